@@ -1,0 +1,38 @@
+# The README's two commands are `make demo` and `make test`; both set up .venv by themselves.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help demo test lint types check bench docs clean
+help:            ## what can be made
+	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
+
+.venv/ready: pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "Setting up .venv (once; a minute or two)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: .venv/ready      ## train on data it makes, and print what came out
+	@$(BIN)/querywise demo
+
+lint: .venv/ready      ## style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/ready     ## types
+	$(BIN)/mypy
+
+check: .venv/ready     ## the tests
+	$(BIN)/pytest -n 2
+
+test: lint types check ## everything that guards the project
+
+bench: .venv/ready     ## what it costs, as ratios against what you would run instead
+	$(BIN)/python -m benchmarks
+
+docs: .venv/ready      ## write the generated pages anew
+	$(BIN)/python docs/generate.py
+
+clean:           ## remove the environment and all caches
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,31 @@
+"""Write the generated pages anew: the command line's reference, from the command line itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+PAGE = Path(__file__).parent / "cli.md"
+COMMANDS = ("fit", "rank", "evaluate", "compare", "methods", "demo")
+
+
+def help_of(*words: str) -> str:
+    """What `querywise … --help` prints, without colour, at a width that suits a page."""
+    command = Path(sys.executable).with_name("querywise")
+    surroundings = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+    shown = subprocess.run([command, *words, "--help"], capture_output=True, text=True, check=True, env=surroundings)
+    return "\n".join(line.rstrip() for line in shown.stdout.strip("\n").splitlines())
+
+
+def command_line_page() -> str:
+    """The whole page."""
+    parts = ["# Command line", "Written by `make docs` from the commands themselves.", f"```\n{help_of()}\n```"]
+    for command in COMMANDS:
+        parts += [f"## querywise {command}", f"```\n{help_of(command)}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(command_line_page())

@@ -1,0 +1,63 @@
+"""querywise: learning to rank, query by query.
+
+Data flows one way:
+
+    read_letor, read_folds, from_arrays, from_frame     anything you have → Judged
+    RankSVM, LambdaMART                                 Judged → a fitted ranker
+    ranker.predict                                      Candidates → one score per document
+    evaluate, compare                                   scores and labels → a table per query, paired tests
+    save, load                                          a fitted ranker ↔ a folder
+
+Names are resolved when first used, so that importing querywise costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_HOMES = {
+    "Candidates": "querywise.data.groups",
+    "DataError": "querywise.errors",
+    "Evaluation": "querywise.evaluation.evaluate",
+    "Fold": "querywise.data.folds",
+    "Judged": "querywise.data.groups",
+    "LambdaMART": "querywise.learners.trees",
+    "ModelFileError": "querywise.errors",
+    "NotFittedError": "querywise.errors",
+    "QueryTable": "querywise.data.groups",
+    "QuerywiseError": "querywise.errors",
+    "RankSVM": "querywise.learners.ranksvm",
+    "SolverError": "querywise.errors",
+    "compare": "querywise.evaluation.compare",
+    "evaluate": "querywise.evaluation.evaluate",
+    "from_arrays": "querywise.data.frames",
+    "from_frame": "querywise.data.frames",
+    "load": "querywise.storage",
+    "make_folds": "querywise.data.folds",
+    "make_judged": "querywise.data.synthetic",
+    "read_folds": "querywise.data.folds",
+    "read_letor": "querywise.data.letor",
+    "read_queries": "querywise.data.queries",
+    "read_scores": "querywise.ranking",
+    "save": "querywise.storage",
+    "split_queries": "querywise.data.folds",
+    "tune": "querywise.tuning",
+    "write_letor": "querywise.data.letor",
+    "write_run": "querywise.ranking",
+    "write_scores": "querywise.ranking",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'querywise' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,1 @@
+"""Anything a user has → Judged."""

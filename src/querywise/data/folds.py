@@ -1,0 +1,126 @@
+"""Train, validation and test parts, split by query and never by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from querywise.data.groups import Judged, concatenate
+from querywise.data.letor import PathLike, read_letor
+from querywise.errors import DataError
+
+_ENDINGS = (".txt", ".txt.gz", ".txt.xz")
+
+
+class Fold(NamedTuple):
+    """One split of a judged set: fit on `train`, choose parameters on `valid`, report on `test`."""
+
+    train: Judged
+    valid: Judged
+    test: Judged
+
+
+class Folds:
+    """Several folds, each made when it is asked for."""
+
+    def __init__(self, makers: Sequence[Callable[[], Fold]]) -> None:
+        self._makers = makers
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def __getitem__(self, fold: int) -> Fold:
+        return self._makers[fold]()
+
+    def __iter__(self) -> Iterator[Fold]:
+        return (make() for make in self._makers)
+
+
+def read_folds(folder: PathLike) -> Folds:
+    """Folds from a LETOR folder: `Fold1..5/{train,vali,test}.txt`, or parts `S1..S5.txt`.
+
+    From parts, fold f trains on S_f, S_f+1, S_f+2, validates on S_f+3 and tests on S_f+4; numbers wrap after 5.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise DataError(f"{root}: there is no such folder. Expected one with Fold1..Fold5 or S1.txt..S5.txt in it.")
+    numbered = [path for path in root.glob("Fold*") if path.is_dir() and path.name[4:].isdigit()]
+    if numbered:
+        return Folds([partial(_read_fold, path) for path in sorted(numbered, key=lambda path: int(path.name[4:]))])
+    files = [file for part in range(1, 6) if (file := _find(root, f"S{part}")) is not None]
+    if len(files) < 5:
+        raise DataError(f"{root}: neither Fold1..Fold5 folders nor the files S1.txt..S5.txt are here.")
+    return _rotated(_read_parts(files))
+
+
+def make_folds(data: Judged, *, folds: int = 5, seed: int = 0) -> Folds:
+    """Cut a judged set into `folds` equal parts by query, at random, and rotate them as LETOR does."""
+    if len(data) < 3:
+        raise DataError(
+            f"Folds need three queries or more, to train, choose and test on; there are {len(data)} queries."
+        )
+    if not 3 <= folds <= len(data):
+        raise DataError(f"{folds} folds were asked for; {len(data)} queries can make 3 to {len(data)} of them.")
+    shuffled = np.random.default_rng(seed).permutation(len(data))
+    return _rotated([data.select(np.sort(part)) for part in np.array_split(shuffled, folds)])
+
+
+def split_queries(data: Judged, *, share: float = 0.8, seed: int = 0) -> tuple[Judged, Judged]:
+    """Two parts of a judged set, the first with `share` of its queries, chosen at random."""
+    cut = round(share * len(data))
+    if not 0 < cut < len(data):
+        raise DataError(f"A share of {share} leaves one side of {len(data)} queries empty.")
+    shuffled = np.random.default_rng(seed).permutation(len(data))
+    return data.select(np.sort(shuffled[:cut])), data.select(np.sort(shuffled[cut:]))
+
+
+def _rotated(parts: Sequence[Judged]) -> Folds:
+    count = len(parts)
+
+    def fold(first: int) -> Fold:
+        turned = [parts[(first + step) % count] for step in range(count)]
+        return Fold(concatenate(turned[:-2]), turned[-2], turned[-1])
+
+    return Folds([partial(fold, first) for first in range(count)])
+
+
+def _read_fold(folder: Path) -> Fold:
+    found = [
+        next((file for name in names if (file := _find(folder, name)) is not None), None)
+        for names in (("train",), ("vali", "valid"), ("test",))
+    ]
+    if any(file is None for file in found):
+        raise DataError(f"{folder}: expected train.txt, vali.txt and test.txt (plain, .gz or .xz) in this folder.")
+    return Fold(*_read_parts([file for file in found if file is not None]))
+
+
+def _find(folder: Path, stem: str) -> Path | None:
+    return next((folder / (stem + ending) for ending in _ENDINGS if (folder / (stem + ending)).is_file()), None)
+
+
+def _read_parts(files: Sequence[Path]) -> list[Judged]:
+    """The parts of a split, all as wide as the widest; a query in two of them would be tested on what it taught."""
+    parts = [read_letor(file) for file in files]
+    home: dict[str, Path] = {}
+    for file, part in zip(files, parts, strict=True):
+        for query_id in part.candidates.query_ids:
+            if home.setdefault(query_id, file) != file:
+                raise DataError(
+                    f"Query {query_id!r} is in both {home[query_id]} and {file}. Parts are split by query; "
+                    "give every query an id of its own."
+                )
+    width = max(part.candidates.features.shape[1] for part in parts)
+    return [_widened(part, width) for part in parts]
+
+
+def _widened(part: Judged, width: int) -> Judged:
+    lacking = width - part.candidates.features.shape[1]
+    if lacking == 0:
+        return part
+    features = np.pad(part.candidates.features, ((0, 0), (0, lacking)))
+    return replace(part, candidates=replace(part.candidates, features=features))

@@ -1,0 +1,159 @@
+"""Arrays and data frames (pandas, polars, Arrow) as a judged set.
+
+Rows of a query need not stand together here: they are brought together, and `candidates.in_source_order(scores)`
+brings scores back to the order of the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from querywise.arrays import Bools, Floats, Ints
+from querywise.data.groups import Candidates, Judged, as_labels, finite_matrix
+from querywise.errors import DataError
+
+
+def from_arrays(
+    X: object,
+    y: object | None = None,
+    *,
+    qid: object,
+    document_ids: Sequence[str] | None = None,
+    feature_names: Sequence[str] | None = None,
+) -> Judged:
+    """A judged set from a feature matrix, labels and one query id per row.
+
+    Without `y` every document is unjudged; hand `.candidates` of the result to `predict`.
+
+    >>> data = from_arrays([[1.0], [2.0], [3.0]], [0, 1, 0], qid=["b", "a", "b"])
+    >>> data.candidates.query_ids, data.candidates.features.ravel().tolist()
+    (('b', 'a'), [1.0, 3.0, 2.0])
+    """
+    features = _matrix(X)
+    ids = _texts(qid)
+    if len(ids) != len(features):
+        raise DataError(f"X has {len(features)} rows but there are {len(ids)} query ids; one per row is needed.")
+    if not len(features):
+        raise DataError("X has no rows; there is nothing to rank.")
+    labels = np.zeros(len(features), np.int64) if y is None else as_labels(np.asarray(y))
+    if len(labels) != len(features):
+        raise DataError(f"X has {len(features)} rows but y has {len(labels)} labels.")
+    judged = np.zeros(len(features), np.bool_) if y is None else None
+    names = None if feature_names is None else tuple(map(str, feature_names))
+    return _grouped(features, labels, judged, ids, document_ids, names)
+
+
+def from_frame(
+    frame: Any,
+    *,
+    label: str | None = "label",
+    qid: str = "qid",
+    document: str | None = None,
+    features: Sequence[str] | None = None,
+) -> Judged:
+    """A judged set from a pandas, polars or Arrow table.
+
+    `features` are the feature columns, by default every numeric column that is neither label, query id nor document
+    id. A missing label means that nobody judged the document; `label=None` means that nobody judged any.
+    """
+    import narwhals as nw
+
+    table = nw.from_native(frame, eager_only=True, pass_through=False)
+    asked = [name for name in (label, qid, document, *(features or ())) if name is not None]
+    absent = [name for name in asked if name not in table.columns]
+    if absent:
+        raise DataError(f"The table has no column {absent[0]!r}. It has: {', '.join(table.columns)}.")
+    taken = {label, qid, document}
+    names = [
+        name
+        for name in table.columns
+        if name not in taken and (table[name].dtype.is_numeric() or name in (features or ()))
+    ]
+    columns = list(features) if features is not None else names
+    if not columns:
+        raise DataError(f"The table has no numeric feature column beside {', '.join(asked)}.")
+    for name in columns:
+        if not (table[name].dtype.is_numeric() or table[name].dtype == nw.Boolean):
+            raise DataError(f"Feature column {name!r} holds {table[name].dtype}, not numbers.")
+    if not len(table):
+        raise DataError("The table has no rows; there is nothing to rank.")
+    matrix = np.column_stack([_filled(table[name].to_numpy(), name) for name in columns])
+    judged = None if label is not None else np.zeros(len(table), np.bool_)
+    labels = np.zeros(len(table), np.int64)
+    if label is not None:
+        given = _filled(table[label].to_numpy(), label)
+        known = ~np.isnan(given)
+        judged = None if known.all() else known
+        labels = as_labels(np.where(known, given, 0.0))
+    document_ids = None if document is None else [str(value) for value in table[document].to_list()]
+    return _grouped(matrix, labels, judged, _texts(table[qid].to_list()), document_ids, tuple(columns))
+
+
+def _grouped(
+    features: Floats,
+    labels: Ints,
+    judged: Bools | None,
+    ids: list[str],
+    document_ids: Sequence[str] | None,
+    names: tuple[str, ...] | None,
+) -> Judged:
+    """Bring the rows of each query together, queries in order of first appearance, rows in order of the input."""
+    if document_ids is not None and len(document_ids) != len(ids):
+        raise DataError(f"There are {len(ids)} rows but {len(document_ids)} document ids.")
+    features = finite_matrix(features, "features", names)  # here, so that messages speak of the rows as given
+    number: dict[str, int] = {}
+    queries = np.array([number.setdefault(query_id, len(number)) for query_id in ids], dtype=np.int64)
+    rows = np.argsort(queries, kind="stable")
+    grouped = bool(np.all(rows[1:] > rows[:-1]))
+    candidates = Candidates(
+        features=features if grouped else features[rows],
+        starts=np.concatenate([[0], np.cumsum(np.bincount(queries))]),
+        query_ids=tuple(number),
+        document_ids=None if document_ids is None else tuple(str(document_ids[row]) for row in rows),
+        feature_names=names,
+        source_rows=None if grouped else rows,
+    )
+    return Judged(candidates, labels[rows], None if judged is None else judged[rows])
+
+
+def _matrix(X: object) -> Floats:
+    dense = X.toarray() if hasattr(X, "toarray") else X
+    try:
+        matrix = np.asarray(dense, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"X cannot be read as a table of numbers: {error}.") from None
+    if matrix.ndim != 2:
+        raise DataError(f"X must be a table of rows and columns; found {matrix.ndim} dimension(s).")
+    return matrix
+
+
+def _texts(ids: Any) -> list[str]:
+    """Query ids as texts: 7 and 7.0 are both "7"."""
+    values = ids.tolist() if hasattr(ids, "tolist") else list(ids)
+    texts = []
+    for row, value in enumerate(values if isinstance(values, list) else [values]):
+        if _is_missing(value):
+            raise DataError(f"Row {row + 1} has no query id; every row needs one.")
+        whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
+        texts.append(str(int(value)) if whole else str(value))
+    return texts
+
+
+def _is_missing(value: Any) -> bool:
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):  # pandas' NA will not say whether it equals itself
+        return True
+
+
+def _filled(values: np.ndarray[Any, Any], name: str) -> Floats:
+    """Numbers as floats, with NaN where the table has nothing."""
+    try:
+        if values.dtype == object:
+            return np.array([np.nan if _is_missing(value) else float(value) for value in values.tolist()])
+        return values.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"Column {name!r} does not hold numbers: {error}.") from None

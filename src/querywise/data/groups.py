@@ -1,0 +1,358 @@
+"""Candidates, Judged and QueryTable: documents grouped by query, frozen.
+
+The rows of a query are contiguous, so a query is a slice and never a search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from querywise.arrays import Bools, Floats, Ints, frozen
+from querywise.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class QueryTable:
+    """What is known of each query beside its documents: text, class, and columns of the user's own."""
+
+    ids: tuple[str, ...]
+    texts: tuple[str | None, ...] | None = None
+    classes: tuple[str | None, ...] | None = None
+    columns: Floats | None = None
+    column_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _refuse_repeated(self.ids)
+        for name, values in (("texts", self.texts), ("classes", self.classes), ("columns", self.columns)):
+            if values is not None and len(values) != len(self.ids):
+                raise DataError(f"QueryTable has {len(self.ids)} query ids but {len(values)} {name}.")
+        if self.columns is not None:
+            object.__setattr__(self, "columns", finite_matrix(self.columns, "QueryTable.columns"))
+            if len(self.column_names) != self.columns.shape[1]:
+                raise DataError(
+                    f"QueryTable has {self.columns.shape[1]} columns but {len(self.column_names)} column names."
+                )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def select(self, ids: Sequence[str]) -> QueryTable:
+        """The rows of `ids`, in that order; an id that is not in the table is an error."""
+        position = {query_id: row for row, query_id in enumerate(self.ids)}
+        unknown = [query_id for query_id in ids if query_id not in position]
+        if unknown:
+            raise DataError(
+                f"{len(unknown)} of {len(ids)} queries are not in the query table, the first is {unknown[0]!r}. "
+                "Every query of the documents needs a row there."
+            )
+        rows = [position[query_id] for query_id in ids]
+        return QueryTable(
+            ids=tuple(ids),
+            texts=None if self.texts is None else tuple(self.texts[row] for row in rows),
+            classes=None if self.classes is None else tuple(self.classes[row] for row in rows),
+            columns=None if self.columns is None else self.columns[rows],
+            column_names=self.column_names,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Documents waiting to be ranked, one row per (query, document) pair.
+
+    Query `i` owns rows `starts[i]:starts[i + 1]`; `len(candidates)` is the number of queries. Where the rows had to be
+    brought together by query, `source_rows` says which row of the input each one was.
+
+    >>> candidates = Candidates(np.eye(3), np.array([0, 2, 3]), ("jaguar", "python"))
+    >>> len(candidates), candidates.rows(0)
+    (2, slice(0, 2, None))
+    """
+
+    features: Floats
+    starts: Ints
+    query_ids: tuple[str, ...]
+    document_ids: tuple[str, ...] | None = None
+    comments: tuple[str, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
+    queries: QueryTable | None = None
+    source_rows: Ints | None = None
+
+    def __post_init__(self) -> None:
+        features = finite_matrix(self.features, "features", self.feature_names)
+        starts = np.asarray(self.starts, dtype=np.int64)
+        if starts.ndim != 1 or len(starts) != len(self.query_ids) + 1 or starts[0] != 0 or np.any(np.diff(starts) < 0):
+            raise DataError(
+                f"starts must be {len(self.query_ids) + 1} row numbers that begin at 0 and never fall, "
+                f"one per query and then the number of rows; found {starts.ravel()[:8].tolist()}."
+            )
+        rows = len(features)
+        if starts[-1] != rows:
+            raise DataError(f"starts ends at row {starts[-1]} but there are {rows} rows of features.")
+        _refuse_repeated(self.query_ids)
+        for name, values in (("document ids", self.document_ids), ("comments", self.comments)):
+            if values is not None and len(values) != rows:
+                raise DataError(f"There are {rows} rows of features but {len(values)} {name}.")
+        if self.feature_names is not None and len(self.feature_names) != features.shape[1]:
+            raise DataError(f"There are {features.shape[1]} features but {len(self.feature_names)} feature names.")
+        if self.queries is not None and self.queries.ids != self.query_ids:
+            raise DataError("The query table is in another order than the documents; use with_queries(table).")
+        object.__setattr__(self, "features", features)
+        object.__setattr__(self, "starts", frozen(starts))
+        if self.source_rows is not None:
+            object.__setattr__(self, "source_rows", frozen(np.asarray(self.source_rows, dtype=np.int64)))
+
+    def __len__(self) -> int:
+        return len(self.query_ids)
+
+    def rows(self, query: int) -> slice:
+        """The rows of one query."""
+        return slice(int(self.starts[query]), int(self.starts[query + 1]))
+
+    @property
+    def sizes(self) -> Ints:
+        """How many documents each query has."""
+        return np.diff(self.starts)
+
+    @property
+    def query_of_row(self) -> Ints:
+        """The number of the query that owns each row."""
+        return np.repeat(np.arange(len(self)), self.sizes)
+
+    def feature_label(self, column: int) -> str:
+        """What messages call a column: its name, or its number in a LETOR file."""
+        return self.feature_names[column] if self.feature_names is not None else str(column + 1)
+
+    def document_label(self, row: int) -> str:
+        """The document's id where there is one, else the number of its row, counted from 1."""
+        return self.document_ids[row] if self.document_ids is not None else str(row + 1)
+
+    def require_features(self, count: int, names: tuple[str, ...] | None = None) -> None:
+        """Refuse candidates whose columns are not the ones a model was trained on."""
+        found = self.features.shape[1]
+        if found != count:
+            raise DataError(
+                f"The model was trained on {count} features but the documents have {found}. "
+                "Give it the columns it was trained on, in the same order"
+                + (
+                    "; for a sparse file that leaves out its last columns, state their number."
+                    if found < count
+                    else "."
+                )
+            )
+        if names is not None and self.feature_names is not None and names != self.feature_names:
+            column = next(i for i, pair in enumerate(zip(names, self.feature_names, strict=True)) if pair[0] != pair[1])
+            raise DataError(
+                f"Feature {column + 1} is {self.feature_names[column]!r} but the model was trained with "
+                f"{names[column]!r} there. Give the columns in the order of training."
+            )
+
+    def in_source_order(self, scores: Floats) -> Floats:
+        """Scores in the order in which the rows were handed over, before they were grouped by query."""
+        return scores if self.source_rows is None else scores[np.argsort(self.source_rows, kind="stable")]
+
+    def with_queries(self, table: QueryTable) -> Candidates:
+        """The same documents with what `table` knows of their queries."""
+        return replace(self, queries=table.select(self.query_ids))
+
+    def select(self, queries: Ints | Sequence[int]) -> Candidates:
+        """The documents of some queries, in the order asked for."""
+        chosen = _numbers(queries)
+        rows = _rows_of(self.starts, chosen)
+        ids = tuple(self.query_ids[query] for query in chosen)
+        return Candidates(
+            features=self.features[rows],
+            starts=np.concatenate([[0], np.cumsum(self.sizes[chosen])]),
+            query_ids=ids,
+            document_ids=_pick(self.document_ids, rows),
+            comments=_pick(self.comments, rows),
+            feature_names=self.feature_names,
+            queries=None if self.queries is None else self.queries.select(ids),
+            source_rows=None if self.source_rows is None else self.source_rows[rows],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Candidates together with the relevance label of every row: an integer from 0 (not relevant) up.
+
+    `judged` says which documents a person has looked at; the others carry label 0. None: all of them.
+    """
+
+    candidates: Candidates
+    labels: Ints
+    judged: Bools | None = None
+
+    def __post_init__(self) -> None:
+        rows = len(self.candidates.features)
+        labels = as_labels(self.labels)
+        if len(labels) != rows:
+            raise DataError(f"There are {rows} rows of features but {len(labels)} labels.")
+        object.__setattr__(self, "labels", frozen(labels))
+        if self.judged is not None:
+            mask = np.asarray(self.judged, dtype=np.bool_)
+            if mask.shape != (rows,):
+                raise DataError(f"There are {rows} rows of features but the judged mask has shape {mask.shape}.")
+            if np.any(labels[~mask]):
+                row = int(np.flatnonzero(~mask & (labels > 0))[0])
+                raise DataError(f"Row {row + 1} is marked unjudged but carries label {labels[row]}; it must be 0.")
+            object.__setattr__(self, "judged", frozen(mask))
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    @property
+    def pairs(self) -> Ints:
+        """How many preference pairs (one document labelled above another) each query has."""
+        return count_pairs(self.labels, self.candidates.starts)
+
+    def select(self, queries: Ints | Sequence[int]) -> Judged:
+        """The documents and labels of some queries, in the order asked for."""
+        rows = _rows_of(self.candidates.starts, _numbers(queries))
+        mask = None if self.judged is None else self.judged[rows]
+        return Judged(self.candidates.select(queries), self.labels[rows], mask)
+
+    def with_queries(self, table: QueryTable) -> Judged:
+        """The same judgements with what `table` knows of their queries."""
+        return replace(self, candidates=self.candidates.with_queries(table))
+
+    def require_preferences(self) -> None:
+        """Refuse data in which no document is preferred to another: there is nothing to learn."""
+        if not np.any(self.pairs):
+            raise DataError(
+                f"None of the {len(self)} queries has two documents with different labels, so there is no preference "
+                "to learn from. Check that the labels were read."
+            )
+
+
+def count_pairs(labels: Ints, starts: Ints) -> Ints:
+    """Pairs (a, b) with label a above label b in each query: all pairs less the tied ones.
+
+    >>> count_pairs(np.array([2, 0, 1, 0, 0]), np.array([0, 3, 5]))
+    array([3, 0])
+    """
+    sizes = np.diff(starts)
+    queries = np.repeat(np.arange(len(sizes)), sizes)
+    order = np.lexsort((labels, queries))
+    same = np.diff(labels[order]) == 0
+    same &= np.diff(queries[order]) == 0
+    first = np.flatnonzero(np.concatenate([[True], ~same])) if len(labels) else np.zeros(0, np.int64)
+    lengths = np.diff(np.concatenate([first, [len(labels)]]))
+    tied = np.bincount(queries[order][first], weights=lengths * (lengths - 1) / 2, minlength=len(sizes))
+    pairs: Ints = sizes * (sizes - 1) // 2 - tied.astype(np.int64)
+    return pairs
+
+
+def as_labels(values: object) -> Ints:
+    """Relevance labels as integers; a fraction, a negative number or NaN is named with its row."""
+    array = np.asarray(values)
+    if array.ndim != 1 or array.dtype.kind not in "biuf":
+        raise DataError(f"Labels must be one number per row; found {array.dtype} of shape {array.shape}.")
+    with np.errstate(invalid="ignore"):
+        labels = array.astype(np.int64)
+    wrong = np.flatnonzero((labels != array) | (labels < 0))
+    if len(wrong):
+        raise DataError(
+            f"Row {wrong[0] + 1} has label {array[wrong[0]]}; a label is a whole number from 0 (not relevant) up."
+        )
+    return labels
+
+
+def concatenate(parts: Sequence[Judged]) -> Judged:
+    """Several judged sets as one; no query may appear in two of them."""
+    if not parts:
+        raise DataError("There is nothing to put together: no judged set was given.")
+    candidates = [part.candidates for part in parts]
+    first = candidates[0]
+    for each in candidates[1:]:
+        if each.features.shape[1] != first.features.shape[1]:
+            raise DataError(f"One set has {first.features.shape[1]} features, another {each.features.shape[1]}.")
+        if each.feature_names != first.feature_names:
+            raise DataError(f"One set's features are named {first.feature_names}, another's {each.feature_names}.")
+    offsets = np.cumsum([0, *(len(each.features) for each in candidates)])
+    tables = [each.queries for each in candidates if each.queries is not None]
+    joined = Candidates(
+        features=np.concatenate([each.features for each in candidates]),
+        starts=np.concatenate(
+            [[0], *(each.starts[1:] + offset for each, offset in zip(candidates, offsets, strict=False))]
+        ),
+        query_ids=tuple(query_id for each in candidates for query_id in each.query_ids),
+        document_ids=_join([each.document_ids for each in candidates]),
+        comments=_join([each.comments for each in candidates]),
+        feature_names=first.feature_names,
+        queries=_join_tables(tables) if len(tables) == len(candidates) else None,
+    )
+    masks = [np.ones(len(part.labels), np.bool_) if part.judged is None else part.judged for part in parts]
+    judged = None if all(part.judged is None for part in parts) else np.concatenate(masks)
+    return Judged(joined, np.concatenate([part.labels for part in parts]), judged)
+
+
+def _join(parts: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
+    known = [part for part in parts if part is not None]
+    return tuple(value for part in known for value in part) if len(known) == len(parts) else None
+
+
+def _join_tables(tables: Sequence[QueryTable]) -> QueryTable:
+    texts = [table.texts for table in tables if table.texts is not None]
+    classes = [table.classes for table in tables if table.classes is not None]
+    columns = [table.columns for table in tables if table.columns is not None]
+    for table in tables:
+        if table.column_names != tables[0].column_names:
+            raise DataError(
+                f"Some queries have the columns {', '.join(tables[0].column_names) or '(none)'}, others "
+                f"{', '.join(table.column_names) or '(none)'}; all need the same ones, in the same order."
+            )
+    return QueryTable(
+        ids=tuple(query_id for table in tables for query_id in table.ids),
+        texts=tuple(text for part in texts for text in part) if len(texts) == len(tables) else None,
+        classes=tuple(name for part in classes for name in part) if len(classes) == len(tables) else None,
+        columns=np.concatenate(columns) if len(columns) == len(tables) else None,
+        column_names=tables[0].column_names if len(columns) == len(tables) else (),
+    )
+
+
+def _numbers(queries: Ints | Sequence[int]) -> Ints:
+    """Query numbers, from numbers or from a mask."""
+    chosen = np.asarray(queries)
+    return np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen.astype(np.int64)
+
+
+def _rows_of(starts: Ints, queries: Ints) -> Ints:
+    if len(queries) and not 0 <= queries.min() <= queries.max() < len(starts) - 1:
+        raise DataError(
+            f"Queries are numbered 0 to {len(starts) - 2}; {queries.min()} to {queries.max()} were asked for."
+        )
+    sizes = np.diff(starts)[queries]
+    ends = np.cumsum(sizes)
+    rows: Ints = np.repeat(starts[queries] - (ends - sizes), sizes) + np.arange(ends[-1] if len(ends) else 0)
+    return rows
+
+
+def _pick(values: tuple[str, ...] | None, rows: Ints) -> tuple[str, ...] | None:
+    return None if values is None else tuple(values[row] for row in rows)
+
+
+def _refuse_repeated(ids: tuple[str, ...]) -> None:
+    if len(set(ids)) != len(ids):
+        seen: set[str] = set()
+        repeated = next(query_id for query_id in ids if query_id in seen or seen.add(query_id))  # type: ignore[func-returns-value]
+        raise DataError(f"Query {repeated!r} appears twice; every query needs an id of its own.")
+
+
+def finite_matrix(values: Floats, what: str, names: tuple[str, ...] | None = None) -> Floats:
+    """A table of finite numbers, frozen; anything else is named with its row and column."""
+    matrix = np.ascontiguousarray(values, dtype=np.float64)
+    if matrix.ndim != 2:
+        raise DataError(f"{what} must be a table of rows and columns; found {matrix.ndim} dimension(s).")
+    # The sum is finite unless an entry is not (or the sum overflows): one cheap pass before the exact one.
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspicious = not np.isfinite(matrix.sum())
+    if suspicious and not np.isfinite(matrix).all():
+        row, column = np.argwhere(~np.isfinite(matrix))[0]
+        label = names[column] if names is not None and column < len(names) else str(column + 1)
+        raise DataError(
+            f"Row {row + 1}, column {label} of {what} is {matrix[row, column]}; every value must be a finite number. "
+            "Fill missing values first."
+        )
+    return frozen(matrix)

@@ -1,0 +1,272 @@
+"""LETOR / SVMlight text, read and written: `label qid:id column:value … # comment`.
+
+Columns are numbered from 1 in the file and from 0 in Python. A column that a line leaves out is 0. Comments are kept;
+`docid = …` in them (or a comment of one word) becomes the document's id.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import os
+import re
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from querywise.arrays import Bools, Floats, Ints
+from querywise.data.groups import Candidates, Judged
+from querywise.errors import DataError
+from querywise.files import atomic_text, read_bytes
+from querywise.progress import track
+from querywise.threads import in_threads
+
+_CHUNK_BYTES = 8_000_000
+_HARD_NUMBERS = 65_536
+_DOCUMENT_ID = re.compile(r"docid\s*=\s*(\S+)|^\s*([^\s=]+)\s*$")
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class _Parsed:
+    """One file's table, before the files of a set are put together."""
+
+    path: Path
+    text: bytes
+    features: Floats
+    labels: Ints
+    spans: Ints
+    begins: Bools
+
+    def line(self, row: int) -> int:
+        return self.text.count(b"\n", 0, int(self.spans[row, 0])) + 1
+
+    def strings(self, first: int, rows: Iterable[int]) -> list[str]:
+        """The query ids (first = 0) or comments (first = 2) of some rows."""
+        found = []
+        for row in rows:
+            begin, end = self.spans[row, first : first + 2]
+            try:
+                found.append(self.text[begin:end].decode().strip())
+            except UnicodeDecodeError:
+                raise DataError(
+                    f"{self.path}:{self.line(row)}: the text here is not UTF-8. Convert the file, "
+                    "for example with iconv -f LATIN1 -t UTF-8."
+                ) from None
+        return found
+
+
+def read_letor(paths: PathLike | Sequence[PathLike], *, features: int | None = None) -> Judged:
+    """Read one or several LETOR files (plain, .gz or .xz) as one judged set.
+
+    `features` states the number of columns where a sparse file may leave out the last ones; otherwise it is the
+    largest column number found.
+    """
+    names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    if not names:
+        raise DataError("No file to read was given.")
+    if features is not None and features < 1:
+        raise DataError(f"features={features}: the number of columns must be 1 or more.")
+    parsed = [_parse_file(Path(name), features) for name in track(names, "Reading")]
+    width = max(part.features.shape[1] for part in parsed) if features is None else features
+    rows = [len(part.labels) for part in parsed]
+    table = _stack([part.features for part in parsed], width)
+    query_ids, starts = _queries(parsed)
+    comments = [comment for part in parsed for comment in _comments(part)] if any(map(_has_comments, parsed)) else None
+    candidates = Candidates(
+        features=table,
+        starts=np.array([*starts, sum(rows)], dtype=np.int64),
+        query_ids=tuple(query_ids),
+        document_ids=None if comments is None else _document_ids(comments),
+        comments=None if comments is None else tuple(comments),
+    )
+    return Judged(candidates, np.concatenate([part.labels for part in parsed]))
+
+
+def write_letor(path: PathLike, data: Judged) -> None:
+    """Write a judged set so that `read_letor` gives back features, labels, query ids and comments to the last bit."""
+    candidates = data.candidates
+    prefixes = [f"{column + 1}:" for column in range(candidates.features.shape[1])]
+    _refuse_unwritable("Query", candidates.query_ids, r"[\s#]", "a space or '#'")
+    if candidates.comments is None:
+        _refuse_unwritable("Document", candidates.document_ids or (), r"\s", "a space")
+    with atomic_text(Path(path)) as out:
+        for query in track(range(len(candidates)), "Writing"):
+            for row in range(candidates.starts[query], candidates.starts[query + 1]):
+                values = " ".join(
+                    map("".join, zip(prefixes, map(repr, candidates.features[row].tolist()), strict=True))
+                )
+                end = _comment_to_write(candidates, row)
+                out.write(f"{data.labels[row]} qid:{candidates.query_ids[query]} {values}{end}\n")
+
+
+def _refuse_unwritable(what: str, ids: Sequence[str], forbidden: str, named: str) -> None:
+    for each in ids:
+        if not each or re.search(forbidden, each):
+            raise DataError(f"{what} id {each!r} cannot stand in a LETOR file: it is empty or has {named} in it.")
+
+
+def _comment_to_write(candidates: Candidates, row: int) -> str:
+    if candidates.comments is not None:
+        text = candidates.comments[row]
+    elif candidates.document_ids is not None:
+        text = f"docid = {candidates.document_ids[row]}"
+    else:
+        return ""
+    return f" #{text}".replace("\n", " ").replace("\r", " ")
+
+
+def _parse_file(path: Path, width: int | None) -> _Parsed:
+    from querywise.data import svmlight  # numba takes half a second to import
+
+    text = _bytes_of(path)
+    buffer = np.frombuffer(text, dtype=np.uint8)
+    chunks = _chunks(text)
+    sizes = in_threads(lambda chunk: svmlight.survey(buffer, *chunk), chunks)
+    counts = np.array([rows for rows, _ in sizes])
+    total = int(counts.sum())
+    if total == 0:
+        raise DataError(f"{path}: the file holds no judged document. Expected lines like '2 qid:7 1:0.5 2:0.1'.")
+    columns = max(column for _, column in sizes) if width is None else width
+    _refuse_gigantic(path, total, columns)
+    features = np.zeros((total, columns))
+    labels = np.zeros(total, dtype=np.int64)
+    spans = np.zeros((total, 4), dtype=np.int64)
+    firsts = (np.cumsum(counts) - counts).tolist()
+    in_threads(
+        lambda each: _parse_chunk(path, text, buffer, each[0], each[1], features, labels, spans),
+        list(zip(chunks, firsts, strict=True)),
+    )
+    return _Parsed(path, text, features, labels, spans, svmlight.query_begins(buffer, spans))
+
+
+def _parse_chunk(
+    path: Path,
+    text: bytes,
+    buffer: np.ndarray[tuple[int], np.dtype[np.uint8]],
+    chunk: tuple[int, int],
+    row: int,
+    features: Floats,
+    labels: Ints,
+    spans: Ints,
+) -> None:
+    from querywise.data import svmlight
+
+    hard = np.zeros((_HARD_NUMBERS + features.shape[1], 3), dtype=np.int64)
+    position, state = chunk[0], svmlight.LIST_FULL
+    while state == svmlight.LIST_FULL:
+        state, position, row, count = svmlight.parse(buffer, position, chunk[1], row, features, labels, spans, hard)
+        for hard_row, column, place in hard[:count]:
+            value = float(_token(text, int(place)))
+            if not np.isfinite(value):
+                state, position = svmlight.BAD_VALUE, int(place)
+                break
+            features[hard_row, column] = value
+    if state != svmlight.DONE:
+        raise DataError(_complaint(path, text, state, position, features.shape[1]))
+
+
+def _complaint(path: Path, text: bytes, state: int, position: int, width: int) -> str:
+    from querywise.data import svmlight
+
+    token = _token(text, position)[:60].decode(errors="replace")
+    words = {
+        svmlight.BAD_LABEL: f"label {token!r} is not a whole number from 0 (not relevant) up",
+        svmlight.NO_QID: "the label is not followed by a query id like qid:7",
+        svmlight.BAD_COLUMN: f"{token!r} does not begin with a column number from 1 to {max(width, 1)} and a colon",
+        svmlight.REPEATED_COLUMN: f"column {token.split(':')[0]} is given twice on one line",
+        svmlight.BAD_VALUE: f"the value in {token!r} is not a finite number",
+    }
+    line = text.count(b"\n", 0, position) + 1
+    return f"{path}:{line}: {words[state]}. Expected a line like '2 qid:7 1:0.5 2:0.1 #docid = D7'."
+
+
+def _token(text: bytes, position: int) -> bytes:
+    found = re.compile(rb"[^\s#]*").match(text, position)
+    return b"" if found is None else found.group()
+
+
+def _bytes_of(path: Path) -> bytes:
+    raw = read_bytes(path)
+    try:
+        if raw[:2] == b"\x1f\x8b":
+            raw = gzip.decompress(raw)
+        elif raw[:6] == b"\xfd7zXZ\x00":
+            raw = lzma.decompress(raw)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise DataError(f"{path}: the compressed file is damaged ({error}). Fetch or pack it again.") from None
+    if b"\x00" in raw[:4096]:
+        raise DataError(f"{path}: this is a binary file. Expected LETOR text, plain, .gz or .xz.")
+    return raw.removeprefix(b"\xef\xbb\xbf")
+
+
+def _chunks(text: bytes) -> list[tuple[int, int]]:
+    cuts = [0]
+    while len(text) - cuts[-1] > 2 * _CHUNK_BYTES:
+        newline = text.find(b"\n", cuts[-1] + _CHUNK_BYTES)
+        if newline < 0:
+            break
+        cuts.append(newline + 1)
+    return list(zip(cuts, [*cuts[1:], len(text)], strict=True))
+
+
+def _refuse_gigantic(path: Path, rows: int, columns: int) -> None:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if 8 * rows * columns > memory:
+        raise DataError(
+            f"{path}: {rows} rows with a column numbered {columns} make a table of {8 * rows * columns / 1e9:.0f} GB, "
+            f"more than this machine's {memory / 1e9:.0f} GB. Is that column number right?"
+        )
+
+
+def _stack(tables: Sequence[Floats], width: int) -> Floats:
+    if len(tables) == 1 and tables[0].shape[1] == width:
+        return tables[0]
+    stacked = np.zeros((sum(len(table) for table in tables), width))
+    row = 0
+    for table in tables:
+        stacked[row : row + len(table), : table.shape[1]] = table
+        row += len(table)
+    return stacked
+
+
+def _queries(parsed: Sequence[_Parsed]) -> tuple[list[str], list[int]]:
+    """The ids of all queries and their first rows; a query that begins twice is named with both places."""
+    query_ids: list[str] = []
+    starts: list[int] = []
+    began: dict[str, tuple[_Parsed, int]] = {}
+    offset = 0
+    for part in parsed:
+        firsts = np.flatnonzero(part.begins)
+        for row, query_id in zip(firsts.tolist(), part.strings(0, firsts), strict=True):
+            if query_id in began:
+                before, earlier = began[query_id]
+                raise DataError(
+                    f"{part.path}:{part.line(row)}: query {query_id!r} already began at "
+                    f"{before.path}:{before.line(earlier)}. All lines of a query must stand together; "
+                    "sort the file by qid."
+                )
+            began[query_id] = (part, row)
+            query_ids.append(query_id)
+            starts.append(offset + row)
+        offset += len(part.labels)
+    return query_ids, starts
+
+
+def _has_comments(part: _Parsed) -> bool:
+    return bool(np.any(part.spans[:, 3]))
+
+
+def _comments(part: _Parsed) -> list[str]:
+    return part.strings(2, range(len(part.labels)))
+
+
+def _document_ids(comments: Sequence[str]) -> tuple[str, ...] | None:
+    found = [_DOCUMENT_ID.search(comment) for comment in comments]
+    if any(match is None for match in found):
+        return None
+    return tuple(match.group(1) or match.group(2) for match in found if match is not None)

@@ -1,0 +1,238 @@
+"""The compiled parser of LETOR / SVMlight lines: `label qid:id column:value … # comment`.
+
+Two passes over the bytes: `survey` finds how large the table is, `parse` fills it. Numbers are read exactly, to the
+last bit; the few that need more than this arithmetic are listed for the caller, who asks Python.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from querywise.arrays import Bools, Floats, Ints
+from querywise.compiled import compiled
+
+Bytes = NDArray[np.uint8]
+
+# What `parse` found; the caller words the message.
+DONE, LIST_FULL, BAD_LABEL, NO_QID, BAD_COLUMN, REPEATED_COLUMN, BAD_VALUE = range(7)
+
+_POWERS = 10.0 ** np.arange(23)  # all exact in double precision
+_EXACT, _HARD, _NOT_A_NUMBER = range(3)
+_SPLITTER = 134217729.0  # 2**27 + 1
+
+
+@compiled
+def _is_space(byte: int) -> bool:
+    return byte == 32 or byte == 9 or byte == 13
+
+
+@compiled
+def _ends_token(text: Bytes, i: int, end: int) -> bool:
+    return i >= end or text[i] == 10 or text[i] == 35 or _is_space(text[i])
+
+
+@compiled
+def survey(text: Bytes, begin: int, end: int) -> tuple[int, int]:
+    """How many rows the lines of `text[begin:end]` hold, and the largest column number."""
+    rows, largest, i = 0, 0, begin
+    while i < end:
+        while i < end and _is_space(text[i]):
+            i += 1
+        if i < end and text[i] != 10 and text[i] != 35:
+            rows += 1
+        while i < end and text[i] != 10 and text[i] != 35:
+            # A column number is the digits a token begins with; a query id may hold colons of its own.
+            token, number = i, 0
+            while i < end and 48 <= text[i] <= 57:
+                # Saturate: an absurd number must stay absurd, not wrap around.
+                number = min(number * 10 + (text[i] - 48), 1 << 40)
+                i += 1
+            if i > token and i < end and text[i] == 58:
+                largest = max(largest, number)
+            while not _ends_token(text, i, end):
+                i += 1
+            while i < end and _is_space(text[i]):
+                i += 1
+        while i < end and text[i] != 10:
+            i += 1
+        i += 1
+    return rows, largest
+
+
+@compiled
+def _round_exactly(digits: np.uint64, exponent: int) -> tuple[float, int]:
+    """Digits × 10^exponent for |exponent| ≤ 22, correctly rounded, or _HARD when it is too close to call."""
+    high = float(digits)
+    whole = np.uint64(high)
+    low = -float(whole - digits) if whole > digits else float(digits - whole)
+    power = _POWERS[abs(exponent)]
+    first = high / power if exponent < 0 else high
+    # Dekker's product of `first` and `power`, exact as product + rest.
+    product = first * power
+    a = first * _SPLITTER
+    a_high = a - (a - first)
+    a_low = first - a_high
+    b = power * _SPLITTER
+    b_high = b - (b - power)
+    b_low = power - b_high
+    rest = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    if exponent < 0:
+        lead, tail = first, (((high - product) - rest) + low) / power
+    else:
+        lead, tail = product, rest + low * power
+    value = lead + tail
+    error = tail - (value - lead)
+    unit = math.ldexp(1.0, math.frexp(value)[1] - 53)
+    share = abs(error) / unit
+    # Half a unit is a tie; a quarter is one just below a power of two.
+    close = abs(share - 0.5) < 1e-9 or abs(share - 0.25) < 1e-9
+    return value, _HARD if close else _EXACT
+
+
+@compiled
+def _number(text: Bytes, i: int, end: int) -> tuple[float, int, int]:
+    """The number that starts at `i`, the position after it, and how sure we are."""
+    negative = False
+    if i < end and (text[i] == 45 or text[i] == 43):
+        negative = text[i] == 45
+        i += 1
+    digits, count, seen, exponent, point = np.uint64(0), 0, False, 0, False
+    while i < end:
+        byte = text[i]
+        if 48 <= byte <= 57:
+            seen = True
+            if count < 19:
+                digits = digits * np.uint64(10) + np.uint64(byte - 48)
+                if digits:
+                    count += 1
+                if point:
+                    exponent -= 1
+            else:
+                count = 20  # more digits than fit: only their presence is remembered
+        elif byte == 46 and not point:
+            point = True
+        else:
+            break
+        i += 1
+    if not seen:
+        return 0.0, i, _NOT_A_NUMBER
+    if i < end and (text[i] == 101 or text[i] == 69):
+        i += 1
+        sign = 1
+        if i < end and (text[i] == 45 or text[i] == 43):
+            sign = -1 if text[i] == 45 else 1
+            i += 1
+        power, any_digit = 0, False
+        while i < end and 48 <= text[i] <= 57:
+            power = min(power * 10 + (text[i] - 48), 100000)
+            any_digit = True
+            i += 1
+        if not any_digit:
+            return 0.0, i, _NOT_A_NUMBER
+        exponent += sign * power
+    value, state = 0.0, _EXACT
+    if count == 20 or (digits and abs(exponent) > 22):
+        state = _HARD
+    elif digits and digits <= np.uint64(9007199254740992):
+        value = float(digits) / _POWERS[-exponent] if exponent < 0 else float(digits) * _POWERS[exponent]
+    elif digits:
+        value, state = _round_exactly(digits, exponent)
+    return (-value if negative else value), i, state
+
+
+@compiled
+def parse(
+    text: Bytes,
+    begin: int,
+    end: int,
+    row: int,
+    features: Floats,
+    labels: Ints,
+    spans: Ints,
+    hard: Ints,
+) -> tuple[int, int, int, int]:
+    """Fill the table from `text[begin:end]`, starting at `row`.
+
+    `spans` receives, for every row, begin and end of its query id and of its comment. `hard` receives row, column and
+    position of the numbers left to Python. Returns the state, the position it concerns, the next row, and how many
+    numbers are in `hard`; after LIST_FULL call again from there.
+    """
+    hard_count, i = 0, begin
+    seen = np.full(features.shape[1], -1, np.int64)
+    while i < end:
+        line = i
+        while i < end and _is_space(text[i]):
+            i += 1
+        if i >= end or text[i] == 10 or text[i] == 35:
+            while i < end and text[i] != 10:
+                i += 1
+            i += 1
+            continue
+        if hard_count + features.shape[1] > hard.shape[0]:
+            return LIST_FULL, line, row, hard_count
+        token = i
+        label, i, state = _number(text, i, end)
+        if state != _EXACT or not _ends_token(text, i, end) or label < 0 or label != math.floor(label) or label > 2**53:
+            return BAD_LABEL, token, row, hard_count
+        labels[row] = np.int64(label)
+        while i < end and _is_space(text[i]):
+            i += 1
+        if not (i + 4 <= end and text[i] == 113 and text[i + 1] == 105 and text[i + 2] == 100 and text[i + 3] == 58):
+            return NO_QID, token, row, hard_count
+        i += 4
+        spans[row, 0] = i
+        while not _ends_token(text, i, end):
+            i += 1
+        spans[row, 1] = i
+        if spans[row, 0] == i:
+            return NO_QID, token, row, hard_count
+        while True:
+            while i < end and _is_space(text[i]):
+                i += 1
+            if i >= end or text[i] == 10 or text[i] == 35:
+                break
+            token, column = i, 0
+            while i < end and 48 <= text[i] <= 57:
+                column = min(column * 10 + (text[i] - 48), 1 << 40)
+                i += 1
+            if i == token or i >= end or text[i] != 58 or column < 1 or column > features.shape[1]:
+                return BAD_COLUMN, token, row, hard_count
+            if seen[column - 1] == row:
+                return REPEATED_COLUMN, token, row, hard_count
+            seen[column - 1] = row
+            place = i + 1
+            value, i, state = _number(text, place, end)
+            if state == _NOT_A_NUMBER or not _ends_token(text, i, end):
+                return BAD_VALUE, token, row, hard_count
+            if state == _HARD:
+                hard[hard_count, 0], hard[hard_count, 1], hard[hard_count, 2] = row, column - 1, place
+                hard_count += 1
+            features[row, column - 1] = value
+        if i < end and text[i] == 35:
+            spans[row, 2] = i + 1
+            while i < end and text[i] != 10:
+                i += 1
+            spans[row, 3] = i
+        i += 1
+        row += 1
+    return DONE, end, row, hard_count
+
+
+@compiled
+def query_begins(text: Bytes, spans: Ints) -> Bools:
+    """Which rows carry another query id than the row before them."""
+    begins = np.ones(spans.shape[0], np.bool_)
+    for row in range(1, spans.shape[0]):
+        a, b = spans[row - 1, 0], spans[row, 0]
+        length = spans[row, 1] - b
+        if spans[row - 1, 1] - a == length:
+            same = True
+            for i in range(length):
+                if text[a + i] != text[b + i]:
+                    same = False
+                    break
+            begins[row] = not same
+    return begins

@@ -1,0 +1,34 @@
+"""Judged sets made from a seed: for the demonstration, the benchmarks, and anyone who wants to try something out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from querywise.data.groups import Candidates, Judged, QueryTable
+
+
+def make_judged(
+    queries: int, documents: int, features: int, *, kinds: int = 1, noise: float = 1.0, grades: int = 3, seed: int = 0
+) -> Judged:
+    """Queries of several kinds, each kind with its own linear idea of relevance.
+
+    A query's documents cluster around a centre that depends on its kind, so that the kind can be seen in the features
+    but is not one of them. All kinds share half of their taste; the other half is their own. Labels are the top
+    documents by taste plus noise: a tenth gets the best grade, the next tenth the one below, and so on down to 0.
+    """
+    rng = np.random.default_rng(seed)
+    shared = rng.normal(size=features)
+    tastes = shared + rng.normal(size=(kinds, features)) * (kinds > 1)
+    centres = rng.normal(size=(kinds, features))
+    kind = rng.integers(kinds, size=queries)
+    x = rng.normal(size=(queries, documents, features)) + centres[kind][:, None, :]
+    x += 0.5 * rng.normal(size=(queries, 1, features))
+    merit = np.einsum("qdf,qf->qd", x, tastes[kind]) / np.sqrt(features)
+    merit += noise * rng.normal(size=merit.shape)
+    rank = np.argsort(np.argsort(-merit, axis=1), axis=1)
+    step = max(documents // 10, 1)
+    labels = np.maximum(grades - 1 - rank // step, 0)
+    ids = tuple(f"q{number + 1}" for number in range(queries))
+    table = QueryTable(ids, classes=tuple(f"kind {number + 1}" for number in kind))
+    starts = np.arange(queries + 1) * documents
+    return Judged(Candidates(x.reshape(-1, features), starts, ids, queries=table), labels.ravel())

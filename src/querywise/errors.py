@@ -1,0 +1,36 @@
+"""Every error querywise raises on purpose.
+
+    QuerywiseError
+    ├── DataError          the input cannot mean what the caller thinks it means
+    ├── NotFittedError     a prediction was asked of something that has not been fitted
+    ├── SolverError        an optimisation did not reach the accuracy it promises
+    └── ModelFileError     a model folder is damaged, foreign, or from a newer version
+
+A message says where, what was found, what was expected, and what to do.
+"""
+
+from __future__ import annotations
+
+
+class QuerywiseError(Exception):
+    """The root of every error this package raises on purpose."""
+
+
+class DataError(QuerywiseError, ValueError):
+    """The input cannot mean what the caller thinks it means."""
+
+
+class NotFittedError(QuerywiseError, RuntimeError):
+    """A prediction was asked of something that has not been fitted."""
+
+    def __init__(self, subject: object) -> None:
+        name = type(subject).__name__
+        super().__init__(f"This {name} has not been fitted yet; call {name}.fit(data) first.")
+
+
+class SolverError(QuerywiseError, RuntimeError):
+    """An optimisation did not reach the accuracy it promises."""
+
+
+class ModelFileError(QuerywiseError, ValueError):
+    """A model folder is damaged, foreign, or from a newer version."""

@@ -1,0 +1,1 @@
+"""Orders and labels → a per-query table, and honest comparisons of such tables."""

@@ -1,0 +1,68 @@
+"""Files read whole and written whole: a reader never sees half of one, an interrupt loses nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from querywise.errors import DataError
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file, or a DataError that says why there is none."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file (looked in {path.absolute().parent}).") from None
+    except IsADirectoryError:
+        raise DataError(f"{path}: this is a folder; a file was expected.") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
+
+
+def read_text(path: Path) -> str:
+    """The content of a UTF-8 file, without its byte-order mark."""
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: byte {error.start} is not UTF-8 text. Convert the file to UTF-8.") from None
+
+
+@contextlib.contextmanager
+def atomic_text(path: Path) -> Iterator[TextIO]:
+    """Write beside `path`, then rename: until the block ends well, what was there before stays."""
+    check_writable(path)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        with open(handle, "w", encoding="utf-8", newline="\n") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        put_in_place(Path(name), path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror}).") from None
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def put_in_place(written: Path, path: Path) -> None:
+    """Rename a finished file to its name, with the permissions any new file would have."""
+    mask = os.umask(0)
+    os.umask(mask)
+    os.chmod(written, 0o666 & ~mask)
+    os.replace(written, path)
+
+
+def check_writable(path: Path) -> None:
+    """Refuse an output that cannot be written, before any long work is done for it."""
+    parent = path.absolute().parent
+    if path.is_dir():
+        raise DataError(f"{path}: this is a folder; name a file to write.")
+    if not parent.is_dir():
+        raise DataError(f"{path}: the folder {parent} does not exist; make it first.")
+    if not os.access(parent, os.W_OK):
+        raise DataError(f"{path}: no permission to write in the folder {parent}.")

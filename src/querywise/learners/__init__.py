@@ -1,0 +1,1 @@
+"""Weighted queries → a scoring function."""

@@ -1,0 +1,161 @@
+"""LambdaMART: boosted trees on NDCG's pairwise gradients, by LightGBM [burges2010]_ [ke2017]_."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from querywise.arrays import Floats, Ints
+from querywise.data.groups import Candidates, Judged
+from querywise.errors import DataError, NotFittedError
+from querywise.learners.weights import check_query_weights
+from querywise.progress import doing
+
+if TYPE_CHECKING:
+    from lightgbm import Booster, Dataset
+
+# LightGBM refuses queries with more documents than this; longer ones are trained on a sample.
+_LONGEST_QUERY = 10_000
+_LARGEST = 2**31 - 1
+
+
+class LambdaMART:
+    """Boosted regression trees that climb NDCG. The baseline most people have.
+
+    trees: at most so many; with a validation set, training stops once its NDCG@`stop_at` has not risen for
+    `patience` trees. Any non-negative grade is fine; a label is worth 2^label − 1. The same seed gives the same trees.
+    """
+
+    def __init__(
+        self,
+        trees: int = 500,
+        *,
+        leaves: int = 15,
+        learning_rate: float = 0.05,
+        min_documents: int = 20,
+        patience: int = 50,
+        stop_at: int = 10,
+        seed: int = 0,
+    ) -> None:
+        self.trees = trees
+        self.leaves = leaves
+        self.learning_rate = learning_rate
+        self.min_documents = min_documents
+        self.patience = patience
+        self.stop_at = stop_at
+        self.seed = seed
+        self._booster: Booster | None = None
+
+    def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
+        """Grow trees, until `valid` says to stop where it is given."""
+        self._check_parameters()
+        data.require_preferences()
+        candidates = data.candidates
+        if valid is not None:
+            valid.candidates.require_features(candidates.features.shape[1], candidates.feature_names)
+        weights = check_query_weights(query_weights, data)
+        if not weights.any():
+            raise DataError("All query weights are 0, so there is no query to learn from.")
+        import lightgbm
+
+        # Dense grades: LightGBM wants the value of every grade up to the largest, and 2^grade may not fit a double.
+        grades = np.unique(np.concatenate([[0], data.labels, [] if valid is None else valid.labels])).astype(np.int64)
+        training = self._dataset(data, weights, grades, None)
+        checked = None if valid is None else self._dataset(valid, np.ones(len(valid)), grades, training)
+        try:
+            with doing("Growing trees"):
+                booster = lightgbm.train(
+                    self._parameters(grades),
+                    training,
+                    num_boost_round=self.trees,
+                    valid_sets=None if checked is None else [checked],
+                    callbacks=None if checked is None else [lightgbm.early_stopping(self.patience, verbose=False)],
+                )
+        except lightgbm.basic.LightGBMError as error:
+            raise DataError(f"LightGBM refuses: {error}") from None
+        self.tree_count_ = booster.best_iteration if checked is not None else booster.current_iteration()
+        self.model_ = booster.model_to_string(num_iteration=self.tree_count_)
+        self.feature_count_ = candidates.features.shape[1]
+        self.feature_names_ = candidates.feature_names
+        self._booster = None
+        return self
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document: the sum of the leaves it falls into."""
+        if not hasattr(self, "model_"):
+            raise NotFittedError(self)
+        candidates.require_features(self.feature_count_, self.feature_names_)
+        if not len(candidates.features):
+            return np.zeros(0)
+        return np.asarray(self._loaded().predict(candidates.features), dtype=np.float64)
+
+    def _loaded(self) -> Booster:
+        """The trees, read from their text when first needed."""
+        if self._booster is None:
+            import lightgbm
+
+            self._booster = lightgbm.Booster(model_str=self.model_)
+        return self._booster
+
+    def _dataset(self, data: Judged, weights: Floats, grades: Ints, reference: Dataset | None) -> Dataset:
+        import lightgbm
+
+        kept = np.flatnonzero((weights > 0) & (data.candidates.sizes > 0))
+        rows, sizes = self._rows(data, kept)
+        # Mean 1: LightGBM's limits on leaves are absolute, and weights are relative.
+        scaled = weights[kept] / (weights[kept] @ sizes / sizes.sum())
+        return lightgbm.Dataset(
+            data.candidates.features[rows],
+            label=np.searchsorted(grades, data.labels[rows]),
+            weight=None if np.ptp(scaled) == 0 else np.repeat(scaled, sizes),
+            group=sizes,
+            reference=reference,
+            params={"verbose": -1, "seed": self.seed, "feature_pre_filter": False},
+            free_raw_data=True,
+        )
+
+    def _rows(self, data: Judged, queries: Ints) -> tuple[Ints, Ints]:
+        """The rows of these queries; of a very long one all relevant documents and a seeded sample of the others."""
+        rng = np.random.default_rng(self.seed)
+        chosen = []
+        for query in queries:
+            rows = np.arange(*data.candidates.rows(query).indices(len(data.labels)))
+            if len(rows) > _LONGEST_QUERY:
+                by_label = rows[np.lexsort((rng.random(len(rows)), -data.labels[rows]))]
+                rows = np.sort(by_label[:_LONGEST_QUERY])
+            chosen.append(rows)
+        return np.concatenate(chosen), np.array([len(rows) for rows in chosen])
+
+    def _parameters(self, grades: Ints) -> dict[str, Any]:
+        highest = float(grades.max())
+        gains = np.exp2(grades - highest) - np.exp2(-highest)
+        return {
+            "objective": "lambdarank",
+            "metric": "ndcg",
+            "eval_at": [self.stop_at],
+            "label_gain": (gains / gains.max()).tolist() if gains.max() > 0 else [0.0],
+            "num_leaves": self.leaves,
+            "learning_rate": self.learning_rate,
+            "min_data_in_leaf": self.min_documents,
+            "seed": self.seed,
+            "deterministic": True,
+            "force_row_wise": True,
+            "num_threads": os.cpu_count() or 1,
+            "verbose": -1,
+        }
+
+    def _check_parameters(self) -> None:
+        for name, least in (
+            ("trees", 1),
+            ("leaves", 2),
+            ("min_documents", 1),
+            ("patience", 1),
+            ("stop_at", 1),
+            ("seed", 0),
+        ):
+            if not least <= getattr(self, name) <= _LARGEST:
+                raise DataError(f"LambdaMART({name}={getattr(self, name)}) must lie between {least} and {_LARGEST}.")
+        if not 0 < self.learning_rate <= 1:
+            raise DataError(f"LambdaMART(learning_rate={self.learning_rate}) must lie above 0 and at most at 1.")

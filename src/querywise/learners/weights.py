@@ -1,0 +1,25 @@
+"""Query weights: how much each training query counts, relative to the others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from querywise.arrays import Floats
+from querywise.data.groups import Judged
+from querywise.errors import DataError
+
+
+def check_query_weights(weights: Floats | None, data: Judged) -> Floats:
+    """One finite, non-negative number per query; without any, all queries count the same."""
+    if weights is None:
+        return np.ones(len(data))
+    values = np.asarray(weights, dtype=np.float64)
+    if values.shape != (len(data),):
+        raise DataError(f"There are {len(data)} queries but query_weights has shape {values.shape}.")
+    wrong = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+    if len(wrong):
+        raise DataError(
+            f"The weight of query {data.candidates.query_ids[wrong[0]]!r} is {values[wrong[0]]}; "
+            "weights are finite numbers from 0 up."
+        )
+    return values

@@ -1,0 +1,100 @@
+"""Progress of long work: silent in a library, a line on stderr where the command line asks for one.
+
+Work says what it is doing through `track` and `doing`; only `shown` (used by the command line) draws anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Protocol, TypeVar
+
+_Item = TypeVar("_Item", covariant=True)
+
+
+class _Listed(Protocol[_Item]):
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[_Item]: ...
+
+
+class _Display(Protocol):
+    def begin(self, label: str, total: int | None) -> int: ...
+    def advance(self, task: int) -> None: ...
+    def end(self, task: int) -> None: ...
+
+
+_display: ContextVar[_Display | None] = ContextVar("querywise_progress", default=None)
+
+
+def track(items: _Listed[_Item], label: str) -> Iterator[_Item]:
+    """The items one by one, with a progress bar where one is shown."""
+    display = _display.get()
+    if display is None:
+        yield from items
+        return
+    task = display.begin(label, len(items))
+    try:
+        for item in items:
+            yield item
+            display.advance(task)
+    finally:
+        display.end(task)
+
+
+@contextlib.contextmanager
+def doing(label: str) -> Iterator[None]:
+    """Say what is going on while the block runs."""
+    display = _display.get()
+    task = None if display is None else display.begin(label, None)
+    try:
+        yield
+    finally:
+        if display is not None and task is not None:
+            display.end(task)
+
+
+@contextlib.contextmanager
+def shown(*, quiet: bool = False) -> Iterator[None]:
+    """Draw progress on stderr while the block runs, if that is a terminal."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TaskID,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield
+        return
+    bars = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    )
+
+    class Bars:
+        def begin(self, label: str, total: int | None) -> int:
+            return bars.add_task(label, total=total)
+
+        def advance(self, task: int) -> None:
+            bars.advance(TaskID(task))
+
+        def end(self, task: int) -> None:
+            bars.remove_task(TaskID(task))
+
+    with bars:
+        token = _display.set(Bars())
+        try:
+            yield
+        finally:
+            _display.reset(token)

@@ -1,0 +1,112 @@
+"""Scores → order. The one place that sorts, with the one tie rule: tied documents keep their order.
+
+Also the two forms in which scores travel: one number per line, and TREC run files.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from querywise.arrays import Floats, Ints
+from querywise.data.groups import Candidates
+from querywise.data.letor import PathLike
+from querywise.errors import DataError
+from querywise.files import atomic_text, read_text
+
+
+def order(scores: Floats, starts: Ints, *, tie_break: Ints | None = None) -> Ints:
+    """Row numbers, best first within each query; tied documents keep their order, or go by `tie_break`, lowest first.
+
+    >>> order(np.array([1.0, 3.0, 3.0, 0.5]), np.array([0, 3, 4]))
+    array([1, 2, 0, 3])
+    """
+    queries = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    keys = (-scores, queries) if tie_break is None else (tie_break, -scores, queries)
+    return np.lexsort(keys)
+
+
+def check_scores(scores: object, candidates: Candidates) -> Floats:
+    """Scores as an array of floats: one finite number per document, or a DataError."""
+    values = np.asarray(scores, dtype=np.float64)
+    rows = len(candidates.features)
+    if values.shape != (rows,):
+        found = f"{len(values)} scores" if values.ndim == 1 else f"scores of shape {values.shape}"
+        raise DataError(f"There are {rows} documents but {found}; one score per document is needed.")
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if len(wrong):
+        raise DataError(f"The score of document {candidates.document_label(int(wrong[0]))} is {values[wrong[0]]}.")
+    return values
+
+
+def write_scores(path: PathLike, scores: Floats) -> None:
+    """One score per line, in the order of the rows, exact to the last bit."""
+    with atomic_text(Path(path)) as out:
+        out.writelines(f"{score!r}\n" for score in scores.tolist())
+
+
+def write_run(path: PathLike, candidates: Candidates, scores: Floats, *, tag: str = "querywise") -> None:
+    """A TREC run: `query Q0 document rank score tag`, best first. Documents without an id are called by row number."""
+    values = check_scores(scores, candidates)
+    rows = order(values, candidates.starts)
+    for name in (*candidates.query_ids, *(candidates.document_ids or ())):
+        if not name or re.search(r"\s", name):
+            raise DataError(f"{name!r} cannot stand in a TREC run: it is empty or has a space in it.")
+    with atomic_text(Path(path)) as out:
+        for query, query_id in enumerate(candidates.query_ids):
+            for rank, row in enumerate(rows[candidates.rows(query)].tolist(), start=1):
+                out.write(f"{query_id} Q0 {candidates.document_label(row)} {rank} {float(values[row])!r} {tag}\n")
+
+
+def read_scores(path: PathLike, candidates: Candidates) -> Floats:
+    """Scores for `candidates` from either form: one number per line, or a TREC run matched by ids."""
+    lines = [(n, line.split()) for n, line in enumerate(read_text(Path(path)).split("\n"), 1) if line.strip()]
+    if not lines:
+        raise DataError(f"{path}: the file holds no score.")
+    if len(lines[0][1]) == 6:
+        return _from_run(str(path), lines, candidates)
+    values = np.array([_number(f"{path}:{number}", words) for number, words in lines])
+    rows = len(candidates.features)
+    if len(values) != rows:
+        raise DataError(f"{path}: {len(values)} scores for {rows} documents; one score per document is needed.")
+    return values
+
+
+def _number(where: str, words: list[str]) -> float:
+    try:
+        value = float(words[0]) if len(words) == 1 else float("nan")
+    except ValueError:
+        value = float("nan")
+    if not np.isfinite(value):
+        raise DataError(f"{where}: expected one finite number; found {' '.join(words)[:60]!r}.")
+    return value
+
+
+def _from_run(path: str, lines: list[tuple[int, list[str]]], candidates: Candidates) -> Floats:
+    place = {
+        (query_id, candidates.document_label(row)): row
+        for query, query_id in enumerate(candidates.query_ids)
+        for row in range(*candidates.rows(query).indices(len(candidates.features)))
+    }
+    values = np.full(len(candidates.features), np.nan)
+    for number, words in lines:
+        where = f"{path}:{number}"
+        if len(words) != 6:
+            raise DataError(f"{where}: expected 'query Q0 document rank score tag'; found {len(words)} words.")
+        row = place.get((words[0], words[2]))
+        if row is None:
+            raise DataError(f"{where}: document {words[2]!r} of query {words[0]!r} is not in the judged data.")
+        if not np.isnan(values[row]):
+            raise DataError(f"{where}: document {words[2]!r} of query {words[0]!r} is scored a second time.")
+        values[row] = _number(where, words[4:5])
+    missing = np.flatnonzero(np.isnan(values))
+    if len(missing):
+        row = int(missing[0])
+        query_id = candidates.query_ids[candidates.query_of_row[row]]
+        raise DataError(
+            f"{path}: {len(missing)} documents have no score, the first is {candidates.document_label(row)!r} "
+            f"of query {query_id!r}. Every judged document needs one."
+        )
+    return values

@@ -1,0 +1,83 @@
+"""A grid of parameters: each fitted on train, the best chosen on valid, what was tried remembered."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from querywise.contracts import Ranker
+from querywise.data.groups import Judged
+from querywise.evaluation.evaluate import evaluate
+from querywise.progress import track
+
+AnyRanker = TypeVar("AnyRanker", bound=Ranker, covariant=True)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One setting and what it reached on the validation part."""
+
+    parameters: dict[str, Any]
+    value: float
+
+
+@dataclass(frozen=True)
+class Tuned(Generic[AnyRanker]):
+    """The best ranker, fitted on the training part, and everything that was tried to find it."""
+
+    ranker: AnyRanker
+    parameters: dict[str, Any]
+    measure: str
+    flavour: str
+    tried: tuple[Trial, ...]
+
+    def as_notes(self) -> dict[str, Any]:
+        """The choice and how it was made, as JSON can hold it."""
+        return {
+            "parameters": self.parameters,
+            "chosen_by": {"measure": self.measure, "flavour": self.flavour} if self.tried else None,
+            "tried": [{"parameters": trial.parameters, "value": trial.value} for trial in self.tried],
+        }
+
+
+def tune_or_fit(
+    build: Callable[..., AnyRanker],
+    grid: Mapping[str, Sequence[Any]],
+    *,
+    fixed: Mapping[str, Any],
+    train: Judged,
+    valid: Judged | None,
+    measure: str = "map",
+    flavour: str = "standard",
+) -> Tuned[AnyRanker]:
+    """Choose what the grid leaves open where there is a validation part; without one, the defaults hold."""
+    if valid is None:
+        return Tuned(build(**fixed).fit(train), dict(fixed), measure, flavour, ())
+    whole = {**grid, **{name: [value] for name, value in fixed.items()}}
+    return tune(build, whole, train=train, valid=valid, measure=measure, flavour=flavour)
+
+
+def tune(
+    build: Callable[..., AnyRanker],
+    grid: Mapping[str, Sequence[Any]],
+    *,
+    train: Judged,
+    valid: Judged,
+    measure: str = "map",
+    flavour: str = "standard",
+) -> Tuned[AnyRanker]:
+    """Fit `build(**parameters)` for every combination in the grid; the highest on `valid` wins, the first of equals."""
+    settings = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    best: tuple[float, AnyRanker, dict[str, Any]] | None = None
+    tried = []
+    for parameters in track(settings, "Choosing parameters"):
+        ranker = build(**parameters).fit(train, valid=valid)
+        table = evaluate(ranker.predict(valid.candidates), valid, measures=[measure], flavour=flavour)
+        value = float(table.values.mean())
+        tried.append(Trial(parameters, value))
+        if best is None or value > best[0]:
+            best = (value, ranker, parameters)
+    assert best is not None, "a product of no lists still has one element"
+    return Tuned(best[1], best[2], measure, flavour, tuple(tried))

@@ -1,0 +1,120 @@
+"""The command line, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from querywise.data.folds import make_folds
+from querywise.data.letor import read_letor, write_letor
+from querywise.data.synthetic import make_judged
+from querywise.storage import read_manifest
+
+COMMAND = Path(sys.executable).with_name("querywise")
+
+
+def run(*words: object, cwd: Path | None = None) -> str:
+    done = subprocess.run([COMMAND, *map(str, words)], capture_output=True, text=True, cwd=cwd, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "", "nothing is drawn where stderr is not a terminal"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with S1..S5, and a model trained on the first three."""
+    root = tmp_path_factory.mktemp("letor")
+    data = make_judged(60, 8, 4, noise=0.3)
+    for part in range(5):
+        write_letor(root / f"S{part + 1}.txt", data.select(range(12 * part, 12 * part + 12)))
+    run("fit", root / "S1.txt", root / "S2.txt", root / "S3.txt", "--valid", root / "S4.txt", "--out", root / "model")
+    return root
+
+
+def test_fit_rank_evaluate_as_the_readme_says(folder: Path, tmp_path: Path) -> None:
+    test = folder / "S5.txt"
+    assert "96 documents of 12 queries ranked" in run("rank", folder / "model", test, "--out", tmp_path / "run.trec")
+    run("rank", folder / "model", test, "--out", tmp_path / "scores.txt", "--quiet")
+    table = run("evaluate", test, tmp_path / "scores.txt", "--measures", "map,p@1", "--per-query", tmp_path / "o.csv")
+    assert "12 queries, flavour standard" in table
+    assert len((tmp_path / "o.csv").read_text().splitlines()) == 13
+    from_run = json.loads(run("evaluate", test, tmp_path / "run.trec", "--measures", "map", "--json"))
+    from_scores = json.loads(run("evaluate", test, tmp_path / "scores.txt", "--measures", "map", "--json"))
+    assert from_run == from_scores
+    assert from_run["mean"]["map"] > 0.5
+
+
+def test_scores_go_to_standard_output_without_a_file(folder: Path) -> None:
+    scores = [float(line) for line in run("rank", folder / "model", folder / "S5.txt").splitlines()]
+    assert len(scores) == 96
+
+
+def test_the_model_remembers_how_its_parameters_were_chosen(folder: Path) -> None:
+    notes = read_manifest(folder / "model").notes
+    assert notes["method"] == "ranksvm"
+    assert notes["chosen_by"] == {"measure": "map", "flavour": "standard"}
+    values = [trial["value"] for trial in notes["tried"]]
+    best = notes["tried"][int(np.argmax(values))]["parameters"]
+    assert best == notes["parameters"]
+
+
+def test_a_fold_of_a_folder_is_the_files_it_stands_for(folder: Path, tmp_path: Path) -> None:
+    content = json.loads(run("fit", folder, "--fold", 1, "--out", tmp_path / "m", "--json"))
+    assert content["parameters"] == read_manifest(folder / "model").notes["parameters"]
+    by_fold = run("rank", tmp_path / "m", folder / "S5.txt")
+    assert by_fold == run("rank", folder / "model", folder / "S5.txt")
+
+
+def test_a_parameter_can_be_fixed(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "m"
+    run("fit", folder / "S1.txt", "--method", "lambdamart", "--set", "trees=5", "--set", "leaves=4", "--out", out)
+    assert read_manifest(out).notes["parameters"] == {"trees": 5, "leaves": 4}
+
+
+def test_compare_prints_the_paired_test(folder: Path) -> None:
+    text = run("compare", folder, "--methods", "ranksvm,ranksvm", "--measures", "map,ndcg@10")
+    assert "60 test queries, flavour standard; p: paired t-test against ranksvm" in text
+    content = json.loads(run("compare", folder / "S1.txt", "--methods", "ranksvm", "--json"))
+    assert content["queries"] == 12
+
+
+def test_methods_lists_everything_that_can_be_fitted() -> None:
+    text = run("methods")
+    assert "ranksvm" in text
+    assert "lambdamart" in text
+    assert [entry["name"] for entry in json.loads(run("methods", "--json"))] == ["ranksvm", "lambdamart"]
+
+
+def test_help_and_version() -> None:
+    assert "Learning to rank, query by query." in run("--help")
+    assert "--valid" in run("fit", "--help")
+    assert run("--version").startswith("querywise 0.")
+
+
+def test_query_classes_come_in_by_the_side_file(folder: Path, tmp_path: Path) -> None:
+    ids = read_letor(folder / "S1.txt").candidates.query_ids
+    lines = [json.dumps({"_id": query_id, "text": "jaguar", "class": "animal"}) for query_id in ids]
+    (tmp_path / "queries.jsonl").write_text("\n".join(lines))
+    run("fit", folder / "S1.txt", "--queries", tmp_path / "queries.jsonl", "--out", tmp_path / "m")
+
+
+def test_a_closed_pipe_is_not_an_error(folder: Path) -> None:
+    done = subprocess.run(
+        f"{COMMAND} rank {folder / 'model'} {folder / 'S5.txt'} | head -1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_folds_made_from_one_file_do_not_depend_on_anything_but_the_seed(folder: Path) -> None:
+    data = read_letor(folder / "S1.txt")
+    first, again = make_folds(data, seed=3)[0], make_folds(data, seed=3)[0]
+    assert first.test.candidates.query_ids == again.test.candidates.query_ids

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from querywise.data.letor import read_letor, write_letor
+from querywise.data.synthetic import make_judged
+from querywise.storage import load
+
+QUERYWISE = str(Path(sys.executable).with_name("querywise"))
+# A machine that builds may ask for colours; messages are compared without.
+PLAIN = {name: value for name, value in os.environ.items() if "COLOR" not in name and name != "GITHUB_ACTIONS"}
+FEATURES = 3
+ROWS = 10 * 5
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [QUERYWISE, *arguments]
+    return subprocess.run(command, cwd=folder, env=PLAIN, capture_output=True, text=True, timeout=120, check=False)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file under the folder and what is in it; a folder counts as an empty file."""
+    return {str(path.relative_to(folder)): b"" if path.is_dir() else path.read_bytes() for path in folder.rglob("*")}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with good and bad files, and a model of three features that was trained once."""
+    folder = tmp_path_factory.mktemp("place")
+    for name, features in (("train", FEATURES), ("narrow", FEATURES - 1), ("wide", FEATURES + 1)):
+        write_letor(folder / f"{name}.txt", make_judged(10, 5, features))
+    (folder / "empty.txt").write_text("")
+    (folder / "nan.txt").write_text("1 qid:1 1:0.5\n0 qid:1 1:nan\n")
+    (folder / "unsorted.txt").write_text("1 qid:1 1:0.5\n0 qid:2 1:1\n0 qid:1 1:0.5\n")
+    (folder / "few.txt").write_text("0.5\n" * 7)
+    for name in ("foreign", "parts"):
+        (folder / name).mkdir()
+    (folder / "foreign" / "notes.txt").write_text("not a model")
+    for part in range(1, 6):
+        (folder / "parts" / f"S{part}.txt").write_text(f"1 qid:{part} 1:1\n0 qid:{part} 1:0\n")
+    done = run(folder, "fit", "train.txt", "--out", "model")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("fit nowhere.txt --out new", "nowhere.txt: there is no such file"),
+        ("fit empty.txt --out new", "empty.txt: the file holds no judged document"),
+        ("fit nan.txt --out new", "nan.txt:2: the value in '1:nan' is not a finite number"),
+        ("fit unsorted.txt --out new", "unsorted.txt:3: query '1' already began at unsorted.txt:1"),
+        ("fit train.txt --out new --method nope", "Unknown method 'nope'. Known: ranksvm, "),
+        ("fit train.txt --out new --measure nope", "Unknown measure 'nope'. Known: map, "),
+        ("fit train.txt --out new --flavour nope", "Unknown flavour 'nope'. Known: standard, "),
+        ("evaluate train.txt few.txt --measures map,nope", "Unknown measure 'nope'. Known: map, "),
+        ("evaluate train.txt few.txt --flavour nope", "Unknown flavour 'nope'. Known: standard, "),
+        ("compare train.txt --methods ranksvm,nope", "Unknown method 'nope'. Known: ranksvm, "),
+        ("fit train.txt --out new --set depth=3", "'depth=3' is not a setting of ranksvm. Known: l2, "),
+        ("fit train.txt --out new --set l2=high", "'l2=high': l2 must be a number"),
+        ("fit train.txt --out new --set l2=true", "'l2=true': l2 must be a number"),
+        ("fit train.txt --out new --set prior_l2=high", "prior_l2"),
+        ("fit train.txt --out new --method lambdamart --set seed=-1", "seed"),
+        ("fit train.txt --out new --method lambdamart --set leaves=9999999999", "leaves"),
+        ("rank nowhere train.txt", "nowhere: not a model folder: there is no such folder"),
+        ("rank foreign train.txt", "foreign: not a model folder: there is no manifest.json in it"),
+        ("rank model narrow.txt", f"trained on {FEATURES} features but the documents have {FEATURES - 1}"),
+        ("rank model wide.txt", f"trained on {FEATURES} features but the documents have {FEATURES + 1}"),
+        ("rank model train.txt --format csv", "Unknown format 'csv'. Known: trec, scores"),
+        ("evaluate train.txt few.txt", f"few.txt: 7 scores for {ROWS} documents"),
+        ("fit train.txt --out nowhere/new", "nowhere does not exist; make it first"),
+        ("rank model train.txt --out nowhere/new.txt", "nowhere does not exist; make it first"),
+        ("evaluate train.txt few.txt --per-query nowhere/new.csv", "nowhere does not exist; make it first"),
+        ("fit train.txt --out few.txt", "few.txt: this is a file; a model is a folder"),
+        ("fit train.txt --out foreign", "foreign: the folder holds something that is not a querywise model"),
+        ("rank model train.txt --out foreign", "foreign: this is a folder"),
+        ("fit parts --out new", "parts: this is a folder; say which of its folds to train on with --fold"),
+        ("fit parts --fold 6 --out new", "--fold 6: parts has 5 folds"),
+        ("fit foreign --fold 1 --out new", "foreign: neither Fold1..Fold5 folders nor the files S1.txt..S5.txt"),
+        ("fit train.txt --fold 1 --out new", "train.txt: "),
+    ],
+)
+def test_bad_input_ends_with_one_message_and_nothing_written(place: Path, command: str, message: str) -> None:
+    before = contents(place)
+    done = run(place, *command.split())
+    changed = contents(place)
+    shutil.rmtree(place / "new", ignore_errors=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1, "one message, on one line"
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert changed == before
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("fit parts --fold 0 --out new", "--fold"),
+        ("fit train.txt", "--out"),
+        ("rank", "model"),
+        ("train", "train"),
+    ],
+)
+def test_a_command_typed_wrongly_ends_with_how_it_is_meant(place: Path, command: str, message: str) -> None:
+    before = contents(place)
+    done = run(place, *command.split())
+    assert done.returncode == 2
+    assert "Usage: querywise" in done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert contents(place) == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_a_full_disk_behind_standard_output_is_a_message_and_not_a_success(place: Path) -> None:
+    with open("/dev/full", "w") as full:
+        command = [QUERYWISE, "rank", "model", "train.txt"]
+        done = subprocess.run(
+            command, cwd=place, env=PLAIN, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False
+        )
+    assert done.returncode != 0
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Processes started here can be interrupted even where the tests themselves run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def feed(process: subprocess.Popen[str], pipe: Path, content: bytes) -> None:
+    """Write to a pipe as soon as the process reads from it, so that it is known to be at work."""
+    while process.poll() is None:
+        try:
+            handle = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            time.sleep(0.02)
+            continue
+        os.set_blocking(handle, True)
+        with open(handle, "wb") as out:
+            out.write(content)
+        return
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_while_training_keeps_the_older_model(place: Path, tmp_path: Path) -> None:
+    write_letor(tmp_path / "large.txt", make_judged(200, 20, FEATURES))
+    shutil.copytree(place / "model", tmp_path / "model")
+    before = contents(tmp_path / "model")
+    os.mkfifo(tmp_path / "pipe.txt")
+    settings = ["--out", "model", "--method", "lambdamart", "--set", "trees=100000000"]
+    command, pipe = [QUERYWISE, "fit", "pipe.txt", *settings], subprocess.PIPE
+    process = subprocess.Popen(command, cwd=tmp_path, env=PLAIN, stdout=pipe, stderr=pipe, text=True)
+    try:
+        feed(process, tmp_path / "pipe.txt", (tmp_path / "large.txt").read_bytes())
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        printed, complaint = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert complaint == "error: interrupted; what was being written has not been changed.\n"
+    assert printed == ""
+    assert contents(tmp_path / "model") == before
+    assert len(load(tmp_path / "model").predict(read_letor(place / "train.txt").candidates)) == ROWS

@@ -1,0 +1,67 @@
+"""What the documents say is true: their code runs and prints what they show, their links lead somewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from querywise.methods import METHODS
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"```python\n(.*?)```(?:\n```\n(.*?)```)?", re.DOTALL)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
+def test_code_on_the_page_prints_what_the_page_shows(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = BLOCK.findall((ROOT / page).read_text())
+    assert blocks
+    names: dict[str, object] = {}
+    for code, shown in blocks:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, page, "exec"), names)
+        assert printed.getvalue() == shown
+
+
+def test_the_first_screen_of_the_readme_is_a_sentence_two_commands_and_code() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert lines.index("make demo    # sets itself up, trains on data it makes, prints a table") < 10
+    assert lines.index("```python") < 15
+
+
+def test_the_readme_lists_every_method() -> None:
+    text = (ROOT / "README.md").read_text()
+    for method in METHODS.values():
+        row = f"| `{method.name}` | `{type(method.build()).__name__}` | {method.description} |"
+        assert row in text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        assert target.startswith("http") or (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("src/**/*.py")), ids=lambda page: str(page.relative_to(ROOT / "src")))
+def test_papers_are_cited_by_a_key_that_exists(page: Path) -> None:
+    known = set(re.findall(r"^@\w+\{(\w+),", (ROOT / "docs" / "references.bib").read_text(), re.MULTILINE))
+    assert set(re.findall(r"\[(\w+)\]_", page.read_text())) <= known
+
+
+def test_the_generated_pages_are_current() -> None:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    page = generate.PAGE.read_text()
+    assert page == generate.command_line_page(), "run `make docs`"

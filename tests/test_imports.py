@@ -1,0 +1,140 @@
+"""Who may import whom: downward only, no cycles, heavy libraries late."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "src" / "querywise"
+
+# A module may import from its own row's modules where listed, and from any row above.
+LAYERS = [
+    ["errors", "arrays", "progress", "compiled", "threads"],
+    ["files"],
+    ["data"],
+    ["ranking"],
+    ["measures"],
+    ["contracts"],
+    ["learners"],
+    ["evaluation"],
+    ["storage", "tuning"],
+    ["methods"],
+    ["report"],
+    ["demo"],
+    ["cli"],
+]
+# These rooms serve everything; the others may not look at one another within a row.
+NEVER = {
+    ("evaluation", "learners"): "any system's scores can be compared",
+    ("learners", "evaluation"): "a learner does not grade itself",
+    ("storage", "evaluation"): "a model is stored without being judged",
+}
+ONLY_IN = {
+    "lightgbm": {"learners/trees.py"},
+    "typer": {"cli.py"},
+    "numba": {"compiled.py"},
+    "narwhals": {"data/frames.py"},
+    "safetensors": {"storage.py"},
+}
+
+
+def sources() -> list[Path]:
+    return sorted(ROOT.rglob("*.py"))
+
+
+def room(path: Path) -> str:
+    parts = path.relative_to(ROOT).parts
+    return parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> list[tuple[str, bool]]:
+    """Every module a file imports, and whether it does so at its top (type checking aside)."""
+    found: list[tuple[str, bool]] = []
+    tree = ast.parse(path.read_text())
+
+    def visit(node: ast.AST, top: bool) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+                continue
+            if isinstance(child, ast.Import):
+                found.extend((name.name, top) for name in child.names)
+            elif isinstance(child, ast.ImportFrom) and child.module:
+                found.append((child.module, top))
+                if child.module.startswith("querywise"):
+                    found.extend((f"{child.module}.{name.name}", top) for name in child.names)
+            visit(child, top and not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)))
+
+    visit(tree, True)
+    return found
+
+
+def modules() -> dict[str, Path]:
+    names = {}
+    for path in sources():
+        dotted = ".".join(("querywise", *path.relative_to(ROOT).with_suffix("").parts))
+        names[dotted.removesuffix(".__init__")] = path
+    return names
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_downward(path: Path) -> None:
+    if room(path) == "__init__":
+        return
+    level = next(i for i, row in enumerate(LAYERS) if room(path) in row)
+    known = modules()
+    for name, _ in imported(path):
+        if name.startswith("querywise.") and name in known and known[name] != path:
+            target = room(known[name])
+            assert (room(path), target) not in NEVER, NEVER.get((room(path), target))
+            depth = next(i for i, row in enumerate(LAYERS) if target in row)
+            assert depth < level or target == room(path), f"{room(path)} may not import {name}"
+
+
+def test_every_room_has_its_place() -> None:
+    placed = {name for row in LAYERS for name in row}
+    assert {room(path) for path in sources()} - {"__init__"} == placed
+
+
+def test_there_is_no_cycle() -> None:
+    known = modules()
+    graph = {name: {other for other, _ in imported(path) if other in known} - {name} for name, path in known.items()}
+    done: set[str] = set()
+
+    def walk(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, " → ".join((*trail, name))
+        if name not in done:
+            for other in graph[name] - {"querywise"}:
+                walk(other, (*trail, name))
+            done.add(name)
+
+    for name in graph:
+        walk(name, ())
+
+
+@pytest.mark.parametrize("library", ONLY_IN)
+def test_a_library_is_known_in_one_place(library: str) -> None:
+    users = {
+        str(path.relative_to(ROOT))
+        for path in sources()
+        if any(name.split(".")[0] == library for name, _ in imported(path))
+    }
+    assert users == ONLY_IN[library]
+
+
+def loaded_by(statement: str) -> set[str]:
+    script = f"{statement}\nimport sys\nprint('\\n'.join(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return {name.split(".")[0] for name in run.stdout.split()}
+
+
+def test_importing_the_package_loads_no_heavy_library() -> None:
+    heavy = {"numpy", "scipy", "numba", "lightgbm", "sklearn", "rich", "typer", "narwhals", "pandas"}
+    assert not heavy & loaded_by("import querywise")
+
+
+def test_importing_the_command_line_loads_no_mathematics() -> None:
+    assert not {"numpy", "scipy", "numba", "lightgbm", "sklearn"} & loaded_by("import querywise.cli")

@@ -1,0 +1,154 @@
+"""What every ranker promises, whatever it computes. A new ranker joins by one line in RANKERS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from querywise.data.groups import Candidates, Judged
+from querywise.data.synthetic import make_judged
+from querywise.errors import DataError, NotFittedError
+from querywise.learners.ranksvm import RankSVM
+from querywise.learners.trees import LambdaMART
+from querywise.storage import load, save
+from tests.worlds import ragged
+
+RANKERS: dict[str, Callable[[], Any]] = {
+    "RankSVM": RankSVM,
+    "RankSVM, hinge": lambda: RankSVM(loss="hinge", pairs="pair"),
+    "LambdaMART": lambda: LambdaMART(20),
+}
+
+
+@pytest.fixture(params=RANKERS, ids=str)
+def build(request: pytest.FixtureRequest) -> Callable[[], Any]:
+    return RANKERS[request.param]
+
+
+@pytest.fixture(scope="module")
+def train() -> Judged:
+    return make_judged(40, 9, 4, seed=7)
+
+
+@pytest.fixture(scope="module")
+def held_out() -> Judged:
+    return ragged(3)
+
+
+def test_fit_returns_self(build: Callable[[], Any], train: Judged) -> None:
+    ranker = build()
+    assert ranker.fit(train) is ranker
+
+
+def test_predict_before_fit_says_what_to_do(build: Callable[[], Any], held_out: Judged) -> None:
+    with pytest.raises(NotFittedError, match=r"has not been fitted yet; call \w+\.fit\(data\) first"):
+        build().predict(held_out.candidates)
+
+
+def test_saving_before_fit_says_what_to_do(build: Callable[[], Any], tmp_path: Path) -> None:
+    with pytest.raises(NotFittedError):
+        save(build(), tmp_path / "model")
+
+
+def test_scores_are_finite_one_per_document_whatever_the_query(
+    build: Callable[[], Any], train: Judged, held_out: Judged
+) -> None:
+    # The test set has one-document, all-zero and all-alike queries among the others.
+    scores = build().fit(train).predict(held_out.candidates)
+    assert scores.shape == held_out.labels.shape
+    assert np.isfinite(scores).all()
+
+
+def test_training_takes_unjudged_single_tied_and_all_zero_queries(build: Callable[[], Any], held_out: Judged) -> None:
+    mask = np.ones(len(held_out.labels), np.bool_)
+    mask[np.flatnonzero(held_out.labels == 0)[:2]] = False
+    scores = build().fit(replace(held_out, judged=mask)).predict(held_out.candidates)
+    assert np.isfinite(scores).all()
+
+
+def test_identical_documents_get_identical_scores(build: Callable[[], Any], train: Judged, held_out: Judged) -> None:
+    scores = build().fit(train).predict(held_out.candidates)
+    alike = scores[held_out.candidates.rows(len(held_out) - 1)]
+    assert np.all(alike == alike[0])
+
+
+def test_permuting_queries_permutes_scores(build: Callable[[], Any], train: Judged, held_out: Judged) -> None:
+    ranker = build().fit(train)
+    scores = ranker.predict(held_out.candidates)
+    turned = np.random.default_rng(0).permutation(len(held_out))
+    rows = np.concatenate([np.arange(*held_out.candidates.rows(int(query)).indices(len(scores))) for query in turned])
+    assert ranker.predict(held_out.candidates.select(turned)) == pytest.approx(scores[rows], abs=1e-9)
+
+
+def test_permuting_a_querys_documents_permutes_scores(
+    build: Callable[[], Any], train: Judged, held_out: Judged
+) -> None:
+    ranker = build().fit(train)
+    candidates = held_out.candidates
+    scores = ranker.predict(candidates)
+    rng = np.random.default_rng(0)
+    rows = np.concatenate(
+        [rng.permutation(np.arange(*candidates.rows(q).indices(len(scores)))) for q in range(len(candidates))]
+    )
+    mixed = replace(candidates, features=candidates.features[rows])
+    assert ranker.predict(mixed) == pytest.approx(scores[rows], abs=1e-9)
+
+
+def test_one_query_at_a_time_equals_all_at_once(build: Callable[[], Any], train: Judged, held_out: Judged) -> None:
+    ranker = build().fit(train)
+    together = ranker.predict(held_out.candidates)
+    alone = [ranker.predict(held_out.candidates.select([query])) for query in range(len(held_out))]
+    assert np.concatenate(alone) == pytest.approx(together, abs=1e-9)
+
+
+def test_no_documents_no_scores(build: Callable[[], Any], train: Judged) -> None:
+    nothing = Candidates(np.zeros((0, 4)), np.array([0, 0]), ("empty",))
+    assert build().fit(train).predict(nothing).shape == (0,)
+
+
+def test_saved_and_loaded_it_gives_the_same_bits(
+    build: Callable[[], Any], train: Judged, held_out: Judged, tmp_path: Path
+) -> None:
+    ranker = build().fit(train)
+    save(ranker, tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert type(again) is type(ranker)
+    assert np.array_equal(again.predict(held_out.candidates), ranker.predict(held_out.candidates))
+
+
+def test_fitting_twice_gives_the_same_bits(build: Callable[[], Any], train: Judged, held_out: Judged) -> None:
+    first, second = build().fit(train), build().fit(train)
+    assert np.array_equal(first.predict(held_out.candidates), second.predict(held_out.candidates))
+
+
+def test_constant_features_are_fine(build: Callable[[], Any], train: Judged) -> None:
+    features = np.column_stack([train.candidates.features, np.full(len(train.labels), 0.1)])
+    widened = replace(train, candidates=replace(train.candidates, features=features))
+    assert np.isfinite(build().fit(widened).predict(widened.candidates)).all()
+
+
+def test_another_number_of_features_is_refused_with_both_numbers(build: Callable[[], Any], train: Judged) -> None:
+    ranker = build().fit(train)
+    for columns in (3, 5):
+        other = Candidates(np.zeros((2, columns)), np.array([0, 2]), ("q",))
+        with pytest.raises(DataError, match=f"trained on 4 features but the documents have {columns}"):
+            ranker.predict(other)
+
+
+def test_features_in_another_order_are_refused_by_name(build: Callable[[], Any], train: Judged) -> None:
+    named = replace(train, candidates=replace(train.candidates, feature_names=("bm25", "age", "clicks", "length")))
+    ranker = build().fit(named)
+    swapped = replace(named.candidates, feature_names=("bm25", "clicks", "age", "length"))
+    with pytest.raises(DataError, match="Feature 2 is 'clicks' but the model was trained with 'age' there"):
+        ranker.predict(swapped)
+
+
+def test_the_data_is_left_as_it_was(build: Callable[[], Any], train: Judged) -> None:
+    before = train.candidates.features.copy()
+    build().fit(train).predict(train.candidates)
+    assert np.array_equal(train.candidates.features, before)

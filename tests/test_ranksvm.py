@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from querywise.arrays import Floats
+from querywise.data.groups import Candidates, Judged, concatenate
+from querywise.data.synthetic import make_judged
+from querywise.errors import DataError, NotFittedError
+from querywise.evaluation.evaluate import evaluate
+from querywise.learners.newton import Ridge, minimise, minimise_hinge
+from querywise.learners.preferences import SQUARED_HINGE, Preferences
+from querywise.learners.ranksvm import RankSVM, pair_coefficients
+from tests.worlds import explicit_pairs, ragged, two_faced
+
+Weighting = Literal["query", "pair"]
+
+
+def minimised(
+    function: Callable[[Floats], tuple[float, Floats]], size: int, bounds: list[tuple[float, float]] | None = None
+) -> Any:
+    """SciPy's answer, driven to the end."""
+    options = {"maxiter": 20000, "maxfun": 10**6, "ftol": 1e-16, "gtol": 1e-12, "maxcor": 50}
+    solver: Any = optimize.minimize
+    return solver(function, np.zeros(size), jac=True, bounds=bounds, method="L-BFGS-B", options=options)
+
+
+class Written:
+    """The objective with every pair written down: the specification, and slow."""
+
+    def __init__(self, data: Judged, query_weights: Floats, pairs: Weighting, ridge: Ridge) -> None:
+        self.differences, owners = explicit_pairs(data)
+        counts = np.array([np.sum(owners == query) for query in range(len(data))])
+        shares = query_weights * (counts > 0)
+        if pairs == "pair":
+            shares = shares * counts
+        shares = shares / shares.sum()
+        self.coefficients = np.array([shares[int(owner)] / counts[int(owner)] for owner in owners])
+        self.ridge = ridge
+
+    def value(self, w: Floats, power: int) -> float:
+        losses = np.maximum(0, 1 - self.differences @ w) ** power
+        away = w - self.ridge.centre
+        return float(
+            0.5 * self.ridge.l2 * w @ w + 0.5 * self.ridge.centre_l2 * away @ away + self.coefficients @ losses
+        )
+
+    def squared_optimum(self) -> Floats:
+        def gradient(w: Floats) -> Floats:
+            pull = self.coefficients * -2 * np.maximum(0, 1 - self.differences @ w)
+            return np.asarray(
+                self.ridge.l2 * w + self.ridge.centre_l2 * (w - self.ridge.centre) + self.differences.T @ pull
+            )
+
+        found = minimised(lambda w: (self.value(w, 2), gradient(w)), len(self.ridge.centre))
+        return np.asarray(found.x)
+
+    def hinge_optimum(self) -> float:
+        """The hinge's minimum through its dual, a smooth problem in a box, by SciPy."""
+        d, c = self.differences, self.coefficients
+        strength = self.ridge.strength
+        pull = self.ridge.centre_l2 * self.ridge.centre
+
+        def negative_dual(alpha: Floats) -> tuple[float, Floats]:
+            u = d.T @ alpha + pull
+            constant = 0.5 * self.ridge.centre_l2 * float(self.ridge.centre @ self.ridge.centre)
+            return float(u @ u / (2 * strength) - alpha.sum() - constant), np.asarray(d @ u / strength - 1)
+
+        found = minimised(negative_dual, len(c), bounds=[(0.0, float(each)) for each in c])
+        return -float(found.fun)
+
+
+def setting(seed: int, centre_l2: float) -> tuple[Judged, Floats, Ridge]:
+    data = ragged(seed)
+    rng = np.random.default_rng(seed)
+    return data, rng.uniform(0.1, 2, size=len(data)), Ridge(0.1, rng.normal(size=4), centre_l2)
+
+
+@pytest.mark.parametrize("centre_l2", [0.0, 0.5])
+@pytest.mark.parametrize("pairs", ["query", "pair"])
+@pytest.mark.parametrize("seed", range(3))
+def test_squared_hinge_agrees_with_scipy_on_explicit_pairs(seed: int, pairs: Weighting, centre_l2: float) -> None:
+    data, weights, ridge = setting(seed, centre_l2)
+    written = Written(data, weights, pairs, ridge)
+    preferences = Preferences(data.candidates.features.copy(), data.labels, data.candidates.starts)
+    coefficients = pair_coefficients(weights, preferences.pairs, pairs)
+    ours = minimise(preferences, coefficients, ridge=ridge, loss=SQUARED_HINGE, tolerance=1e-12, start=ridge.minimiser)
+    theirs = written.squared_optimum()
+    assert ours.value == pytest.approx(written.value(ours.weights, 2), rel=1e-12)
+    assert ours.value <= written.value(theirs, 2) * (1 + 1e-12)
+    assert ours.weights == pytest.approx(theirs, abs=1e-6)
+
+
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-6])
+@pytest.mark.parametrize("centre_l2", [0.0, 0.5])
+@pytest.mark.parametrize("pairs", ["query", "pair"])
+@pytest.mark.parametrize("seed", range(3))
+def test_hinge_is_within_its_tolerance_of_the_optimum_and_its_certificate_is_honest(
+    seed: int, pairs: Weighting, centre_l2: float, tolerance: float
+) -> None:
+    data, weights, ridge = setting(seed, centre_l2)
+    written = Written(data, weights, pairs, ridge)
+    preferences = Preferences(data.candidates.features.copy(), data.labels, data.candidates.starts)
+    coefficients = pair_coefficients(weights, preferences.pairs, pairs)
+    ours = minimise_hinge(preferences, coefficients, ridge=ridge, tolerance=tolerance, start=ridge.minimiser)
+    optimum = written.hinge_optimum()
+    reached = written.value(ours.weights, 1)
+    assert reached - optimum <= tolerance * optimum + 1e-9
+    assert reached - optimum <= ours.gap + 1e-9
+
+
+@pytest.mark.parametrize("pairs", ["query", "pair"])
+@pytest.mark.parametrize("loss", ["squared_hinge", "hinge"])
+def test_the_learner_solves_what_its_docstring_says(loss: Literal["squared_hinge", "hinge"], pairs: Weighting) -> None:
+    data = ragged(5)
+    ranker = RankSVM(0.3, loss=loss, pairs=pairs, scale="none").fit(data)
+    written = Written(data, np.ones(len(data)), pairs, Ridge(0.3, np.zeros(4)))
+    if loss == "squared_hinge":
+        assert ranker.weights_ == pytest.approx(written.squared_optimum(), abs=1e-6)
+    else:
+        assert written.value(ranker.weights_, 1) <= written.hinge_optimum() * (1 + 1e-3) + 1e-9
+
+
+def fitted(data: Judged, query_weights: Floats | None = None, **options: float) -> Floats:
+    return RankSVM(options.pop("l2", 0.1), scale="none").fit(data, query_weights=query_weights).weights_
+
+
+def test_scaling_all_query_weights_changes_nothing() -> None:
+    data = ragged()
+    weights = np.random.default_rng(0).uniform(size=len(data))
+    assert fitted(data, 1000 * weights) == pytest.approx(fitted(data, weights), rel=1e-9)
+
+
+def test_a_query_given_twice_at_half_weight_changes_nothing() -> None:
+    data = ragged()
+    again = data.select([0])
+    twin = replace(again, candidates=replace(again.candidates, query_ids=("twin",)))
+    weights = np.ones(len(data) + 1)
+    weights[[0, -1]] = 0.5
+    assert fitted(concatenate([data, twin]), weights) == pytest.approx(fitted(data), rel=1e-8)
+
+
+def test_the_order_of_queries_and_of_documents_does_not_matter() -> None:
+    data = ragged()
+    rng = np.random.default_rng(0)
+    turned = data.select(rng.permutation(len(data)))
+    rows = np.concatenate(
+        [rng.permutation(np.arange(*turned.candidates.rows(q).indices(len(turned.labels)))) for q in range(len(data))]
+    )
+    mixed = Judged(replace(turned.candidates, features=turned.candidates.features[rows]), turned.labels[rows])
+    assert fitted(mixed) == pytest.approx(fitted(data), rel=1e-8)
+
+
+def test_queries_without_pairs_are_ignored() -> None:
+    data = ragged()
+    useful = data.select(np.flatnonzero(data.pairs > 0))
+    assert fitted(data) == pytest.approx(fitted(useful), rel=1e-8)
+
+
+def test_only_the_order_of_grades_matters() -> None:
+    data = ragged()
+    stretched = Judged(data.candidates, np.array([0, 7, 1_000_000])[data.labels])
+    assert fitted(stretched) == pytest.approx(fitted(data), rel=1e-12)
+
+
+def test_weights_that_leave_no_pair_give_the_centre_and_never_nan() -> None:
+    data = ragged()
+    silent = np.where(data.pairs > 0, 0.0, 1.0)
+    assert np.array_equal(fitted(data, silent), np.zeros(4))
+
+
+def test_adding_a_constant_to_a_query_changes_nothing() -> None:
+    data = ragged()
+    lift = np.random.default_rng(0).normal(size=(len(data), 4))[data.candidates.query_of_row]
+    lifted = Judged(replace(data.candidates, features=data.candidates.features + lift), data.labels)
+    assert fitted(lifted) == pytest.approx(fitted(data), abs=1e-8)
+
+
+def test_standardising_inside_makes_units_irrelevant() -> None:
+    data = make_judged(40, 10, 5, seed=3)
+    units = np.array([1e-6, 1.0, 1e6, 3.0, 0.01])
+    other = Judged(
+        Candidates(data.candidates.features * units + 5, data.candidates.starts, data.candidates.query_ids), data.labels
+    )
+    ours, theirs = RankSVM().fit(data), RankSVM().fit(other)
+    assert theirs.weights_ * units == pytest.approx(ours.weights_, rel=1e-6)
+
+
+def test_a_feature_that_never_changes_gets_no_weight_and_does_no_harm() -> None:
+    data = make_judged(20, 8, 3)
+    features = np.column_stack([data.candidates.features, np.full(160, 0.1), np.zeros(160)])
+    widened = Judged(replace(data.candidates, features=features), data.labels)
+    weights = RankSVM().fit(widened).weights_
+    assert np.abs(weights[3:]).max() <= 1e-12
+    assert weights[:3] == pytest.approx(RankSVM().fit(data).weights_, rel=1e-8)
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "hinge"])
+def test_it_learns_what_can_be_learned_and_fails_where_one_model_must(loss: Literal["squared_hinge", "hinge"]) -> None:
+    easy = two_faced(8).select([0, 2, 4, 6])
+    alone = RankSVM(0.01, loss=loss).fit(easy)
+    assert evaluate(alone.predict(easy.candidates), easy, measures=["p@1"]).mean() == {"p@1": 1.0}
+    both = two_faced(8)
+    single = RankSVM(0.01, loss=loss).fit(both)
+    assert evaluate(single.predict(both.candidates), both, measures=["p@1"]).mean() == {"p@1": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("ranker", "words"),
+    [
+        (RankSVM(0.0), r"l2=0.0\) must be a positive number"),
+        (RankSVM(float("nan")), "l2=nan"),
+        (RankSVM(loss="logistic"), "Known: squared_hinge, hinge"),  # type: ignore[arg-type]
+        (RankSVM(pairs="all"), "Known: query, pair"),  # type: ignore[arg-type]
+        (RankSVM(scale="minmax"), "Known: 'standard', 'none'"),  # type: ignore[arg-type]
+        (RankSVM(prior="local"), "Known: None, 'global'"),  # type: ignore[arg-type]
+        (RankSVM(prior_l2=-1.0), "prior_l2=-1.0"),
+        (RankSVM(tolerance=0.0), "between 0 and 1"),
+    ],
+)
+def test_a_parameter_that_cannot_be_is_refused(ranker: RankSVM, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        ranker.fit(ragged())
+
+
+def test_query_weights_are_checked() -> None:
+    data = ragged()
+    with pytest.raises(DataError, match=rf"There are {len(data)} queries but query_weights has shape \(2,\)"):
+        RankSVM().fit(data, query_weights=np.ones(2))
+    weights = np.ones(len(data))
+    weights[1] = -1
+    with pytest.raises(DataError, match=r"The weight of query 'q1' is -1\.0"):
+        RankSVM().fit(data, query_weights=weights)
+
+
+def test_data_without_a_single_preference_is_refused() -> None:
+    data = Judged(ragged().candidates, np.zeros(len(ragged().labels), np.int64))
+    with pytest.raises(DataError, match="no preference"):
+        RankSVM().fit(data)
+
+
+def test_predicting_before_fitting_says_what_to_do() -> None:
+    with pytest.raises(NotFittedError, match=r"call RankSVM\.fit\(data\) first"):
+        RankSVM().predict(ragged().candidates)

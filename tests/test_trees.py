@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from querywise.data.groups import Candidates, Judged
+from querywise.data.synthetic import make_judged
+from querywise.errors import DataError
+from querywise.evaluation.evaluate import evaluate
+from querywise.learners import trees
+from querywise.learners.trees import LambdaMART
+from tests.worlds import ragged
+
+
+def test_it_learns_and_stops_early_on_validation_data() -> None:
+    data = make_judged(120, 20, 5, seed=1)
+    train, valid, test = data.select(range(60)), data.select(range(60, 90)), data.select(range(90, 120))
+    ranker = LambdaMART(400, patience=10).fit(train, valid=valid)
+    assert 1 <= ranker.tree_count_ < 400
+    fitted = evaluate(ranker.predict(test.candidates), test, measures=["map"]).mean()["map"]
+    chance = evaluate(np.zeros(len(test.labels)), test, measures=["map"]).mean()["map"]
+    assert fitted > chance + 0.2
+
+
+def test_the_same_seed_gives_the_same_bits() -> None:
+    data = make_judged(30, 10, 4)
+    first, second = LambdaMART(20).fit(data), LambdaMART(20).fit(data)
+    assert np.array_equal(first.predict(data.candidates), second.predict(data.candidates))
+
+
+@pytest.mark.parametrize("top", [1, 31, 1000, 10**12])
+def test_any_grade_is_legal_as_long_as_the_order_is_the_same(top: int) -> None:
+    data = make_judged(40, 12, 4, grades=2, seed=2)
+    plain = LambdaMART(20).fit(data).predict(data.candidates)
+    graded = LambdaMART(20).fit(Judged(data.candidates, data.labels * top)).predict(data.candidates)
+    assert graded == pytest.approx(plain, abs=1e-6)
+
+
+def test_a_validation_grade_that_training_never_saw_is_fine() -> None:
+    data = make_judged(40, 12, 4)
+    valid = Judged(data.candidates, data.labels * 7)
+    assert np.isfinite(LambdaMART(20).fit(data, valid=valid).predict(data.candidates)).all()
+
+
+def test_query_weights_are_relative_and_zero_leaves_a_query_out() -> None:
+    data = make_judged(40, 12, 4)
+    weights = np.random.default_rng(0).uniform(0.5, 1.5, size=40)
+    once = LambdaMART(20).fit(data, query_weights=weights).predict(data.candidates)
+    scaled = LambdaMART(20).fit(data, query_weights=256 * weights).predict(data.candidates)
+    assert np.array_equal(once, scaled)
+    half = np.repeat([1.0, 0.0], 20)
+    without = LambdaMART(20).fit(data, query_weights=half).predict(data.candidates)
+    alone = LambdaMART(20).fit(data.select(range(20))).predict(data.candidates)
+    assert np.array_equal(without, alone)
+
+
+def test_all_weights_zero_is_refused() -> None:
+    with pytest.raises(DataError, match="All query weights are 0"):
+        LambdaMART(5).fit(ragged(), query_weights=np.zeros(len(ragged())))
+
+
+def test_a_query_longer_than_lightgbm_takes_is_sampled_and_keeps_its_relevant_documents() -> None:
+    rows = trees._LONGEST_QUERY + 500
+    rng = np.random.default_rng(0)
+    labels = np.zeros(rows, np.int64)
+    labels[-3:] = 2
+    data = Judged(Candidates(rng.normal(size=(rows, 2)), np.array([0, rows]), ("long",)), labels)
+    kept, sizes = LambdaMART()._rows(data, np.array([0]))
+    assert sizes.tolist() == [trees._LONGEST_QUERY]
+    assert {rows - 3, rows - 2, rows - 1} <= set(kept.tolist())
+    assert np.isfinite(LambdaMART(3).fit(data).predict(data.candidates)).all()
+
+
+@pytest.mark.parametrize(
+    ("ranker", "words"),
+    [
+        (LambdaMART(0), r"trees=0\) must lie between 1 and"),
+        (LambdaMART(leaves=1), "leaves=1"),
+        (LambdaMART(learning_rate=0.0), "learning_rate=0.0"),
+    ],
+)
+def test_a_parameter_that_cannot_be_is_refused(ranker: LambdaMART, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        ranker.fit(ragged())

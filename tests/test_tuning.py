@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from querywise.arrays import Floats
+from querywise.data.groups import Candidates, Judged
+from querywise.data.synthetic import make_judged
+from querywise.errors import DataError
+from querywise.learners.ranksvm import RankSVM
+from querywise.methods import METHODS, find_method, parse_settings
+from querywise.tuning import tune, tune_or_fit
+
+
+class OneColumn:
+    """Ranks by one column: which one is best is plain to see."""
+
+    def __init__(self, column: int = 0, sign: float = 1.0) -> None:
+        self.column = column
+        self.sign = sign
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> OneColumn:
+        return self
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        return self.sign * candidates.features[:, self.column]
+
+
+@pytest.fixture
+def data() -> Judged:
+    """Column 1 is the label itself; the others are noise."""
+    made = make_judged(20, 10, 3)
+    features = made.candidates.features.copy()
+    features[:, 1] = made.labels
+    return Judged(Candidates(features, made.candidates.starts, made.candidates.query_ids), made.labels)
+
+
+def test_the_best_on_validation_wins_and_everything_tried_is_remembered(data: Judged) -> None:
+    tuned = tune(OneColumn, {"column": [0, 1, 2], "sign": [-1.0, 1.0]}, train=data, valid=data, measure="ndcg@5")
+    assert tuned.parameters == {"column": 1, "sign": 1.0}
+    assert tuned.ranker.column == 1
+    assert [trial.parameters["column"] for trial in tuned.tried] == [0, 0, 1, 1, 2, 2]
+    assert max(trial.value for trial in tuned.tried) == 1.0
+
+
+def test_the_first_of_equals_wins(data: Judged) -> None:
+    assert tune(OneColumn, {"column": [1], "sign": [2.0, 1.0, 3.0]}, train=data, valid=data).parameters["sign"] == 2.0
+
+
+def test_an_empty_grid_is_one_setting(data: Judged) -> None:
+    assert len(tune(OneColumn, {}, train=data, valid=data).tried) == 1
+
+
+def test_without_validation_data_the_defaults_and_what_is_fixed_hold(data: Judged) -> None:
+    tuned = tune_or_fit(RankSVM, {"l2": [1, 2, 3]}, fixed={"l2": 0.25}, train=data, valid=None)
+    assert tuned.ranker.l2 == 0.25
+    assert tuned.tried == ()
+    assert tuned.as_notes()["chosen_by"] is None
+
+
+def test_what_is_fixed_is_taken_out_of_the_grid(data: Judged) -> None:
+    tuned = tune_or_fit(OneColumn, {"column": [0, 1, 2]}, fixed={"column": 2}, train=data, valid=data)
+    assert [trial.parameters for trial in tuned.tried] == [{"column": 2}]
+
+
+def test_every_method_builds_every_point_of_its_grid() -> None:
+    for method in METHODS.values():
+        for name, values in method.grid.items():
+            for value in values:
+                assert getattr(method.build(**{name: value}), name) == value
+        assert method.description[0].islower()
+        assert not method.description.endswith(".")
+
+
+def test_an_unknown_method_is_named_with_the_known_ones() -> None:
+    with pytest.raises(DataError, match=r"Unknown method 'svm'\. Known: ranksvm, lambdamart"):
+        find_method("svm")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("l2=0.3", {"l2": 0.3}), ("l2=3", {"l2": 3}), ("loss=hinge", {"loss": "hinge"}), ("tolerance=null", None)],
+)
+def test_settings_are_read_as_what_they_look_like(text: str, value: dict[str, Any] | None) -> None:
+    if value is None:
+        with pytest.raises(DataError, match="tolerance must be a number"):
+            parse_settings(find_method("ranksvm"), [text])
+    else:
+        assert parse_settings(find_method("ranksvm"), [text]) == value
+
+
+@pytest.mark.parametrize(
+    ("method", "text", "words"),
+    [
+        ("ranksvm", "lambda=3", "is not a setting of ranksvm. Known: l2, loss"),
+        ("ranksvm", "l2", "is not a setting"),
+        ("ranksvm", "l2=abc", "l2 must be a number"),
+        ("lambdamart", "leaves=1.5", "leaves must be a whole number"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(method: str, text: str, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        parse_settings(find_method(method), [text])
+
+
+def test_made_up_data_is_the_same_every_time() -> None:
+    assert np.array_equal(make_judged(3, 4, 5).candidates.features, make_judged(3, 4, 5).candidates.features)
