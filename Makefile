@@ -23,7 +23,7 @@ types: .venv/ready     ## types
 	$(BIN)/mypy
 
 check: .venv/ready     ## the tests
-	$(BIN)/pytest -n 2
+	OMP_WAIT_POLICY=passive $(BIN)/pytest -n 2   # two processes of threads that spin would wait for each other
 
 test: lint types check ## everything that guards the project
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
@@ -21,12 +22,29 @@ _Result = TypeVar("_Result")
 
 
 def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-    """The results in the order of the items. The work must release the GIL to gain anything."""
-    cores = os.cpu_count() or 1
-    if len(items) < 2 or cores < 2:
+    """The results in the order of the items. The work must release the GIL to gain anything.
+
+    Work that is itself running in one of these threads runs its own pieces in turn, where it is.
+    """
+    if len(items) < 2 or getattr(_here, "busy", False):
         return [work(item) for item in items]
-    with ThreadPoolExecutor(cores) as pool:
-        return list(pool.map(work, items))
+    return list(_pool().map(functools.partial(_marked, work), items))
+
+
+_here = threading.local()
+
+
+def _marked(work: Callable[[_Item], _Result], item: _Item) -> _Result:
+    _here.busy = True
+    try:
+        return work(item)
+    finally:
+        _here.busy = False
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="querywise")
 
 
 @contextlib.contextmanager

@@ -52,7 +52,8 @@ def survey(text: Bytes, begin: int, end: int) -> tuple[int, int]:
                 i += 1
             if i > token and i < end and text[i] == 58:
                 largest = max(largest, number)
-            while not _ends_token(text, i, end):
+            # Nearly every byte is above '#', and one comparison passes it over.
+            while i < end and (text[i] > 35 or not _ends_token(text, i, end)):
                 i += 1
             while i < end and _is_space(text[i]):
                 i += 1

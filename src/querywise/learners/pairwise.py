@@ -22,22 +22,41 @@ from querywise.compiled import compiled
 
 
 @compiled
+def _sort(scores: Floats, order: Ints) -> None:
+    """Put `order` into ascending order of scores, starting from the order it has: nearly free where that is close."""
+    n = len(order)
+    moves = 8 * n
+    for i in range(1, n):
+        row, j = order[i], i
+        while j > 0 and scores[order[j - 1]] > scores[row]:
+            order[j] = order[j - 1]
+            j -= 1
+            moves -= 1
+        order[j] = row
+        if moves < 0:
+            order[:] = np.argsort(scores)
+            return
+
+
+@compiled
 def _sweep(
     scores: Floats,
     levels: Ints,
-    level_count: int,
     shape: tuple[float, float, float],
+    band: Floats,
+    line: Floats,
     gradient: Floats,
     degree: Floats,
 ) -> float:
-    """Add what each document gets as the *upper* one of its pairs; `scores` ascend. Returns the sum of losses.
+    """What each document gets as the *upper* one of its pairs; `scores` ascend. Returns the sum of losses.
 
-    `gradient` receives dℓ/ds of the upper document, `degree` its number of pairs in the band.
+    `gradient` receives dℓ/ds of the upper document, `degree` its number of pairs in the band. `band` and `line` are
+    scratch, a row per level: count, Σ s_b (and Σ s_b²) of the documents in the band and on the straight part.
     """
     upper, lower, q = shape
     n = len(scores)
-    band = np.zeros((level_count, 3))  # count, Σ s_b, Σ s_b² of the documents in the band
-    line = np.zeros((level_count, 2))  # count, Σ s_b of the documents on the straight part
+    band[:] = 0.0
+    line[:] = 0.0
     for i in range(n):
         line[levels[i], 0] += 1
         line[levels[i], 1] += scores[i]
@@ -58,15 +77,56 @@ def _sweep(
             band[level, 2] -= s * s
             first += 1
         gap = upper - scores[a]
+        pull, pairs = 0.0, 0.0
         for level in range(levels[a]):
             count, sums, squares = band[level, 0], band[level, 1], band[level, 2]
             total += q * (count * gap * gap + 2 * gap * sums + squares)
-            gradient[a] -= 2 * q * (count * gap + sums)
-            degree[a] += count
+            pull -= 2 * q * (count * gap + sums)
+            pairs += count
             if line[level, 0] > 0:
                 width = q * (upper - lower)
                 total += width * (line[level, 0] * (upper + lower - 2 * scores[a]) + 2 * line[level, 1])
-                gradient[a] -= 2 * width * line[level, 0]
+                pull -= 2 * width * line[level, 0]
+        gradient[a] = pull
+        degree[a] = pairs
+    return total
+
+
+@compiled
+def _list_sums(
+    scores: Floats,
+    levels: Ints,
+    order: Ints,
+    shape: tuple[float, float, float],
+    floats: Floats,
+    ints: Ints,
+    band: Floats,
+    line: Floats,
+    gradient: Floats,
+    degree: Floats,
+) -> float:
+    """One list's Σ ℓ; its derivative by each score and each document's pairs in the band go to the last two.
+
+    `order` is a first guess of the ascending order, and the true one afterwards; `floats` (six rows), `ints` (two
+    rows), `band` and `line` are scratch.
+    """
+    n = len(scores)
+    _sort(scores, order)
+    mean = scores.mean()  # only differences matter: centred scores keep the sums of squares small
+    top = len(band) - 1
+    s, reverse = floats[0, :n], floats[1, :n]
+    y, reverse_y = ints[0, :n], ints[1, :n]
+    for i in range(n):
+        s[i] = scores[order[i]] - mean
+        y[i] = levels[order[i]]
+        # Seen from below: negate scores and labels, and the lower document of a pair becomes the upper one.
+        reverse[n - 1 - i] = -s[i]
+        reverse_y[n - 1 - i] = top - y[i]
+    total = _sweep(s, y, shape, band, line, floats[2, :n], floats[3, :n])
+    _sweep(reverse, reverse_y, shape, band, line, floats[4, :n], floats[5, :n])
+    for i in range(n):
+        gradient[order[i]] = floats[2, i] - floats[4, n - 1 - i]
+        degree[order[i]] = floats[3, i] + floats[5, n - 1 - i]
     return total
 
 
@@ -83,30 +143,25 @@ def pair_sums(
     degree: Floats,
 ) -> None:
     """For queries first..last−1: Σ ℓ over pairs, its derivative by each score, each document's pairs in the band."""
+    longest = 0
+    for query in range(first, last):
+        longest = max(longest, starts[query + 1] - starts[query])
+    floats, ints = np.empty((6, longest)), np.empty((2, longest), np.int64)
     for query in range(first, last):
         begin, end = starts[query], starts[query + 1]
-        n = end - begin
-        losses[query] = 0.0
-        gradient[begin:end] = 0.0
-        degree[begin:end] = 0.0
-        level_count = 0
+        top = 0
         for row in range(begin, end):
-            level_count = max(level_count, levels[row] + 1)
-        if level_count < 2:
+            top = max(top, levels[row])
+        if top == 0:
+            losses[query] = 0.0
+            gradient[begin:end] = 0.0
+            degree[begin:end] = 0.0
             continue
-        # Only differences matter: centred scores keep the sums of squares small.
-        centred = scores[begin:end] - scores[begin:end].mean()
-        order = np.argsort(centred)
-        s = centred[order]
-        y = levels[begin:end][order]
-        g, d = np.zeros(n), np.zeros(n)
-        losses[query] = _sweep(s, y, level_count, shape, g, d)
-        # Seen from below: negate scores and labels, and the lower document of a pair becomes the upper one.
-        g_below, d_below = np.zeros(n), np.zeros(n)
-        _sweep(-s[::-1].copy(), level_count - 1 - y[::-1].copy(), level_count, shape, g_below, d_below)
-        for i in range(n):
-            gradient[begin + order[i]] = g[i] - g_below[n - 1 - i]
-            degree[begin + order[i]] = d[i] + d_below[n - 1 - i]
+        order = np.argsort(scores[begin:end])
+        losses[query] = _list_sums(
+            scores[begin:end], levels[begin:end], order, shape, floats, ints, np.empty((top + 1, 3)),
+            np.empty((top + 1, 2)), gradient[begin:end], degree[begin:end],
+        )  # fmt: skip
 
 
 @compiled

@@ -16,7 +16,7 @@ from querywise.arrays import Floats, Ints
 from querywise.data.groups import count_pairs
 from querywise.threads import in_threads
 
-_BLOCK_ROWS = 16_384
+_BLOCK_ROWS = 4_096
 
 
 @dataclass(frozen=True)

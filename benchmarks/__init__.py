@@ -1,0 +1,1 @@
+"""What querywise costs, measured against what one would run instead: `python -m benchmarks`."""

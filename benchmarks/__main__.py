@@ -1,0 +1,86 @@
+"""Runs the benches, or only those named: `python -m benchmarks reader imports`."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rich.console import Console, Group
+from rich.live import Live
+
+from benchmarks import bench_imports, bench_ranksvm, bench_reader, bench_scaling
+from benchmarks.results import RESULTS, Report, Result, load, merged, save, this_machine
+from benchmarks.table import add_line, markdown_page, terminal_table
+
+_BUSY = 0.7  # programs running on average over the last minute
+
+# The order in which they run; the docstring stands above the table.
+BENCHES: dict[str, Callable[[], Iterator[Result]]] = {
+    "imports": bench_imports.measure,
+    "reader": bench_reader.measure,
+    "ranksvm": bench_ranksvm.measure,
+    "scaling": bench_scaling.measure,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=f"The benches: {', '.join(BENCHES)}.")
+    parser.add_argument("benches", nargs="*", metavar="bench", help="which to run; all if none is named")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="run nothing; write the last results as a page")
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.benches if name not in BENCHES]
+    if unknown:
+        parser.error(f"unknown bench {unknown[0]!r}. Known: {', '.join(BENCHES)}.")
+    if arguments.markdown is None:
+        run(arguments.benches or list(BENCHES))
+    elif arguments.benches:
+        parser.error("--markdown runs nothing; name either benches or a file.")
+    else:
+        report = load()
+        if report is None:
+            parser.error("there are no results yet; run the benches first.")
+        arguments.markdown.write_text(
+            markdown_page(report, {name: _paragraphs(name) for name in BENCHES}), encoding="utf-8"
+        )
+
+
+def run(names: list[str]) -> None:
+    """Measure, show every result as it comes, and keep them all."""
+    console = Console()
+    machine = this_machine()
+    console.print(f"[bold]Machine[/bold]  {machine}", highlight=False)
+    if os.getloadavg()[0] > _BUSY:
+        console.print("[yellow]The machine has been busy; beside other programs, times come out too long.[/yellow]")
+    results = [result for name in names for result in _shown(name, console)]
+    save(merged(load(), Report(machine, tuple(results)), list(BENCHES)))
+    aims = [result.reached for result in results if result.reached is not None]
+    console.print(f"\n{sum(aims)} of {len(aims)} aims reached. All results: {RESULTS.parent.name}/{RESULTS.name}")
+
+
+def _shown(name: str, console: Console) -> Iterator[Result]:
+    """The results of one bench, each drawn when it is there."""
+    title, *notes = _paragraphs(name)
+    console.print(f"\n[bold]{title}[/bold]", *notes, sep="\n", highlight=False)
+    table = terminal_table()
+    # Drawn on demand: a thread that redraws would compete with what is measured.
+    with Live(Group(table, "measuring …"), console=console, auto_refresh=False) as live:
+        for result in BENCHES[name]():
+            add_line(table, result)
+            live.refresh()
+            yield result
+        live.update(table)
+    if not console.is_terminal:
+        console.print()
+
+
+def _paragraphs(name: str) -> list[str]:
+    """What a bench says it measures: a title, and perhaps a note."""
+    text = inspect.getdoc(BENCHES[name]) or name
+    return [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
+
+
+if __name__ == "__main__":
+    main()

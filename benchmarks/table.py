@@ -1,0 +1,77 @@
+"""Results as tables: in a terminal, and in Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from benchmarks.results import Report, Result
+
+_HEADINGS = ("ours", "theirs", "ratio", "aim", "reached")
+_REACHED = {True: "yes", False: "no", None: ""}
+_COLOURS = {True: "green", False: "red", None: ""}
+
+
+def terminal_table() -> Table:
+    """An empty table; columns are as wide in one bench as in the next, so that they line up."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, width=100)
+    table.add_column("what", ratio=1)
+    for heading, width in zip(_HEADINGS, (9, 9, 6, 7, 7), strict=True):
+        table.add_column(heading, justify="right", width=width)
+    return table
+
+
+def add_line(table: Table, result: Result) -> None:
+    """Put a result at the end of a terminal table."""
+    *cells, reached = _cells(result)
+    table.add_row(*cells, Text(reached, style=_COLOURS[result.reached]))
+
+
+def markdown_page(report: Report, descriptions: Mapping[str, Sequence[str]]) -> str:
+    """The page of all results: the machine, then one table for each bench."""
+    parts = [
+        "# Benchmarks",
+        "Measured by `make bench`, which prints these tables for your machine. The ratio is theirs / ours, unless the "
+        "bench says otherwise; the best of several runs counts.",
+        f"Machine: {report.machine}.",
+    ]
+    for bench in dict.fromkeys(result.bench for result in report.results):
+        title, *notes = descriptions[bench]
+        heading, _, subject = title.partition(": ")
+        parts += [f"## {heading}", " ".join([subject, *notes])]
+        parts.append(_markdown_table(result for result in report.results if result.bench == bench))
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_table(results: Iterable[Result]) -> str:
+    head = ["| " + " | ".join(["what", *_HEADINGS]) + " |", "|---" + "|---:" * len(_HEADINGS) + "|"]
+    return "\n".join([*head, *("| " + " | ".join(_cells(result)) + " |" for result in results)])
+
+
+def _cells(result: Result) -> tuple[str, ...]:
+    return (
+        result.what,
+        _amount(result.ours, result.unit),
+        "" if result.theirs is None else _amount(result.theirs, result.unit),
+        "" if result.ratio is None else f"{_three_digits(result.ratio)}×",
+        result.aim,
+        _REACHED[result.reached],
+    )
+
+
+def _amount(value: float, unit: str) -> str:
+    return f"{_three_digits(value)} {unit}"
+
+
+def _three_digits(value: float) -> str:
+    """A number to three digits, never with an exponent.
+
+    >>> _three_digits(0.012345), _three_digits(1234.5)
+    ('0.0123', '1,234')
+    """
+    decimals = 0 if value == 0 else max(2 - math.floor(math.log10(abs(value))), 0)
+    return f"{value:,.{decimals}f}"
