@@ -64,7 +64,7 @@ def _shown(name: str, console: Console) -> Iterator[Result]:
     """The results of one bench, each drawn when it is there."""
     title, *notes = _paragraphs(name)
     console.print(f"\n[bold]{title}[/bold]", *notes, sep="\n", highlight=False)
-    table = terminal_table()
+    table = terminal_table(console.width)
     # Drawn on demand: a thread that redraws would compete with what is measured.
     with Live(Group(table, "measuring …"), console=console, auto_refresh=False) as live:
         for result in BENCHES[name]():

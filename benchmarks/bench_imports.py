@@ -11,7 +11,7 @@ from benchmarks.timing import process_seconds
 
 
 def measure() -> Iterator[Result]:
-    """Starting: wall time of a fresh process, from its start to its exit."""
+    """Starting: Python in a fresh process, wall time from its start to its exit."""
     nothing = _python("pass")
     yield alone("imports", "pass", ours=nothing, unit="s")
     everything = _python("import querywise")

@@ -13,13 +13,14 @@ ROOT = Path(__file__).parent.parent / "src" / "querywise"
 
 # A module may import from its own row's modules where listed, and from any row above.
 LAYERS = [
-    ["errors", "arrays", "progress", "compiled", "threads"],
-    ["files"],
+    ["errors", "arrays", "progress", "compiled", "threads", "parameters"],
+    ["files", "scaling"],
     ["data"],
     ["ranking"],
     ["measures"],
     ["contracts"],
-    ["learners"],
+    ["learners", "views", "neighborhoods"],
+    ["rankers"],
     ["evaluation"],
     ["storage", "tuning"],
     ["methods"],
@@ -30,6 +31,7 @@ LAYERS = [
 # These rooms serve everything; the others may not look at one another within a row.
 NEVER = {
     ("evaluation", "learners"): "any system's scores can be compared",
+    ("evaluation", "rankers"): "any system's scores can be compared",
     ("learners", "evaluation"): "a learner does not grade itself",
     ("storage", "evaluation"): "a model is stored without being judged",
 }

@@ -3,7 +3,11 @@
 Data flows one way:
 
     read_letor, read_folds, from_arrays, from_frame     anything you have → Judged
-    RankSVM, LambdaMART                                 Judged → a fitted ranker
+    RankSVM, LambdaMART                                 learners: Judged → one scoring function
+    TopMean, Columns, SideBySide                        views: a query as a point
+    Nearest, Radius, Everyone                           neighborhoods: which training queries count for a query
+    Single, KnnOnline, KnnOffline1, KnnOffline2         rankers: one model for all queries, or one that suits each
+    QueryClasses                                        a model per class of query
     ranker.predict                                      Candidates → one score per document
     evaluate, compare                                   scores and labels → a table per query, paired tests
     save, load                                          a fitted ranker ↔ a folder
@@ -18,17 +22,28 @@ from typing import Any
 
 _HOMES = {
     "Candidates": "querywise.data.groups",
+    "Columns": "querywise.views.columns",
     "DataError": "querywise.errors",
     "Evaluation": "querywise.evaluation.evaluate",
+    "Everyone": "querywise.neighborhoods",
     "Fold": "querywise.data.folds",
     "Judged": "querywise.data.groups",
+    "KnnOffline1": "querywise.rankers.knn",
+    "KnnOffline2": "querywise.rankers.knn",
+    "KnnOnline": "querywise.rankers.knn",
     "LambdaMART": "querywise.learners.trees",
     "ModelFileError": "querywise.errors",
+    "Nearest": "querywise.neighborhoods",
     "NotFittedError": "querywise.errors",
+    "QueryClasses": "querywise.rankers.classes",
     "QueryTable": "querywise.data.groups",
     "QuerywiseError": "querywise.errors",
+    "Radius": "querywise.neighborhoods",
     "RankSVM": "querywise.learners.ranksvm",
+    "SideBySide": "querywise.views.columns",
+    "Single": "querywise.rankers.single",
     "SolverError": "querywise.errors",
+    "TopMean": "querywise.views.topmean",
     "compare": "querywise.evaluation.compare",
     "evaluate": "querywise.evaluation.evaluate",
     "from_arrays": "querywise.data.frames",

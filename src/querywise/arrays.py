@@ -1,4 +1,4 @@
-"""The three array types of every signature, and the one way to freeze an array."""
+"""The array types of every signature, and the one way to freeze an array."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 

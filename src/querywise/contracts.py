@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol, Self
 
-from querywise.arrays import Floats
+from scipy.sparse import csr_array
+
+from querywise.arrays import Floats, Ints
 from querywise.data.groups import Candidates, Judged
 
 
@@ -32,4 +34,62 @@ class Learner(Protocol):
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document, in the order of the rows."""
+        ...
+
+
+class Models(Protocol):
+    """Several scoring functions."""
+
+    def __len__(self) -> int:
+        """How many."""
+        ...
+
+    def pick(self, candidates: Candidates, model: Ints, /) -> Floats:
+        """One score per document, each query scored by the model named for it."""
+        ...
+
+    def scores(self, candidates: Candidates, /) -> Floats:
+        """Documents × models: every document under every model."""
+        ...
+
+
+class Prepared(Protocol):
+    """A learner that has seen its training queries and can train on any weighting of them."""
+
+    everyone: Ranker
+
+    def models(self, query_weights: csr_array, /) -> Models:
+        """One model per row; columns are the training queries."""
+        ...
+
+
+class LocalLearner(Learner, Protocol):
+    """A learner that trains many weighted models together, for less than one by one."""
+
+    def prepare(self, data: Judged, /) -> Prepared:
+        """Do once what all weightings have in common."""
+        ...
+
+
+class QueryView(Protocol):
+    """A query as a point."""
+
+    def fit(self, data: Judged, /) -> Self:
+        """Learn from the training queries; a reference ranker given unfitted is fitted here, on them alone."""
+        ...
+
+    def points(self, candidates: Candidates, /) -> Floats:
+        """One row per query; no labels in sight."""
+        ...
+
+
+class Neighborhood(Protocol):
+    """Which training queries count for a query."""
+
+    def fit(self, points: Floats, /) -> Self:
+        """Remember the training queries' points."""
+        ...
+
+    def weights(self, points: Floats, /) -> csr_array:
+        """New queries × training queries, relative; an empty row means: the global model."""
         ...

@@ -10,22 +10,24 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
-import inspect
 import json
+import math
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from querywise.contracts import Ranker
 from querywise.data.letor import PathLike
 from querywise.errors import DataError, ModelFileError, NotFittedError
 from querywise.files import atomic_text, put_in_place
+from querywise.parameters import parameter_names, parameters_of
 
 FORMAT = "querywise model"
 FORMAT_VERSION = 1
@@ -35,8 +37,26 @@ _LIBRARIES = ("numpy", "scipy", "lightgbm")
 
 # The only classes a model folder can name.
 _SAVABLE = {
-    "RankSVM": "querywise.learners.ranksvm",
+    "Columns": "querywise.views.columns",
+    "Everyone": "querywise.neighborhoods",
+    "FittedModels": "querywise.learners.rows",
+    "KnnOffline1": "querywise.rankers.knn",
+    "KnnOffline2": "querywise.rankers.knn",
+    "KnnOnline": "querywise.rankers.knn",
     "LambdaMART": "querywise.learners.trees",
+    "LinearModels": "querywise.learners.linear",
+    "Locality": "querywise.rankers.locality",
+    "Nearest": "querywise.neighborhoods",
+    "OfflineModels": "querywise.rankers.knn",
+    "PreparedRankSVM": "querywise.learners.curvature",
+    "PreparedRows": "querywise.learners.rows",
+    "QueryClasses": "querywise.rankers.classes",
+    "Radius": "querywise.neighborhoods",
+    "RankSVM": "querywise.learners.ranksvm",
+    "Scaling": "querywise.scaling",
+    "SideBySide": "querywise.views.columns",
+    "Single": "querywise.rankers.single",
+    "TopMean": "querywise.views.topmean",
 }
 
 
@@ -60,13 +80,13 @@ def save(ranker: Ranker, folder: PathLike, *, notes: Mapping[str, Any] | None = 
     check_model_folder(path)
     if not hasattr(ranker, "feature_count_"):
         raise NotFittedError(ranker)
-    arrays: dict[str, np.ndarray[Any, Any]] = {}
-    encoded = _encode(ranker, "ranker", arrays)
+    writer = _Writer()
+    encoded = writer.encode(ranker, "ranker")
     try:
         created = not path.exists()
         path.mkdir(exist_ok=True)
         try:
-            file, digest = _write_arrays(path, arrays)
+            file, digest = _write_arrays(path, writer.arrays)
             body = {
                 "format": FORMAT,
                 "format_version": FORMAT_VERSION,
@@ -102,8 +122,10 @@ def load(folder: PathLike) -> Any:
                 continue  # the model was replaced between the two reads: take the new one
             raise ModelFileError(f"{path}: the arrays file {body['arrays']['file']} is missing.") from None
         try:
-            return _decode(body["ranker"], arrays)
-        except (KeyError, TypeError, AttributeError, RecursionError) as error:
+            return _Reader(arrays).decode(body["ranker"])
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            if isinstance(error, ModelFileError):
+                raise
             raise ModelFileError(f"{path}: the manifest does not describe a model ({error!r}).") from None
     raise AssertionError("unreachable")
 
@@ -128,61 +150,94 @@ def check_model_folder(path: Path) -> None:
         raise DataError(f"{path}: no permission to write there.")
 
 
-def _encode(value: Any, key: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
-    """A value as JSON; arrays and long texts go to `arrays` and leave their key behind."""
-    name = type(value).__name__
-    if value is None or isinstance(value, (bool, int, float)):
-        return value
-    if isinstance(value, str):
-        if len(value) < _LONG_TEXT:
+class _Writer:
+    """Values as JSON; arrays and long texts leave their key behind, an object seen before its number."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, np.ndarray[Any, Any]] = {}
+        self._numbers: dict[int, int] = {}
+
+    def encode(self, value: Any, key: str) -> Any:
+        if value is None or isinstance(value, (bool, int)):
             return value
-        arrays[key] = np.frombuffer(value.encode(), dtype=np.uint8)
-        return {"$text": key}
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        arrays[key] = np.ascontiguousarray(value)
-        return {"$array": key}
-    if isinstance(value, (tuple, list)):
-        return {"$" + name: [_encode(item, f"{key}.{i}", arrays) for i, item in enumerate(value)]}
-    if name in _SAVABLE and type(value).__module__ == _SAVABLE[name]:
-        parameters = {each: getattr(value, each) for each in _parameter_names(type(value))}
+        if isinstance(value, float):
+            return value if math.isfinite(value) else {"$float": str(value)}
+        if isinstance(value, np.generic):
+            return self.encode(value.item(), key)
+        if isinstance(value, str):
+            return (
+                value if len(value) < _LONG_TEXT else self._kept("$text", key, np.frombuffer(value.encode(), np.uint8))
+            )
+        if isinstance(value, np.ndarray):
+            return self._kept("$array", key, np.ascontiguousarray(value))
+        if isinstance(value, csr_array):
+            parts = (value.data, value.indices, value.indptr, np.array(value.shape))
+            return {"$csr": [self.encode(part, f"{key}.{i}") for i, part in enumerate(parts)]}
+        if isinstance(value, (tuple, list)):
+            kind = type(value).__name__
+            return {"$" + kind: [self.encode(item, f"{key}.{i}") for i, item in enumerate(value)]}
+        return self._object(value, key)
+
+    def _kept(self, mark: str, key: str, array: np.ndarray[Any, Any]) -> dict[str, str]:
+        self.arrays[key] = array
+        return {mark: key}
+
+    def _object(self, value: Any, key: str) -> Any:
+        name = type(value).__name__
+        if _SAVABLE.get(name) != type(value).__module__:
+            raise DataError(f"A {name} cannot be saved; {key} holds one.")
+        if id(value) in self._numbers:
+            return {"$same": self._numbers[id(value)]}
+        number = self._numbers[id(value)] = len(self._numbers)
         learned = {each: item for each, item in vars(value).items() if _is_learned(each)}
         return {
             "$class": name,
-            "parameters": {each: _encode(item, f"{key}.{each}", arrays) for each, item in parameters.items()},
-            "learned": {each: _encode(item, f"{key}.{each}", arrays) for each, item in learned.items()},
+            "number": number,
+            "parameters": {each: self.encode(item, f"{key}.{each}") for each, item in parameters_of(value).items()},
+            "learned": {each: self.encode(item, f"{key}.{each}") for each, item in learned.items()},
         }
-    raise DataError(f"A {name} cannot be saved; {key} holds one.")
 
 
-def _decode(value: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Any:
-    if not isinstance(value, dict):
-        return value
-    if "$array" in value:
-        return arrays[value["$array"]]
-    if "$text" in value:
-        return arrays[value["$text"]].tobytes().decode()
-    if "$tuple" in value:
-        return tuple(_decode(item, arrays) for item in value["$tuple"])
-    if "$list" in value:
-        return [_decode(item, arrays) for item in value["$list"]]
-    name = value["$class"]
-    if name not in _SAVABLE:
-        raise ModelFileError(
-            f"The model is a {name!r}, which this version does not know. Known: {', '.join(_SAVABLE)}."
-        )
-    kind = getattr(importlib.import_module(_SAVABLE[name]), name)
-    if set(value["parameters"]) != set(_parameter_names(kind)) or not all(map(_is_learned, value["learned"])):
-        raise ModelFileError(f"The manifest's {name} has other parameters than this version's.")
-    made = kind(**{each: _decode(item, arrays) for each, item in value["parameters"].items()})
-    for each, item in value["learned"].items():
-        setattr(made, each, _decode(item, arrays))
-    return made
+class _Reader:
+    """The inverse of `_Writer`. Only classes in the table above are made, only learned names are set."""
 
+    def __init__(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        self._arrays = arrays
+        self._made: dict[int, Any] = {}
+        self._kinds: dict[str, Callable[[Any], Any]] = {
+            "$array": lambda key: self._arrays[key],
+            "$text": lambda key: self._arrays[key].tobytes().decode(),
+            "$float": float,
+            "$tuple": lambda items: tuple(self.decode(item) for item in items),
+            "$list": lambda items: [self.decode(item) for item in items],
+            "$csr": self._sparse,
+            "$same": lambda number: self._made[number],
+        }
 
-def _parameter_names(kind: type) -> list[str]:
-    return [name for name in inspect.signature(kind).parameters if name != "self"]
+    def decode(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        mark = next((mark for mark in self._kinds if mark in value), None)
+        return self._object(value) if mark is None else self._kinds[mark](value[mark])
+
+    def _sparse(self, parts: Any) -> Any:
+        data, indices, pointers, shape = (self.decode(part) for part in parts)
+        return csr_array((data, indices, pointers), shape=tuple(shape.tolist()))
+
+    def _object(self, value: dict[str, Any]) -> Any:
+        name = value["$class"]
+        if name not in _SAVABLE:
+            raise ModelFileError(
+                f"The model is a {name!r}, which this version does not know. Known: {', '.join(_SAVABLE)}."
+            )
+        kind = getattr(importlib.import_module(_SAVABLE[name]), name)
+        if set(value["parameters"]) != set(parameter_names(kind)) or not all(map(_is_learned, value["learned"])):
+            raise ModelFileError(f"The manifest's {name} has other parameters than this version's.")
+        made = kind(**{each: self.decode(item) for each, item in value["parameters"].items()})
+        self._made[value["number"]] = made
+        for each, item in value["learned"].items():
+            setattr(made, each, self.decode(item))
+        return made
 
 
 def _is_learned(name: str) -> bool:

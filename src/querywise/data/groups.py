@@ -159,7 +159,7 @@ class Candidates:
     def select(self, queries: Ints | Sequence[int]) -> Candidates:
         """The documents of some queries, in the order asked for."""
         chosen = _numbers(queries)
-        rows = _rows_of(self.starts, chosen)
+        rows = rows_of(self.starts, chosen)
         ids = tuple(self.query_ids[query] for query in chosen)
         return Candidates(
             features=self.features[rows],
@@ -209,7 +209,7 @@ class Judged:
 
     def select(self, queries: Ints | Sequence[int]) -> Judged:
         """The documents and labels of some queries, in the order asked for."""
-        rows = _rows_of(self.candidates.starts, _numbers(queries))
+        rows = rows_of(self.candidates.starts, _numbers(queries))
         mask = None if self.judged is None else self.judged[rows]
         return Judged(self.candidates.select(queries), self.labels[rows], mask)
 
@@ -318,7 +318,8 @@ def _numbers(queries: Ints | Sequence[int]) -> Ints:
     return np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen.astype(np.int64)
 
 
-def _rows_of(starts: Ints, queries: Ints) -> Ints:
+def rows_of(starts: Ints, queries: Ints) -> Ints:
+    """The numbers of the rows of some queries, query after query."""
     if len(queries) and not 0 <= queries.min() <= queries.max() < len(starts) - 1:
         raise DataError(
             f"Queries are numbered 0 to {len(starts) - 2}; {queries.min()} to {queries.max()} were asked for."

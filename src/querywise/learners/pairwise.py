@@ -9,15 +9,19 @@ A pair (a, b) with label a above label b and margin t = s_a − s_b costs ℓ(t)
 squared hinge: upper = 1, lower = −∞, q = 1. Hinge smoothed over a half-width δ: upper = 1 + δ, lower = 1 − δ,
 q = 1/(4δ), which lies between the hinge and the hinge + δ/4.
 
-With a query's documents sorted by score, the partners of a document are a run of that order. As the document moves
-up, the run's ends move up with it, so counts and sums per label level cost O(n · levels) after the sort.
+The documents of a query stand in ascending order of label, so the partners below a document are all the documents up
+to where its label begins. Two ways to add up:
+
+- directly, a branch-free loop over partners: cheapest for lists with few pairs per document, as most have;
+- by a sweep, for long lists: with the documents sorted by score, the partners of a document are a run of that order.
+  As the document moves up, the run's ends move up with it, so counts and sums per label level cost O(n · levels).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from querywise.arrays import Floats, Ints
+from querywise.arrays import Floats, Ints, Singles
 from querywise.compiled import compiled
 
 
@@ -93,41 +97,91 @@ def _sweep(
 
 
 @compiled
-def _list_sums(
-    scores: Floats,
-    levels: Ints,
-    order: Ints,
-    shape: tuple[float, float, float],
-    floats: Floats,
-    ints: Ints,
-    band: Floats,
-    line: Floats,
-    gradient: Floats,
-    degree: Floats,
-) -> float:
-    """One list's Σ ℓ; its derivative by each score and each document's pairs in the band go to the last two.
+def _direct(scores: Floats, levels: Ints, shape: tuple[float, float, float], gradient: Floats, degree: Floats) -> float:
+    """Σ ℓ, its derivative by each score and each document's pairs in the band, pair by pair.
 
-    `order` is a first guess of the ascending order, and the true one afterwards; `floats` (six rows), `ints` (two
-    rows), `band` and `line` are scratch.
+    With v = max(0, upper − t) and w = min(v, upper − lower), ℓ = q w (2v − w) and dℓ/dt = −2 q w.
     """
-    n = len(scores)
+    upper, lower, q = shape
+    width = upper - lower
+    gradient[:] = 0.0
+    degree[:] = 0.0
+    total, below = 0.0, 0
+    for a in range(1, len(scores)):
+        if levels[a] != levels[a - 1]:
+            below = a
+        gap, pull, pairs = upper - scores[a], 0.0, 0.0
+        for b in range(below):
+            v = max(gap + scores[b], 0.0)
+            w = min(v, width)
+            total += w * (2 * v - w)
+            pull += w
+            gradient[b] += w
+            in_band = 1.0 if 0.0 < v < width else 0.0
+            pairs += in_band
+            degree[b] += in_band
+        gradient[a] -= pull
+        degree[a] += pairs
+    gradient *= 2 * q
+    return q * total
+
+
+@compiled
+def _direct_gradient(scores: Floats, levels: Ints, shape: tuple[float, float, float], gradient: Floats) -> float:
+    """The same without counting pairs."""
+    upper, lower, q = shape
+    width = upper - lower
+    gradient[:] = 0.0
+    total, below = 0.0, 0
+    for a in range(1, len(scores)):
+        if levels[a] != levels[a - 1]:
+            below = a
+        gap, pull = upper - scores[a], 0.0
+        for b in range(below):
+            v = max(gap + scores[b], 0.0)
+            w = min(v, width)
+            total += w * (2 * v - w)
+            pull += w
+            gradient[b] += w
+        gradient[a] -= pull
+    gradient *= 2 * q
+    return q * total
+
+
+@compiled
+def _swept(
+    scores: Floats, levels: Ints, order: Ints, shape: tuple[float, float, float], gradient: Floats, degree: Floats
+) -> float:
+    """The same as `_direct` by two sweeps; `order` is a guess of the ascending order, and the true one afterwards."""
+    n, top = len(scores), levels[-1]
+    band, line = np.empty((top + 1, 3)), np.empty((top + 1, 2))
+    floats, ints = np.empty((6, n)), np.empty((2, n), np.int64)
     _sort(scores, order)
     mean = scores.mean()  # only differences matter: centred scores keep the sums of squares small
-    top = len(band) - 1
-    s, reverse = floats[0, :n], floats[1, :n]
-    y, reverse_y = ints[0, :n], ints[1, :n]
+    s, reverse, y, reverse_y = floats[0], floats[1], ints[0], ints[1]
     for i in range(n):
         s[i] = scores[order[i]] - mean
         y[i] = levels[order[i]]
         # Seen from below: negate scores and labels, and the lower document of a pair becomes the upper one.
         reverse[n - 1 - i] = -s[i]
         reverse_y[n - 1 - i] = top - y[i]
-    total = _sweep(s, y, shape, band, line, floats[2, :n], floats[3, :n])
-    _sweep(reverse, reverse_y, shape, band, line, floats[4, :n], floats[5, :n])
+    total = _sweep(s, y, shape, band, line, floats[2], floats[3])
+    _sweep(reverse, reverse_y, shape, band, line, floats[4], floats[5])
     for i in range(n):
         gradient[order[i]] = floats[2, i] - floats[4, n - 1 - i]
         degree[order[i]] = floats[3, i] + floats[5, n - 1 - i]
     return total
+
+
+@compiled
+def _is_short(levels: Ints) -> bool:
+    """Whether a list has so few pairs per document that adding them up directly is cheaper than sorting."""
+    pairs, below = 0, 0
+    for a in range(1, len(levels)):
+        if levels[a] != levels[a - 1]:
+            below = a
+        pairs += below
+    return pairs <= 64 * len(levels)
 
 
 @compiled
@@ -143,25 +197,53 @@ def pair_sums(
     degree: Floats,
 ) -> None:
     """For queries first..last−1: Σ ℓ over pairs, its derivative by each score, each document's pairs in the band."""
-    longest = 0
-    for query in range(first, last):
-        longest = max(longest, starts[query + 1] - starts[query])
-    floats, ints = np.empty((6, longest)), np.empty((2, longest), np.int64)
     for query in range(first, last):
         begin, end = starts[query], starts[query + 1]
-        top = 0
-        for row in range(begin, end):
-            top = max(top, levels[row])
-        if top == 0:
-            losses[query] = 0.0
-            gradient[begin:end] = 0.0
-            degree[begin:end] = 0.0
+        losses[query] = 0.0
+        if end == begin:
             continue
-        order = np.argsort(scores[begin:end])
-        losses[query] = _list_sums(
-            scores[begin:end], levels[begin:end], order, shape, floats, ints, np.empty((top + 1, 3)),
-            np.empty((top + 1, 2)), gradient[begin:end], degree[begin:end],
-        )  # fmt: skip
+        s, y, g, d = scores[begin:end], levels[begin:end], gradient[begin:end], degree[begin:end]
+        if y[-1] == 0 or _is_short(y):
+            losses[query] = _direct(s, y, shape, g, d)
+        else:
+            losses[query] = _swept(s, y, np.argsort(s), shape, g, d)
+
+
+@compiled
+def model_sums(
+    scores: Floats, levels: Ints, shape: tuple[float, float, float], losses: Floats, gradient: Floats
+) -> None:
+    """One query under many models, a row of scores each: Σ ℓ over its pairs, and the derivative by each score.
+
+    Models of one query order its documents much alike, so each sort begins with the order of the model before.
+    """
+    if _is_short(levels):
+        for model in range(len(scores)):
+            losses[model] = _direct_gradient(scores[model], levels, shape, gradient[model])
+        return
+    degree, order = np.empty(len(levels)), np.argsort(scores[0])
+    for model in range(len(scores)):
+        losses[model] = _swept(scores[model], levels, order, shape, gradient[model], degree)
+
+
+@compiled
+def packed_sums(pointers: Ints, queries: Ints, weights: Singles, packed: Singles, sums: Singles) -> None:
+    """Rows of V·H, V sparse (pointers, queries, weights) and H a table of packed triangles.
+
+    H is taken a strip of columns at a time, so that what the rows of V have in common stays in the cache.
+    """
+    columns = packed.shape[1]
+    strip = 256
+    for begin in range(0, columns, strip):
+        end = min(begin + strip, columns)
+        for row in range(len(pointers) - 1):
+            out = sums[row, begin:end]
+            out[:] = 0.0
+            for place in range(pointers[row], pointers[row + 1]):
+                weight = weights[place]
+                source = packed[queries[place], begin:end]
+                for j in range(end - begin):
+                    out[j] += weight * source[j]
 
 
 @compiled
@@ -221,15 +303,44 @@ def curvature_rows(
 
 
 @compiled
-def dense_levels(labels: Ints, starts: Ints) -> Ints:
-    """Each query's labels renumbered 0, 1, 2, … in ascending order, so that any grades are few levels."""
-    levels = np.zeros(len(labels), np.int64)
+def packed_curvatures(
+    features: Floats, rows: Floats, starts: Ints, first: int, last: int, q: float, packed: Singles
+) -> None:
+    """The upper triangle of q (XᵀY + YᵀX), row after row, for each of the queries first..last−1; Y = `rows`."""
+    columns = features.shape[1]
+    offset = starts[first]
+    for query in range(first, last):
+        begin, end = starts[query], starts[query + 1]
+        half = np.dot(features[begin:end].T, rows[begin - offset : end - offset])
+        place = 0
+        for i in range(columns):
+            for j in range(i, columns):
+                packed[query, place] = q * (half[i, j] + half[j, i])
+                place += 1
+
+
+@compiled
+def unpacked(packed: Singles, diagonal: float, full: Floats) -> None:
+    """Packed upper triangles as full symmetric matrices, with a constant added to the diagonal."""
+    columns = full.shape[1]
+    for matrix in range(len(packed)):
+        place = 0
+        for i in range(columns):
+            for j in range(i, columns):
+                value = float(packed[matrix, place])
+                full[matrix, i, j] = value
+                full[matrix, j, i] = value
+                place += 1
+            full[matrix, i, i] += diagonal
+
+
+@compiled
+def dense_levels(labels: Ints, starts: Ints) -> tuple[Ints, Ints]:
+    """Rows of each query in ascending order of label, and their labels renumbered 0, 1, 2, … in that order."""
+    rows, levels = np.empty(len(labels), np.int64), np.zeros(len(labels), np.int64)
     for query in range(len(starts) - 1):
         begin, end = starts[query], starts[query + 1]
-        order = np.argsort(labels[begin:end])
-        level = 0
-        for i in range(1, end - begin):
-            if labels[begin + order[i]] != labels[begin + order[i - 1]]:
-                level += 1
-            levels[begin + order[i]] = level
-    return levels
+        rows[begin:end] = begin + np.argsort(labels[begin:end], kind="mergesort")  # stable
+        for i in range(begin + 1, end):
+            levels[i] = levels[i - 1] + (labels[rows[i]] != labels[rows[i - 1]])
+    return rows, levels

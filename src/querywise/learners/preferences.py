@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from querywise.arrays import Floats, Ints
-from querywise.data.groups import count_pairs
+from querywise.arrays import Floats, Ints, Singles
+from querywise.data.groups import count_pairs, rows_of
 from querywise.threads import in_threads
 
 _BLOCK_ROWS = 4_096
@@ -46,19 +46,37 @@ class PairSums:
 
 
 class Preferences:
-    """The pairs {(a, b): label a > label b} of every query, never written down one by one."""
+    """The pairs {(a, b): label a > label b} of every query, never written down one by one.
+
+    The documents of a query are kept in ascending order of label: `rows` are their places in the set they came from,
+    and scores and gradients here are in this order.
+    """
 
     def __init__(self, features: Floats, labels: Ints, starts: Ints) -> None:
         from querywise.learners import pairwise as kernels  # numba takes half a second to import
 
+        # The kernels are compiled for writable arrays; read-only ones would have them compiled a second time.
+        self.rows, levels = kernels.dense_levels(labels.copy(), starts.copy())
+        self._remember(features[self.rows], levels, starts.copy(), count_pairs(labels, starts))
+
+    def _remember(self, features: Floats, levels: Ints, starts: Ints, pairs: Ints) -> None:
+        from querywise.learners import pairwise as kernels
+
         self._kernels = kernels
         self.features = features
-        # The kernels are compiled for writable arrays; read-only ones would have them compiled a second time.
-        self.starts = starts.copy()
-        self.levels = kernels.dense_levels(labels.copy(), self.starts)
-        self.pairs = count_pairs(labels, starts)
-        self._blocks = _blocks(self.starts)
-        self._rows = [slice(int(self.starts[first]), int(self.starts[last])) for first, last in self._blocks]
+        self.levels = levels
+        self.starts = starts
+        self.pairs = pairs
+        self._blocks = _blocks(starts)
+        self._rows = [slice(int(starts[first]), int(starts[last])) for first, last in self._blocks]
+
+    def select(self, queries: Ints) -> Preferences:
+        """The preferences of some queries."""
+        rows = rows_of(self.starts, queries)
+        starts = np.concatenate([[0], np.cumsum(np.diff(self.starts)[queries])])
+        chosen = Preferences.__new__(Preferences)
+        chosen._remember(self.features[rows], self.levels[rows], starts, self.pairs[queries])
+        return chosen
 
     def scores(self, weights: Floats) -> Floats:
         """Every document's score under a linear model."""
@@ -85,16 +103,42 @@ class Preferences:
         """Σ_i weight_i · ∇² of query i's losses by the weights of a linear model: 2q Xᵀ L X over pairs in the band."""
 
         def block(queries: tuple[int, int]) -> Floats:
-            features = self.features[self.starts[queries[0]] : self.starts[queries[1]]]
-            rows = np.empty_like(features)
-            self._kernels.curvature_rows(
-                self.features, scores, self.levels, self.starts, *queries, loss.upper, loss.lower,
-                degree, query_weights, rows,
-            )  # fmt: skip
+            features, rows = self._curvature_rows(queries, scores, degree, query_weights, loss)
             return features.T @ rows
 
         half = _total(in_threads(block, self._blocks))
         return loss.q * (half + half.T)
+
+    def curvatures(self, scores: Floats, degree: Floats, query_weights: Floats, loss: Loss) -> Singles:
+        """The same for every query alone, as packed upper triangles in single precision."""
+        columns = self.features.shape[1]
+        packed = np.empty((len(self.starts) - 1, columns * (columns + 1) // 2), np.float32)
+
+        def block(queries: tuple[int, int]) -> None:
+            _, rows = self._curvature_rows(queries, scores, degree, query_weights, loss)
+            self._kernels.packed_curvatures(self.features, rows, self.starts, *queries, loss.q, packed)
+
+        in_threads(block, self._blocks)
+        return packed
+
+    def gradients(self, by_score: Floats, query_weights: Floats) -> Floats:
+        """Every query's gradient by the weights of a linear model, times its weight."""
+        gradients = np.empty((len(self.starts) - 1, self.features.shape[1]))
+        for query in range(len(gradients)):
+            rows = slice(self.starts[query], self.starts[query + 1])
+            gradients[query] = query_weights[query] * (by_score[rows] @ self.features[rows])
+        return gradients
+
+    def _curvature_rows(
+        self, queries: tuple[int, int], scores: Floats, degree: Floats, query_weights: Floats, loss: Loss
+    ) -> tuple[Floats, Floats]:
+        features = self.features[self.starts[queries[0]] : self.starts[queries[1]]]
+        rows = np.empty_like(features)
+        self._kernels.curvature_rows(
+            self.features, scores, self.levels, self.starts, *queries, loss.upper, loss.lower,
+            degree, query_weights, rows,
+        )  # fmt: skip
+        return features, rows
 
 
 def _total(parts: Sequence[Floats]) -> Floats:

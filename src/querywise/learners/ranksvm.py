@@ -15,11 +15,14 @@ import numpy as np
 from querywise.arrays import Floats, Ints
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
+from querywise.learners.curvature import PreparedRankSVM
+from querywise.learners.linear import linear_scores
 from querywise.learners.newton import Optimum, Ridge, minimise, minimise_hinge
 from querywise.learners.preferences import SQUARED_HINGE, Preferences
-from querywise.learners.scaling import Scale, Scaling
 from querywise.learners.weights import check_query_weights
+from querywise.parameters import unfitted
 from querywise.progress import doing
+from querywise.scaling import Scale, Scaling
 from querywise.threads import one_blas_thread
 
 # Newton's last steps on the squared hinge are nearly free, so one global model is solved this far whatever is asked.
@@ -62,6 +65,11 @@ class RankSVM:
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
         """Learn the weights of every feature. There is nothing to stop early, so `valid` is not looked at."""
+        self.fit_preferences(data, query_weights)
+        return self
+
+    def fit_preferences(self, data: Judged, query_weights: Floats | None = None) -> tuple[Preferences, Scaling]:
+        """Fit, and hand over the scaled pairs it was fitted on."""
         self._check_parameters()
         data.require_preferences()
         weights = check_query_weights(query_weights, data)
@@ -75,16 +83,18 @@ class RankSVM:
         self.gap_ = optimum.gap
         self.feature_count_ = candidates.features.shape[1]
         self.feature_names_ = candidates.feature_names
-        return self
+        return preferences, scaling
+
+    def prepare(self, data: Judged, /) -> PreparedRankSVM:
+        """Get ready to train on any weighting of the queries."""
+        return PreparedRankSVM(unfitted(self)).fit(data)
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document: the weighted sum of its features."""
         if not hasattr(self, "weights_"):
             raise NotFittedError(self)
         candidates.require_features(self.feature_count_, self.feature_names_)
-        # A sum over columns in a fixed order, row by row: a document's score does not depend on its neighbours' number.
-        scores: Floats = np.einsum("ij,j->i", candidates.features, self.weights_)
-        return scores
+        return linear_scores(candidates.features, self.weights_)
 
     def _solve(self, preferences: Preferences, query_weights: Floats, ridge: Ridge) -> Optimum:
         coefficients = pair_coefficients(query_weights, preferences.pairs, self.pairs)

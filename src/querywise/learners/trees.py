@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from querywise.arrays import Floats, Ints
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.learners.weights import check_query_weights
+from querywise.parameters import unfitted
 from querywise.progress import doing
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class LambdaMART:
 
     trees: at most so many; with a validation set, training stops once its NDCG@`stop_at` has not risen for
     `patience` trees. Any non-negative grade is fine; a label is worth 2^label − 1. The same seed gives the same trees.
+    prior: local models start from the global one's scores. base: a fitted one whose scores to start from.
     """
 
     def __init__(
@@ -37,6 +39,9 @@ class LambdaMART:
         min_documents: int = 20,
         patience: int = 50,
         stop_at: int = 10,
+        prior: Literal["global"] | None = None,
+        base: LambdaMART | None = None,
+        threads: int | None = None,
         seed: int = 0,
     ) -> None:
         self.trees = trees
@@ -45,6 +50,9 @@ class LambdaMART:
         self.min_documents = min_documents
         self.patience = patience
         self.stop_at = stop_at
+        self.prior = prior
+        self.base = base
+        self.threads = threads
         self.seed = seed
         self._booster: Booster | None = None
 
@@ -82,6 +90,14 @@ class LambdaMART:
         self._booster = None
         return self
 
+    def local(self, everyone: LambdaMART) -> LambdaMART:
+        """How to train a local model: as many trees as the global one has, on top of it where it is the prior."""
+        few = unfitted(self)
+        few.trees = max(everyone.tree_count_, 1)
+        few.base = everyone if self.prior == "global" else None
+        few.threads = 1
+        return few
+
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document: the sum of the leaves it falls into."""
         if not hasattr(self, "model_"):
@@ -89,7 +105,10 @@ class LambdaMART:
         candidates.require_features(self.feature_count_, self.feature_names_)
         if not len(candidates.features):
             return np.zeros(0)
-        return np.asarray(self._loaded().predict(candidates.features), dtype=np.float64)
+        scores = np.asarray(
+            self._loaded().predict(candidates.features, num_threads=self.threads or 0), dtype=np.float64
+        )
+        return scores if self.base is None else scores + self.base.predict(candidates)
 
     def _loaded(self) -> Booster:
         """The trees, read from their text when first needed."""
@@ -111,6 +130,7 @@ class LambdaMART:
             label=np.searchsorted(grades, data.labels[rows]),
             weight=None if np.ptp(scaled) == 0 else np.repeat(scaled, sizes),
             group=sizes,
+            init_score=None if self.base is None else self.base.predict(data.candidates)[rows],
             reference=reference,
             params={"verbose": -1, "seed": self.seed, "feature_pre_filter": False},
             free_raw_data=True,
@@ -142,7 +162,7 @@ class LambdaMART:
             "seed": self.seed,
             "deterministic": True,
             "force_row_wise": True,
-            "num_threads": os.cpu_count() or 1,
+            "num_threads": self.threads or os.cpu_count() or 1,
             "verbose": -1,
         }
 

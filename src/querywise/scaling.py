@@ -1,4 +1,4 @@
-"""Features on one scale inside a learner, weights back in the user's units outside."""
+"""Columns on one scale: features inside a learner, query points inside a view."""
 
 from __future__ import annotations
 

@@ -1,0 +1,259 @@
+"""Shared curvature: all local ranking SVMs for a few times the price of one.
+
+Train w₀ on all queries by Newton and keep every query's gradient G_i and curvature H_i there. The Newton step from w₀
+on any weighting v of the queries needs only sums of them; for all rows of V at once it is
+
+    W = w₀ − ((λ+μ) I + V·H)⁻¹ (λ w₀ + V·G)
+
+How exact that bare step is depends on how few queries decide. With a tolerance, every model's gap is certified on the
+rows that have weight; models that miss it take further steps, first with the same curvature and then, one by one, with
+their own. Curvature only steers steps and never certifies them, so single precision is enough for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from querywise.arrays import Floats, Ints
+from querywise.data.groups import Judged
+from querywise.errors import DataError
+from querywise.learners.linear import LinearModels
+from querywise.learners.newton import Ridge, minimise, minimise_hinge
+from querywise.learners.preferences import SQUARED_HINGE, Preferences
+from querywise.parameters import unfitted
+from querywise.progress import doing, track
+from querywise.threads import in_threads, one_blas_thread
+
+if TYPE_CHECKING:
+    from querywise.learners.ranksvm import RankSVM
+
+_MEMORY = 256_000_000  # bytes for the curvatures of the models in hand
+_SPARSE = 0.2  # below this share of weights, V·H is added up row by row; above, multiplied as a matrix
+_QUERY_BLOCKS = 16  # gradients are added up in this many parts, whatever the number of threads
+_FROZEN_STEPS = 2
+
+
+class PreparedRankSVM:
+    """A ranking SVM on all queries, and what it takes to train one on any weighting of them.
+
+    `everyone` is the global model. Without a tolerance no training document is kept: a model is then the bare step.
+    """
+
+    def __init__(self, learner: RankSVM) -> None:
+        self.learner = learner
+        self._everything: Preferences | None = None
+
+    def fit(self, data: Judged, /) -> Self:
+        """Train the global model; compute every query's gradient and curvature there."""
+        self.everyone_ = unfitted(self.learner)
+        preferences, scaling = self.everyone_.fit_preferences(data)
+        self.spread_ = scaling.spread
+        self.centre_ = scaling.weights_inside(self.everyone_.weights_)
+        self.pairs_ = preferences.pairs
+        self.starts_ = preferences.starts
+        if self.learner.loss == "squared_hinge":
+            with doing("Curvature of every query"), one_blas_thread():
+                scores = preferences.scores(self.centre_)
+                sums = preferences.sums(scores, SQUARED_HINGE)
+                mean = np.where(self.pairs_ > 0, 1 / np.maximum(self.pairs_, 1), 0.0)
+                self.gradients_ = preferences.gradients(sums.gradient, mean)
+                self.curvatures_ = preferences.curvatures(scores, sums.degree, mean, SQUARED_HINGE)
+        keeps_rows = self.learner.tolerance is not None or self.learner.loss == "hinge"
+        self.features_ = preferences.features if keeps_rows else None
+        self.levels_ = preferences.levels if keeps_rows else None
+        return self
+
+    @property
+    def everyone(self) -> RankSVM:
+        """The global model: prior, back-off."""
+        return self.everyone_
+
+    def models(self, query_weights: csr_array, /) -> LinearModels:
+        """One model per row of V. A row without a query that has pairs is the prior's centre alone."""
+        shares = self._shares(query_weights)
+        with one_blas_thread():
+            if self.learner.loss == "hinge":
+                weights = self._one_by_one(shares, np.tile(self.centre_, (shares.shape[0], 1)))
+            else:
+                weights = self._all_at_once(shares)
+        return LinearModels(weights / self.spread_)
+
+    def _shares(self, query_weights: csr_array) -> csr_array:
+        """V as the objective has it: 0 for queries without pairs, by query or by pair, every row summing to 1."""
+        if query_weights.shape[1] != len(self.pairs_):
+            raise DataError(f"There are {len(self.pairs_)} training queries but weights for {query_weights.shape[1]}.")
+        shares: Any = query_weights.tocsr().astype(np.float64, copy=True)
+        if shares.nnz and not (np.isfinite(shares.data).all() and shares.data.min() >= 0):
+            raise DataError("Query weights are finite numbers from 0 up.")
+        counts = self.pairs_[shares.indices]
+        shares.data *= counts if self.learner.pairs == "pair" else counts > 0
+        shares.eliminate_zeros()
+        totals = np.asarray(shares.sum(axis=1)).ravel()
+        shares.data /= np.repeat(np.where(totals > 0, totals, 1.0), np.diff(shares.indptr))
+        return csr_array(shares)
+
+    def _ridge(self) -> Ridge:
+        prior = (self.learner.prior_l2 or 0.0) if self.learner.prior == "global" else 0.0
+        return Ridge(self.learner.l2, self.centre_, prior)
+
+    def _all_at_once(self, shares: csr_array) -> Floats:
+        d = len(self.centre_)
+        size = max(1, min(_MEMORY // (8 * d * d), 4096))
+        blocks = [slice(first, min(first + size, shares.shape[0])) for first in range(0, shares.shape[0], size)]
+        label = "Local models"
+        parts = [self._block(shares[block]) for block in (track(blocks, label) if len(blocks) > 1 else blocks)]
+        return np.concatenate(parts) if parts else np.zeros((0, d))
+
+    def _block(self, shares: csr_array) -> Floats:
+        """The models of some rows: the step from w₀, then as many more as the tolerance asks for."""
+        ridge = self._ridge()
+        taught = np.diff(shares.indptr) > 0
+        weights = np.where(taught[:, None], self.centre_, ridge.minimiser)
+        gradient = np.where(taught[:, None], ridge.gradient(self.centre_) + shares @ self.gradients_, 0.0)
+        curvature = self._curvatures(shares, ridge.strength)
+        weights -= _solved(curvature, gradient)
+        tolerance = self.learner.tolerance
+        if tolerance is None:
+            return weights
+        late = self._frozen_steps(shares, weights, curvature, np.flatnonzero(taught), tolerance)
+        weights[late] = self._one_by_one(shares[late], weights[late])
+        return weights
+
+    def _frozen_steps(
+        self, shares: csr_array, weights: Floats, curvature: Floats, pending: Ints, tolerance: float
+    ) -> Ints:
+        """Certify, and step again with the same curvature while that helps; which models still miss the tolerance."""
+        ridge = self._ridge()
+        best = np.full(len(weights), np.inf)
+        late = [np.zeros(0, dtype=np.int64)]
+        for steps_left in reversed(range(_FROZEN_STEPS + 1)):
+            values, gradient = self._objective(shares, weights, pending, ridge)
+            gaps = np.einsum("ij,ij->i", gradient, gradient) / (2 * ridge.strength)
+            missed = gaps > tolerance * values
+            again = missed & (gaps < 0.25 * best[pending]) & (steps_left > 0)
+            late.append(pending[missed & ~again])
+            best[pending] = gaps
+            pending, gradient = pending[again], gradient[again]
+            if not len(pending):
+                break
+            weights[pending] -= _solved(curvature[pending], gradient)
+        return np.sort(np.concatenate(late))
+
+    def _curvatures(self, shares: csr_array, strength: float) -> Floats:
+        """(λ+μ) I + V·H, a full matrix per row."""
+        from querywise.learners import pairwise as kernels
+
+        d = len(self.centre_)
+        full = np.empty((shares.shape[0], d, d))
+        dense = shares.nnz > _SPARSE * shares.shape[0] * shares.shape[1]
+
+        def part(block: slice) -> None:
+            chosen = shares[block].astype(np.float32)
+            if dense:
+                packed = chosen.toarray() @ self.curvatures_
+            else:
+                packed = np.empty((chosen.shape[0], self.curvatures_.shape[1]), np.float32)
+                pointers, queries = chosen.indptr.astype(np.int64), chosen.indices.astype(np.int64)
+                kernels.packed_sums(pointers, queries, chosen.data, self.curvatures_, packed)
+            kernels.unpacked(packed, strength, full[block])
+
+        in_threads(part, _slices(shares.shape[0], 128))
+        return full
+
+    def _objective(self, shares: csr_array, weights: Floats, asked: Ints, ridge: Ridge) -> tuple[Floats, Floats]:
+        """The objectives and gradients of the models `asked`, each on the rows of the queries it has weight on."""
+        from querywise.learners import pairwise as kernels
+
+        chosen = shares[asked]
+        by_query = chosen.T.tocsr()
+        mine = weights[asked]
+        shape = (SQUARED_HINGE.upper, SQUARED_HINGE.lower, SQUARED_HINGE.q)
+        assert self.features_ is not None
+        assert self.levels_ is not None
+        features, levels = self.features_, self.levels_
+
+        def part(queries: range) -> tuple[Floats, Floats]:
+            values, gradient = np.zeros(len(asked)), np.zeros_like(mine)
+            for query in queries:
+                place = slice(by_query.indptr[query], by_query.indptr[query + 1])
+                models, share = by_query.indices[place], by_query.data[place]
+                if not len(models):
+                    continue
+                rows = slice(self.starts_[query], self.starts_[query + 1])
+                scores = mine[models] @ features[rows].T
+                losses, by_score = np.empty(len(models)), np.empty_like(scores)
+                kernels.model_sums(scores, levels[rows], shape, losses, by_score)
+                coefficient = share / self.pairs_[query]
+                values[models] += coefficient * losses
+                gradient[models] += coefficient[:, None] * (by_score @ features[rows])
+            return values, gradient
+
+        parts = in_threads(part, _ranges(self.starts_, _QUERY_BLOCKS))
+        values = np.sum([each[0] for each in parts], axis=0)
+        gradient = np.sum([each[1] for each in parts], axis=0)
+        away = mine - ridge.centre
+        values += 0.5 * ridge.l2 * np.einsum("ij,ij->i", mine, mine)
+        values += 0.5 * ridge.centre_l2 * np.einsum("ij,ij->i", away, away)
+        gradient += ridge.l2 * mine + ridge.centre_l2 * away
+        return values, gradient
+
+    def _one_by_one(self, shares: csr_array, start: Floats) -> Floats:
+        """Every row's own Newton, from where it stands, each with curvature of its own."""
+        ridge = self._ridge()
+        everything = self._preferences()
+        tolerance = self.learner.tolerance or 1e-3
+
+        def train(row: int) -> Floats:
+            place = slice(shares.indptr[row], shares.indptr[row + 1])
+            queries = shares.indices[place].astype(np.int64)
+            if not len(queries):
+                return ridge.minimiser
+            chosen = everything.select(queries)
+            coefficients = shares.data[place] / chosen.pairs
+            if self.learner.loss == "hinge":
+                found = minimise_hinge(chosen, coefficients, ridge=ridge, tolerance=tolerance, start=start[row])
+            else:
+                found = minimise(
+                    chosen, coefficients, ridge=ridge, loss=SQUARED_HINGE, tolerance=tolerance, start=start[row]
+                )
+            return found.weights
+
+        if not len(start):
+            return start
+        groups = [range(first, min(first + 32, len(start))) for first in range(0, len(start), 32)]
+        parts = [
+            np.array(in_threads(train, group))
+            for group in (track(groups, "Refining local models") if len(groups) > 8 else groups)
+        ]
+        return np.concatenate(parts)
+
+    def _preferences(self) -> Preferences:
+        if self._everything is None:
+            assert self.features_ is not None
+            assert self.levels_ is not None
+            self._everything = Preferences(self.features_, self.levels_, self.starts_)
+        return self._everything
+
+
+def _solved(matrices: Floats, right: Floats) -> Floats:
+    """The solutions of many small symmetric systems."""
+    parts = in_threads(
+        lambda block: np.linalg.solve(matrices[block], right[block][:, :, None])[:, :, 0], _slices(len(matrices), 64)
+    )
+    return np.concatenate(parts) if parts else right
+
+
+def _slices(count: int, size: int) -> list[slice]:
+    return [slice(first, min(first + size, count)) for first in range(0, count, size)]
+
+
+def _ranges(starts: Ints, count: int) -> Sequence[range]:
+    """Runs of queries with about the same number of rows."""
+    cuts = np.searchsorted(starts, np.linspace(0, starts[-1], count + 1)).clip(0, len(starts) - 1)
+    cuts[-1] = len(starts) - 1
+    return [range(first, last) for first, last in pairwise(cuts.tolist()) if last > first]

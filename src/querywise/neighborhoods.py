@@ -1,0 +1,163 @@
+"""Which training queries count for a query: everyone, the k nearest, or all within a radius.
+
+Search is exact. Distances are computed in blocks by the expansion ‖a‖² + ‖b‖² − 2a·b; wherever its rounding could
+change who is near, they are computed again as ‖a − b‖. Equally distant queries keep their order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from querywise.arrays import Floats, Ints
+from querywise.errors import DataError, NotFittedError
+
+Metric = Literal["euclidean", "cosine"]
+Search = Literal["brute", "kd_tree", "ball_tree"]
+
+_BLOCK = 8_000_000  # distances in hand at a time
+
+
+class Everyone:
+    """All training queries, alike: the global model."""
+
+    def fit(self, points: Floats, /) -> Self:
+        """Remember how many there are."""
+        self.count_ = len(points)
+        return self
+
+    def weights(self, points: Floats, /) -> csr_array:
+        """A row of ones for every query."""
+        if not hasattr(self, "count_"):
+            raise NotFittedError(self)
+        return csr_array(np.ones((len(points), self.count_)))
+
+
+class Nearest:
+    """The k nearest training queries, alike. k is their number, or, between 0 and 1, their share.
+
+    search: `brute` is exact and fast up to tens of thousands of queries; `kd_tree` and `ball_tree` are scikit-learn's.
+    """
+
+    def __init__(self, k: float = 50, *, metric: Metric = "euclidean", search: Search = "brute") -> None:
+        self.k = k
+        self.metric = metric
+        self.search = search
+
+    def fit(self, points: Floats, /) -> Self:
+        """Remember the training queries' points."""
+        self.count_ = number_of(self.k, len(points), "Nearest(k=…)")
+        self.points_ = _measured(points, self.metric)
+        if self.search not in ("brute", "kd_tree", "ball_tree"):
+            raise DataError(f"Nearest(search={self.search!r}) is unknown. Known: brute, kd_tree, ball_tree.")
+        self._tree: Any = None
+        return self
+
+    def weights(self, points: Floats, /) -> csr_array:
+        """1 for each of the k nearest."""
+        if not hasattr(self, "points_"):
+            raise NotFittedError(self)
+        places = _measured(points, self.metric)
+        near = nearest(places, self.points_, self.count_) if self.search == "brute" else self._by_tree(places)
+        return _rows_of_ones(near, len(self.points_))
+
+    def _by_tree(self, places: Floats) -> Ints:
+        """Through scikit-learn's tree, built when first needed."""
+        if getattr(self, "_tree", None) is None:
+            from sklearn.neighbors import BallTree, KDTree
+
+            self._tree = (KDTree if self.search == "kd_tree" else BallTree)(self.points_)
+        found: Ints = self._tree.query(places, k=self.count_, return_distance=False)
+        return found.astype(np.int64)
+
+
+class Radius:
+    """All training queries within a distance; where there are none, the global model answers."""
+
+    def __init__(self, radius: float, *, metric: Metric = "euclidean") -> None:
+        self.radius = radius
+        self.metric = metric
+
+    def fit(self, points: Floats, /) -> Self:
+        """Remember the training queries' points."""
+        if not self.radius >= 0:
+            raise DataError(f"Radius(radius={self.radius}) must be a number from 0 up; infinity is everyone.")
+        self.points_ = _measured(points, self.metric)
+        return self
+
+    def weights(self, points: Floats, /) -> csr_array:
+        """1 for each training query no farther than the radius."""
+        if not hasattr(self, "points_"):
+            raise NotFittedError(self)
+        places = _measured(points, self.metric)
+        columns = [np.flatnonzero(_exact(place, self.points_) <= self.radius) for place in places]
+        pointers = np.concatenate([[0], np.cumsum([len(each) for each in columns])])
+        indices = np.concatenate([np.zeros(0, np.int64), *columns])
+        return csr_array((np.ones(len(indices)), indices, pointers), shape=(len(points), len(self.points_)))
+
+
+def number_of(k: float, available: int, what: str) -> int:
+    """A number of queries from a number or a share of those available.
+
+    >>> number_of(7, 100, "k"), number_of(0.25, 100, "k"), number_of(1.0, 100, "k")
+    (7, 25, 100)
+    """
+    share = isinstance(k, float) and not isinstance(k, bool) and 0 < k <= 1
+    count = max(1, round(k * available)) if share else k
+    if isinstance(count, bool) or count != int(count) or not 1 <= count <= available:
+        raise DataError(
+            f"{what.replace('…', str(k))} must be 1 to {available}, the number of training queries, or a share of them "
+            "above 0.0 and up to 1.0."
+        )
+    return int(count)
+
+
+def nearest(places: Floats, points: Floats, k: int) -> Ints:
+    """The k points nearest to each place, nearest first; equally distant ones in their order."""
+    found = np.empty((len(places), k), dtype=np.int64)
+    block = max(1, _BLOCK // max(len(points), 1))
+    squares = np.einsum("ij,ij->i", points, points)
+    for first in range(0, len(places), block):
+        part = places[first : first + block]
+        own = np.einsum("ij,ij->i", part, part)
+        rough = squares - 2 * (part @ points.T) + own[:, None]
+        # The expansion is off by a few roundings of its largest term: whoever is that near the k-th is looked at again.
+        slack = 1e-12 * (own + squares.max(initial=0.0)) + 1e-300
+        cuts = np.partition(rough, k - 1, axis=1)[:, k - 1] + 2 * slack
+        for row in range(len(part)):
+            near = np.flatnonzero(rough[row] <= cuts[row])
+            gaps = _exact(part[row], points[near])
+            found[first + row] = near[np.argsort(gaps, kind="stable")[:k]]
+    return found
+
+
+def distances(places: Floats, points: Floats, metric: Metric) -> Floats:
+    """The exact distance of each place to the point of the same row."""
+    away = _measured(places, metric) - _measured(points, metric)
+    return _lengths(away)
+
+
+def _exact(place: Floats, points: Floats) -> Floats:
+    return _lengths(points - place)
+
+
+def _lengths(vectors: Floats) -> Floats:
+    squares: Floats = np.einsum("ij,ij->i", vectors, vectors)
+    return np.sqrt(squares)
+
+
+def _measured(points: Floats, metric: Metric) -> Floats:
+    """Points as the Euclidean distance should see them: as they are, or on the unit sphere."""
+    if metric == "euclidean":
+        return points
+    if metric != "cosine":
+        raise DataError(f"metric={metric!r} is unknown. Known: euclidean, cosine.")
+    lengths = _lengths(points)
+    return points / np.where(lengths > 0, lengths, 1.0)[:, None]
+
+
+def _rows_of_ones(columns: Ints, count: int) -> csr_array:
+    pointers = np.arange(len(columns) + 1) * columns.shape[1]
+    return csr_array((np.ones(columns.size), np.sort(columns, axis=1).ravel(), pointers), shape=(len(columns), count))

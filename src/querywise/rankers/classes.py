@@ -1,0 +1,93 @@
+"""A model per class of query, and a classifier that says which class a query is of: the baseline QC [geng2008]_."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from querywise.arrays import Floats, Ints
+from querywise.data.groups import Candidates, Judged
+from querywise.errors import DataError, NotFittedError
+from querywise.learners.rows import prepared
+from querywise.parameters import unfitted
+from querywise.views.topmean import TopMean
+
+
+class QueryClasses:
+    """One model per class of the training queries; a query is classified by a linear SVM on its view.
+
+    The classes come with the queries (`queries.jsonl`: `class`); training queries without one count only for the view
+    and the global model. `f1_` is the classifier's macro F1 over five folds of the training queries.
+    """
+
+    def __init__(self, learner: Any, *, view: Any = None, seed: int = 0) -> None:
+        self.learner = learner
+        self.view = view
+        self.seed = seed
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Train the classifier and a model per class."""
+        names = _classes(data)
+        self.prepared_everyone_ = (ready := prepared(unfitted(self.learner), data, valid)).everyone
+        view = TopMean(self.prepared_everyone_) if self.view is None else unfitted(self.view)
+        self.view_ = view.fit(data)
+        self.classes_ = tuple(sorted({name for name in names if name is not None}))
+        known = np.array([name is not None for name in names])
+        number = np.array([self.classes_.index(name) if name is not None else -1 for name in names])
+        self._learn_classifier(self.view_.points(data.candidates)[known], number[known])
+        members = csr_array((number[None, :] == np.arange(len(self.classes_))[:, None]).astype(np.float64))
+        self.usable_ = np.asarray(members @ (data.pairs > 0).astype(np.float64)).ravel() > 0
+        self.models_ = ready.models(members)
+        self.feature_count_ = data.candidates.features.shape[1]
+        self.feature_names_ = data.candidates.feature_names
+        return self
+
+    def _learn_classifier(self, points: Floats, number: Ints) -> None:
+        from sklearn.metrics import f1_score
+        from sklearn.model_selection import StratifiedKFold, cross_val_predict
+        from sklearn.svm import LinearSVC
+
+        self.slopes_ = np.zeros((1, points.shape[1]))
+        self.intercepts_ = np.zeros(1)
+        self.f1_ = 1.0
+        if len(self.classes_) < 2:
+            return
+        machine = LinearSVC(dual=False, random_state=self.seed).fit(points, number)
+        self.slopes_, self.intercepts_ = machine.coef_.copy(), machine.intercept_.copy()
+        folds = min(5, int(np.bincount(number).min()))
+        self.f1_ = float("nan")
+        if folds >= 2:
+            split = StratifiedKFold(folds, shuffle=True, random_state=self.seed)
+            guessed = cross_val_predict(LinearSVC(dual=False, random_state=self.seed), points, number, cv=split)
+            self.f1_ = float(f1_score(number, guessed, average="macro"))
+
+    def chosen(self, candidates: Candidates, /) -> Ints:
+        """The number of the class each query is taken for."""
+        if not hasattr(self, "models_"):
+            raise NotFittedError(self)
+        candidates.require_features(self.feature_count_, self.feature_names_)
+        margins = self.view_.points(candidates) @ self.slopes_.T + self.intercepts_
+        two = margins.shape[1] == 1
+        found = (margins[:, 0] > 0).astype(np.int64) if two and len(self.classes_) > 1 else np.argmax(margins, axis=1)
+        return np.asarray(found, dtype=np.int64)
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document, each query by the model of its class."""
+        chosen = self.chosen(candidates)
+        scores: Floats = self.models_.pick(candidates, chosen)
+        unusable = np.repeat(~self.usable_[chosen], candidates.sizes)
+        if unusable.any():
+            scores[unusable] = self.prepared_everyone_.predict(candidates)[unusable]
+        return scores
+
+
+def _classes(data: Judged) -> tuple[str | None, ...]:
+    table = data.candidates.queries
+    if table is None or table.classes is None:
+        raise DataError(
+            "QueryClasses needs the class of the training queries, and these have none. Give a queries.jsonl whose "
+            'lines have a "class", with --queries or data.with_queries(read_queries(path)).'
+        )
+    return table.classes

@@ -1,0 +1,291 @@
+"""Query-dependent ranking by k nearest neighbours: Online, Offline-1 and Offline-2 [geng2008]_.
+
+A query is answered by a model trained on the training queries nearest to it: trained then and there (Online), or
+picked from models trained beforehand around every training query, by shared training pairs (Offline-1) or by distance
+(Offline-2).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from querywise.arrays import Bools, Floats, Ints
+from querywise.data.groups import Candidates, Judged
+from querywise.errors import NotFittedError
+from querywise.learners.rows import prepared
+from querywise.neighborhoods import number_of
+from querywise.parameters import unfitted
+from querywise.rankers.locality import Locality, neighborhood_or_nearest, without
+
+
+class KnnOnline:
+    """A model of its own for every query, trained on its neighbours when it arrives.
+
+    learner: RankSVM's curvature is prepared once, so that a query costs one small solve; any other learner is trained
+    anew. k: how many training queries, or, between 0 and 1, which share of them. view, neighborhood, back_off: see
+    Locality; by default the k nearest in TopMean by the single model, never backing off.
+    """
+
+    def __init__(
+        self,
+        learner: Any,
+        k: float = 0.2,
+        *,
+        view: Any = None,
+        neighborhood: Any = None,
+        back_off: float | None = None,
+    ) -> None:
+        self.learner = learner
+        self.k = k
+        self.view = view
+        self.neighborhood = neighborhood
+        self.back_off = back_off
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Prepare the learner and place the training queries."""
+        self.prepared_ = prepared(unfitted(self.learner), data, valid)
+        self.locality_ = Locality(self.view, neighborhood_or_nearest(self.neighborhood, self.k), self.back_off)
+        self.locality_.fit(data, self.prepared_.everyone)
+        self.feature_count_ = data.candidates.features.shape[1]
+        self.feature_names_ = data.candidates.feature_names
+        return self
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document, each query by the model of its own neighbours."""
+        weights = self.training_queries(candidates)
+        local = self.locality_.teaches(weights)
+
+        def score(queries: Ints, part: Candidates) -> Floats:
+            scores: Floats = self.prepared_.models(weights[queries]).pick(part, np.arange(len(queries)))
+            return scores
+
+        return _local_or_global(candidates, local, score, self.prepared_.everyone)
+
+    def training_queries(self, candidates: Candidates, /) -> csr_array:
+        """How much each training query counts for each of these; an empty row is the global model."""
+        if not hasattr(self, "locality_"):
+            raise NotFittedError(self)
+        candidates.require_features(self.feature_count_, self.feature_names_)
+        points = self.locality_.points(candidates)
+        return without(self.locality_.weights(points), self.locality_.is_far(points))
+
+    @property
+    def everyone(self) -> Any:
+        """The global model."""
+        return self.prepared_.everyone
+
+    @property
+    def locality(self) -> Locality:
+        """Where queries lie."""
+        return self.locality_
+
+
+class KnnOffline2:
+    """Models trained beforehand around every training query; a query is answered by the nearest one's.
+
+    models: keep only so many, around the centres of as many clusters of training queries; None keeps all.
+    """
+
+    def __init__(
+        self,
+        learner: Any,
+        k: float = 0.2,
+        *,
+        view: Any = None,
+        neighborhood: Any = None,
+        back_off: float | None = None,
+        models: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.learner = learner
+        self.k = k
+        self.view = view
+        self.neighborhood = neighborhood
+        self.back_off = back_off
+        self.models = models
+        self.seed = seed
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Train the models."""
+        locality = Locality(self.view, neighborhood_or_nearest(self.neighborhood, self.k), self.back_off)
+        self.offline_ = OfflineModels(locality, self.models, self.seed).fit(data, unfitted(self.learner), valid)
+        self.feature_count_ = data.candidates.features.shape[1]
+        self.feature_names_ = data.candidates.feature_names
+        return self
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document, each query by the nearest model."""
+        return self.offline_.predict(candidates, self.chosen(candidates))
+
+    def chosen(self, candidates: Candidates, /) -> Ints:
+        """The number of the model that answers each query; −1 is the global model."""
+        if not hasattr(self, "offline_"):
+            raise NotFittedError(self)
+        candidates.require_features(self.feature_count_, self.feature_names_)
+        points = self.offline_.locality.points(candidates)
+        index, _ = self.offline_.locality.nearest(points, self.offline_.anchors_)
+        return self.offline_.trusted(points, index)
+
+    def training_queries(self, candidates: Candidates, /) -> csr_array:
+        """How much each training query counts for each of these; an empty row is the global model."""
+        return self.offline_.training_queries(self.chosen(candidates))
+
+    @property
+    def everyone(self) -> Any:
+        """The global model."""
+        return self.offline_.everyone_
+
+    @property
+    def locality(self) -> Locality:
+        """Where queries lie."""
+        return self.offline_.locality
+
+
+class KnnOffline1:
+    """Models trained beforehand around every training query; a query is answered by the one most alike in training.
+
+    That is the one whose training pairs have most in common with those of the query's own neighbours; the nearer of
+    equals. models: keep only so many, around the centres of as many clusters of training queries; None keeps all.
+    """
+
+    def __init__(
+        self,
+        learner: Any,
+        k: float = 0.2,
+        *,
+        view: Any = None,
+        neighborhood: Any = None,
+        back_off: float | None = None,
+        models: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.learner = learner
+        self.k = k
+        self.view = view
+        self.neighborhood = neighborhood
+        self.back_off = back_off
+        self.models = models
+        self.seed = seed
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Train the models."""
+        locality = Locality(self.view, neighborhood_or_nearest(self.neighborhood, self.k), self.back_off)
+        self.offline_ = OfflineModels(locality, self.models, self.seed).fit(data, unfitted(self.learner), valid)
+        self.feature_count_ = data.candidates.features.shape[1]
+        self.feature_names_ = data.candidates.feature_names
+        return self
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document, each query by the model that shares most with its neighbours."""
+        return self.offline_.predict(candidates, self.chosen(candidates))
+
+    def chosen(self, candidates: Candidates, /) -> Ints:
+        """The number of the model that answers each query; −1 is the global model."""
+        if not hasattr(self, "offline_"):
+            raise NotFittedError(self)
+        candidates.require_features(self.feature_count_, self.feature_names_)
+        locality = self.offline_.locality
+        points = locality.points(candidates)
+        own = locality.weights(points)
+        index = np.full(len(points), -1, dtype=np.int64)
+        for query in range(len(points)):
+            shared = self.offline_.shared_pairs(own[[query]])
+            if shared.max(initial=0.0) > 0:
+                best = np.flatnonzero(shared == shared.max())
+                nearest, _ = locality.nearest(points[[query]], self.offline_.anchors_[best])
+                index[query] = best[nearest[0]]
+        return self.offline_.trusted(points, index)
+
+    def training_queries(self, candidates: Candidates, /) -> csr_array:
+        """How much each training query counts for each of these; an empty row is the global model."""
+        return self.offline_.training_queries(self.chosen(candidates))
+
+    @property
+    def everyone(self) -> Any:
+        """The global model."""
+        return self.offline_.everyone_
+
+    @property
+    def locality(self) -> Locality:
+        """Where queries lie."""
+        return self.offline_.locality
+
+
+class OfflineModels:
+    """Models trained around anchors: every training query, or the centres of clusters of them."""
+
+    def __init__(self, locality: Locality, models: float | None, seed: int) -> None:
+        self.locality = locality
+        self.models = models
+        self.seed = seed
+
+    def fit(self, data: Judged, learner: Any, valid: Judged | None, /) -> Self:
+        """Train a model on the neighbours of every anchor."""
+        ready = prepared(learner, data, valid)
+        self.locality.fit(data, ready.everyone)
+        points = self.locality.points_
+        self.anchors_ = points if self.models is None else self._centres(points)
+        members = self.locality.weights(self.anchors_)
+        self.members_ = _own_first(members) if self.models is None else members
+        self.usable_ = self.locality.teaches(self.members_)
+        self.models_ = ready.models(self.members_)
+        self.everyone_ = ready.everyone
+        return self
+
+    def _centres(self, points: Floats) -> Floats:
+        from sklearn.cluster import KMeans
+
+        count = number_of(self.models or 1.0, len(points), "models=…")
+        found = KMeans(count, n_init=4, random_state=self.seed).fit(points)
+        return np.asarray(found.cluster_centers_, dtype=np.float64)
+
+    def trusted(self, points: Floats, index: Ints) -> Ints:
+        """The models named, −1 for those that learned nothing and for queries too far from everything."""
+        good = (index >= 0) & ~self.locality.is_far(points)
+        good[good] = self.usable_[index[good]]
+        return np.where(good, index, -1)
+
+    def shared_pairs(self, own: csr_array) -> Floats:
+        """How many training pairs each model has in common with one query's neighbours."""
+        pairs = np.zeros(own.shape[1])
+        pairs[own.indices] = self.locality.pairs_[own.indices]
+        return np.asarray(self.members_ @ pairs).ravel()
+
+    def predict(self, candidates: Candidates, index: Ints) -> Floats:
+        """Scores by the models named, the global one for −1."""
+
+        def score(queries: Ints, part: Candidates) -> Floats:
+            scores: Floats = self.models_.pick(part, index[queries])
+            return scores
+
+        return _local_or_global(candidates, index >= 0, score, self.everyone_)
+
+    def training_queries(self, index: Ints) -> csr_array:
+        """The rows of the models named; empty for −1."""
+        return without(self.members_[np.maximum(index, 0)], index < 0)
+
+
+def _own_first(members: csr_array) -> csr_array:
+    """Every training query among its own neighbours, even where more than k others lie on the very same point."""
+    left_out = np.flatnonzero(members.diagonal() == 0)
+    if not len(left_out):
+        return members
+    edited = members.tolil()
+    for query in left_out:
+        edited[query, edited.rows[query][-1]] = 0.0
+        edited[query, query] = 1.0
+    return csr_array(edited)
+
+
+def _local_or_global(candidates: Candidates, local: Bools, score: Any, everyone: Any) -> Floats:
+    """Scores of the queries that have a model of their own, and of the others by the global one."""
+    scores = np.empty(len(candidates.features))
+    by_row = np.repeat(local, candidates.sizes)
+    for rows, queries, source in ((by_row, np.flatnonzero(local), score), (~by_row, np.flatnonzero(~local), None)):
+        if len(queries):
+            part = candidates if len(queries) == len(candidates) else candidates.select(queries)
+            scores[rows] = everyone.predict(part) if source is None else source(queries, part)
+    return scores

@@ -1,0 +1,93 @@
+"""Where a query lies among the training queries, and which of them are its neighbours."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from querywise.arrays import Bools, Floats, Ints
+from querywise.contracts import Ranker
+from querywise.data.groups import Candidates, Judged
+from querywise.errors import DataError
+from querywise.neighborhoods import Nearest, distances, nearest
+from querywise.parameters import unfitted
+from querywise.views.topmean import TopMean
+
+
+class Locality:
+    """A view, a neighborhood in it, and how far from every training query is too far.
+
+    view: None is TopMean by the single model. back_off: a share of the training queries; a query farther from its
+    nearest training query than that share of them is from each other gets the global model. None never backs off.
+    """
+
+    def __init__(self, view: Any, neighborhood: Any, back_off: float | None) -> None:
+        self.view = view
+        self.neighborhood = neighborhood
+        self.back_off = back_off
+
+    def fit(self, data: Judged, everyone: Ranker, /) -> Self:
+        """Place the training queries."""
+        if self.back_off is not None and not 0 < self.back_off <= 1:
+            raise DataError(f"back_off={self.back_off} must be a share above 0 and up to 1, or None.")
+        view = TopMean(everyone) if self.view is None else unfitted(self.view)
+        self.view_ = view.fit(data)
+        self.points_ = self.view_.points(data.candidates)
+        self.neighborhood_ = unfitted(self.neighborhood).fit(self.points_)
+        self.pairs_ = data.pairs
+        self.query_ids_ = data.candidates.query_ids
+        self.limit_ = np.inf if self.back_off is None else self._limit(self.back_off)
+        return self
+
+    def _limit(self, share: float) -> float:
+        if len(self.points_) < 2:
+            return float("inf")
+        others = nearest(self.points_, self.points_, 2)
+        # A query's nearest is itself, or a twin of it; either way the other of the two is its nearest other query.
+        other = np.where(others[:, 0] == np.arange(len(others)), others[:, 1], others[:, 0])
+        gaps = distances(self.points_, self.points_[other], self.metric)
+        return float(np.quantile(gaps, share))
+
+    @property
+    def metric(self) -> Any:
+        """The neighborhood's way of measuring; the plain distance where it has none."""
+        return getattr(self.neighborhood_, "metric", "euclidean")
+
+    def points(self, candidates: Candidates) -> Floats:
+        """Where these queries lie."""
+        return np.asarray(self.view_.points(candidates))
+
+    def nearest(self, points: Floats, anchors: Floats) -> tuple[Ints, Floats]:
+        """The nearest of some anchors to each point, and its distance."""
+        index = Nearest(1, metric=self.metric).fit(anchors).weights(points).indices.astype(np.int64)
+        return index, distances(points, anchors[index], self.metric)
+
+    def is_far(self, points: Floats) -> Bools:
+        """Which points are too far from every training query for any local model to be trusted."""
+        if not np.isfinite(self.limit_):
+            return np.zeros(len(points), np.bool_)
+        return self.nearest(points, self.points_)[1] > self.limit_
+
+    def weights(self, points: Floats) -> csr_array:
+        """The neighbours of each point among the training queries."""
+        found: csr_array = self.neighborhood_.weights(points)
+        return found
+
+    def teaches(self, weights: csr_array) -> Bools:
+        """Which rows of weights have a query with pairs to learn from."""
+        return np.asarray(weights @ (self.pairs_ > 0).astype(np.float64)).ravel() > 0
+
+
+def neighborhood_or_nearest(neighborhood: Any, k: float) -> Any:
+    """The neighborhood asked for, or the k nearest."""
+    return Nearest(k) if neighborhood is None else neighborhood
+
+
+def without(weights: csr_array, rows: Bools) -> csr_array:
+    """The same weights with some rows emptied."""
+    keep = np.where(rows, 0.0, 1.0)
+    emptied = csr_array(weights.multiply(keep[:, None]))
+    emptied.eliminate_zeros()
+    return emptied

@@ -1,0 +1,31 @@
+"""One model for all queries: what every query-dependent ranker is measured against."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from querywise.arrays import Floats
+from querywise.data.groups import Candidates, Judged
+from querywise.errors import NotFittedError
+from querywise.parameters import unfitted
+
+
+class Single:
+    """The learner's one model, for every query."""
+
+    def __init__(self, learner: Any) -> None:
+        self.learner = learner
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Fit the learner on all queries."""
+        self.model_ = unfitted(self.learner).fit(data, valid=valid)
+        self.feature_count_ = data.candidates.features.shape[1]
+        self.feature_names_ = data.candidates.feature_names
+        return self
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document."""
+        if not hasattr(self, "model_"):
+            raise NotFittedError(self)
+        scores: Floats = self.model_.predict(candidates)
+        return scores

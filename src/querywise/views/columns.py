@@ -1,0 +1,72 @@
+"""Views made of what the user knows of a query, and of other views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from querywise.arrays import Floats
+from querywise.data.groups import Candidates, Judged
+from querywise.errors import DataError, NotFittedError
+from querywise.scaling import Scaling
+
+
+class Columns:
+    """The user's own columns of each query, standardised on the training queries (`queries.jsonl`: `columns`).
+
+    names: which of them, and in which order; None takes all.
+    """
+
+    def __init__(self, names: Sequence[str] | None = None, *, standardise: bool = True) -> None:
+        self.names = names
+        self.standardise = standardise
+
+    def fit(self, data: Judged, /) -> Self:
+        """Learn the scale of every column."""
+        table = data.candidates.queries
+        self.names_ = tuple(self.names) if self.names is not None else (() if table is None else table.column_names)
+        self.scaling_ = Scaling.learn(self._values(data.candidates), "standard" if self.standardise else "none")
+        return self
+
+    def points(self, candidates: Candidates, /) -> Floats:
+        """One row per query."""
+        if not hasattr(self, "scaling_"):
+            raise NotFittedError(self)
+        return self.scaling_.apply(self._values(candidates))
+
+    def _values(self, candidates: Candidates) -> Floats:
+        table = candidates.queries
+        if table is None or table.columns is None:
+            raise DataError(
+                "The view Columns needs columns of the queries, and these have none. Give a queries.jsonl whose "
+                'lines have "columns", with --queries or data.with_queries(read_queries(path)).'
+            )
+        unknown = [name for name in self.names_ if name not in table.column_names]
+        if unknown:
+            raise DataError(f"The queries have no column {unknown[0]!r}. They have: {', '.join(table.column_names)}.")
+        return table.columns[:, [table.column_names.index(name) for name in self.names_]]
+
+
+class SideBySide:
+    """Several views beside each other; each counts the same in a distance, whatever its number of coordinates."""
+
+    def __init__(self, views: Sequence[Any]) -> None:
+        self.views = views
+
+    def fit(self, data: Judged, /) -> Self:
+        """Fit every view."""
+        if not self.views:
+            raise DataError("SideBySide needs at least one view.")
+        from querywise.parameters import unfitted
+
+        self.views_ = tuple(unfitted(view).fit(data) for view in self.views)
+        return self
+
+    def points(self, candidates: Candidates, /) -> Floats:
+        """One row per query: the views' coordinates, each view's divided by the root of their number."""
+        if not hasattr(self, "views_"):
+            raise NotFittedError(self)
+        parts = [view.points(candidates) for view in self.views_]
+        return np.hstack([part / np.sqrt(max(part.shape[1], 1)) for part in parts])

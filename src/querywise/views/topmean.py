@@ -1,0 +1,76 @@
+"""The mean of a query's top documents: what the best of its candidates look like [geng2008]_."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from querywise.arrays import Floats
+from querywise.data.groups import Candidates, Judged
+from querywise.errors import DataError, NotFittedError
+from querywise.parameters import is_fitted, unfitted
+from querywise.scaling import Scaling
+
+
+class TopMean:
+    """Rank the candidates by a reference, take the best `top`, average their features.
+
+    reference: a feature column (from 0), or a ranker; one that is not fitted is fitted on the training queries alone.
+    Documents tied at the cut share the remaining places equally. The coordinates are standardised on the training
+    queries, unless `standardise` is False.
+    """
+
+    def __init__(self, reference: int | Any, top: int = 50, *, standardise: bool = True) -> None:
+        self.reference = reference
+        self.top = top
+        self.standardise = standardise
+
+    def fit(self, data: Judged, /) -> Self:
+        """Fit the reference, if it needs it, and learn the scale of every coordinate."""
+        if self.top < 1:
+            raise DataError(f"TopMean(top={self.top}) must be at least 1.")
+        columns = data.candidates.features.shape[1]
+        if isinstance(self.reference, (int, np.integer)):
+            if not 0 <= self.reference < columns:
+                raise DataError(
+                    f"TopMean(reference={self.reference}): there are {columns} features, numbered 0 to {columns - 1} "
+                    f"in Python and 1 to {columns} in files."
+                )
+            self.reference_: Any = int(self.reference)
+        else:
+            self.reference_ = self.reference if is_fitted(self.reference) else unfitted(self.reference).fit(data)
+        means = self._means(data.candidates)
+        self.scaling_ = Scaling.learn(means, "standard" if self.standardise else "none")
+        return self
+
+    def points(self, candidates: Candidates, /) -> Floats:
+        """One row per query."""
+        if not hasattr(self, "scaling_"):
+            raise NotFittedError(self)
+        return self.scaling_.apply(self._means(candidates))
+
+    def _means(self, candidates: Candidates) -> Floats:
+        reference: Any = self.reference_
+        column = isinstance(reference, int)
+        scores: Floats = candidates.features[:, reference] if column else reference.predict(candidates)
+        means = np.zeros((len(candidates), candidates.features.shape[1]))
+        for query in range(len(candidates)):
+            rows = candidates.rows(query)
+            if rows.stop > rows.start:
+                means[query] = top_shares(scores[rows], self.top) @ candidates.features[rows]
+        return means
+
+
+def top_shares(scores: Floats, top: int) -> Floats:
+    """How much each document counts in the mean of the `top` best; those tied at the cut share what is left.
+
+    >>> top_shares(np.array([3.0, 1.0, 2.0, 1.0]), top=3)
+    array([0.33333333, 0.16666667, 0.33333333, 0.16666667])
+    """
+    if len(scores) <= top:
+        return np.full(len(scores), 1 / len(scores))
+    cut = np.partition(scores, len(scores) - top)[len(scores) - top]
+    above, tied = scores > cut, scores == cut
+    shares: Floats = (above + tied * ((top - above.sum()) / tied.sum())) / top
+    return shares
