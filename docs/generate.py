@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 PAGE = Path(__file__).parent / "cli.md"
-COMMANDS = ("fit", "rank", "evaluate", "compare", "methods", "demo")
+COMMANDS = ("fit", "rank", "evaluate", "compare", "explain", "reproduce", "methods", "demo")
 
 
 def help_of(*words: str) -> str:

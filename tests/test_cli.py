@@ -13,6 +13,7 @@ import pytest
 from querywise.data.folds import make_folds
 from querywise.data.letor import read_letor, write_letor
 from querywise.data.synthetic import make_judged
+from querywise.methods import METHODS
 from querywise.storage import read_manifest
 
 COMMAND = Path(sys.executable).with_name("querywise")
@@ -87,7 +88,36 @@ def test_methods_lists_everything_that_can_be_fitted() -> None:
     text = run("methods")
     assert "ranksvm" in text
     assert "lambdamart" in text
-    assert [entry["name"] for entry in json.loads(run("methods", "--json"))] == ["ranksvm", "lambdamart"]
+    assert [entry["name"] for entry in json.loads(run("methods", "--json"))] == list(METHODS)
+
+
+def test_a_query_dependent_model_is_fitted_ranked_with_and_explained(folder: Path, tmp_path: Path) -> None:
+    words = ["--fold", 1, "--method", "knn-online", "--view", "top-mean", "--reference", 2]
+    run("fit", folder, *words, "--k", 12, "--out", tmp_path / "m")
+    chosen = read_manifest(tmp_path / "m").notes["parameters"]
+    assert (chosen["k"], chosen["reference"]) == (12, 1)
+    assert len(run("rank", tmp_path / "m", folder / "S5.txt").splitlines()) == 96
+    qid = read_letor(folder / "S5.txt").candidates.query_ids[3]
+    text = run("explain", tmp_path / "m", folder / "S5.txt", "--qid", qid)
+    assert f"Query {qid}: its model was trained on 12 queries" in text
+    content = json.loads(run("explain", tmp_path / "m", folder / "S5.txt", "--qid", qid, "--json"))
+    gaps = [each["distance"] for each in content["neighbours"]]
+    assert len(gaps) == 12
+    assert gaps == sorted(gaps)
+    run("fit", folder, *words, "--k", "auto", "--out", tmp_path / "m")
+    assert read_manifest(tmp_path / "m").notes["parameters"]["k"] in METHODS["knn-online"].grid["k"]
+
+
+def test_the_papers_tables_and_figures_are_made_anew(folder: Path, tmp_path: Path) -> None:
+    text = run("reproduce", "geng2008", folder, "--out", tmp_path / "report")
+    assert "60 test queries, flavour letor4; p: paired t-test against single." in text
+    numbers = json.loads((tmp_path / "report" / "numbers.json").read_text())
+    whole = {name: points[-1]["map"] for name, points in numbers["sweep"]["quality"].items()}
+    assert all(abs(value - numbers["sweep"]["single"]["map"]) < 1e-12 for value in whole.values()), "k = m is single"
+    assert numbers["sweep"]["change_ratio"]["knn-offline-2"][-1] == 0
+    assert numbers["stability"]["share_within_our_bound"] == 1.0
+    drawn = {path.name for path in (tmp_path / "report").glob("*.svg")}
+    assert drawn >= {"ndcg.svg", "map-against-k.svg", "change-ratio-against-k.svg"}
 
 
 def test_help_and_version() -> None:

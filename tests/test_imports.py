@@ -22,10 +22,10 @@ LAYERS = [
     ["learners", "views", "neighborhoods"],
     ["rankers"],
     ["evaluation"],
-    ["storage", "tuning"],
+    ["storage", "tuning", "explanations"],
     ["methods"],
     ["report"],
-    ["demo"],
+    ["reproduction", "demo"],
     ["cli"],
 ]
 # These rooms serve everything; the others may not look at one another within a row.

@@ -10,18 +10,38 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise.data.groups import Candidates, Judged
+from querywise.data.groups import Candidates, Judged, QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
 from querywise.learners.ranksvm import RankSVM
 from querywise.learners.trees import LambdaMART
+from querywise.neighborhoods import Nearest, Radius
+from querywise.rankers.classes import QueryClasses
+from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
+from querywise.rankers.single import Single
 from querywise.storage import load, save
+from querywise.views.columns import SideBySide
+from querywise.views.topmean import TopMean
 from tests.worlds import ragged
 
 RANKERS: dict[str, Callable[[], Any]] = {
     "RankSVM": RankSVM,
     "RankSVM, hinge": lambda: RankSVM(loss="hinge", pairs="pair"),
     "LambdaMART": lambda: LambdaMART(20),
+    "Single": lambda: Single(RankSVM()),
+    "KnnOnline": lambda: KnnOnline(RankSVM(), k=5),
+    "KnnOnline, bare step": lambda: KnnOnline(RankSVM(tolerance=None), k=5),
+    "KnnOnline, most queries, prior": lambda: KnnOnline(RankSVM(prior="global", prior_l2=0.5), k=0.7),
+    "KnnOnline, hinge": lambda: KnnOnline(RankSVM(loss="hinge", pairs="pair"), k=5),
+    "KnnOnline, LambdaMART": lambda: KnnOnline(LambdaMART(5), k=10),
+    "KnnOnline, radius": lambda: KnnOnline(RankSVM(), neighborhood=Radius(1.5)),
+    "KnnOnline, cosine": lambda: KnnOnline(RankSVM(), view=TopMean(1), neighborhood=Nearest(5, metric="cosine")),
+    "KnnOffline1": lambda: KnnOffline1(RankSVM(), k=5),
+    "KnnOffline1, two views": lambda: KnnOffline1(RankSVM(), k=5, view=SideBySide([TopMean(0), TopMean(RankSVM(), 3)])),
+    "KnnOffline2, back off": lambda: KnnOffline2(RankSVM(), k=5, back_off=0.9),
+    "KnnOffline2, few models": lambda: KnnOffline2(RankSVM(), k=5, models=4),
+    "KnnOffline2, LambdaMART, prior": lambda: KnnOffline2(LambdaMART(3, prior="global"), k=10, models=3),
+    "QueryClasses": lambda: QueryClasses(RankSVM()),
 }
 
 
@@ -32,12 +52,14 @@ def build(request: pytest.FixtureRequest) -> Callable[[], Any]:
 
 @pytest.fixture(scope="module")
 def train() -> Judged:
-    return make_judged(40, 9, 4, seed=7)
+    return make_judged(40, 9, 4, kinds=2, seed=7)
 
 
 @pytest.fixture(scope="module")
 def held_out() -> Judged:
-    return ragged(3)
+    data = ragged(3)
+    classes = tuple("long" if size > 5 else "short" for size in data.candidates.sizes)
+    return data.with_queries(QueryTable(data.candidates.query_ids, classes=classes))
 
 
 def test_fit_returns_self(build: Callable[[], Any], train: Judged) -> None:

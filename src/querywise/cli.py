@@ -39,6 +39,23 @@ Features = Annotated[
 Queries = Annotated[
     Path | None, typer.Option(help="queries.jsonl with the text, class or columns of each query.", show_default=False)
 ]
+Neighbours = Annotated[
+    str | None,
+    typer.Option(
+        help="Training queries that count: a number, a share like 0.2, or auto, chosen on validation data.",
+        show_default=False,
+    ),
+]
+ViewName = Annotated[
+    str | None,
+    typer.Option(help="What makes queries alike: top-mean, columns, or both joined by +.", show_default=False),
+]
+Reference = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Column of the file that picks the top documents; else the single model.", show_default=False
+    ),
+]
 
 
 def _fail(message: str, code: int = 2) -> NoReturn:
@@ -112,6 +129,9 @@ def fit(
         list[Path] | None, typer.Option(help="Validation file; parameters are chosen on it.", show_default=False)
     ] = None,
     fold: Annotated[int | None, typer.Option(min=1, help="Which fold of the folder.", show_default=False)] = None,
+    k: Neighbours = None,
+    view: ViewName = None,
+    reference: Reference = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="Fix a parameter, as in --set l2=0.3, instead of choosing it.", show_default=False),
@@ -127,6 +147,7 @@ def fit(
 
     With validation data every parameter in the method's grid is tried and the best kept; without, the defaults hold.
     """
+    from querywise.errors import DataError
     from querywise.measures import find_flavour, find_measures
     from querywise.methods import find_method, parse_settings
     from querywise.progress import shown
@@ -136,7 +157,10 @@ def fit(
     find_measures(measure)
     find_flavour(flavour)
     chosen = find_method(method)
-    fixed = parse_settings(chosen, settings or [])
+    fixed = {**_local_settings(k, view, reference), **parse_settings(chosen, settings or [])}
+    stray = next((name for name in fixed if name not in chosen.parameters), None)
+    if stray is not None:
+        raise DataError(f"--{stray} says nothing to {method}. Its settings: {', '.join(chosen.parameters)}.")
     check_model_folder(out)
     with shown(quiet=quiet):
         train, held_out = _read_training(data, valid or [], fold=fold, features=features, queries=queries)
@@ -259,6 +283,9 @@ def compare(
     measures: Measures = "map,ndcg@10,mean_ndcg",
     flavour: FlavourName = "standard",
     measure: Annotated[str, typer.Option(help="What parameters are chosen by.")] = "map",
+    k: Neighbours = None,
+    view: ViewName = None,
+    reference: Reference = None,
     queries: Queries = None,
     seed: Annotated[int, typer.Option(help="How one file is cut into five folds.")] = 0,
     quiet: Quiet = False,
@@ -270,15 +297,20 @@ def compare(
     from querywise.measures import find_flavour, find_measures
     from querywise.methods import find_method
     from querywise.progress import shown, track
-    from querywise.tuning import tune
+    from querywise.tuning import tune_or_fit
 
     find_measures([*measures.split(","), measure])
     find_flavour(flavour)
     chosen = [find_method(name.strip()) for name in methods.split(",")]
 
+    asked = _local_settings(k, view, reference)
+
     def fitting(method: Any) -> Any:
+        fixed = {name: value for name, value in asked.items() if name in method.parameters}
         return lambda train, valid: (
-            tune(method.build, method.grid, train=train, valid=valid, measure=measure, flavour=flavour).ranker
+            tune_or_fit(
+                method.build, method.grid, fixed=fixed, train=train, valid=valid, measure=measure, flavour=flavour
+            ).ranker
         )
 
     with shown(quiet=quiet):
@@ -295,6 +327,61 @@ def compare(
         from querywise.report.terminal import comparison_table
 
         _print(comparison_table(result))
+
+
+@app.command()
+@_guarded
+def explain(
+    model: Annotated[Path, typer.Argument(help="A folder with a nearest-neighbour model.", show_default=False)],
+    data: DataFiles,
+    qid: Annotated[str, typer.Option(help="The query to explain.", show_default=False)],
+    show: Annotated[int, typer.Option(min=1, help="How many neighbours and features to show.")] = 10,
+    features: Features = None,
+    queries: Queries = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show which training queries shaped a query's model, and how it departs from the global one."""
+    from dataclasses import asdict
+
+    from querywise.explanations import explain as explained
+    from querywise.storage import load
+
+    found = explained(load(model), _read(data, features=features, queries=queries).candidates, qid)
+    if as_json:
+        departures = [{**asdict(each), "effect": each.effect} for each in found.departures]
+        _print_json({**asdict(found), "departures": departures})
+    else:
+        from querywise.report.terminal import explanation_tables
+
+        _print(explanation_tables(found, show))
+
+
+@app.command()
+@_guarded
+def reproduce(
+    paper: Annotated[str, typer.Argument(help="geng2008: k nearest neighbours.", show_default=False)],
+    data: Annotated[
+        Path,
+        typer.Argument(help="A folder with Fold1..5 or S1..S5.txt, or one LETOR file to cut up.", show_default=False),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for tables, figures and numbers.", show_default=False)],
+    reference: Reference = None,
+    queries: Queries = None,
+    quiet: Quiet = False,
+) -> None:
+    """Make a paper's tables and figures anew on the data you have."""
+    from querywise.data.folds import make_folds, read_folds
+    from querywise.errors import DataError
+    from querywise.progress import shown
+    from querywise.reproduction import geng2008
+
+    if paper != "geng2008":
+        raise DataError(f"Unknown paper {paper!r}. Known: geng2008.")
+    with shown(quiet=quiet):
+        folds = read_folds(data) if data.is_dir() else make_folds(_read([data], queries=queries))
+        written = geng2008.reproduce(folds, out, reference=None if reference is None else reference - 1)
+    if not quiet:
+        _print(written.read_text())
 
 
 @app.command()
@@ -330,6 +417,23 @@ def demo(quiet: Quiet = False) -> None:
     with shown(quiet=quiet):
         things = run()
     _print(*things)
+
+
+def _local_settings(k: str | None, view: str | None, reference: int | None) -> dict[str, Any]:
+    """The options of query-dependent methods, as the methods take them: columns counted from 0."""
+    from querywise.errors import DataError
+
+    fixed: dict[str, Any] = {}
+    if k is not None and k != "auto":
+        try:
+            fixed["k"] = int(k) if k.isdigit() else float(k)
+        except ValueError:
+            raise DataError(f"--k {k}: expected a number of queries, a share like 0.2, or auto.") from None
+    if view is not None:
+        fixed["view"] = view
+    if reference is not None:
+        fixed["reference"] = reference - 1
+    return fixed
 
 
 def _read(paths: list[Path], *, features: int | None = None, queries: Path | None = None) -> Any:

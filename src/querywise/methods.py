@@ -21,34 +21,119 @@ class Method:
     build: Callable[..., Ranker]
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
+    @property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """What can be set, with its defaults."""
+        return inspect.signature(self.build).parameters
 
-def _ranksvm(**parameters: Any) -> Ranker:
+
+def _ranksvm(
+    *,
+    l2: float = 1.0,
+    loss: str = "squared_hinge",
+    pairs: str = "query",
+    scale: str = "standard",
+    tolerance: float = 1e-3,
+) -> Any:
     from querywise.learners.ranksvm import RankSVM
 
-    return RankSVM(**parameters)
+    build: Any = RankSVM  # which refuses unknown names itself, with the known ones
+    return build(l2, loss=loss, pairs=pairs, scale=scale, tolerance=tolerance)
 
 
-def _lambdamart(**parameters: Any) -> Ranker:
+def _lambdamart(
+    *, trees: int = 500, leaves: int = 15, learning_rate: float = 0.05, min_documents: int = 20, seed: int = 0
+) -> Any:
     from querywise.learners.trees import LambdaMART
 
-    return LambdaMART(**parameters)
+    return LambdaMART(trees, leaves=leaves, learning_rate=learning_rate, min_documents=min_documents, seed=seed)
 
+
+def _single(*, l2: float = 1.0, loss: str = "squared_hinge", pairs: str = "query") -> Any:
+    from querywise.rankers.single import Single
+
+    return Single(_ranksvm(l2=l2, loss=loss, pairs=pairs))
+
+
+def _query_classes(
+    *, l2: float = 1.0, view: str = "top-mean", reference: int | None = None, top: int = 50, seed: int = 0
+) -> Any:
+    from querywise.rankers.classes import QueryClasses
+
+    return QueryClasses(_ranksvm(l2=l2), view=_view(view, reference, top), seed=seed)
+
+
+def _knn(kind: str) -> Callable[..., Any]:
+    def build(
+        *,
+        k: float = 0.2,
+        l2: float = 1.0,
+        prior_l2: float = 0.0,
+        loss: str = "squared_hinge",
+        pairs: str = "query",
+        scale: str = "standard",
+        tolerance: float = 1e-3,
+        base: str = "ranksvm",
+        view: str = "top-mean",
+        reference: int | None = None,
+        top: int = 50,
+        radius: float | None = None,
+        metric: str = "euclidean",
+        back_off: float | None = None,
+    ) -> Any:
+        from querywise.neighborhoods import Nearest, Radius
+        from querywise.rankers import knn
+
+        if base not in ("ranksvm", "lambdamart"):
+            raise DataError(f"base={base!r} is unknown. Known: ranksvm, lambdamart.")
+        prior: Any = "global" if prior_l2 else None
+        learner = _ranksvm(l2=l2, loss=loss, pairs=pairs, scale=scale, tolerance=tolerance)
+        if base == "lambdamart":
+            learner = _lambdamart()
+        else:
+            learner.prior_l2 = prior_l2 or None
+        learner.prior = prior
+        how: Any = metric
+        near = Nearest(k, metric=how) if radius is None else Radius(radius, metric=how)
+        ranker = getattr(knn, kind)
+        return ranker(learner, k, view=_view(view, reference, top), neighborhood=near, back_off=back_off)
+
+    return build
+
+
+def _view(name: str, reference: int | None, top: int) -> Any:
+    """A view by name; `reference` is a column counted from 0, None the single model."""
+    from querywise.views.columns import Columns, SideBySide
+    from querywise.views.topmean import TopMean
+
+    views: dict[str, Callable[[], Any]] = {"top-mean": lambda: TopMean(reference, top), "columns": Columns}
+    parts = name.split("+")
+    unknown = [part for part in parts if part not in views]
+    if unknown:
+        raise DataError(f"Unknown view {unknown[0]!r}. Known: {', '.join(views)}, and several joined by +.")
+    return views[name]() if len(parts) == 1 else SideBySide([views[part]() for part in parts])
+
+
+_L2 = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+_KNN_GRID = {"k": (0.1, 0.3, 0.6), "l2": (0.1, 1.0, 10.0), "prior_l2": (0.0, 1.0, 10.0)}
 
 METHODS = {
     method.name: method
     for method in (
-        Method(
-            "ranksvm",
-            "one linear model for all queries, trained on preference pairs",
-            _ranksvm,
-            {"l2": (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)},
-        ),
+        Method("ranksvm", "one linear model for all queries, trained on preference pairs", _ranksvm, {"l2": _L2}),
         Method(
             "lambdamart",
             "one forest of boosted trees for all queries (LightGBM)",
             _lambdamart,
             {"leaves": (7, 15, 31), "learning_rate": (0.03, 0.1)},
         ),
+        Method(
+            "single", "one ranking SVM for all queries: what the next four are measured against", _single, {"l2": _L2}
+        ),
+        Method("query-classes", "one model per class of query, and a classifier", _query_classes, {"l2": _L2}),
+        Method("knn-online", "a model of its own for each query, from its neighbours", _knn("KnnOnline"), _KNN_GRID),
+        Method("knn-offline-1", "the stored model that shares most training pairs", _knn("KnnOffline1"), _KNN_GRID),
+        Method("knn-offline-2", "the stored model of the nearest training query", _knn("KnnOffline2"), _KNN_GRID),
     )
 }
 
@@ -63,7 +148,7 @@ def find_method(name: str) -> Method:
 
 def parse_settings(method: Method, settings: Sequence[str]) -> dict[str, Any]:
     """Parameters from texts like `l2=0.3`; names and kinds are checked against the method's own."""
-    known = inspect.signature(type(method.build())).parameters
+    known = method.parameters
     chosen: dict[str, Any] = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
@@ -73,11 +158,10 @@ def parse_settings(method: Method, settings: Sequence[str]) -> dict[str, Any]:
             value = json.loads(text)
         except ValueError:
             value = text
-        default = known[name].default
-        numeric = isinstance(default, (int, float)) and not isinstance(default, bool)
-        whole = isinstance(default, int)
+        kind = str(known[name].annotation)
+        numeric, whole = "float" in kind or "int" in kind, "int" in kind
         fits = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-        if numeric and not fits:
+        if numeric and not fits and not (value is None and "None" in kind):
             raise DataError(f"{setting!r}: {name} must be a {'whole ' if whole else ''}number.")
         chosen[name] = value
     return chosen

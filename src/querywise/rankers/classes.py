@@ -12,7 +12,7 @@ from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.learners.rows import prepared
 from querywise.parameters import unfitted
-from querywise.views.topmean import TopMean
+from querywise.rankers.locality import fitted_view
 
 
 class QueryClasses:
@@ -30,9 +30,9 @@ class QueryClasses:
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Train the classifier and a model per class."""
         names = _classes(data)
-        self.prepared_everyone_ = (ready := prepared(unfitted(self.learner), data, valid)).everyone
-        view = TopMean(self.prepared_everyone_) if self.view is None else unfitted(self.view)
-        self.view_ = view.fit(data)
+        ready = prepared(unfitted(self.learner), data, valid)
+        self.everyone_ = ready.everyone
+        self.view_ = fitted_view(self.view, data, self.everyone_)
         self.classes_ = tuple(sorted({name for name in names if name is not None}))
         known = np.array([name is not None for name in names])
         number = np.array([self.classes_.index(name) if name is not None else -1 for name in names])
@@ -79,7 +79,7 @@ class QueryClasses:
         scores: Floats = self.models_.pick(candidates, chosen)
         unusable = np.repeat(~self.usable_[chosen], candidates.sizes)
         if unusable.any():
-            scores[unusable] = self.prepared_everyone_.predict(candidates)[unusable]
+            scores[unusable] = self.everyone_.predict(candidates)[unusable]
         return scores
 
 

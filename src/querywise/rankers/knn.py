@@ -72,21 +72,12 @@ class KnnOnline:
         points = self.locality_.points(candidates)
         return without(self.locality_.weights(points), self.locality_.is_far(points))
 
-    @property
-    def everyone(self) -> Any:
-        """The global model."""
-        return self.prepared_.everyone
-
-    @property
-    def locality(self) -> Locality:
-        """Where queries lie."""
-        return self.locality_
-
 
 class KnnOffline2:
     """Models trained beforehand around every training query; a query is answered by the nearest one's.
 
-    models: keep only so many, around the centres of as many clusters of training queries; None keeps all.
+    models: keep only so many, around the centres of as many clusters of training queries; None keeps all. For the rest
+    see KnnOnline.
     """
 
     def __init__(
@@ -110,8 +101,7 @@ class KnnOffline2:
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Train the models."""
-        locality = Locality(self.view, neighborhood_or_nearest(self.neighborhood, self.k), self.back_off)
-        self.offline_ = OfflineModels(locality, self.models, self.seed).fit(data, unfitted(self.learner), valid)
+        self.offline_ = _offline_models(self, data, valid)
         self.feature_count_ = data.candidates.features.shape[1]
         self.feature_names_ = data.candidates.feature_names
         return self
@@ -122,33 +112,20 @@ class KnnOffline2:
 
     def chosen(self, candidates: Candidates, /) -> Ints:
         """The number of the model that answers each query; −1 is the global model."""
-        if not hasattr(self, "offline_"):
-            raise NotFittedError(self)
-        candidates.require_features(self.feature_count_, self.feature_names_)
-        points = self.offline_.locality.points(candidates)
+        points = _points(self, candidates)
         index, _ = self.offline_.locality.nearest(points, self.offline_.anchors_)
         return self.offline_.trusted(points, index)
 
     def training_queries(self, candidates: Candidates, /) -> csr_array:
-        """How much each training query counts for each of these; an empty row is the global model."""
+        """How much each training query counted in the model that answers each query; an empty row: the global one."""
         return self.offline_.training_queries(self.chosen(candidates))
-
-    @property
-    def everyone(self) -> Any:
-        """The global model."""
-        return self.offline_.everyone_
-
-    @property
-    def locality(self) -> Locality:
-        """Where queries lie."""
-        return self.offline_.locality
 
 
 class KnnOffline1:
     """Models trained beforehand around every training query; a query is answered by the one most alike in training.
 
     That is the one whose training pairs have most in common with those of the query's own neighbours; the nearer of
-    equals. models: keep only so many, around the centres of as many clusters of training queries; None keeps all.
+    equals. Parameters are those of KnnOffline2.
     """
 
     def __init__(
@@ -172,8 +149,7 @@ class KnnOffline1:
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Train the models."""
-        locality = Locality(self.view, neighborhood_or_nearest(self.neighborhood, self.k), self.back_off)
-        self.offline_ = OfflineModels(locality, self.models, self.seed).fit(data, unfitted(self.learner), valid)
+        self.offline_ = _offline_models(self, data, valid)
         self.feature_count_ = data.candidates.features.shape[1]
         self.feature_names_ = data.candidates.feature_names
         return self
@@ -184,34 +160,32 @@ class KnnOffline1:
 
     def chosen(self, candidates: Candidates, /) -> Ints:
         """The number of the model that answers each query; −1 is the global model."""
-        if not hasattr(self, "offline_"):
-            raise NotFittedError(self)
-        candidates.require_features(self.feature_count_, self.feature_names_)
-        locality = self.offline_.locality
-        points = locality.points(candidates)
-        own = locality.weights(points)
+        points = _points(self, candidates)
+        own = self.offline_.locality.weights(points)
         index = np.full(len(points), -1, dtype=np.int64)
         for query in range(len(points)):
             shared = self.offline_.shared_pairs(own[[query]])
             if shared.max(initial=0.0) > 0:
                 best = np.flatnonzero(shared == shared.max())
-                nearest, _ = locality.nearest(points[[query]], self.offline_.anchors_[best])
+                nearest, _ = self.offline_.locality.nearest(points[[query]], self.offline_.anchors_[best])
                 index[query] = best[nearest[0]]
         return self.offline_.trusted(points, index)
 
     def training_queries(self, candidates: Candidates, /) -> csr_array:
-        """How much each training query counts for each of these; an empty row is the global model."""
+        """How much each training query counted in the model that answers each query; an empty row: the global one."""
         return self.offline_.training_queries(self.chosen(candidates))
 
-    @property
-    def everyone(self) -> Any:
-        """The global model."""
-        return self.offline_.everyone_
 
-    @property
-    def locality(self) -> Locality:
-        """Where queries lie."""
-        return self.offline_.locality
+def _offline_models(ranker: KnnOffline1 | KnnOffline2, data: Judged, valid: Judged | None) -> OfflineModels:
+    locality = Locality(ranker.view, neighborhood_or_nearest(ranker.neighborhood, ranker.k), ranker.back_off)
+    return OfflineModels(locality, ranker.models, ranker.seed).fit(data, unfitted(ranker.learner), valid)
+
+
+def _points(ranker: KnnOffline1 | KnnOffline2, candidates: Candidates) -> Floats:
+    if not hasattr(ranker, "offline_"):
+        raise NotFittedError(ranker)
+    candidates.require_features(ranker.feature_count_, ranker.feature_names_)
+    return ranker.offline_.locality.points(candidates)
 
 
 class OfflineModels:
@@ -266,6 +240,21 @@ class OfflineModels:
     def training_queries(self, index: Ints) -> csr_array:
         """The rows of the models named; empty for −1."""
         return without(self.members_[np.maximum(index, 0)], index < 0)
+
+
+def locality_of(ranker: Any) -> Locality:
+    """Where a fitted ranker places queries."""
+    found: Locality = ranker.locality_ if isinstance(ranker, KnnOnline) else ranker.offline_.locality
+    return found
+
+
+def models_of(ranker: Any, candidates: Candidates) -> tuple[Any, Ints, Any]:
+    """The models that answer some queries, which of them each is answered by (−1: the global one), the global one."""
+    if isinstance(ranker, KnnOnline):
+        weights = ranker.training_queries(candidates)
+        index = np.where(ranker.locality_.teaches(weights), np.arange(len(candidates)), -1)
+        return ranker.prepared_.models(weights), index, ranker.prepared_.everyone
+    return ranker.offline_.models_, ranker.chosen(candidates), ranker.offline_.everyone_
 
 
 def _own_first(members: csr_array) -> csr_array:

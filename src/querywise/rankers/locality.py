@@ -32,8 +32,7 @@ class Locality:
         """Place the training queries."""
         if self.back_off is not None and not 0 < self.back_off <= 1:
             raise DataError(f"back_off={self.back_off} must be a share above 0 and up to 1, or None.")
-        view = TopMean(everyone) if self.view is None else unfitted(self.view)
-        self.view_ = view.fit(data)
+        self.view_ = fitted_view(self.view, data, everyone)
         self.points_ = self.view_.points(data.candidates)
         self.neighborhood_ = unfitted(self.neighborhood).fit(self.points_)
         self.pairs_ = data.pairs
@@ -78,6 +77,12 @@ class Locality:
     def teaches(self, weights: csr_array) -> Bools:
         """Which rows of weights have a query with pairs to learn from."""
         return np.asarray(weights @ (self.pairs_ > 0).astype(np.float64)).ravel() > 0
+
+
+def fitted_view(view: Any, data: Judged, everyone: Ranker) -> Any:
+    """A view fitted on the training queries; TopMean goes by the single model where it has no other reference."""
+    asked = TopMean() if view is None else view
+    return (asked.by(everyone) if hasattr(asked, "by") else unfitted(asked)).fit(data)
 
 
 def neighborhood_or_nearest(neighborhood: Any, k: float) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Group
 from rich.table import Table
@@ -10,6 +11,7 @@ from rich.table import Table
 from querywise.contracts import Ranker
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.evaluate import Evaluation
+from querywise.explanations import Explanation
 from querywise.tuning import Tuned
 
 
@@ -43,12 +45,34 @@ def comparison_table(compared: Compared) -> Group:
 
 def trials_table(tuned: Tuned[Ranker]) -> Table:
     """What was tried, the chosen setting marked."""
-    names = list(tuned.parameters)
+    names = [name for name in tuned.parameters if len({str(trial.parameters[name]) for trial in tuned.tried}) > 1]
     table = _table("", *names, f"{tuned.measure} on valid")
     for trial in tuned.tried:
         mark = "→" if trial.parameters == tuned.parameters else ""
-        table.add_row(mark, *(f"{trial.parameters[name]:g}" for name in names), f"{trial.value:.4f}")
+        table.add_row(mark, *(str(trial.parameters[name]) for name in names), f"{trial.value:.4f}")
     return table
+
+
+def explanation_tables(explanation: Explanation, show: int) -> Group:
+    """The neighbours of a query, and how its weights depart from the global model's."""
+    found = explanation
+    if found.is_global:
+        return Group(f"Query {found.query_id} is answered by the global model: it is far from every training query.")
+    neighbours = _table("training query", "distance", "weight", "pairs")
+    for each in found.neighbours[:show]:
+        neighbours.add_row(each.query_id, f"{each.distance:.3f}", f"{each.weight:.4f}", str(each.pairs))
+    count = len(found.neighbours)
+    parts: list[Any] = [
+        f"Query {found.query_id}: its model was trained on {count} queries, the nearest {min(show, count)}:",
+        neighbours,
+    ]
+    if found.departures:
+        weights = _table("feature", "global weight", "this query's", "effect here")
+        for departure in found.departures[:show]:
+            numbers = (departure.everyone, departure.here, departure.effect)
+            weights.add_row(departure.feature, *(f"{number:+.4f}" for number in numbers))
+        parts += ["Weights that differ most; effect: the difference times the feature's spread here:", weights]
+    return Group(*parts)
 
 
 def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

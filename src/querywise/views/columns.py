@@ -10,6 +10,7 @@ import numpy as np
 from querywise.arrays import Floats
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
+from querywise.parameters import unfitted
 from querywise.scaling import Scaling
 
 
@@ -59,10 +60,12 @@ class SideBySide:
         """Fit every view."""
         if not self.views:
             raise DataError("SideBySide needs at least one view.")
-        from querywise.parameters import unfitted
-
         self.views_ = tuple(unfitted(view).fit(data) for view in self.views)
         return self
+
+    def by(self, ranker: Any) -> SideBySide:
+        """The same views, those without a reference of their own going by this ranker."""
+        return SideBySide([view.by(ranker) if hasattr(view, "by") else view for view in self.views])
 
     def points(self, candidates: Candidates, /) -> Floats:
         """One row per query: the views' coordinates, each view's divided by the root of their number."""

@@ -17,11 +17,12 @@ class TopMean:
     """Rank the candidates by a reference, take the best `top`, average their features.
 
     reference: a feature column (from 0), or a ranker; one that is not fitted is fitted on the training queries alone.
+    None is the single model of the ranker the view is used in.
     Documents tied at the cut share the remaining places equally. The coordinates are standardised on the training
     queries, unless `standardise` is False.
     """
 
-    def __init__(self, reference: int | Any, top: int = 50, *, standardise: bool = True) -> None:
+    def __init__(self, reference: int | Any | None = None, top: int = 50, *, standardise: bool = True) -> None:
         self.reference = reference
         self.top = top
         self.standardise = standardise
@@ -30,6 +31,8 @@ class TopMean:
         """Fit the reference, if it needs it, and learn the scale of every coordinate."""
         if self.top < 1:
             raise DataError(f"TopMean(top={self.top}) must be at least 1.")
+        if self.reference is None:
+            raise DataError("TopMean alone needs a reference: a feature column or a ranker.")
         columns = data.candidates.features.shape[1]
         if isinstance(self.reference, (int, np.integer)):
             if not 0 <= self.reference < columns:
@@ -43,6 +46,11 @@ class TopMean:
         means = self._means(data.candidates)
         self.scaling_ = Scaling.learn(means, "standard" if self.standardise else "none")
         return self
+
+    def by(self, ranker: Any) -> TopMean:
+        """The same view with this reference, unless it has one of its own."""
+        reference = ranker if self.reference is None else self.reference
+        return TopMean(reference, self.top, standardise=self.standardise)
 
     def points(self, candidates: Candidates, /) -> Floats:
         """One row per query."""

@@ -1,0 +1,49 @@
+"""What lies behind the averages: how much the training set of one model has in common with another's."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from querywise.arrays import Floats, Ints
+from querywise.errors import DataError
+
+
+def change_ratios(ours: csr_array, theirs: csr_array, pairs: Ints) -> Floats:
+    """γ = (p₁ + p₂ − 2Δ) / min(p₁, p₂) of two models' training pairs, row by row [geng2008]_.
+
+    A row of each says which training queries a model was trained on; Δ counts the pairs they share. Undefined, and
+    NaN, where a model has no pair.
+
+    >>> change_ratios(csr_array([[1.0, 1.0, 0.0]]), csr_array([[0.0, 1.0, 1.0]]), np.array([4, 6, 2]))
+    array([0.75])
+    """
+    if ours.shape != theirs.shape:
+        raise DataError(f"The two tables cover other queries: {ours.shape} against {theirs.shape}.")
+    first, second = ours.sign(), theirs.sign()
+    counts = pairs.astype(np.float64)
+    p1, p2 = np.asarray(first @ counts).ravel(), np.asarray(second @ counts).ravel()
+    shared = np.asarray(first.multiply(second) @ counts).ravel()
+    least = np.minimum(p1, p2)
+    return np.where(least > 0, (p1 + p2 - 2 * shared) / np.where(least > 0, least, 1.0), np.nan)
+
+
+def stability_bounds(
+    ours: csr_array, theirs: csr_array, pairs: Ints, *, l2: float, reach: float
+) -> tuple[Floats, Floats]:
+    """Two bounds on how much the loss on any pair can differ between two hinge models, row by row.
+
+    The paper's is κ² γ / λ [geng2008]_; the one that holds for the mean over pairs is (κ²/λ) ‖v₁ − v₂‖₁, v the share
+    of each training query in a model's pairs. They are equal where p₁ = p₂. reach: κ², which bounds ‖x_a − x_b‖² over
+    pairs.
+    """
+    gamma = change_ratios(ours, theirs, pairs)
+    shares = [_shares(each, pairs) for each in (ours, theirs)]
+    apart = np.asarray(abs(shares[0] - shares[1]).sum(axis=1)).ravel()
+    return reach * gamma / l2, reach * apart / l2
+
+
+def _shares(members: csr_array, pairs: Ints) -> csr_array:
+    counted = members.sign().multiply(pairs[None, :].astype(np.float64)).tocsr()
+    totals = np.asarray(counted.sum(axis=1)).ravel()
+    return csr_array(counted.multiply((1 / np.where(totals > 0, totals, 1.0))[:, None]))

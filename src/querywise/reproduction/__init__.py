@@ -1,0 +1,1 @@
+"""One file per paper: its tables and figures, on the data at hand."""

@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from querywise.arrays import Floats
+from querywise.data.groups import Judged, concatenate
+from querywise.data.synthetic import make_judged
+from querywise.errors import DataError
+from querywise.learners.newton import Ridge
+from querywise.learners.ranksvm import RankSVM
+from tests.test_ranksvm import Weighting, Written
+from tests.worlds import ragged
+
+M = 15  # queries in the ragged world, the last three without pairs
+
+
+def svm(prior_l2: float | None = None, l2: float = 0.1, **options: Any) -> RankSVM:
+    """On features as they are, so that the objective is the one written down."""
+    return RankSVM(l2, scale="none", prior=None if prior_l2 is None else "global", prior_l2=prior_l2, **options)
+
+
+def local(learner: RankSVM, data: Judged, rows: object) -> Floats:
+    """The weights of the models, a row each."""
+    return learner.prepare(data).models(csr_array(np.atleast_2d(np.asarray(rows, dtype=np.float64)))).weights
+
+
+def some_of(k: int, rows: int = 2, seed: int = 0) -> Floats:
+    """Rows of V with weights of all sizes on k queries each, at least one of which has pairs."""
+    rng = np.random.default_rng([seed, k])
+    weights = np.zeros((rows, M))
+    for row in weights:
+        chosen = np.concatenate([[rng.integers(M - 3)], rng.permutation(M)])
+        row[list(dict.fromkeys(chosen.tolist()))[:k]] = rng.uniform(0.1, 2, size=k)
+    return weights
+
+
+@pytest.mark.parametrize("prior_l2", [None, 0.5])
+@pytest.mark.parametrize("pairs", ["query", "pair"])
+@pytest.mark.parametrize("k", [1, 2, 5, M])
+def test_every_model_is_within_the_gap_asked_for_of_scipys_optimum(
+    k: int, pairs: Weighting, prior_l2: float | None
+) -> None:
+    data, rows = ragged(1), some_of(k)
+    everyone = Written(data, np.ones(M), pairs, Ridge(0.02, np.zeros(4))).squared_optimum()
+    objectives = [Written(data, row, pairs, Ridge(0.02, everyone, prior_l2 or 0.0)) for row in rows]
+    least = [objective.value(objective.squared_optimum(), 2) for objective in objectives]
+    for tolerance in (1e-3, 1e-8):
+        found = local(svm(prior_l2, 0.02, pairs=pairs, tolerance=tolerance), data, rows)
+        for objective, optimum, weights in zip(objectives, least, found, strict=True):
+            assert objective.value(weights, 2) <= optimum * (1 + tolerance) + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("k", "pairs", "prior_l2"), [(1, "pair", None), (2, "query", 0.5), (5, "query", None), (M, "pair", 0.5)]
+)
+def test_every_hinge_model_is_within_a_thousandth_of_scipys_optimum(
+    k: int, pairs: Weighting, prior_l2: float | None
+) -> None:
+    data, rows = ragged(1), some_of(k)
+    prepared = svm(prior_l2, loss="hinge", pairs=pairs).prepare(data)
+    for row, weights in zip(rows, prepared.models(csr_array(rows)).weights, strict=True):
+        # Within a thousandth there are many global models: the centre is the one that was found.
+        objective = Written(data, row, pairs, Ridge(0.1, prepared.everyone.weights_, prior_l2 or 0.0))
+        assert objective.value(weights, 1) <= objective.hinge_optimum() * (1 + 1e-3) + 1e-9
+
+
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-8, None])
+@pytest.mark.parametrize("prior_l2", [None, 0.0, 0.5, 100.0])
+@pytest.mark.parametrize("pairs", ["query", "pair"])
+def test_a_row_of_equal_weights_is_the_global_model_for_every_prior(
+    pairs: Weighting, prior_l2: float | None, tolerance: float | None
+) -> None:
+    for seed in range(5):
+        data = ragged(seed)
+        learner = svm(prior_l2, pairs=pairs, tolerance=tolerance)
+        everyone = learner.prepare(data).everyone.weights_
+        for weights in local(learner, data, [np.full(M, constant) for constant in (1.0, 1e-9, 7e9)]):
+            assert weights == pytest.approx(everyone, abs=1e-8)
+
+
+def test_scaled_features_come_back_in_the_units_given() -> None:
+    data = make_judged(30, 8, 4, seed=2)
+    units = np.array([1e-5, 1.0, 1e5, 3.0])
+    other = replace(data, candidates=replace(data.candidates, features=data.candidates.features * units + 7))
+    rows = np.eye(30)[:5] + np.eye(30)[5:10]
+    ours, theirs = (RankSVM(tolerance=1e-10).prepare(each).models(csr_array(rows)) for each in (data, other))
+    assert theirs.weights * units == pytest.approx(ours.weights, abs=1e-6)
+
+
+@pytest.mark.parametrize("tolerance", [1e-3, None])
+@pytest.mark.parametrize("pairs", ["query", "pair"])
+def test_scaling_a_row_changes_nothing(pairs: Weighting, tolerance: float | None) -> None:
+    data, rows = ragged(2), some_of(5, rows=3)
+    learner = svm(0.5, pairs=pairs, tolerance=tolerance)
+    factors = np.array([[1e-9], [3.0], [1e9]])
+    assert local(learner, data, factors * rows) == pytest.approx(local(learner, data, rows), rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("prior_l2", [None, 0.5])
+@pytest.mark.parametrize("pairs", ["query", "pair"])
+def test_a_query_given_twice_at_half_weight_changes_nothing(pairs: Weighting, prior_l2: float | None) -> None:
+    data, rows = ragged(2), some_of(5)
+    rows[:, 0] = 1.0
+    again = data.select([0])
+    twin = replace(again, candidates=replace(again.candidates, query_ids=("twin",)))
+    halved = np.column_stack([rows, rows[:, 0] / 2])
+    halved[:, 0] /= 2
+    # The global model of the larger set counts the twin twice; the centre is to be the same one.
+    learner = svm(prior_l2, pairs=pairs, tolerance=1e-10)
+    prepared = learner.prepare(concatenate([data, twin]))
+    prepared.centre_ = learner.prepare(data).centre_
+    found = prepared.models(csr_array(halved)).weights
+    assert found == pytest.approx(local(learner, data, rows), abs=1e-8)
+
+
+@pytest.mark.parametrize("tolerance", [1e-3, None])
+def test_permuting_the_queries_changes_nothing_and_permuting_the_rows_permutes(tolerance: float | None) -> None:
+    data, rows = ragged(2), some_of(5)
+    learner = svm(0.5, tolerance=tolerance)
+    turned = np.random.default_rng(0).permutation(M)
+    found = local(learner, data, rows)
+    assert local(learner, data.select(turned), rows[:, turned]) == pytest.approx(found, rel=1e-5, abs=1e-7)
+    assert local(learner, data, rows[::-1]) == pytest.approx(found[::-1], rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "hinge"])
+@pytest.mark.parametrize("tolerance", [1e-3, None])
+def test_a_row_that_teaches_nothing_is_the_centre_alone_and_never_nan(loss: Any, tolerance: float | None) -> None:
+    data = ragged(2)
+    silent = (data.pairs == 0).astype(np.float64)
+    assert silent.any()
+    rows = np.array([np.zeros(M), silent, 1 - silent])
+    without_prior = local(svm(loss=loss, tolerance=tolerance), data, rows)
+    assert np.array_equal(without_prior[:2], np.zeros((2, 4)))
+    prepared = svm(0.3, 0.1, loss=loss, tolerance=tolerance).prepare(data)
+    found = prepared.models(csr_array(rows)).weights
+    centre = 0.3 / (0.1 + 0.3) * prepared.everyone.weights_
+    assert found[:2] == pytest.approx(np.array([centre, centre]), rel=1e-12)
+    assert np.isfinite(found).all()
+
+
+def test_queries_without_pairs_take_no_weight_from_the_others() -> None:
+    data, rows = ragged(2), some_of(5)
+    silenced = np.where(data.pairs > 0, rows, 0.0)
+    learner = svm()
+    assert local(learner, data, rows) == pytest.approx(local(learner, data, silenced), rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "hinge"])
+def test_no_row_gives_no_model(loss: Any) -> None:
+    prepared = svm(loss=loss).prepare(ragged())
+    assert prepared.models(csr_array((0, M))).weights.shape == (0, 4)
+
+
+@pytest.mark.parametrize("tolerance", [None, 1e-3])
+@pytest.mark.parametrize("k", [2, M])
+@pytest.mark.parametrize(("name", "value"), [("_MEMORY", 1), ("_QUERY_BLOCKS", 1), ("_SPARSE", 0.0), ("_SPARSE", 2.0)])
+def test_results_do_not_depend_on_how_the_work_is_cut(
+    name: str, value: float, k: int, tolerance: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, rows = ragged(3), some_of(k, rows=9)
+    learner = svm(0.05, tolerance=tolerance)
+    as_it_is = local(learner, data, rows)
+    monkeypatch.setattr(f"querywise.learners.curvature.{name}", value)
+    assert np.abs(local(learner, data, rows) - as_it_is).max() <= 1e-6 * np.abs(as_it_is).max()
+
+
+@pytest.mark.parametrize("tolerance", [None, 1e-3])
+def test_one_row_at_a_time_is_all_rows_at_once_whatever_the_others_weigh(tolerance: float | None) -> None:
+    data, rng = make_judged(40, 8, 6, seed=1), np.random.default_rng(0)
+    few, many = rng.random((10, 40)) < 0.1, rng.random((10, 40)) < 0.9
+    few[:, 0] = True
+    rows = np.vstack([few, many]).astype(np.float64)
+    prepared = RankSVM(tolerance=tolerance).prepare(data)
+    together = prepared.models(csr_array(rows)).weights
+    alone = np.vstack([prepared.models(csr_array(row[None, :])).weights for row in rows])
+    assert alone == pytest.approx(together, abs=1e-9)
+
+
+def test_a_bare_step_keeps_no_training_document() -> None:
+    bare = svm(tolerance=None).prepare(ragged())
+    assert bare.features_ is None
+    assert bare.levels_ is None
+    assert svm(tolerance=1e-3).prepare(ragged()).features_ is not None
+
+
+def test_a_bare_step_is_the_formula() -> None:
+    data = ragged(4)
+    row = np.zeros(M)
+    row[[1, 3, 4, 8]] = 1.0
+    everyone = svm().prepare(data).everyone.weights_
+    objective = Written(data, row, "query", Ridge(0.1, everyone, 0.5))
+    margins = 1 - objective.differences @ everyone
+    violated = objective.coefficients * (margins > 0)
+    gradient = 0.1 * everyone - objective.differences.T @ (2 * violated * margins)
+    curvature = (0.1 + 0.5) * np.eye(4) + objective.differences.T @ (2 * violated[:, None] * objective.differences)
+    expected = everyone - np.linalg.solve(curvature, gradient)
+    assert local(svm(0.5, tolerance=None), data, row)[0] == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_learner_given_is_not_changed() -> None:
+    learner = svm()
+    before = dict(vars(learner))
+    learner.prepare(ragged())
+    assert vars(learner) == before
+
+
+def test_weights_that_cannot_be_are_refused() -> None:
+    prepared = svm().prepare(ragged())
+    with pytest.raises(DataError, match=f"There are {M} training queries but weights for {M - 1}"):
+        prepared.models(csr_array(np.ones((1, M - 1))))
+    for wrong in (-1.0, np.nan, np.inf):
+        row = np.ones((1, M))
+        row[0, 4] = wrong
+        with pytest.raises(DataError, match="finite numbers from 0 up"):
+            prepared.models(csr_array(row))

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from querywise.arrays import Floats
+from querywise.errors import DataError, NotFittedError
+from querywise.neighborhoods import Everyone, Nearest, Radius, distances, nearest, number_of
+
+LINE = np.array([[0.0], [1.0], [2.0], [4.0]])  # points whose distances can be seen
+KINDS: dict[str, Callable[[], Any]] = {
+    "Everyone": Everyone,
+    "Nearest": lambda: Nearest(2),
+    "Radius": lambda: Radius(1.0),
+}
+
+
+def members(weights: csr_array) -> list[list[int]]:
+    """Who counts in each row, by number; whoever counts, counts 1."""
+    assert np.all(weights.data == 1.0)
+    return [sorted(weights[[row]].indices.tolist()) for row in range(weights.shape[0])]
+
+
+def by_hand(place: Floats, points: Floats, k: int) -> list[int]:
+    """The k nearest in exact arithmetic: sorted by distance, then by order."""
+
+    def squared(point: Floats) -> Fraction:
+        return sum(
+            ((Fraction(float(a)) - Fraction(float(b))) ** 2 for a, b in zip(point, place, strict=True)), Fraction()
+        )
+
+    gaps = [squared(point) for point in points]
+    return sorted(range(len(points)), key=lambda number: (gaps[number], number))[:k]
+
+
+@st.composite
+def crowded(draw: st.DrawFn) -> tuple[Floats, Floats, int]:
+    """Places and points on a grid, so that many distances tie exactly, some miss it by a hair, maybe far from 0."""
+    step = draw(st.sampled_from([1.0, 2.0**-4, 2.0**-20]))
+    offset = draw(st.sampled_from([0.0, 1.0, -1e4, 1e8]))
+    side, size, asked = draw(st.integers(1, 3)), draw(st.integers(1, 25)), draw(st.integers(1, 3))
+    rng = np.random.default_rng(draw(st.integers(0, 2**20)))
+    grid = step * rng.integers(0, draw(st.integers(1, 6)), size=(size + asked, side))
+    # At 1e8 a double has 26 bits behind the point: the grid is kept exactly, the expansion keeps none of it.
+    everyone: Floats = (grid + offset).astype(np.float64)
+    return everyone[:asked], everyone[asked:], draw(st.integers(1, size))
+
+
+@given(crowded())
+@settings(max_examples=200, deadline=None)
+def test_nearest_is_the_plain_loop_whatever_the_ties_and_however_far_from_zero(
+    world: tuple[Floats, Floats, int],
+) -> None:
+    places, points, k = world
+    assert nearest(places, points, k).tolist() == [by_hand(place, points, k) for place in places]
+    found = Nearest(k).fit(points).weights(places)
+    assert members(found) == [sorted(by_hand(place, points, k)) for place in places]
+
+
+def test_a_hair_decides_even_where_the_expansion_keeps_no_digit() -> None:
+    far = 1e8 + np.array([[3.0], [2.0 + 2.0**-20], [2.0], [-2.0]])
+    assert nearest(np.array([[1e8]]), far, 2).tolist() == [[2, 3]]
+
+
+def test_in_many_blocks_the_answer_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = np.random.default_rng(0).integers(0, 4, size=(30, 2)).astype(np.float64)
+    whole = nearest(points, points, 7)
+    monkeypatch.setattr("querywise.neighborhoods._BLOCK", 31)
+    assert np.array_equal(nearest(points, points, 7), whole)
+
+
+def test_equally_distant_queries_keep_their_order() -> None:
+    points = np.array([[1.0], [-1.0], [1.0], [-1.0], [0.5]])
+    assert nearest(np.array([[0.0]]), points, 4).tolist() == [[4, 0, 1, 2]]
+
+
+def test_all_points_alike_gives_the_first_k() -> None:
+    alike = np.full((6, 3), 0.1)
+    assert members(Nearest(4).fit(alike).weights(alike[:2])) == [[0, 1, 2, 3]] * 2
+
+
+def test_k_is_a_number_or_a_share() -> None:
+    place = np.array([[0.4]])
+    assert members(Nearest(2).fit(LINE).weights(place)) == [[0, 1]]
+    assert members(Nearest(0.75).fit(LINE).weights(place)) == [[0, 1, 2]]
+    assert members(Nearest(1).fit(LINE).weights(place)) == [[0]]
+    assert members(Nearest(1.0).fit(LINE).weights(place)) == [[0, 1, 2, 3]]
+
+
+def test_a_small_share_is_at_least_one_query() -> None:
+    assert number_of(0.001, 4, "k") == 1
+    assert number_of(3.0, 4, "k") == 3
+
+
+@pytest.mark.parametrize("k", [0, -1, 5, 0.0, 1.5, -0.5, True, float("nan"), float("inf")])
+def test_a_k_that_cannot_be_is_refused_with_the_number_there_are(k: float) -> None:
+    with pytest.raises(DataError, match=rf"Nearest\(k={k}\) must be 1 to 4, the number of training queries"):
+        Nearest(k).fit(LINE)
+
+
+def test_every_query_is_its_own_nearest() -> None:
+    points = np.random.default_rng(0).normal(size=(20, 3))
+    assert nearest(points, points, 1).ravel().tolist() == list(range(20))
+
+
+def test_cosine_sees_directions_and_not_lengths() -> None:
+    points = np.array([[1.0, 0.0], [100.0, 0.0], [40.0, 40.0], [0.0, 1.0]])
+    place = np.array([[50.0, 1.0]])
+    assert members(Nearest(2, metric="cosine").fit(points).weights(place)) == [[0, 1]]
+    assert members(Nearest(2).fit(points).weights(place)) == [[0, 2]]
+
+
+def test_the_cosine_distance_is_the_chord_between_directions() -> None:
+    apart = distances(np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([[0.0, 5.0], [0.0, 0.1]]), "cosine")
+    assert apart == pytest.approx([np.sqrt(2), 0.0])
+
+
+def test_a_point_without_a_direction_is_no_error() -> None:
+    points = np.array([[0.0, 0.0], [1.0, 0.0]])
+    assert members(Nearest(1, metric="cosine").fit(points).weights(np.zeros((1, 2)))) == [[0]]
+
+
+def test_radius_takes_all_within_and_the_boundary_too() -> None:
+    assert members(Radius(1.0).fit(LINE).weights(np.array([[1.0], [3.0]]))) == [[0, 1, 2], [2, 3]]
+    triangle = np.array([[3.0, 4.0], [3.0, 4.0 + 1e-9]])
+    assert members(Radius(5.0).fit(triangle).weights(np.zeros((1, 2)))) == [[0]]
+
+
+def test_radius_zero_takes_only_twins() -> None:
+    points = np.array([[0.1, 0.2], [0.3, 0.4], [0.1, 0.2]])
+    assert members(Radius(0.0).fit(points).weights(points)) == [[0, 2], [1], [0, 2]]
+
+
+def test_radius_may_find_nobody() -> None:
+    found = Radius(0.5).fit(LINE).weights(np.array([[9.0], [4.4], [-9.0]]))
+    assert found.shape == (3, 4)
+    assert members(found) == [[], [3], []]
+
+
+def test_an_infinite_radius_is_everyone() -> None:
+    places = np.array([[-1e9], [0.5]])
+    everyone = Everyone().fit(LINE).weights(places)
+    assert np.array_equal(everyone.toarray(), np.ones((2, 4)))
+    assert np.array_equal(Radius(np.inf).fit(LINE).weights(places).toarray(), everyone.toarray())
+
+
+def test_radius_by_cosine() -> None:
+    points = np.array([[5.0, 0.0], [0.0, 5.0], [-5.0, 0.0]])
+    right_angle = float(np.sqrt(2)) + 1e-12
+    assert members(Radius(right_angle, metric="cosine").fit(points).weights(np.array([[1.0, 0.0]]))) == [[0, 1]]
+
+
+@pytest.mark.parametrize("radius", [-1.0, float("nan")])
+def test_a_radius_that_cannot_be_is_refused(radius: float) -> None:
+    with pytest.raises(DataError, match=rf"Radius\(radius={radius}\) must be a number from 0 up"):
+        Radius(radius).fit(LINE)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("search", ["kd_tree", "ball_tree"])
+def test_trees_find_whom_brute_force_finds(
+    search: Literal["kd_tree", "ball_tree"], metric: Literal["euclidean", "cosine"]
+) -> None:
+    rng = np.random.default_rng(0)
+    points, places = rng.normal(size=(300, 5)), rng.normal(size=(40, 5))
+    brute = Nearest(17, metric=metric).fit(points).weights(places)
+    tree = Nearest(17, metric=metric, search=search).fit(points).weights(places)
+    assert members(tree) == members(brute)
+
+
+def test_fitting_a_tree_again_forgets_the_first_points() -> None:
+    finder = Nearest(1, search="kd_tree").fit(LINE)
+    finder.weights(LINE)
+    assert members(finder.fit(LINE[::-1].copy()).weights(LINE)) == [[3], [2], [1], [0]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_query_to_place_gives_no_row(kind: str) -> None:
+    assert KINDS[kind]().fit(LINE).weights(np.zeros((0, 1))).shape == (0, 4)
+
+
+def test_an_unknown_metric_or_search_names_the_known_ones() -> None:
+    for neighborhood in (Nearest(1, metric="manhattan"), Radius(1.0, metric="manhattan")):  # type: ignore[arg-type]
+        with pytest.raises(DataError, match=r"metric='manhattan' is unknown\. Known: euclidean, cosine"):
+            neighborhood.fit(LINE)
+    with pytest.raises(DataError, match=r"search='lsh'\) is unknown\. Known: brute, kd_tree, ball_tree"):
+        Nearest(1, search="lsh").fit(LINE)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_asking_before_fitting_says_what_to_do(kind: str) -> None:
+    with pytest.raises(NotFittedError, match=rf"call {kind}\.fit\(data\) first"):
+        KINDS[kind]().weights(LINE)
