@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console, Group
 from rich.live import Live
 
-from benchmarks import bench_imports, bench_ranksvm, bench_reader, bench_scaling
+from benchmarks import bench_imports, bench_knn, bench_ranksvm, bench_reader, bench_scaling, bench_web30k
 from benchmarks.results import RESULTS, Report, Result, load, merged, save, this_machine
 from benchmarks.table import add_line, markdown_page, terminal_table
 
@@ -23,19 +23,27 @@ BENCHES: dict[str, Callable[[], Iterator[Result]]] = {
     "reader": bench_reader.measure,
     "ranksvm": bench_ranksvm.measure,
     "scaling": bench_scaling.measure,
+    "knn": bench_knn.measure_offline,
+    "online": bench_knn.measure_online,
+    "web30k": bench_web30k.measure,
 }
+ONLY_WHEN_NAMED = ("web30k",)  # take long
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=f"The benches: {', '.join(BENCHES)}.")
-    parser.add_argument("benches", nargs="*", metavar="bench", help="which to run; all if none is named")
+    parser.add_argument(
+        "benches", nargs="*", metavar="bench", help="which to run; all but the longest if none is named"
+    )
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="run nothing; write the last results as a page")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.benches if name not in BENCHES]
     if unknown:
         parser.error(f"unknown bench {unknown[0]!r}. Known: {', '.join(BENCHES)}.")
     if arguments.markdown is None:
-        run(arguments.benches or list(BENCHES))
+        run(arguments.benches or [name for name in BENCHES if name not in ONLY_WHEN_NAMED])
+        if not arguments.benches:
+            print(f"Left out, since it takes long: python -m benchmarks {' '.join(ONLY_WHEN_NAMED)}")
     elif arguments.benches:
         parser.error("--markdown runs nothing; name either benches or a file.")
     else:

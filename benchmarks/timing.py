@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 # The kernel's own count for this program alone; `getrusage` would include the process that started it.
-_PRINT_PEAK = """
+PRINT_PEAK = """
 import pathlib, re, resource, sys
 status = pathlib.Path("/proc/self/status")
 if status.exists():
@@ -44,12 +44,17 @@ def process_seconds(command: Sequence[str], *, times: int = 5) -> float:
 
 def number_from_python(code: str, **environment: str) -> float:
     """The number that `code` prints last, run in a fresh Python with these environment variables added."""
+    return numbers_from_python(code, **environment)[-1]
+
+
+def numbers_from_python(code: str, **environment: str) -> list[float]:
+    """All the numbers that `code` prints, run in a fresh Python with these environment variables added."""
     run = subprocess.run(
         [sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
     )
-    return float(run.stdout.split()[-1])
+    return [float(word) for word in run.stdout.split()]
 
 
 def peak_megabytes(code: str) -> float:
     """The most memory a fresh Python held at once while it ran `code`, imports included."""
-    return number_from_python(code + _PRINT_PEAK)
+    return number_from_python(code + PRINT_PEAK)

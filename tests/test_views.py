@@ -118,7 +118,7 @@ def test_a_reference_out_of_range_is_refused_with_both_ways_of_counting() -> Non
 
 
 def test_less_than_one_document_is_refused() -> None:
-    with pytest.raises(DataError, match=r"TopMean\(top=0\) must be at least 1"):
+    with pytest.raises(DataError, match=r"TopMean\(top=0\) must be a whole number from 1 up"):
         TopMean(0, top=0).fit(make_judged(5, 4, 3))
 
 

@@ -15,7 +15,6 @@ from querywise.progress import doing, track
 from querywise.report.terminal import comparison_table
 from querywise.tuning import tune
 
-
 SHOWN = ("single", "lambdamart", "query-classes", "knn-online", "knn-offline-1", "knn-offline-2")
 
 

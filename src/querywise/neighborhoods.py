@@ -49,7 +49,7 @@ class Nearest:
     def fit(self, points: Floats, /) -> Self:
         """Remember the training queries' points."""
         self.count_ = number_of(self.k, len(points), "Nearest(k=…)")
-        self.points_ = _measured(points, self.metric)
+        self.points_ = measured(points, self.metric)
         if self.search not in ("brute", "kd_tree", "ball_tree"):
             raise DataError(f"Nearest(search={self.search!r}) is unknown. Known: brute, kd_tree, ball_tree.")
         self._tree: Any = None
@@ -59,7 +59,7 @@ class Nearest:
         """1 for each of the k nearest."""
         if not hasattr(self, "points_"):
             raise NotFittedError(self)
-        places = _measured(points, self.metric)
+        places = measured(points, self.metric)
         near = nearest(places, self.points_, self.count_) if self.search == "brute" else self._by_tree(places)
         return _rows_of_ones(near, len(self.points_))
 
@@ -84,14 +84,14 @@ class Radius:
         """Remember the training queries' points."""
         if not self.radius >= 0:
             raise DataError(f"Radius(radius={self.radius}) must be a number from 0 up; infinity is everyone.")
-        self.points_ = _measured(points, self.metric)
+        self.points_ = measured(points, self.metric)
         return self
 
     def weights(self, points: Floats, /) -> csr_array:
         """1 for each training query no farther than the radius."""
         if not hasattr(self, "points_"):
             raise NotFittedError(self)
-        places = _measured(points, self.metric)
+        places = measured(points, self.metric)
         columns = [np.flatnonzero(_exact(place, self.points_) <= self.radius) for place in places]
         pointers = np.concatenate([[0], np.cumsum([len(each) for each in columns])])
         indices = np.concatenate([np.zeros(0, np.int64), *columns])
@@ -106,7 +106,7 @@ def number_of(k: float, available: int, what: str) -> int:
     """
     share = isinstance(k, float) and not isinstance(k, bool) and 0 < k <= 1
     count = max(1, round(k * available)) if share else k
-    if isinstance(count, bool) or count != int(count) or not 1 <= count <= available:
+    if isinstance(count, bool) or not 1 <= count <= available or count != int(count):
         raise DataError(
             f"{what.replace('…', str(k))} must be 1 to {available}, the number of training queries, or a share of them "
             "above 0.0 and up to 1.0."
@@ -135,7 +135,7 @@ def nearest(places: Floats, points: Floats, k: int) -> Ints:
 
 def distances(places: Floats, points: Floats, metric: Metric) -> Floats:
     """The exact distance of each place to the point of the same row."""
-    away = _measured(places, metric) - _measured(points, metric)
+    away = measured(places, metric) - measured(points, metric)
     return _lengths(away)
 
 
@@ -148,7 +148,7 @@ def _lengths(vectors: Floats) -> Floats:
     return np.sqrt(squares)
 
 
-def _measured(points: Floats, metric: Metric) -> Floats:
+def measured(points: Floats, metric: Metric) -> Floats:
     """Points as the Euclidean distance should see them: as they are, or on the unit sphere."""
     if metric == "euclidean":
         return points

@@ -7,7 +7,8 @@ on any weighting v of the queries needs only sums of them; for all rows of V at 
 
 How exact that bare step is depends on how few queries decide. With a tolerance, every model's gap is certified on the
 rows that have weight; models that miss it take further steps, first with the same curvature and then, one by one, with
-their own. Curvature only steers steps and never certifies them, so single precision is enough for it.
+their own. Curvature only steers steps and never certifies them, so it is kept in single precision (and added up in
+double, so that a model does not depend on which others are trained with it).
 """
 
 from __future__ import annotations
@@ -149,20 +150,23 @@ class PreparedRankSVM:
         from querywise.learners import pairwise as kernels
 
         d = len(self.centre_)
+        packed = np.empty((shares.shape[0], self.curvatures_.shape[1]))
         full = np.empty((shares.shape[0], d, d))
-        dense = shares.nnz > _SPARSE * shares.shape[0] * shares.shape[1]
+        rows = shares.toarray() if shares.nnz > _SPARSE * shares.shape[0] * shares.shape[1] else None
+        indices = shares.indices.astype(np.int64)
 
-        def part(block: slice) -> None:
-            chosen = shares[block].astype(np.float32)
-            if dense:
-                packed = chosen.toarray() @ self.curvatures_
-            else:
-                packed = np.empty((chosen.shape[0], self.curvatures_.shape[1]), np.float32)
-                pointers, queries = chosen.indptr.astype(np.int64), chosen.indices.astype(np.int64)
-                kernels.packed_sums(pointers, queries, chosen.data, self.curvatures_, packed)
-            kernels.unpacked(packed, strength, full[block])
+        def multiply(strip: slice) -> None:
+            packed[:, strip] = rows @ self.curvatures_[:, strip].astype(np.float64)
 
-        in_threads(part, _slices(shares.shape[0], 128))
+        def add_up(block: slice) -> None:
+            pointers = shares.indptr[block.start : block.stop + 1].astype(np.int64)
+            kernels.packed_sums(pointers, indices, shares.data, self.curvatures_, packed[block])
+
+        if rows is not None:
+            in_threads(multiply, _slices(packed.shape[1], 256))
+        else:
+            in_threads(add_up, _slices(len(packed), 128))
+        in_threads(lambda block: kernels.unpacked(packed[block], strength, full[block]), _slices(len(full), 128))
         return full
 
     def _objective(self, shares: csr_array, weights: Floats, asked: Ints, ridge: Ridge) -> tuple[Floats, Floats]:

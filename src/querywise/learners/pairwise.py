@@ -227,7 +227,7 @@ def model_sums(
 
 
 @compiled
-def packed_sums(pointers: Ints, queries: Ints, weights: Singles, packed: Singles, sums: Singles) -> None:
+def packed_sums(pointers: Ints, queries: Ints, weights: Floats, packed: Singles, sums: Floats) -> None:
     """Rows of V·H, V sparse (pointers, queries, weights) and H a table of packed triangles.
 
     H is taken a strip of columns at a time, so that what the rows of V have in common stays in the cache.
@@ -320,14 +320,14 @@ def packed_curvatures(
 
 
 @compiled
-def unpacked(packed: Singles, diagonal: float, full: Floats) -> None:
+def unpacked(packed: Floats, diagonal: float, full: Floats) -> None:
     """Packed upper triangles as full symmetric matrices, with a constant added to the diagonal."""
     columns = full.shape[1]
     for matrix in range(len(packed)):
         place = 0
         for i in range(columns):
             for j in range(i, columns):
-                value = float(packed[matrix, place])
+                value = packed[matrix, place]
                 full[matrix, i, j] = value
                 full[matrix, j, i] = value
                 place += 1

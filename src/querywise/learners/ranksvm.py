@@ -113,6 +113,8 @@ class RankSVM:
                 raise DataError(f"RankSVM({name}={getattr(self, name)!r}) is unknown. Known: {', '.join(choices)}.")
         if not (_is_number(self.l2) and self.l2 > 0):
             raise DataError(f"RankSVM(l2={self.l2}) must be a positive number.")
+        if self.prior == "global" and self.prior_l2 is None:
+            raise DataError("RankSVM(prior='global') needs prior_l2, how strongly local models hold to it.")
         if self.prior not in (None, "global"):
             raise DataError(f"RankSVM(prior={self.prior!r}) is unknown. Known: None, 'global'.")
         if self.prior_l2 is not None and not (_is_number(self.prior_l2) and self.prior_l2 >= 0):

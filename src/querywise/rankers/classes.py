@@ -85,7 +85,7 @@ class QueryClasses:
 
 def _classes(data: Judged) -> tuple[str | None, ...]:
     table = data.candidates.queries
-    if table is None or table.classes is None:
+    if table is None or table.classes is None or not any(table.classes):
         raise DataError(
             "QueryClasses needs the class of the training queries, and these have none. Give a queries.jsonl whose "
             'lines have a "class", with --queries or data.with_queries(read_queries(path)).'

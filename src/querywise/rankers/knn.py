@@ -16,7 +16,7 @@ from querywise.arrays import Bools, Floats, Ints
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import NotFittedError
 from querywise.learners.rows import prepared
-from querywise.neighborhoods import number_of
+from querywise.neighborhoods import measured, number_of
 from querywise.parameters import unfitted
 from querywise.rankers.locality import Locality, neighborhood_or_nearest, without
 
@@ -108,7 +108,8 @@ class KnnOffline2:
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document, each query by the nearest model."""
-        return self.offline_.predict(candidates, self.chosen(candidates))
+        index = self.chosen(candidates)
+        return self.offline_.predict(candidates, index)
 
     def chosen(self, candidates: Candidates, /) -> Ints:
         """The number of the model that answers each query; −1 is the global model."""
@@ -118,7 +119,8 @@ class KnnOffline2:
 
     def training_queries(self, candidates: Candidates, /) -> csr_array:
         """How much each training query counted in the model that answers each query; an empty row: the global one."""
-        return self.offline_.training_queries(self.chosen(candidates))
+        index = self.chosen(candidates)
+        return self.offline_.training_queries(index)
 
 
 class KnnOffline1:
@@ -156,7 +158,8 @@ class KnnOffline1:
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document, each query by the model that shares most with its neighbours."""
-        return self.offline_.predict(candidates, self.chosen(candidates))
+        index = self.chosen(candidates)
+        return self.offline_.predict(candidates, index)
 
     def chosen(self, candidates: Candidates, /) -> Ints:
         """The number of the model that answers each query; −1 is the global model."""
@@ -173,7 +176,8 @@ class KnnOffline1:
 
     def training_queries(self, candidates: Candidates, /) -> csr_array:
         """How much each training query counted in the model that answers each query; an empty row: the global one."""
-        return self.offline_.training_queries(self.chosen(candidates))
+        index = self.chosen(candidates)
+        return self.offline_.training_queries(index)
 
 
 def _offline_models(ranker: KnnOffline1 | KnnOffline2, data: Judged, valid: Judged | None) -> OfflineModels:
@@ -212,8 +216,10 @@ class OfflineModels:
     def _centres(self, points: Floats) -> Floats:
         from sklearn.cluster import KMeans
 
-        count = number_of(self.models or 1.0, len(points), "models=…")
-        found = KMeans(count, n_init=4, random_state=self.seed).fit(points)
+        asked = number_of(1.0 if self.models is None else self.models, len(points), "models=…")
+        places = measured(points, self.locality.metric)
+        count = min(asked, len(np.unique(places, axis=0)))
+        found = KMeans(count, n_init=4, random_state=self.seed).fit(places)
         return np.asarray(found.cluster_centers_, dtype=np.float64)
 
     def trusted(self, points: Floats, index: Ints) -> Ints:
@@ -264,7 +270,8 @@ def _own_first(members: csr_array) -> csr_array:
         return members
     edited = members.tolil()
     for query in left_out:
-        edited[query, edited.rows[query][-1]] = 0.0
+        if edited.rows[query]:
+            edited[query, edited.rows[query][-1]] = 0.0
         edited[query, query] = 1.0
     return csr_array(edited)
 

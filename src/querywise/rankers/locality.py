@@ -11,7 +11,7 @@ from querywise.arrays import Bools, Floats, Ints
 from querywise.contracts import Ranker
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError
-from querywise.neighborhoods import Nearest, distances, nearest
+from querywise.neighborhoods import Nearest, distances, measured, nearest
 from querywise.parameters import unfitted
 from querywise.views.topmean import TopMean
 
@@ -43,7 +43,8 @@ class Locality:
     def _limit(self, share: float) -> float:
         if len(self.points_) < 2:
             return float("inf")
-        others = nearest(self.points_, self.points_, 2)
+        places = measured(self.points_, self.metric)
+        others = nearest(places, places, 2)
         # A query's nearest is itself, or a twin of it; either way the other of the two is its nearest other query.
         other = np.where(others[:, 0] == np.arange(len(others)), others[:, 1], others[:, 0])
         gaps = distances(self.points_, self.points_[other], self.metric)

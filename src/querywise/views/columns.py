@@ -27,7 +27,8 @@ class Columns:
     def fit(self, data: Judged, /) -> Self:
         """Learn the scale of every column."""
         table = data.candidates.queries
-        self.names_ = tuple(self.names) if self.names is not None else (() if table is None else table.column_names)
+        asked = (self.names,) if isinstance(self.names, str) else self.names
+        self.names_ = tuple(asked) if asked is not None else (() if table is None else table.column_names)
         self.scaling_ = Scaling.learn(self._values(data.candidates), "standard" if self.standardise else "none")
         return self
 
