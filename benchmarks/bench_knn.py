@@ -211,14 +211,13 @@ def _milliseconds(answer: Callable[[Candidates], object], asked: Sequence[Candid
 
 
 def _by_pairs(data: Judged, members: Sequence[Ints]) -> Detour:
-    """A model for each list of neighbours, at the loosest tolerance that will do for the first three."""
-
-    def trained(count: int, tolerance: float) -> Detour:
-        both = [_trained(data.select(each), tolerance) for each in members[:count]]
-        return Detour([took for took, _ in both], tolerance, max(gap for _, gap in both))
-
-    enough = (tolerance for tolerance in _TOLERANCES if trained(3, tolerance).gap <= _CHECKED)
-    return trained(len(members), next(enough, _TOLERANCES[-1]))
+    """A model for each list of neighbours, at the loosest tolerance that is good enough for all of them."""
+    for tolerance in _TOLERANCES:
+        both = [_trained(data.select(each), tolerance) for each in members]
+        detour = Detour([took for took, _ in both], tolerance, max(gap for _, gap in both))
+        if detour.gap <= _CHECKED:
+            break
+    return detour
 
 
 def _trained(data: Judged, tolerance: float) -> tuple[float, float]:

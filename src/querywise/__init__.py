@@ -32,6 +32,7 @@ _HOMES = {
     "KnnOffline2": "querywise.rankers.knn",
     "KnnOnline": "querywise.rankers.knn",
     "LambdaMART": "querywise.learners.trees",
+    "LearnedMetric": "querywise.rankers.metric",
     "ModelFileError": "querywise.errors",
     "Nearest": "querywise.neighborhoods",
     "NotFittedError": "querywise.errors",

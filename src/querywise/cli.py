@@ -48,7 +48,9 @@ Neighbours = Annotated[
 ]
 ViewName = Annotated[
     str | None,
-    typer.Option(help="What makes queries alike: top-mean, columns, or both joined by +.", show_default=False),
+    typer.Option(
+        help="What makes queries alike: top-mean, learned, columns, or several joined by +.", show_default=False
+    ),
 ]
 Reference = Annotated[
     int | None,

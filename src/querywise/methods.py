@@ -80,6 +80,7 @@ def _knn(kind: str) -> Callable[..., Any]:
         radius: float | None = None,
         metric: str = "euclidean",
         back_off: float | None = None,
+        models: float | None = None,
     ) -> Any:
         from querywise.neighborhoods import Nearest, Radius
         from querywise.rankers import knn
@@ -96,17 +97,25 @@ def _knn(kind: str) -> Callable[..., Any]:
         how: Any = metric
         near = Nearest(k, metric=how) if radius is None else Radius(radius, metric=how)
         ranker = getattr(knn, kind)
-        return ranker(learner, k, view=_view(view, reference, top), neighborhood=near, back_off=back_off)
+        stored = {"models": models} if kind != "KnnOnline" else {}
+        if models is not None and not stored:
+            raise DataError("models=… says how many models to store; knn-online stores none.")
+        return ranker(learner, k, view=_view(view, reference, top), neighborhood=near, back_off=back_off, **stored)
 
     return build
 
 
 def _view(name: str, reference: int | None, top: int) -> Any:
     """A view by name; `reference` is a column counted from 0, None the single model."""
+    from querywise.rankers.metric import LearnedMetric
     from querywise.views.columns import Columns, SideBySide
     from querywise.views.topmean import TopMean
 
-    views: dict[str, Callable[[], Any]] = {"top-mean": lambda: TopMean(reference, top), "columns": Columns}
+    views: dict[str, Callable[[], Any]] = {
+        "top-mean": lambda: TopMean(reference, top),
+        "columns": Columns,
+        "learned": lambda: LearnedMetric(TopMean(reference, top)),
+    }
     parts = name.split("+")
     unknown = [part for part in parts if part not in views]
     if unknown:

@@ -44,6 +44,7 @@ _SAVABLE = {
     "KnnOffline2": "querywise.rankers.knn",
     "KnnOnline": "querywise.rankers.knn",
     "LambdaMART": "querywise.learners.trees",
+    "LearnedMetric": "querywise.rankers.metric",
     "LinearModels": "querywise.learners.linear",
     "Locality": "querywise.rankers.locality",
     "Nearest": "querywise.neighborhoods",

@@ -152,7 +152,8 @@ class PreparedRankSVM:
         d = len(self.centre_)
         packed = np.empty((shares.shape[0], self.curvatures_.shape[1]))
         full = np.empty((shares.shape[0], d, d))
-        rows = shares.toarray() if shares.nnz > _SPARSE * shares.shape[0] * shares.shape[1] else None
+        dense = shares.nnz > _SPARSE * shares.shape[0] * shares.shape[1]
+        rows = shares.toarray() if dense else np.zeros((0, 0))
         indices = shares.indices.astype(np.int64)
 
         def multiply(strip: slice) -> None:
@@ -162,7 +163,7 @@ class PreparedRankSVM:
             pointers = shares.indptr[block.start : block.stop + 1].astype(np.int64)
             kernels.packed_sums(pointers, indices, shares.data, self.curvatures_, packed[block])
 
-        if rows is not None:
+        if dense:
             in_threads(multiply, _slices(packed.shape[1], 256))
         else:
             in_threads(add_up, _slices(len(packed), 128))

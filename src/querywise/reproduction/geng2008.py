@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from querywise.tuning import tune, tune_or_fit
 
 FLAVOUR = "letor4"
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0)
+FEWER = (10, 30)  # stored models, where not one per training query
 KNN = ("knn-online", "knn-offline-1", "knn-offline-2")
 _CURVE = tuple(f"ndcg@{position}" for position in range(1, 11))
 _MEASURES = (*_CURVE, "mean_ndcg@10", "map")
@@ -65,6 +67,11 @@ def _fits(reference: int | None) -> dict[str, Fit]:
     for name in KNN:
         fits[f"{name}, no prior"] = fitting(METHODS[name], {"reference": reference, "prior_l2": 0.0})
         fits[f"{name}, prior"] = fitting(METHODS[name], {"reference": reference})
+    plain = METHODS["knn-offline-2"]
+    metrics = replace(plain, grid={**plain.grid, "view": ("top-mean", "learned")})
+    fits["knn-offline-2, prior, metric by validation"] = fitting(metrics, {"reference": reference})
+    for models in FEWER:
+        fits[f"knn-offline-2, prior, {models} models"] = fitting(plain, {"reference": reference, "models": models})
     return fits
 
 
@@ -161,7 +168,8 @@ def _means(parts: Sequence[Floats]) -> dict[str, float]:
 
 
 def _draw(out: Path, compared: Compared, swept: dict[str, Any]) -> None:
-    curves = {name: [table.mean()[measure] for measure in _CURVE] for name, table in compared.evaluations.items()}
+    shown = [compared.names[0], *(f"{name}, prior" for name in KNN)]
+    curves = {name: [compared.evaluations[name].mean()[measure] for measure in _CURVE] for name in shown}
     line_figure(
         out / "ndcg.svg", range(1, 11), curves, labels=("position", "NDCG"), title="NDCG at 1 to 10 (flavour letor4)"
     )
