@@ -174,37 +174,28 @@ class PreparedRankSVM:
         """The objectives and gradients of the models `asked`, each on the rows of the queries it has weight on."""
         from querywise.learners import pairwise as kernels
 
-        chosen = shares[asked]
-        by_query = chosen.T.tocsr()
+        by_query = shares[asked].T.tocsr()
+        pointers, models = by_query.indptr.astype(np.int64), by_query.indices.astype(np.int64)
         mine = weights[asked]
-        shape = (SQUARED_HINGE.upper, SQUARED_HINGE.lower, SQUARED_HINGE.q)
-        assert self.features_ is not None
-        assert self.levels_ is not None
-        features, levels = self.features_, self.levels_
+        everything = self._preferences()
 
         def part(queries: range) -> tuple[Floats, Floats]:
-            values, gradient = np.zeros(len(asked)), np.zeros_like(mine)
-            for query in queries:
-                place = slice(by_query.indptr[query], by_query.indptr[query + 1])
-                models, share = by_query.indices[place], by_query.data[place]
-                if not len(models):
-                    continue
-                rows = slice(self.starts_[query], self.starts_[query + 1])
-                scores = mine[models] @ features[rows].T
-                losses, by_score = np.empty(len(models)), np.empty_like(scores)
-                kernels.model_sums(scores, levels[rows], shape, losses, by_score)
-                coefficient = share / self.pairs_[query]
-                values[models] += coefficient * losses
-                gradient[models] += coefficient[:, None] * (by_score @ features[rows])
+            values, gradient = np.zeros(len(mine)), np.zeros_like(mine)
+            kernels.model_objectives(
+                everything.features, everything.levels, everything.starts, everything.pairs, pointers, models,
+                by_query.data, mine, queries.start, queries.stop, values, gradient,
+            )  # fmt: skip
             return values, gradient
 
         parts = in_threads(part, _ranges(self.starts_, _QUERY_BLOCKS))
-        values = np.sum([each[0] for each in parts], axis=0)
-        gradient = np.sum([each[1] for each in parts], axis=0)
         away = mine - ridge.centre
-        values += 0.5 * ridge.l2 * np.einsum("ij,ij->i", mine, mine)
-        values += 0.5 * ridge.centre_l2 * np.einsum("ij,ij->i", away, away)
-        gradient += ridge.l2 * mine + ridge.centre_l2 * away
+        values = 0.5 * (
+            ridge.l2 * np.einsum("ij,ij->i", mine, mine) + ridge.centre_l2 * np.einsum("ij,ij->i", away, away)
+        )
+        gradient = ridge.l2 * mine + ridge.centre_l2 * away
+        for each in parts:
+            values += each[0]
+            gradient += each[1]
         return values, gradient
 
     def _one_by_one(self, shares: csr_array, start: Floats) -> Floats:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 
 from querywise.arrays import Floats, Ints, Singles
-from querywise.compiled import compiled
+from querywise.compiled import compiled, compiled_loosely
 
 
 @compiled
@@ -126,26 +126,23 @@ def _direct(scores: Floats, levels: Ints, shape: tuple[float, float, float], gra
     return q * total
 
 
-@compiled
-def _direct_gradient(scores: Floats, levels: Ints, shape: tuple[float, float, float], gradient: Floats) -> float:
-    """The same without counting pairs."""
-    upper, lower, q = shape
-    width = upper - lower
+@compiled_loosely
+def _squared_hinge(scores: Floats, levels: Ints, gradient: Floats) -> float:
+    """The same for the squared hinge, ℓ = max(0, 1 − t)², without counting pairs."""
     gradient[:] = 0.0
     total, below = 0.0, 0
     for a in range(1, len(scores)):
         if levels[a] != levels[a - 1]:
             below = a
-        gap, pull = upper - scores[a], 0.0
+        gap, pull = 1.0 - scores[a], 0.0
         for b in range(below):
             v = max(gap + scores[b], 0.0)
-            w = min(v, width)
-            total += w * (2 * v - w)
-            pull += w
-            gradient[b] += w
+            total += v * v
+            pull += v
+            gradient[b] += v
         gradient[a] -= pull
-    gradient *= 2 * q
-    return q * total
+    gradient *= 2.0
+    return total
 
 
 @compiled
@@ -210,20 +207,58 @@ def pair_sums(
 
 
 @compiled
-def model_sums(
-    scores: Floats, levels: Ints, shape: tuple[float, float, float], losses: Floats, gradient: Floats
-) -> None:
-    """One query under many models, a row of scores each: Σ ℓ over its pairs, and the derivative by each score.
+def _model_sums(scores: Floats, levels: Ints, losses: Floats, gradient: Floats) -> None:
+    """One query under many models, a row of scores each: Σ of squared hinges, and the derivative by each score.
 
     Models of one query order its documents much alike, so each sort begins with the order of the model before.
     """
     if _is_short(levels):
         for model in range(len(scores)):
-            losses[model] = _direct_gradient(scores[model], levels, shape, gradient[model])
+            losses[model] = _squared_hinge(scores[model], levels, gradient[model])
         return
     degree, order = np.empty(len(levels)), np.argsort(scores[0])
     for model in range(len(scores)):
-        losses[model] = _swept(scores[model], levels, order, shape, gradient[model], degree)
+        losses[model] = _swept(scores[model], levels, order, (1.0, -np.inf, 1.0), gradient[model], degree)
+
+
+@compiled
+def model_objectives(
+    features: Floats,
+    levels: Ints,
+    starts: Ints,
+    pairs: Ints,
+    pointers: Ints,
+    models: Ints,
+    shares: Floats,
+    weights: Floats,
+    first: int,
+    last: int,
+    values: Floats,
+    gradient: Floats,
+) -> None:
+    """Add the queries first..last−1 to the losses and gradients of the models that have a share in them.
+
+    pointers, models and shares are the columns of V, a row per query; a row of `weights` is a model.
+    """
+    for query in range(first, last):
+        mine = models[pointers[query] : pointers[query + 1]]
+        if len(mine) == 0 or pairs[query] == 0:
+            continue
+        begin, end = starts[query], starts[query + 1]
+        x = features[begin:end]
+        chosen = np.empty((len(mine), weights.shape[1]))
+        for row in range(len(mine)):
+            chosen[row] = weights[mine[row]]
+        scores = np.dot(chosen, x.T)
+        losses, by_score = np.empty(len(mine)), np.empty_like(scores)
+        _model_sums(scores, levels[begin:end], losses, by_score)
+        moved = np.dot(by_score, x)
+        for row in range(len(mine)):
+            coefficient = shares[pointers[query] + row] / pairs[query]
+            values[mine[row]] += coefficient * losses[row]
+            target, source = gradient[mine[row]], moved[row]
+            for j in range(len(target)):
+                target[j] += coefficient * source[j]
 
 
 @compiled

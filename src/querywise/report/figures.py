@@ -10,6 +10,8 @@ from querywise.files import check_writable
 # Okabe and Ito's colours, distinguishable by nearly everybody; each line also has a marker of its own.
 _COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = ("", "o", "s", "^", "D", "v", "P")
+# A method looks the same in every figure.
+_PLACES = ("single", "knn-online", "knn-offline-1", "knn-offline-2", "lambdamart", "query-classes")
 
 
 def line_figure(
@@ -30,10 +32,10 @@ def line_figure(
 
         figure = Figure(figsize=(6, 3.6), layout="constrained")
         axes = figure.add_subplot()
-        for number, (name, value) in enumerate((level or {}).items()):
-            axes.axhline(value, color=_COLOURS[number], linestyle="--", linewidth=1.2, label=name)
-        for number, (name, values) in enumerate(lines.items(), start=len(level or {})):
-            colour, marker = _COLOURS[number % len(_COLOURS)], _MARKERS[number % len(_MARKERS)]
+        for name, value in (level or {}).items():
+            axes.axhline(value, color=_look(name)[0], linestyle="--", linewidth=1.2, label=name)
+        for name, values in lines.items():
+            colour, marker = _look(name)
             axes.plot(across, values, color=colour, marker=marker, markersize=5, linewidth=1.5, label=name)
         axes.set_xlabel(labels[0])
         axes.set_ylabel(labels[1])
@@ -43,3 +45,10 @@ def line_figure(
         axes.legend(frameon=False, fontsize=9)
         # Without a date the same numbers give the same bytes.
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {}, dpi=150)
+
+
+def _look(name: str) -> tuple[str, str]:
+    """The colour and marker of a method, by the first word of its name."""
+    method = name.split(",")[0]
+    place = _PLACES.index(method) if method in _PLACES else len(_PLACES)
+    return _COLOURS[place], _MARKERS[place]

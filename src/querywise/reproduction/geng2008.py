@@ -188,7 +188,7 @@ def _draw(out: Path, compared: Compared, swept: dict[str, Any]) -> None:
         percent,
         swept["change_ratio"],
         labels=("k, % of the training queries", "mean change ratio γ"),
-        title="How far the stored model's training pairs are from the query's own neighbours'",
+        title="Change ratio between a stored model's training pairs and Online's",
     )
 
 
