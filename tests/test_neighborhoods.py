@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from querywise.arrays import Floats
 from querywise.errors import DataError, NotFittedError
-from querywise.neighborhoods import Everyone, Nearest, Radius, distances, nearest, number_of
+from querywise.neighborhoods import Everyone, Nearest, Radius, Search, distances, number_of
 
 LINE = np.array([[0.0], [1.0], [2.0], [4.0]])  # points whose distances can be seen
 KINDS: dict[str, Callable[[], Any]] = {
@@ -59,26 +59,26 @@ def test_nearest_is_the_plain_loop_whatever_the_ties_and_however_far_from_zero(
     world: tuple[Floats, Floats, int],
 ) -> None:
     places, points, k = world
-    assert nearest(places, points, k).tolist() == [by_hand(place, points, k) for place in places]
+    assert Search(points).nearest(places, k).tolist() == [by_hand(place, points, k) for place in places]
     found = Nearest(k).fit(points).weights(places)
     assert members(found) == [sorted(by_hand(place, points, k)) for place in places]
 
 
 def test_a_hair_decides_even_where_the_expansion_keeps_no_digit() -> None:
     far = 1e8 + np.array([[3.0], [2.0 + 2.0**-20], [2.0], [-2.0]])
-    assert nearest(np.array([[1e8]]), far, 2).tolist() == [[2, 3]]
+    assert Search(far).nearest(np.array([[1e8]]), 2).tolist() == [[2, 3]]
 
 
 def test_in_many_blocks_the_answer_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     points = np.random.default_rng(0).integers(0, 4, size=(30, 2)).astype(np.float64)
-    whole = nearest(points, points, 7)
+    whole = Search(points).nearest(points, 7)
     monkeypatch.setattr("querywise.neighborhoods._BLOCK", 31)
-    assert np.array_equal(nearest(points, points, 7), whole)
+    assert np.array_equal(Search(points).nearest(points, 7), whole)
 
 
 def test_equally_distant_queries_keep_their_order() -> None:
     points = np.array([[1.0], [-1.0], [1.0], [-1.0], [0.5]])
-    assert nearest(np.array([[0.0]]), points, 4).tolist() == [[4, 0, 1, 2]]
+    assert Search(points).nearest(np.array([[0.0]]), 4).tolist() == [[4, 0, 1, 2]]
 
 
 def test_all_points_alike_gives_the_first_k() -> None:
@@ -107,7 +107,7 @@ def test_a_k_that_cannot_be_is_refused_with_the_number_there_are(k: float) -> No
 
 def test_every_query_is_its_own_nearest() -> None:
     points = np.random.default_rng(0).normal(size=(20, 3))
-    assert nearest(points, points, 1).ravel().tolist() == list(range(20))
+    assert Search(points).nearest(points, 1).ravel().tolist() == list(range(20))
 
 
 def test_cosine_sees_directions_and_not_lengths() -> None:

@@ -15,7 +15,7 @@ from querywise.arrays import Floats, Ints
 from querywise.errors import DataError, NotFittedError
 
 Metric = Literal["euclidean", "cosine"]
-Search = Literal["brute", "kd_tree", "ball_tree"]
+Algorithm = Literal["brute", "kd_tree", "ball_tree"]
 
 _BLOCK = 8_000_000  # distances in hand at a time
 
@@ -41,7 +41,7 @@ class Nearest:
     search: `brute` is exact and fast up to tens of thousands of queries; `kd_tree` and `ball_tree` are scikit-learn's.
     """
 
-    def __init__(self, k: float = 50, *, metric: Metric = "euclidean", search: Search = "brute") -> None:
+    def __init__(self, k: float = 50, *, metric: Metric = "euclidean", search: Algorithm = "brute") -> None:
         self.k = k
         self.metric = metric
         self.search = search
@@ -52,7 +52,7 @@ class Nearest:
         self.points_ = measured(points, self.metric)
         if self.search not in ("brute", "kd_tree", "ball_tree"):
             raise DataError(f"Nearest(search={self.search!r}) is unknown. Known: brute, kd_tree, ball_tree.")
-        self._tree: Any = None
+        self._search: Any = None
         return self
 
     def weights(self, points: Floats, /) -> csr_array:
@@ -60,17 +60,21 @@ class Nearest:
         if not hasattr(self, "points_"):
             raise NotFittedError(self)
         places = measured(points, self.metric)
-        near = nearest(places, self.points_, self.count_) if self.search == "brute" else self._by_tree(places)
+        if getattr(self, "_search", None) is None:
+            self._search = self._built()
+        if self.search == "brute":
+            near = self._search.nearest(places, self.count_)
+        else:
+            near = self._search.query(places, k=self.count_, return_distance=False).astype(np.int64)
         return _rows_of_ones(near, len(self.points_))
 
-    def _by_tree(self, places: Floats) -> Ints:
-        """Through scikit-learn's tree, built when first needed."""
-        if getattr(self, "_tree", None) is None:
-            from sklearn.neighbors import BallTree, KDTree
+    def _built(self) -> Any:
+        """What is searched, built when first needed."""
+        if self.search == "brute":
+            return Search(self.points_)
+        from sklearn.neighbors import BallTree, KDTree
 
-            self._tree = (KDTree if self.search == "kd_tree" else BallTree)(self.points_)
-        found: Ints = self._tree.query(places, k=self.count_, return_distance=False)
-        return found.astype(np.int64)
+        return (KDTree if self.search == "kd_tree" else BallTree)(self.points_)
 
 
 class Radius:
@@ -114,23 +118,32 @@ def number_of(k: float, available: int, what: str) -> int:
     return int(count)
 
 
-def nearest(places: Floats, points: Floats, k: int) -> Ints:
-    """The k points nearest to each place, nearest first; equally distant ones in their order."""
-    found = np.empty((len(places), k), dtype=np.int64)
-    block = max(1, _BLOCK // max(len(points), 1))
-    squares = np.einsum("ij,ij->i", points, points)
-    for first in range(0, len(places), block):
-        part = places[first : first + block]
-        own = np.einsum("ij,ij->i", part, part)
-        rough = squares - 2 * (part @ points.T) + own[:, None]
-        # The expansion is off by a few roundings of its largest term: whoever is that near the k-th is looked at again.
-        slack = 1e-12 * (own + squares.max(initial=0.0)) + 1e-300
-        cuts = np.partition(rough, k - 1, axis=1)[:, k - 1] + 2 * slack
-        for row in range(len(part)):
-            near = np.flatnonzero(rough[row] <= cuts[row])
-            gaps = _exact(part[row], points[near])
-            found[first + row] = near[np.argsort(gaps, kind="stable")[:k]]
-    return found
+class Search:
+    """Points to be searched, with their squared lengths at hand."""
+
+    def __init__(self, points: Floats) -> None:
+        self.points = points
+        self.squares = np.einsum("ij,ij->i", points, points)
+        self.longest = float(self.squares.max(initial=0.0))
+
+    def nearest(self, places: Floats, k: int) -> Ints:
+        """The k points nearest to each place, nearest first; equally distant ones in their order."""
+        found = np.empty((len(places), k), dtype=np.int64)
+        block = max(1, _BLOCK // max(len(self.points), 1))
+        for first in range(0, len(places), block):
+            part = places[first : first + block]
+            own = np.einsum("ij,ij->i", part, part)
+            rough = part @ self.points.T
+            rough *= -2
+            rough += self.squares
+            # The expansion is off by a few roundings of its largest term: who is that near the k-th is looked at again.
+            slack = 1e-12 * (own + self.longest) + 1e-300
+            for row, gaps in enumerate(rough):
+                cut = gaps.min() if k == 1 else np.partition(gaps, k - 1)[k - 1]
+                near = np.flatnonzero(gaps <= cut + 2 * slack[row])
+                exact = _exact(part[row], self.points[near])
+                found[first + row] = near[np.argsort(exact, kind="stable")[:k]]
+        return found
 
 
 def distances(places: Floats, points: Floats, metric: Metric) -> Floats:

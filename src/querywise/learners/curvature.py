@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from querywise.learners.ranksvm import RankSVM
 
 _MEMORY = 256_000_000  # bytes for the curvatures of the models in hand
-_SPARSE = 0.2  # below this share of weights, V·H is added up row by row; above, multiplied as a matrix
+_SPARSE = 0.2  # below this share of weights, V·H is added up row by row; above, and for many rows, multiplied
+_MANY = 16
 _QUERY_BLOCKS = 16  # gradients are added up in this many parts, whatever the number of threads
 _FROZEN_STEPS = 2
 
@@ -93,9 +94,9 @@ class PreparedRankSVM:
             raise DataError("Query weights are finite numbers from 0 up.")
         counts = self.pairs_[shares.indices]
         shares.data *= counts if self.learner.pairs == "pair" else counts > 0
-        shares.eliminate_zeros()
-        totals = np.asarray(shares.sum(axis=1)).ravel()
-        shares.data /= np.repeat(np.where(totals > 0, totals, 1.0), np.diff(shares.indptr))
+        owner = np.repeat(np.arange(shares.shape[0]), np.diff(shares.indptr))
+        totals = np.bincount(owner, weights=shares.data, minlength=shares.shape[0])
+        shares.data /= np.where(totals > 0, totals, 1.0)[owner]
         return csr_array(shares)
 
     def _ridge(self) -> Ridge:
@@ -113,7 +114,7 @@ class PreparedRankSVM:
     def _block(self, shares: csr_array) -> Floats:
         """The models of some rows: the step from w₀, then as many more as the tolerance asks for."""
         ridge = self._ridge()
-        taught = np.diff(shares.indptr) > 0
+        taught = np.asarray(shares.sum(axis=1)).ravel() > 0
         weights = np.where(taught[:, None], self.centre_, ridge.minimiser)
         gradient = np.where(taught[:, None], ridge.gradient(self.centre_) + shares @ self.gradients_, 0.0)
         curvature = self._curvatures(shares, ridge.strength)
@@ -152,7 +153,7 @@ class PreparedRankSVM:
         d = len(self.centre_)
         packed = np.empty((shares.shape[0], self.curvatures_.shape[1]))
         full = np.empty((shares.shape[0], d, d))
-        dense = shares.nnz > _SPARSE * shares.shape[0] * shares.shape[1]
+        dense = shares.shape[0] >= _MANY and shares.nnz > _SPARSE * shares.shape[0] * shares.shape[1]
         rows = shares.toarray() if dense else np.zeros((0, 0))
         indices = shares.indices.astype(np.int64)
 
@@ -187,7 +188,8 @@ class PreparedRankSVM:
             )  # fmt: skip
             return values, gradient
 
-        parts = in_threads(part, _ranges(self.starts_, _QUERY_BLOCKS))
+        blocks = _QUERY_BLOCKS if len(mine) >= _MANY else 1  # handing out the work of few models costs more than it
+        parts = in_threads(part, _ranges(self.starts_, blocks))
         away = mine - ridge.centre
         values = 0.5 * (
             ridge.l2 * np.einsum("ij,ij->i", mine, mine) + ridge.centre_l2 * np.einsum("ij,ij->i", away, away)
@@ -206,11 +208,12 @@ class PreparedRankSVM:
 
         def train(row: int) -> Floats:
             place = slice(shares.indptr[row], shares.indptr[row + 1])
-            queries = shares.indices[place].astype(np.int64)
+            counted = shares.data[place] > 0
+            queries = shares.indices[place][counted].astype(np.int64)
             if not len(queries):
                 return ridge.minimiser
             chosen = everything.select(queries)
-            coefficients = shares.data[place] / chosen.pairs
+            coefficients = shares.data[place][counted] / chosen.pairs
             if self.learner.loss == "hinge":
                 found = minimise_hinge(chosen, coefficients, ridge=ridge, tolerance=tolerance, start=start[row])
             else:

@@ -16,7 +16,7 @@ from querywise.arrays import Bools, Floats, Ints
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import NotFittedError
 from querywise.learners.rows import prepared
-from querywise.neighborhoods import measured, number_of
+from querywise.neighborhoods import Search, measured, number_of
 from querywise.parameters import unfitted
 from querywise.rankers.locality import Locality, neighborhood_or_nearest, without
 
@@ -59,7 +59,8 @@ class KnnOnline:
         local = self.locality_.teaches(weights)
 
         def score(queries: Ints, part: Candidates) -> Floats:
-            scores: Floats = self.prepared_.models(weights[queries]).pick(part, np.arange(len(queries)))
+            asked = weights if len(queries) == weights.shape[0] else weights[queries]
+            scores: Floats = self.prepared_.models(asked).pick(part, np.arange(len(queries)))
             return scores
 
         return _local_or_global(candidates, local, score, self.prepared_.everyone)
@@ -114,7 +115,7 @@ class KnnOffline2:
     def chosen(self, candidates: Candidates, /) -> Ints:
         """The number of the model that answers each query; −1 is the global model."""
         points = _points(self, candidates)
-        index, _ = self.offline_.locality.nearest(points, self.offline_.anchors_)
+        index = self.offline_.locality.nearest(points, self.offline_.anchors())
         return self.offline_.trusted(points, index)
 
     def training_queries(self, candidates: Candidates, /) -> csr_array:
@@ -170,8 +171,8 @@ class KnnOffline1:
             shared = self.offline_.shared_pairs(own[[query]])
             if shared.max(initial=0.0) > 0:
                 best = np.flatnonzero(shared == shared.max())
-                nearest, _ = self.offline_.locality.nearest(points[[query]], self.offline_.anchors_[best])
-                index[query] = best[nearest[0]]
+                equals = self.offline_.locality.search(self.offline_.anchors_[best])
+                index[query] = best[self.offline_.locality.nearest(points[[query]], equals)[0]]
         return self.offline_.trusted(points, index)
 
     def training_queries(self, candidates: Candidates, /) -> csr_array:
@@ -199,6 +200,7 @@ class OfflineModels:
         self.locality = locality
         self.models = models
         self.seed = seed
+        self._search: Search | None = None
 
     def fit(self, data: Judged, learner: Any, valid: Judged | None, /) -> Self:
         """Train a model on the neighbours of every anchor."""
@@ -211,6 +213,7 @@ class OfflineModels:
         self.usable_ = self.locality.teaches(self.members_)
         self.models_ = ready.models(self.members_)
         self.everyone_ = ready.everyone
+        self._search = None
         return self
 
     def _centres(self, points: Floats) -> Floats:
@@ -221,6 +224,12 @@ class OfflineModels:
         count = min(asked, len(np.unique(places, axis=0)))
         found = KMeans(count, n_init=4, random_state=self.seed).fit(places)
         return np.asarray(found.cluster_centers_, dtype=np.float64)
+
+    def anchors(self) -> Search:
+        """The anchors, ready to be searched."""
+        if self._search is None:
+            self._search = self.locality.search(self.anchors_)
+        return self._search
 
     def trusted(self, points: Floats, index: Ints) -> Ints:
         """The models named, −1 for those that learned nothing and for queries too far from everything."""

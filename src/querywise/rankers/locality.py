@@ -11,7 +11,7 @@ from querywise.arrays import Bools, Floats, Ints
 from querywise.contracts import Ranker
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError
-from querywise.neighborhoods import Nearest, distances, measured, nearest
+from querywise.neighborhoods import Nearest, Search, distances, measured
 from querywise.parameters import unfitted
 from querywise.views.topmean import TopMean
 
@@ -44,7 +44,7 @@ class Locality:
         if len(self.points_) < 2:
             return float("inf")
         places = measured(self.points_, self.metric)
-        others = nearest(places, places, 2)
+        others = Search(places).nearest(places, 2)
         # A query's nearest is itself, or a twin of it; either way the other of the two is its nearest other query.
         other = np.where(others[:, 0] == np.arange(len(others)), others[:, 1], others[:, 0])
         gaps = distances(self.points_, self.points_[other], self.metric)
@@ -59,16 +59,20 @@ class Locality:
         """Where these queries lie."""
         return np.asarray(self.view_.points(candidates))
 
-    def nearest(self, points: Floats, anchors: Floats) -> tuple[Ints, Floats]:
-        """The nearest of some anchors to each point, and its distance."""
-        index = Nearest(1, metric=self.metric).fit(anchors).weights(points).indices.astype(np.int64)
-        return index, distances(points, anchors[index], self.metric)
+    def nearest(self, points: Floats, anchors: Search) -> Ints:
+        """The nearest of some anchors to each point."""
+        return anchors.nearest(measured(points, self.metric), 1)[:, 0]
+
+    def search(self, anchors: Floats) -> Search:
+        """Anchors made ready to be searched."""
+        return Search(measured(anchors, self.metric))
 
     def is_far(self, points: Floats) -> Bools:
         """Which points are too far from every training query for any local model to be trusted."""
         if not np.isfinite(self.limit_):
             return np.zeros(len(points), np.bool_)
-        return self.nearest(points, self.points_)[1] > self.limit_
+        index = self.nearest(points, self.search(self.points_))
+        return distances(points, self.points_[index], self.metric) > self.limit_
 
     def weights(self, points: Floats) -> csr_array:
         """The neighbours of each point among the training queries."""
@@ -93,6 +97,8 @@ def neighborhood_or_nearest(neighborhood: Any, k: float) -> Any:
 
 def without(weights: csr_array, rows: Bools) -> csr_array:
     """The same weights with some rows emptied."""
+    if not rows.any():
+        return weights
     keep = np.where(rows, 0.0, 1.0)
     emptied = csr_array(weights.multiply(keep[:, None]))
     emptied.eliminate_zeros()
