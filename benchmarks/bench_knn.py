@@ -160,7 +160,7 @@ def _online(name: str, data: Judged, asked: Sequence[Candidates], *, aims: bool)
     theirs = 1e3 * float(np.median(detour.seconds))
     for kind, ranker, least in (("bare", bare, 200), (f"checked, LinearSVC ({detour})", checked, 50)):
         took = _milliseconds(ranker.predict, asked)
-        middle, slow = np.quantile(took, (0.5, 0.99))
+        middle, slow = np.quantile(took, (0.5, 0.99)).tolist()
         what = f"{name}, KnnOnline {kind}"
         yield compared("online", what, ours=middle, theirs=theirs, unit="ms", at_least=least if aims else None)
         yield alone("online", f"{name}, the same, 99th percentile", ours=slow, unit="ms")

@@ -165,7 +165,7 @@ class PreparedRankSVM:
             kernels.packed_sums(pointers, indices, shares.data, self.curvatures_, packed[block])
 
         if dense:
-            in_threads(multiply, _slices(packed.shape[1], 256))
+            in_threads(multiply, _slices(packed.shape[1], 544))
         else:
             in_threads(add_up, _slices(len(packed), 128))
         in_threads(lambda block: kernels.unpacked(packed[block], strength, full[block]), _slices(len(full), 128))

@@ -355,6 +355,20 @@ def packed_curvatures(
 
 
 @compiled
+def query_gradients(
+    features: Floats, by_score: Floats, starts: Ints, weights: Floats, first: int, last: int, gradients: Floats
+) -> None:
+    """weight · Xᵀ (derivative by each score), for each of the queries first..last−1."""
+    for query in range(first, last):
+        target = gradients[query]
+        target[:] = 0.0
+        for row in range(starts[query], starts[query + 1]):
+            pull, source = weights[query] * by_score[row], features[row]
+            for j in range(len(target)):
+                target[j] += pull * source[j]
+
+
+@compiled
 def unpacked(packed: Floats, diagonal: float, full: Floats) -> None:
     """Packed upper triangles as full symmetric matrices, with a constant added to the diagonal."""
     columns = full.shape[1]

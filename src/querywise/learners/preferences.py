@@ -124,9 +124,11 @@ class Preferences:
     def gradients(self, by_score: Floats, query_weights: Floats) -> Floats:
         """Every query's gradient by the weights of a linear model, times its weight."""
         gradients = np.empty((len(self.starts) - 1, self.features.shape[1]))
-        for query in range(len(gradients)):
-            rows = slice(self.starts[query], self.starts[query + 1])
-            gradients[query] = query_weights[query] * (by_score[rows] @ self.features[rows])
+
+        def block(queries: tuple[int, int]) -> None:
+            self._kernels.query_gradients(self.features, by_score, self.starts, query_weights, *queries, gradients)
+
+        in_threads(block, self._blocks)
         return gradients
 
     def _curvature_rows(
