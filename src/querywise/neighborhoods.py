@@ -13,11 +13,12 @@ from scipy.sparse import csr_array
 
 from querywise.arrays import Floats, Ints
 from querywise.errors import DataError, NotFittedError
+from querywise.threads import in_threads
 
 Metric = Literal["euclidean", "cosine"]
 Algorithm = Literal["brute", "kd_tree", "ball_tree"]
 
-_BLOCK = 8_000_000  # distances in hand at a time
+_BLOCK = 4_000_000  # distances in hand at a time, in each thread
 
 
 class Everyone:
@@ -63,9 +64,9 @@ class Nearest:
         if getattr(self, "_search", None) is None:
             self._search = self._built()
         if self.search == "brute":
-            near = self._search.nearest(places, self.count_)
+            near = self._search.among_nearest(places, self.count_)
         else:
-            near = self._search.query(places, k=self.count_, return_distance=False).astype(np.int64)
+            near = np.sort(self._search.query(places, k=self.count_, return_distance=False).astype(np.int64), axis=1)
         return _rows_of_ones(near, len(self.points_))
 
     def _built(self) -> Any:
@@ -128,21 +129,33 @@ class Search:
 
     def nearest(self, places: Floats, k: int) -> Ints:
         """The k points nearest to each place, nearest first; equally distant ones in their order."""
+        found = self.among_nearest(places, k)
+        for row, columns in enumerate(found if k > 1 else ()):
+            found[row] = columns[np.argsort(_exact(places[row], self.points[columns]), kind="stable")]
+        return found
+
+    def among_nearest(self, places: Floats, k: int) -> Ints:
+        """The k points nearest to each place, in ascending order of their numbers."""
         found = np.empty((len(places), k), dtype=np.int64)
-        block = max(1, _BLOCK // max(len(self.points), 1))
-        for first in range(0, len(places), block):
-            part = places[first : first + block]
-            own = np.einsum("ij,ij->i", part, part)
+        size = max(1, _BLOCK // max(len(self.points), 1))
+
+        def search(block: slice) -> None:
+            part = places[block]
             rough = part @ self.points.T
             rough *= -2
             rough += self.squares
             # The expansion is off by a few roundings of its largest term: who is that near the k-th is looked at again.
-            slack = 1e-12 * (own + self.longest) + 1e-300
+            slack = 2e-12 * (np.einsum("ij,ij->i", part, part) + self.longest) + 1e-300
             for row, gaps in enumerate(rough):
                 cut = gaps.min() if k == 1 else np.partition(gaps, k - 1)[k - 1]
-                near = np.flatnonzero(gaps <= cut + 2 * slack[row])
-                exact = _exact(part[row], self.points[near])
-                found[first + row] = near[np.argsort(exact, kind="stable")[:k]]
+                sure = np.flatnonzero(gaps < cut - slack[row])
+                close = np.flatnonzero(np.abs(gaps - cut) <= slack[row])
+                if len(sure) + len(close) > k:
+                    exact = _exact(part[row], self.points[close])
+                    close = close[np.argsort(exact, kind="stable")[: k - len(sure)]]
+                found[block.start + row] = np.sort(np.concatenate([sure, close]))
+
+        in_threads(search, [slice(first, min(first + size, len(places))) for first in range(0, len(places), size)])
         return found
 
 
@@ -173,4 +186,4 @@ def measured(points: Floats, metric: Metric) -> Floats:
 
 def _rows_of_ones(columns: Ints, count: int) -> csr_array:
     pointers = np.arange(len(columns) + 1) * columns.shape[1]
-    return csr_array((np.ones(columns.size), np.sort(columns, axis=1).ravel(), pointers), shape=(len(columns), count))
+    return csr_array((np.ones(columns.size), columns.ravel(), pointers), shape=(len(columns), count))

@@ -13,19 +13,20 @@ double, so that a model does not depend on which others are trained with it).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from querywise.arrays import Floats, Ints
 from querywise.data.groups import Judged
-from querywise.errors import DataError
 from querywise.learners.linear import LinearModels
 from querywise.learners.newton import Ridge, minimise, minimise_hinge
 from querywise.learners.preferences import SQUARED_HINGE, Preferences
+from querywise.learners.shares import Shares
 from querywise.parameters import unfitted
 from querywise.progress import doing, track
 from querywise.threads import in_threads, one_blas_thread
@@ -34,10 +35,11 @@ if TYPE_CHECKING:
     from querywise.learners.ranksvm import RankSVM
 
 _MEMORY = 256_000_000  # bytes for the curvatures of the models in hand
-_SPARSE = 0.2  # below this share of weights, V·H is added up row by row; above, and for many rows, multiplied
-_MANY = 16
+_MANY = 16  # models from which on work is done for all at once, rather than one by one
 _QUERY_BLOCKS = 16  # gradients are added up in this many parts, whatever the number of threads
-_FROZEN_STEPS = 2
+_FROZEN_STEPS = 6
+_PROGRESS = 0.5  # a step with the same curvature must at least halve the gap for another to be tried
+_NOTHING = (np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0), 0)
 
 
 class PreparedRankSVM:
@@ -68,6 +70,7 @@ class PreparedRankSVM:
         keeps_rows = self.learner.tolerance is not None or self.learner.loss == "hinge"
         self.features_ = preferences.features if keeps_rows else None
         self.levels_ = preferences.levels if keeps_rows else None
+        self._everything = preferences if keeps_rows else None
         return self
 
     @property
@@ -77,92 +80,79 @@ class PreparedRankSVM:
 
     def models(self, query_weights: csr_array, /) -> LinearModels:
         """One model per row of V. A row without a query that has pairs is the prior's centre alone."""
-        shares = self._shares(query_weights)
-        with one_blas_thread():
+        shares = Shares.of(query_weights, self.pairs_, self.learner.pairs)
+        # BLAS keeps to one thread by itself where there is little to do.
+        few = len(shares) < _MANY and len(self.centre_) < 200
+        with contextlib.nullcontext() if few else one_blas_thread():
             if self.learner.loss == "hinge":
-                weights = self._one_by_one(shares, np.tile(self.centre_, (shares.shape[0], 1)))
+                weights = self._one_by_one(shares, np.tile(self.centre_, (len(shares), 1)))
             else:
                 weights = self._all_at_once(shares)
         return LinearModels(weights / self.spread_)
-
-    def _shares(self, query_weights: csr_array) -> csr_array:
-        """V as the objective has it: 0 for queries without pairs, by query or by pair, every row summing to 1."""
-        if query_weights.shape[1] != len(self.pairs_):
-            raise DataError(f"There are {len(self.pairs_)} training queries but weights for {query_weights.shape[1]}.")
-        shares: Any = query_weights.tocsr().astype(np.float64, copy=True)
-        if shares.nnz and not (np.isfinite(shares.data).all() and shares.data.min() >= 0):
-            raise DataError("Query weights are finite numbers from 0 up.")
-        counts = self.pairs_[shares.indices]
-        shares.data *= counts if self.learner.pairs == "pair" else counts > 0
-        owner = np.repeat(np.arange(shares.shape[0]), np.diff(shares.indptr))
-        totals = np.bincount(owner, weights=shares.data, minlength=shares.shape[0])
-        shares.data /= np.where(totals > 0, totals, 1.0)[owner]
-        return csr_array(shares)
 
     def _ridge(self) -> Ridge:
         prior = (self.learner.prior_l2 or 0.0) if self.learner.prior == "global" else 0.0
         return Ridge(self.learner.l2, self.centre_, prior)
 
-    def _all_at_once(self, shares: csr_array) -> Floats:
+    def _all_at_once(self, shares: Shares) -> Floats:
         d = len(self.centre_)
-        size = max(1, min(_MEMORY // (8 * d * d), 4096))
-        blocks = [slice(first, min(first + size, shares.shape[0])) for first in range(0, shares.shape[0], size)]
-        label = "Local models"
-        parts = [self._block(shares[block]) for block in (track(blocks, label) if len(blocks) > 1 else blocks)]
+        blocks = _slices(len(shares), max(1, min(_MEMORY // (8 * d * d), 4096)))
+        shown = track(blocks, "Local models") if len(blocks) > 1 else blocks
+        parts = [self._block(shares.select(block)) for block in shown]
         return np.concatenate(parts) if parts else np.zeros((0, d))
 
-    def _block(self, shares: csr_array) -> Floats:
+    def _block(self, shares: Shares) -> Floats:
         """The models of some rows: the step from w₀, then as many more as the tolerance asks for."""
         ridge = self._ridge()
-        taught = np.asarray(shares.sum(axis=1)).ravel() > 0
+        taught = shares.taught
         weights = np.where(taught[:, None], self.centre_, ridge.minimiser)
-        gradient = np.where(taught[:, None], ridge.gradient(self.centre_) + shares @ self.gradients_, 0.0)
+        gradient = np.where(taught[:, None], ridge.gradient(self.centre_) + shares.times(self.gradients_), 0.0)
         curvature = self._curvatures(shares, ridge.strength)
         weights -= _solved(curvature, gradient)
         tolerance = self.learner.tolerance
         if tolerance is None:
             return weights
         late = self._frozen_steps(shares, weights, curvature, np.flatnonzero(taught), tolerance)
-        weights[late] = self._one_by_one(shares[late], weights[late])
+        if len(late):
+            weights[late] = self._one_by_one(shares.select(late), weights[late])
         return weights
 
     def _frozen_steps(
-        self, shares: csr_array, weights: Floats, curvature: Floats, pending: Ints, tolerance: float
+        self, shares: Shares, weights: Floats, curvature: Floats, pending: Ints, tolerance: float
     ) -> Ints:
         """Certify, and step again with the same curvature while that helps; which models still miss the tolerance."""
         ridge = self._ridge()
         best = np.full(len(weights), np.inf)
         late = [np.zeros(0, dtype=np.int64)]
         for steps_left in reversed(range(_FROZEN_STEPS + 1)):
-            values, gradient = self._objective(shares, weights, pending, ridge)
+            if not len(pending):
+                break
+            values, gradient = self._objective(shares.select(pending), weights[pending], ridge)
             gaps = np.einsum("ij,ij->i", gradient, gradient) / (2 * ridge.strength)
             missed = gaps > tolerance * values
-            again = missed & (gaps < 0.25 * best[pending]) & (steps_left > 0)
+            again = missed & (gaps < _PROGRESS * best[pending]) & (steps_left > 0)
             late.append(pending[missed & ~again])
             best[pending] = gaps
             pending, gradient = pending[again], gradient[again]
-            if not len(pending):
-                break
             weights[pending] -= _solved(curvature[pending], gradient)
         return np.sort(np.concatenate(late))
 
-    def _curvatures(self, shares: csr_array, strength: float) -> Floats:
+    def _curvatures(self, shares: Shares, strength: float) -> Floats:
         """(λ+μ) I + V·H, a full matrix per row."""
         from querywise.learners import pairwise as kernels
 
         d = len(self.centre_)
-        packed = np.empty((shares.shape[0], self.curvatures_.shape[1]))
-        full = np.empty((shares.shape[0], d, d))
-        dense = shares.shape[0] >= _MANY and shares.nnz > _SPARSE * shares.shape[0] * shares.shape[1]
-        rows = shares.toarray() if dense else np.zeros((0, 0))
-        indices = shares.indices.astype(np.int64)
+        packed = np.empty((len(shares), self.curvatures_.shape[1]))
+        full = np.empty((len(shares), d, d))
+        dense = len(shares) >= _MANY and shares.is_dense
+        rows = shares.matrix().toarray() if dense else np.zeros((0, 0))
 
         def multiply(strip: slice) -> None:
             packed[:, strip] = rows @ self.curvatures_[:, strip].astype(np.float64)
 
         def add_up(block: slice) -> None:
-            pointers = shares.indptr[block.start : block.stop + 1].astype(np.int64)
-            kernels.packed_sums(pointers, indices, shares.data, self.curvatures_, packed[block])
+            pointers = shares.pointers[block.start : block.stop + 1]
+            kernels.packed_sums(pointers, shares.queries, shares.shares, self.curvatures_, packed[block])
 
         if dense:
             in_threads(multiply, _slices(packed.shape[1], 544))
@@ -171,49 +161,57 @@ class PreparedRankSVM:
         in_threads(lambda block: kernels.unpacked(packed[block], strength, full[block]), _slices(len(full), 128))
         return full
 
-    def _objective(self, shares: csr_array, weights: Floats, asked: Ints, ridge: Ridge) -> tuple[Floats, Floats]:
-        """The objectives and gradients of the models `asked`, each on the rows of the queries it has weight on."""
+    def _objective(self, shares: Shares, weights: Floats, ridge: Ridge) -> tuple[Floats, Floats]:
+        """The objectives and gradients of some models, each on the rows of the queries it has a share in."""
         from querywise.learners import pairwise as kernels
 
-        by_query = shares[asked].T.tocsr()
-        pointers, models = by_query.indptr.astype(np.int64), by_query.indices.astype(np.int64)
-        mine = weights[asked]
-        everything = self._preferences()
+        all_pairs = self._preferences()
+        few = len(shares) < _MANY  # handing out the work of few models costs more than it
+        by_query = Shares(*_NOTHING) if few else shares.by_query()
 
         def part(queries: range) -> tuple[Floats, Floats]:
-            values, gradient = np.zeros(len(mine)), np.zeros_like(mine)
+            values, gradient = np.zeros(len(weights)), np.zeros_like(weights)
             kernels.model_objectives(
-                everything.features, everything.levels, everything.starts, everything.pairs, pointers, models,
-                by_query.data, mine, queries.start, queries.stop, values, gradient,
+                all_pairs.features, all_pairs.levels, all_pairs.starts, all_pairs.pairs, by_query.pointers,
+                by_query.queries, by_query.shares, weights, queries.start, queries.stop, values, gradient,
             )  # fmt: skip
             return values, gradient
 
-        blocks = _QUERY_BLOCKS if len(mine) >= _MANY else 1  # handing out the work of few models costs more than it
-        parts = in_threads(part, _ranges(self.starts_, blocks))
-        away = mine - ridge.centre
-        values = 0.5 * (
-            ridge.l2 * np.einsum("ij,ij->i", mine, mine) + ridge.centre_l2 * np.einsum("ij,ij->i", away, away)
+        def one(number: int) -> tuple[Floats, Floats]:
+            values, gradient = np.zeros(len(weights)), np.zeros_like(weights)
+            queries, share = shares.row(number)
+            values[number] = kernels.model_objective(
+                all_pairs.features, all_pairs.levels, all_pairs.starts, all_pairs.pairs, queries, share,
+                weights[number], gradient[number],
+            )  # fmt: skip
+            return values, gradient
+
+        parts = (
+            [one(number) for number in range(len(shares))]
+            if few
+            else in_threads(part, _ranges(self.starts_, _QUERY_BLOCKS))
         )
-        gradient = ridge.l2 * mine + ridge.centre_l2 * away
+        away = weights - ridge.centre
+        values = 0.5 * ridge.l2 * np.einsum("ij,ij->i", weights, weights)
+        values += 0.5 * ridge.centre_l2 * np.einsum("ij,ij->i", away, away)
+        gradient = ridge.l2 * weights + ridge.centre_l2 * away
         for each in parts:
             values += each[0]
             gradient += each[1]
         return values, gradient
 
-    def _one_by_one(self, shares: csr_array, start: Floats) -> Floats:
+    def _one_by_one(self, shares: Shares, start: Floats) -> Floats:
         """Every row's own Newton, from where it stands, each with curvature of its own."""
         ridge = self._ridge()
-        everything = self._preferences()
+        all_pairs = self._preferences()
         tolerance = self.learner.tolerance or 1e-3
 
         def train(row: int) -> Floats:
-            place = slice(shares.indptr[row], shares.indptr[row + 1])
-            counted = shares.data[place] > 0
-            queries = shares.indices[place][counted].astype(np.int64)
+            queries, share = shares.row(row)
             if not len(queries):
                 return ridge.minimiser
-            chosen = everything.select(queries)
-            coefficients = shares.data[place][counted] / chosen.pairs
+            chosen = all_pairs.select(queries)
+            coefficients = share / chosen.pairs
             if self.learner.loss == "hinge":
                 found = minimise_hinge(chosen, coefficients, ridge=ridge, tolerance=tolerance, start=start[row])
             else:
@@ -225,11 +223,8 @@ class PreparedRankSVM:
         if not len(start):
             return start
         groups = [range(first, min(first + 32, len(start))) for first in range(0, len(start), 32)]
-        parts = [
-            np.array(in_threads(train, group))
-            for group in (track(groups, "Refining local models") if len(groups) > 8 else groups)
-        ]
-        return np.concatenate(parts)
+        shown = track(groups, "Refining local models") if len(groups) > 8 else groups
+        return np.concatenate([np.array(in_threads(train, group)) for group in shown])
 
     def _preferences(self) -> Preferences:
         if self._everything is None:

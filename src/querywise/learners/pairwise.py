@@ -262,10 +262,53 @@ def model_objectives(
 
 
 @compiled
+def model_objective(
+    features: Floats,
+    levels: Ints,
+    starts: Ints,
+    pairs: Ints,
+    queries: Ints,
+    shares: Floats,
+    weights: Floats,
+    gradient: Floats,
+) -> float:
+    """The losses of one model over the queries it has a share in; their gradient is added to `gradient`."""
+    longest = 0
+    for query in queries:
+        longest = max(longest, starts[query + 1] - starts[query])
+    scores, by_score = np.empty((1, longest)), np.empty((1, longest))
+    loss, total = np.empty(1), 0.0
+    for place in range(len(queries)):
+        query = queries[place]
+        begin, end = starts[query], starts[query + 1]
+        n = end - begin
+        for row in range(n):
+            scores[0, row] = _dot(features[begin + row], weights)
+        _model_sums(scores[:, :n], levels[begin:end], loss, by_score[:, :n])
+        coefficient = shares[place] / pairs[query]
+        total += coefficient * loss[0]
+        for row in range(n):
+            pull, source = coefficient * by_score[0, row], features[begin + row]
+            if pull != 0.0:
+                for j in range(len(gradient)):
+                    gradient[j] += pull * source[j]
+    return total
+
+
+@compiled_loosely
+def _dot(a: Floats, b: Floats) -> float:
+    total = 0.0
+    for j in range(len(a)):
+        total += a[j] * b[j]
+    return total
+
+
+@compiled_loosely
 def packed_sums(pointers: Ints, queries: Ints, weights: Floats, packed: Singles, sums: Floats) -> None:
     """Rows of V·H, V sparse (pointers, queries, weights) and H a table of packed triangles.
 
-    H is taken a strip of columns at a time, so that what the rows of V have in common stays in the cache.
+    H is taken a strip of columns at a time, so that what the rows of V have in common stays in the cache, and four of
+    its rows at a time, so that sums are written less often.
     """
     columns = packed.shape[1]
     strip = 256
@@ -274,11 +317,19 @@ def packed_sums(pointers: Ints, queries: Ints, weights: Floats, packed: Singles,
         for row in range(len(pointers) - 1):
             out = sums[row, begin:end]
             out[:] = 0.0
-            for place in range(pointers[row], pointers[row + 1]):
-                weight = weights[place]
-                source = packed[queries[place], begin:end]
+            place, last = pointers[row], pointers[row + 1]
+            while place + 4 <= last:
+                w0, w1, w2, w3 = weights[place], weights[place + 1], weights[place + 2], weights[place + 3]
+                h0, h1 = packed[queries[place], begin:end], packed[queries[place + 1], begin:end]
+                h2, h3 = packed[queries[place + 2], begin:end], packed[queries[place + 3], begin:end]
+                for j in range(end - begin):
+                    out[j] += (w0 * h0[j] + w1 * h1[j]) + (w2 * h2[j] + w3 * h3[j])
+                place += 4
+            while place < last:
+                weight, source = weights[place], packed[queries[place], begin:end]
                 for j in range(end - begin):
                     out[j] += weight * source[j]
+                place += 1
 
 
 @compiled
@@ -358,7 +409,7 @@ def packed_curvatures(
 def query_gradients(
     features: Floats, by_score: Floats, starts: Ints, weights: Floats, first: int, last: int, gradients: Floats
 ) -> None:
-    """weight · Xᵀ (derivative by each score), for each of the queries first..last−1."""
+    """Each query's Xᵀ · (derivative by each score), times its weight, for the queries first..last−1."""
     for query in range(first, last):
         target = gradients[query]
         target[:] = 0.0
