@@ -261,7 +261,7 @@ def model_objectives(
                 target[j] += coefficient * source[j]
 
 
-@compiled
+@compiled_loosely
 def model_objective(
     features: Floats,
     levels: Ints,
@@ -273,7 +273,7 @@ def model_objective(
     gradient: Floats,
 ) -> float:
     """The losses of one model over the queries it has a share in; their gradient is added to `gradient`."""
-    longest = 0
+    columns, longest = features.shape[1], 0
     for query in queries:
         longest = max(longest, starts[query + 1] - starts[query])
     scores, by_score = np.empty((1, longest)), np.empty((1, longest))
@@ -281,25 +281,19 @@ def model_objective(
     for place in range(len(queries)):
         query = queries[place]
         begin, end = starts[query], starts[query + 1]
-        n = end - begin
-        for row in range(n):
-            scores[0, row] = _dot(features[begin + row], weights)
-        _model_sums(scores[:, :n], levels[begin:end], loss, by_score[:, :n])
+        x = features[begin:end]
+        for row in range(end - begin):
+            score = 0.0
+            for j in range(columns):
+                score += x[row, j] * weights[j]
+            scores[0, row] = score
+        _model_sums(scores[:, : end - begin], levels[begin:end], loss, by_score[:, : end - begin])
         coefficient = shares[place] / pairs[query]
         total += coefficient * loss[0]
-        for row in range(n):
-            pull, source = coefficient * by_score[0, row], features[begin + row]
-            if pull != 0.0:
-                for j in range(len(gradient)):
-                    gradient[j] += pull * source[j]
-    return total
-
-
-@compiled_loosely
-def _dot(a: Floats, b: Floats) -> float:
-    total = 0.0
-    for j in range(len(a)):
-        total += a[j] * b[j]
+        for row in range(end - begin):
+            pull = coefficient * by_score[0, row]
+            for j in range(columns):
+                gradient[j] += pull * x[row, j]
     return total
 
 
