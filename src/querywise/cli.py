@@ -383,7 +383,7 @@ def reproduce(
         folds = read_folds(data) if data.is_dir() else make_folds(_read([data], queries=queries))
         written = geng2008.reproduce(folds, out, reference=None if reference is None else reference - 1)
     if not quiet:
-        _print(written.read_text())
+        sys.stdout.write(written.read_text())
 
 
 @app.command()
