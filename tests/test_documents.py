@@ -45,6 +45,14 @@ def test_the_readme_lists_every_method() -> None:
         assert row in text
 
 
+def test_the_reproduction_page_shows_the_tables_that_were_made() -> None:
+    page = (ROOT / "docs" / "reproduction.md").read_text()
+    made = sorted((ROOT / "docs" / "figures").glob("*/table.md"))
+    assert made
+    for table in made:
+        assert table.read_text() in page, f"copy {table.relative_to(ROOT)} into the page"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
