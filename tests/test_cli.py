@@ -133,6 +133,19 @@ def test_query_classes_come_in_by_the_side_file(folder: Path, tmp_path: Path) ->
     run("fit", folder / "S1.txt", "--queries", tmp_path / "queries.jsonl", "--out", tmp_path / "m")
 
 
+def test_classes_from_the_side_file_reach_the_folds_of_a_folder(folder: Path, tmp_path: Path) -> None:
+    classes = make_judged(60, 8, 4, noise=0.3, kinds=2).candidates.queries
+    assert classes is not None
+    assert classes.classes is not None
+    pairs = zip(classes.ids, classes.classes, strict=True)
+    (tmp_path / "q.jsonl").write_text("\n".join(json.dumps({"_id": each, "class": name}) for each, name in pairs))
+    words = ["--queries", tmp_path / "q.jsonl"]
+    text = run("fit", folder, "--fold", 2, "--method", "query-classes", *words, "--out", tmp_path / "m")
+    assert "The classifier's macro F1" in text
+    content = json.loads(run("compare", folder, "--methods", "single,query-classes", *words, "--json"))
+    assert set(content["methods"]) == {"single", "query-classes"}
+
+
 def test_a_closed_pipe_is_not_an_error(folder: Path) -> None:
     done = subprocess.run(
         f"{COMMAND} rank {folder / 'model'} {folder / 'S5.txt'} | head -1",

@@ -170,6 +170,9 @@ def fit(
             chosen.build, chosen.grid, fixed=fixed, train=train, valid=held_out, measure=measure, flavour=flavour
         )
         notes = {"method": method, **tuned.as_notes()}
+        f1 = getattr(tuned.ranker, "f1_", None)
+        if f1 is not None:
+            notes["classifier_f1"] = round(f1, 4)
         save(tuned.ranker, out, notes=notes)
     if as_json:
         _print_json({"model": str(out), **notes})
@@ -178,6 +181,8 @@ def fit(
 
         if tuned.tried:
             _print(trials_table(tuned))
+        if "classifier_f1" in notes:
+            _print(f"The classifier's macro F1, over five folds of the training queries: {notes['classifier_f1']}")
         _print(f"{method} trained on {len(train)} queries, saved in {out}")
 
 
@@ -294,7 +299,6 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Train several methods on the same folds and say which is better, and whether that is luck."""
-    from querywise.data.folds import make_folds, read_folds
     from querywise.evaluation.compare import compare as compared_on
     from querywise.measures import find_flavour, find_measures
     from querywise.methods import find_method
@@ -316,7 +320,7 @@ def compare(
         )
 
     with shown(quiet=quiet):
-        folds = read_folds(data) if data.is_dir() else make_folds(_read([data], queries=queries), seed=seed)
+        folds = _folds(data, queries, seed=seed)
         result = compared_on(
             {method.name: fitting(method) for method in chosen},
             track(folds, "Folds"),
@@ -372,7 +376,6 @@ def reproduce(
     quiet: Quiet = False,
 ) -> None:
     """Make a paper's tables and figures anew on the data you have."""
-    from querywise.data.folds import make_folds, read_folds
     from querywise.errors import DataError
     from querywise.progress import shown
     from querywise.reproduction import geng2008
@@ -380,8 +383,7 @@ def reproduce(
     if paper != "geng2008":
         raise DataError(f"Unknown paper {paper!r}. Known: geng2008.")
     with shown(quiet=quiet):
-        folds = read_folds(data) if data.is_dir() else make_folds(_read([data], queries=queries))
-        written = geng2008.reproduce(folds, out, reference=None if reference is None else reference - 1)
+        written = geng2008.reproduce(_folds(data, queries), out, reference=None if reference is None else reference - 1)
     if not quiet:
         sys.stdout.write(written.read_text())
 
@@ -446,11 +448,20 @@ def _read(paths: list[Path], *, features: int | None = None, queries: Path | Non
     return judged if queries is None else judged.with_queries(read_queries(queries))
 
 
+def _folds(data: Path, queries: Path | None, *, seed: int = 0) -> Any:
+    """The folds of a folder, or one file cut into five."""
+    from querywise.data.folds import make_folds, read_folds
+    from querywise.data.queries import read_queries
+
+    if not data.is_dir():
+        return make_folds(_read([data], queries=queries), seed=seed)
+    folds = read_folds(data)
+    return folds if queries is None else folds.with_queries(read_queries(queries))
+
+
 def _read_training(
     data: list[Path], valid: list[Path], *, fold: int | None, features: int | None, queries: Path | None
 ) -> tuple[Any, Any]:
-    from querywise.data.folds import read_folds
-    from querywise.data.queries import read_queries
     from querywise.errors import DataError
 
     if fold is None:
@@ -461,13 +472,13 @@ def _read_training(
         return train, _read(valid, features=features, queries=queries) if valid else None
     if len(data) != 1 or valid:
         raise DataError("--fold takes one folder, and its validation part; leave out other files and --valid.")
-    folds = read_folds(data[0])
+    if not data[0].is_dir():
+        raise DataError(f"{data[0]}: --fold takes a folder of folds, with Fold1..Fold5 or S1.txt..S5.txt in it.")
+    folds = _folds(data[0], queries)
     if fold > len(folds):
         raise DataError(f"--fold {fold}: {data[0]} has {len(folds)} folds.")
     parts = folds[fold - 1]
-    table = None if queries is None else read_queries(queries)
-    train, held_out = (part if table is None else part.with_queries(table) for part in (parts.train, parts.valid))
-    return train, held_out
+    return parts.train, parts.valid
 
 
 def main() -> None:

@@ -79,6 +79,7 @@ def _knn(kind: str) -> Callable[..., Any]:
         top: int = 50,
         radius: float | None = None,
         metric: str = "euclidean",
+        search: str = "brute",
         back_off: float | None = None,
         models: float | None = None,
     ) -> Any:
@@ -95,7 +96,8 @@ def _knn(kind: str) -> Callable[..., Any]:
             learner.prior_l2 = prior_l2 or None
         learner.prior = prior
         how: Any = metric
-        near = Nearest(k, metric=how) if radius is None else Radius(radius, metric=how)
+        tree: Any = search
+        near = Nearest(k, metric=how, search=tree) if radius is None else Radius(radius, metric=how)
         ranker = getattr(knn, kind)
         stored = {"models": models} if kind != "KnnOnline" else {}
         if models is not None and not stored:

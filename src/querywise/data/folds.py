@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from querywise.data.groups import Judged, concatenate
+from querywise.data.groups import Judged, QueryTable, concatenate
 from querywise.data.letor import PathLike, read_letor
 from querywise.errors import DataError
 
@@ -39,6 +39,14 @@ class Folds:
 
     def __iter__(self) -> Iterator[Fold]:
         return (make() for make in self._makers)
+
+    def with_queries(self, table: QueryTable) -> Folds:
+        """The same folds with what `table` knows of their queries."""
+
+        def known(make: Callable[[], Fold]) -> Fold:
+            return Fold(*(part.with_queries(table) for part in make()))
+
+        return Folds([partial(known, make) for make in self._makers])
 
 
 def read_folds(folder: PathLike) -> Folds:
