@@ -55,15 +55,16 @@ class PreparedRankSVM:
     def fit(self, data: Judged, /) -> Self:
         """Train the global model; compute every query's gradient and curvature there."""
         self.everyone_ = unfitted(self.learner)
-        preferences, scaling = self.everyone_.fit_preferences(data)
+        preferences, scaling, optimum = self.everyone_.fit_preferences(data)
         self.spread_ = scaling.spread
-        self.centre_ = scaling.weights_inside(self.everyone_.weights_)
+        self.centre_ = optimum.weights
         self.pairs_ = preferences.pairs
         self.starts_ = preferences.starts
         if self.learner.loss == "squared_hinge":
             with doing("Curvature of every query"), one_blas_thread():
-                scores = preferences.scores(self.centre_)
-                sums = preferences.sums(scores, SQUARED_HINGE)
+                scores, sums = optimum.scores, optimum.sums
+                if scores is None or sums is None:
+                    raise AssertionError("the squared hinge is minimised by its scores")
                 mean = np.where(self.pairs_ > 0, 1 / np.maximum(self.pairs_, 1), 0.0)
                 self.gradients_ = preferences.gradients(sums.gradient, mean)
                 self.curvatures_ = preferences.curvatures(scores, sums.degree, mean, SQUARED_HINGE)

@@ -51,11 +51,16 @@ class Ridge:
 
 @dataclass(frozen=True)
 class Optimum:
-    """Weights, the objective there, and the proven bound on its distance from the minimum."""
+    """Weights, the objective there, and the proven bound on its distance from the minimum.
+
+    Where the method went by them, also the documents' scores there and the sums over pairs.
+    """
 
     weights: Floats
     value: float
     gap: float
+    scores: Floats | None = None
+    sums: PairSums | None = None
 
 
 @dataclass(frozen=True)
@@ -136,7 +141,7 @@ def minimise(
             f"The ranking SVM stopped up to {gap:.1e} above its minimum of about {here.value:.3g}; a relative gap of "
             f"{tolerance:g} was asked for. Raise l2 ({ridge.l2:g}), or leave scale='standard' to have features alike."
         )
-    return Optimum(here.weights, here.value, gap)
+    return Optimum(here.weights, here.value, gap, here.scores, here.sums)
 
 
 def minimise_hinge(

@@ -68,8 +68,10 @@ class RankSVM:
         self.fit_preferences(data, query_weights)
         return self
 
-    def fit_preferences(self, data: Judged, query_weights: Floats | None = None) -> tuple[Preferences, Scaling]:
-        """Fit, and hand over the scaled pairs it was fitted on."""
+    def fit_preferences(
+        self, data: Judged, query_weights: Floats | None = None
+    ) -> tuple[Preferences, Scaling, Optimum]:
+        """Fit, and hand over the scaled pairs it was fitted on and what is known at the optimum."""
         self._check_parameters()
         data.require_preferences()
         weights = check_query_weights(query_weights, data)
@@ -83,7 +85,7 @@ class RankSVM:
         self.gap_ = optimum.gap
         self.feature_count_ = candidates.features.shape[1]
         self.feature_names_ = candidates.feature_names
-        return preferences, scaling
+        return preferences, scaling, optimum
 
     def prepare(self, data: Judged, /) -> PreparedRankSVM:
         """Get ready to train on any weighting of the queries."""
