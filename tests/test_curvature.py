@@ -166,8 +166,6 @@ def test_no_row_gives_no_model(loss: Any) -> None:
         ("curvature._QUERY_BLOCKS", 1),
         ("curvature._MANY", 1),
         ("curvature._MANY", 100),
-        ("shares.Shares.is_dense", True),
-        ("shares.Shares.is_dense", False),
     ],
 )
 def test_results_do_not_depend_on_how_the_work_is_cut(

@@ -7,8 +7,7 @@ on any weighting v of the queries needs only sums of them; for all rows of V at 
 
 How exact that bare step is depends on how few queries decide. With a tolerance, every model's gap is certified on the
 rows that have weight; models that miss it take further steps, first with the same curvature and then, one by one, with
-their own. Curvature only steers steps and never certifies them, so it is kept in single precision (and added up in
-double, so that a model does not depend on which others are trained with it).
+their own. Curvature only steers steps and never certifies them, so single precision is enough for it.
 """
 
 from __future__ import annotations
@@ -143,23 +142,16 @@ class PreparedRankSVM:
         from querywise.learners import pairwise as kernels
 
         d = len(self.centre_)
-        packed = np.empty((len(shares), self.curvatures_.shape[1]))
         full = np.empty((len(shares), d, d))
-        dense = len(shares) >= _MANY and shares.is_dense
-        rows = shares.matrix().toarray() if dense else np.zeros((0, 0))
+        weights = shares.shares.astype(np.float32)
 
-        def multiply(strip: slice) -> None:
-            packed[:, strip] = rows @ self.curvatures_[:, strip].astype(np.float64)
-
-        def add_up(block: slice) -> None:
+        def part(block: slice) -> None:
+            packed = np.empty((block.stop - block.start, self.curvatures_.shape[1]), np.float32)
             pointers = shares.pointers[block.start : block.stop + 1]
-            kernels.packed_sums(pointers, shares.queries, shares.shares, self.curvatures_, packed[block])
+            kernels.packed_sums(pointers, shares.queries, weights, self.curvatures_, packed)
+            kernels.unpacked(packed, strength, full[block])
 
-        if dense:
-            in_threads(multiply, _slices(packed.shape[1], 544))
-        else:
-            in_threads(add_up, _slices(len(packed), 128))
-        in_threads(lambda block: kernels.unpacked(packed[block], strength, full[block]), _slices(len(full), 128))
+        in_threads(part, _slices(len(shares), 64))
         return full
 
     def _objective(self, shares: Shares, weights: Floats, ridge: Ridge) -> tuple[Floats, Floats]:

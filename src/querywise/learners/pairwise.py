@@ -298,11 +298,12 @@ def model_objective(
 
 
 @compiled_loosely
-def packed_sums(pointers: Ints, queries: Ints, weights: Floats, packed: Singles, sums: Floats) -> None:
+def packed_sums(pointers: Ints, queries: Ints, weights: Singles, packed: Singles, sums: Singles) -> None:
     """Rows of V·H, V sparse (pointers, queries, weights) and H a table of packed triangles.
 
     H is taken a strip of columns at a time, so that what the rows of V have in common stays in the cache, and four of
-    its rows at a time, so that sums are written less often.
+    its rows at a time, so that sums are written less often. A row is summed in the order of its queries, whatever other
+    rows are asked for.
     """
     columns = packed.shape[1]
     strip = 256
@@ -414,14 +415,14 @@ def query_gradients(
 
 
 @compiled
-def unpacked(packed: Floats, diagonal: float, full: Floats) -> None:
+def unpacked(packed: Singles, diagonal: float, full: Floats) -> None:
     """Packed upper triangles as full symmetric matrices, with a constant added to the diagonal."""
     columns = full.shape[1]
     for matrix in range(len(packed)):
         place = 0
         for i in range(columns):
             for j in range(i, columns):
-                value = packed[matrix, place]
+                value = float(packed[matrix, place])
                 full[matrix, i, j] = value
                 full[matrix, j, i] = value
                 place += 1

@@ -48,11 +48,6 @@ class Shares:
         rows = np.repeat(np.arange(len(self)), np.diff(self.pointers))
         return np.bincount(rows, weights=self.shares, minlength=len(self)) > 0
 
-    @property
-    def is_dense(self) -> bool:
-        """Whether so many entries are given that a full matrix is quicker."""
-        return len(self.shares) > 0.2 * len(self) * self.columns
-
     def select(self, rows: slice | Ints) -> Shares:
         """Some rows; all of them are themselves."""
         numbers = np.arange(len(self))[rows]
