@@ -16,6 +16,7 @@ LAYERS = [
     ["errors", "arrays", "progress", "compiled", "threads", "parameters"],
     ["files", "scaling"],
     ["data"],
+    ["text"],
     ["ranking"],
     ["measures"],
     ["contracts"],
@@ -41,6 +42,7 @@ ONLY_IN = {
     "numba": {"compiled.py"},
     "narwhals": {"data/frames.py"},
     "safetensors": {"storage.py"},
+    "Stemmer": {"text/words.py"},
 }
 
 

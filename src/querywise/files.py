@@ -66,3 +66,13 @@ def check_writable(path: Path) -> None:
         raise DataError(f"{path}: the folder {parent} does not exist; make it first.")
     if not os.access(parent, os.W_OK):
         raise DataError(f"{path}: no permission to write in the folder {parent}.")
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder to write several files to, or say why that cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{path}: the folder cannot be made ({error.strerror}).") from None
+    if not os.access(path, os.W_OK):
+        raise DataError(f"{path}: no permission to write in this folder.")

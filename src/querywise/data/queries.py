@@ -17,7 +17,7 @@ from querywise.arrays import Floats
 from querywise.data.groups import QueryTable
 from querywise.data.letor import PathLike
 from querywise.errors import DataError
-from querywise.files import read_text
+from querywise.files import atomic_text, read_text
 
 
 def read_queries(path: PathLike) -> QueryTable:
@@ -27,7 +27,7 @@ def read_queries(path: PathLike) -> QueryTable:
         if not line.strip():
             continue
         where = f"{path}:{number}"
-        record = _record(line, where)
+        record = read_record(line, where, example='{"_id": "7", "text": "jaguar"}')
         query_id = str(record["_id"])
         if query_id in records:
             raise DataError(f"{where}: query {query_id!r} already stands on line {records[query_id][0]}.")
@@ -45,7 +45,22 @@ def read_queries(path: PathLike) -> QueryTable:
     )
 
 
-def _record(line: str, where: str) -> dict[str, Any]:
+def write_queries(path: PathLike, table: QueryTable) -> None:
+    """Write a table so that `read_queries` gives it back."""
+    with atomic_text(Path(path)) as out:
+        for row, query_id in enumerate(table.ids):
+            record: dict[str, Any] = {"_id": query_id}
+            if table.texts is not None and table.texts[row] is not None:
+                record["text"] = table.texts[row]
+            if table.classes is not None and table.classes[row] is not None:
+                record["class"] = table.classes[row]
+            if table.columns is not None:
+                record["columns"] = dict(zip(table.column_names, table.columns[row].tolist(), strict=True))
+            out.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def read_record(line: str, where: str, *, example: str) -> dict[str, Any]:
+    """One line of JSON with an `_id`."""
     try:
         record = json.loads(line)
     except json.JSONDecodeError as error:
@@ -53,9 +68,11 @@ def _record(line: str, where: str) -> dict[str, Any]:
     except ValueError as error:
         raise DataError(f"{where}: this holds a number that cannot be read ({error}).") from None
     except RecursionError:
-        raise DataError(f"{where}: this JSON is nested too deeply to be a query.") from None
+        raise DataError(f"{where}: this JSON is nested too deeply to be a record.") from None
     if not isinstance(record, dict) or type(record.get("_id")) not in (str, int):
-        raise DataError(f'{where}: expected an object with an "_id", for example {{"_id": "7", "text": "jaguar"}}.')
+        raise DataError(f'{where}: expected an object with an "_id", for example {example}.')
+    if not str(record["_id"]).isprintable():
+        raise DataError(f'{where}: the "_id" {record["_id"]!r:.60} has characters in it that cannot be printed.')
     return record
 
 
@@ -82,13 +99,14 @@ def _columns(path: str, lines: Sequence[tuple[int, dict[str, Any]]]) -> tuple[tu
                 f"{path}:{number}: the columns are {sorted(given)}; line {lines[0][0]} has {sorted(names)}."
             )
         for name, value in given.items():
-            if not _is_finite_number(value):
+            if not is_finite_number(value):
                 raise DataError(f"{path}:{number}: column {name!r} is {value!r}, not a finite number.")
         rows.append([float(given[name]) for name in names])
     return names or (), np.array(rows, dtype=np.float64).reshape(len(rows), -1)
 
 
-def _is_finite_number(value: Any) -> bool:
+def is_finite_number(value: Any) -> bool:
+    """Whether JSON gave a number that a double can hold."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return False
     try:

@@ -1,0 +1,216 @@
+"""Text collections: documents, queries and judgements, in the BEIR layout or with TREC topics and qrels.
+
+A folder holds `corpus.jsonl` (`_id`, `title`, `text`, and `columns` of the user's own), `queries.jsonl` and
+`qrels.tsv`. Documents are read one at a time, as often as they are asked for; anything malformed is named by file and
+line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from querywise.data.groups import QueryTable
+from querywise.data.letor import PathLike
+from querywise.data.queries import is_finite_number, read_queries, read_record, write_queries
+from querywise.errors import DataError
+from querywise.files import atomic_text, make_folder, read_text
+
+_QRELS = ("qrels.tsv", "qrels/test.tsv", "qrels.txt", "qrels")
+_TOPICS = ("queries.jsonl", "topics.txt", "topics", "queries.tsv")
+
+
+class Document(NamedTuple):
+    """One document: its id, its two fields, and numbers the user knows of it."""
+
+    id: str
+    title: str
+    text: str
+    columns: Mapping[str, float] = {}
+
+
+class Judgement(NamedTuple):
+    """How relevant a document is to a query, and where that was said."""
+
+    query: str
+    document: str
+    grade: int
+    where: str
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Documents, what is asked of them, and what is known of the answers."""
+
+    name: str
+    documents: Callable[[], Iterable[Document]]
+    queries: QueryTable | None = None
+    judgements: tuple[Judgement, ...] = field(default=(), repr=False)
+
+    def grades(self) -> dict[str, dict[str, int]]:
+        """Query → document → grade."""
+        table: dict[str, dict[str, int]] = {}
+        for each in self.judgements:
+            table.setdefault(each.query, {})[each.document] = each.grade
+        return table
+
+
+def read_collection(
+    folder: PathLike, *, queries: PathLike | None = None, judgements: PathLike | None = None
+) -> Collection:
+    """A collection from its folder; `queries` and `judgements` name those files where they are elsewhere.
+
+    Queries are `queries.jsonl`, TREC topics or `id <tab> text` lines; judgements are `query <tab> document <tab> grade`
+    lines or TREC qrels. A collection without them can be indexed and searched.
+    """
+    root = Path(folder)
+    corpus = root / "corpus.jsonl" if root.is_dir() else root
+    if not corpus.is_file():
+        raise DataError(
+            f"{root}: there is no corpus.jsonl here. Expected one document a line, like "
+            '{"_id": "D7", "title": "jaguar", "text": "a large cat"}.'
+        )
+    asked = Path(queries) if queries is not None else _first(root, _TOPICS)
+    judged = Path(judgements) if judgements is not None else _first(root, _QRELS)
+    table = None if asked is None else read_topics(asked)
+    found = () if judged is None else tuple(read_judgements(judged))
+    if table is not None:
+        known = set(table.ids)
+        stray = next((each for each in found if each.query not in known), None)
+        if stray is not None:
+            raise DataError(f"{stray.where}: query {stray.query!r} is judged here but is not in {asked}.")
+    return Collection(root.name, lambda: read_documents(corpus), table, found)
+
+
+def write_collection(collection: Collection, folder: PathLike) -> None:
+    """Write a collection in the layout `read_collection` reads."""
+    root = Path(folder)
+    make_folder(root)
+    with atomic_text(root / "corpus.jsonl") as out:
+        for document in collection.documents():
+            record: dict[str, Any] = {"_id": document.id, "title": document.title, "text": document.text}
+            if document.columns:
+                record["columns"] = dict(document.columns)
+            out.write(json.dumps(record, ensure_ascii=False) + "\n")
+    if collection.queries is not None:
+        write_queries(root / "queries.jsonl", collection.queries)
+    if collection.judgements:
+        with atomic_text(root / "qrels.tsv") as out:
+            out.write("query-id\tcorpus-id\tscore\n")
+            out.writelines(f"{each.query}\t{each.document}\t{each.grade}\n" for each in collection.judgements)
+
+
+def read_documents(path: Path) -> Iterator[Document]:
+    """The documents of a `corpus.jsonl`, one at a time."""
+    lines: dict[str, int] = {}
+    names: tuple[str, ...] | None = None
+    try:
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, start=1):
+                if raw.strip():
+                    document = _document(raw, f"{path}:{number}")
+                    if document.id in lines:
+                        raise DataError(
+                            f"{path}:{number}: document {document.id!r} already stands on line {lines[document.id]}; "
+                            "every document needs an id of its own."
+                        )
+                    names = tuple(document.columns) if names is None else names
+                    if set(document.columns) != set(names):
+                        raise DataError(
+                            f"{path}:{number}: the columns are {sorted(document.columns)}; the first document has "
+                            f"{sorted(names)}. All need the same ones."
+                        )
+                    lines[document.id] = number
+                    yield document
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
+
+
+def read_topics(path: Path) -> QueryTable:
+    """Queries from `queries.jsonl`, from TREC topics (`<top> <num> <title>`), or from `id <tab> text` lines."""
+    if path.suffix == ".jsonl":
+        return read_queries(path)
+    text = read_text(path)
+    pairs = _trec_topics(path, text) if "<top>" in text else _tabbed_topics(path, text)
+    seen: dict[str, str] = {}
+    for where, query_id, words in pairs:
+        if query_id in seen:
+            raise DataError(f"{where}: query {query_id!r} appears a second time.")
+        seen[query_id] = words
+    if not seen:
+        raise DataError(f"{path}: the file holds no query. Expected TREC topics, or lines of an id, a tab and a text.")
+    return QueryTable(tuple(seen), texts=tuple(seen.values()))
+
+
+def read_judgements(path: Path) -> Iterator[Judgement]:
+    """Judgements from either form; a grade below 0, which TREC uses for spam, counts as 0."""
+    seen: dict[tuple[str, str], tuple[str, int]] = {}
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        words = line.split("\t") if line.count("\t") == 2 else line.split()
+        if not words or (number == 1 and words[-1] in ("score", "grade", "relevance")):
+            continue
+        where = f"{path}:{number}"
+        if len(words) not in (3, 4) or not re.fullmatch(r"[+-]?\d{1,9}", words[-1].strip()):
+            raise DataError(
+                f"{where}: expected 'query <tab> document <tab> grade' or 'query 0 document grade', the grade a whole "
+                f"number; found {line[:80]!r}."
+            )
+        query, document, grade = words[0].strip(), words[-2].strip(), max(0, int(words[-1]))
+        before = seen.setdefault((query, document), (where, grade))
+        if before[1] != grade:
+            raise DataError(
+                f"{where}: document {document!r} of query {query!r} has grade {grade} here and {before[1]} at "
+                f"{before[0]}. Keep one of them."
+            )
+        if before[0] == where:
+            yield Judgement(query, document, grade, where)
+
+
+def _first(root: Path, names: tuple[str, ...]) -> Path | None:
+    return next((root / name for name in names if root.is_dir() and (root / name).is_file()), None)
+
+
+def _document(raw: bytes, where: str) -> Document:
+    try:
+        line = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{where}: byte {error.start} of the line is not UTF-8 text. Convert the file.") from None
+    record = read_record(line, where, example='{"_id": "D7", "title": "jaguar", "text": "a large cat"}')
+    title, text = (_text(record, name, where) for name in ("title", "text"))
+    columns = record.get("columns") or {}
+    if not isinstance(columns, dict):
+        raise DataError(f'{where}: "columns" must map names to numbers; found {columns!r:.60}.')
+    for name, value in columns.items():
+        if not is_finite_number(value):
+            raise DataError(f"{where}: column {name!r} is {value!r:.60}, not a finite number.")
+    return Document(str(record["_id"]), title, text, {name: float(value) for name, value in columns.items()})
+
+
+def _text(record: Mapping[str, Any], name: str, where: str) -> str:
+    value = record.get(name)
+    if not isinstance(value, (str, type(None))):
+        raise DataError(f'{where}: "{name}" must be text; found {value!r:.60}.')
+    return value or ""
+
+
+def _trec_topics(path: Path, text: str) -> Iterator[tuple[str, str, str]]:
+    for topic in re.finditer(r"<top>(.*?)(?=<top>|\Z)", text, re.DOTALL):
+        where = f"{path}:{text.count(chr(10), 0, topic.start()) + 1}"
+        number = re.search(r"<num>\s*(?:Number:)?\s*(\S+?)\s*(?=<|\s)", topic[1])
+        title = re.search(r"<title>\s*(?:Topic:)?\s*(.*?)\s*(?=<|\Z)", topic[1], re.DOTALL)
+        if number is None or title is None:
+            raise DataError(f"{where}: a topic needs a <num> and a <title>.")
+        yield where, number[1], " ".join(title[1].split())
+
+
+def _tabbed_topics(path: Path, text: str) -> Iterator[tuple[str, str, str]]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            query_id, tab, words = line.rstrip("\r").partition("\t")
+            if not tab or not query_id.strip():
+                raise DataError(f"{path}:{number}: expected an id, a tab and the query's text; found {line[:80]!r}.")
+            yield f"{path}:{number}", query_id.strip(), words.strip()

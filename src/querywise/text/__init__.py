@@ -1,0 +1,1 @@
+"""Words: a tokeniser, an index, the 25 rankers, and candidates for a query."""
