@@ -12,7 +12,7 @@ help:            ## what can be made
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: .venv/ready      ## train on data it makes, and print what came out
+demo: .venv/ready      ## search, rank and compare on the documentation of your own Python
 	@$(BIN)/querywise demo
 
 lint: .venv/ready      ## style

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console, Group
 from rich.live import Live
 
-from benchmarks import bench_imports, bench_knn, bench_ranksvm, bench_reader, bench_scaling, bench_web30k
+from benchmarks import bench_imports, bench_knn, bench_ranksvm, bench_reader, bench_scaling, bench_text, bench_web30k
 from benchmarks.results import RESULTS, Report, Result, load, merged, save, this_machine
 from benchmarks.table import add_line, markdown_page, terminal_table
 
@@ -25,6 +25,7 @@ BENCHES: dict[str, Callable[[], Iterator[Result]]] = {
     "scaling": bench_scaling.measure,
     "knn": bench_knn.measure_offline,
     "online": bench_knn.measure_online,
+    "text": bench_text.measure,
     "web30k": bench_web30k.measure,
 }
 ONLY_WHEN_NAMED = ("web30k",)  # take long

@@ -53,10 +53,10 @@ def test_every_test_query_of_every_fold_is_counted_once() -> None:
     compared = compare({"strong": partial(fit, 1.0), "weak": partial(fit, 1e9)}, make_folds(data), measures=["map"])
     table = compared.evaluations["strong"]
     assert sorted(table.query_ids) == sorted(data.candidates.query_ids)
-    assert compared.against_first("strong", "map").p == 1.0
+    assert compared.against_baseline("strong", "map").p == 1.0
     content = compared.as_json()
     assert content["queries"] == 50
-    assert content["methods"]["weak"]["p"]["map"] == compared.against_first("weak", "map").p
+    assert content["methods"]["weak"]["p"]["map"] == compared.against_baseline("weak", "map").p
     screen = Console(file=io.StringIO(), width=120)
     screen.print(comparison_table(compared))
     assert isinstance(screen.file, io.StringIO)
@@ -70,7 +70,7 @@ def test_a_planted_difference_is_found() -> None:
 
     data = make_judged(50, 8, 4, noise=0.1)
     fits: dict[str, Fit] = {"right": partial(fit, 1.0), "wrong": lambda train, valid: Backwards().fit(train)}
-    result = compare(fits, make_folds(data), measures=["map"]).against_first("wrong", "map")
+    result = compare(fits, make_folds(data), measures=["map"]).against_baseline("wrong", "map")
     assert result.difference < -0.2
     assert result.p < 1e-6
 

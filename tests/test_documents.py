@@ -34,7 +34,9 @@ def test_code_on_the_page_prints_what_the_page_shows(
 
 def test_the_first_screen_of_the_readme_is_a_sentence_two_commands_and_code() -> None:
     lines = (ROOT / "README.md").read_text().splitlines()
-    assert lines.index("make demo    # sets itself up, trains on data it makes, prints a table") < 10
+    assert (
+        lines.index("make demo    # sets itself up, then searches and ranks the documentation of your own Python") < 10
+    )
     assert lines.index("```python") < 15
 
 

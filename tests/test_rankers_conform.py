@@ -17,10 +17,14 @@ from querywise.learners.ranksvm import RankSVM
 from querywise.learners.trees import LambdaMART
 from querywise.neighborhoods import Nearest, Radius
 from querywise.rankers.classes import QueryClasses
+from querywise.rankers.column import OneFeature
+from querywise.rankers.gradients import GradientView
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
+from querywise.rankers.normalised import QueryNormalised
 from querywise.rankers.single import Single
 from querywise.storage import load, save
 from querywise.views.columns import SideBySide
+from querywise.views.text import TextView
 from querywise.views.topmean import TopMean
 from tests.worlds import ragged
 
@@ -41,7 +45,14 @@ RANKERS: dict[str, Callable[[], Any]] = {
     "KnnOffline2, back off": lambda: KnnOffline2(RankSVM(), k=5, back_off=0.9),
     "KnnOffline2, few models": lambda: KnnOffline2(RankSVM(), k=5, models=4),
     "KnnOffline2, LambdaMART, prior": lambda: KnnOffline2(LambdaMART(3, prior="global"), k=10, models=3),
+    "KnnOnline, text": lambda: KnnOnline(RankSVM(), k=5, view=TextView(3)),
+    "KnnOffline2, gradient of two views": lambda: KnnOffline2(
+        RankSVM(), k=5, view=GradientView(SideBySide([TopMean(0), TextView(3, lengths=False)]), 2)
+    ),
     "QueryClasses": lambda: QueryClasses(RankSVM()),
+    "QueryClasses, known": lambda: QueryClasses(RankSVM(), view=TextView(2), known=True),
+    "QueryNormalised": lambda: QueryNormalised(KnnOnline(RankSVM(), k=5)),
+    "OneFeature": lambda: OneFeature(1),
 }
 
 
@@ -52,14 +63,23 @@ def build(request: pytest.FixtureRequest) -> Callable[[], Any]:
 
 @pytest.fixture(scope="module")
 def train() -> Judged:
-    return make_judged(40, 9, 4, kinds=2, seed=7)
+    return worded(make_judged(40, 9, 4, kinds=2, seed=7))
 
 
 @pytest.fixture(scope="module")
 def held_out() -> Judged:
     data = ragged(3)
     classes = tuple("long" if size > 5 else "short" for size in data.candidates.sizes)
-    return data.with_queries(QueryTable(data.candidates.query_ids, classes=classes))
+    return worded(data.with_queries(QueryTable(data.candidates.query_ids, classes=classes)))
+
+
+def worded(data: Judged) -> Judged:
+    """The same queries with a text each, one of them empty and one missing."""
+    table = data.candidates.queries
+    assert table is not None
+    words = ("how to", "red", "blue", "jaguar", "python", "the")
+    texts = [" ".join(words[(row * step) % len(words)] for step in range(1 + row % 4)) for row in range(len(table))]
+    return data.with_queries(replace(table, texts=("", None, *texts[2:])))
 
 
 def test_fit_returns_self(build: Callable[[], Any], train: Judged) -> None:
@@ -129,7 +149,7 @@ def test_one_query_at_a_time_equals_all_at_once(build: Callable[[], Any], train:
 
 
 def test_no_documents_no_scores(build: Callable[[], Any], train: Judged) -> None:
-    nothing = Candidates(np.zeros((0, 4)), np.array([0, 0]), ("empty",))
+    nothing = Candidates(np.zeros((0, 4)), np.array([0, 0]), ("empty",), queries=QueryTable(("empty",), texts=("",)))
     assert build().fit(train).predict(nothing).shape == (0,)
 
 

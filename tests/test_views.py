@@ -113,7 +113,7 @@ def test_a_ranker_and_the_column_it_ranks_by_give_the_same_points() -> None:
 def test_a_reference_out_of_range_is_refused_with_both_ways_of_counting() -> None:
     data = make_judged(5, 4, 3)
     for column in (-1, 3):
-        with pytest.raises(DataError, match=rf"reference={column}\): there are 3 features, numbered 0 to 2 in Python"):
+        with pytest.raises(DataError, match=rf"no feature {column}: there are 3 features, numbered 0 to 2 in Python"):
             TopMean(column).fit(data)
 
 

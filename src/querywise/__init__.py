@@ -3,8 +3,10 @@
 Data flows one way:
 
     read_letor, read_folds, from_arrays, from_frame     anything you have → Judged
+    read_collection, build_index, judged_candidates     text: documents, queries and judgements → Judged
     RankSVM, LambdaMART                                 learners: Judged → one scoring function
-    TopMean, Columns, SideBySide                        views: a query as a point
+    TopMean, TextView, Columns, SideBySide              views: a query as a point
+    GradientView, LearnedMetric                         views of views, learned
     Nearest, Radius, Everyone                           neighborhoods: which training queries count for a query
     Single, KnnOnline, KnnOffline1, KnnOffline2         rankers: one model for all queries, or one that suits each
     QueryClasses                                        a model per class of query
@@ -22,11 +24,15 @@ from typing import Any
 
 _HOMES = {
     "Candidates": "querywise.data.groups",
+    "Collection": "querywise.data.collections",
     "Columns": "querywise.views.columns",
     "DataError": "querywise.errors",
+    "Document": "querywise.data.collections",
     "Evaluation": "querywise.evaluation.evaluate",
     "Everyone": "querywise.neighborhoods",
     "Fold": "querywise.data.folds",
+    "GradientView": "querywise.rankers.gradients",
+    "Index": "querywise.text.index",
     "Judged": "querywise.data.groups",
     "KnnOffline1": "querywise.rankers.knn",
     "KnnOffline2": "querywise.rankers.knn",
@@ -36,7 +42,9 @@ _HOMES = {
     "ModelFileError": "querywise.errors",
     "Nearest": "querywise.neighborhoods",
     "NotFittedError": "querywise.errors",
+    "OneFeature": "querywise.rankers.column",
     "QueryClasses": "querywise.rankers.classes",
+    "QueryNormalised": "querywise.rankers.normalised",
     "QueryTable": "querywise.data.groups",
     "QuerywiseError": "querywise.errors",
     "Radius": "querywise.neighborhoods",
@@ -44,22 +52,33 @@ _HOMES = {
     "SideBySide": "querywise.views.columns",
     "Single": "querywise.rankers.single",
     "SolverError": "querywise.errors",
+    "TextView": "querywise.views.text",
     "TopMean": "querywise.views.topmean",
+    "build_index": "querywise.text.index",
+    "candidates_for": "querywise.text.features",
     "compare": "querywise.evaluation.compare",
     "evaluate": "querywise.evaluation.evaluate",
     "from_arrays": "querywise.data.frames",
     "from_frame": "querywise.data.frames",
+    "judged_candidates": "querywise.text.features",
     "load": "querywise.storage",
+    "load_index": "querywise.text.index",
     "make_folds": "querywise.data.folds",
     "make_judged": "querywise.data.synthetic",
+    "read_collection": "querywise.data.collections",
     "read_folds": "querywise.data.folds",
     "read_letor": "querywise.data.letor",
     "read_queries": "querywise.data.queries",
     "read_scores": "querywise.ranking",
     "save": "querywise.storage",
+    "save_index": "querywise.text.index",
+    "search": "querywise.text.retrieval",
     "split_queries": "querywise.data.folds",
+    "stdlib_collection": "querywise.text.stdlib",
     "tune": "querywise.tuning",
+    "write_collection": "querywise.data.collections",
     "write_letor": "querywise.data.letor",
+    "write_parts": "querywise.data.folds",
     "write_run": "querywise.ranking",
     "write_scores": "querywise.ranking",
 }

@@ -13,6 +13,7 @@ from querywise.errors import DataError
 from querywise.learners.linear import LinearModels
 from querywise.neighborhoods import distances
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline, locality_of, models_of
+from querywise.rankers.normalised import QueryNormalised, normalised
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ class Explanation:
 
 def explain(ranker: Any, candidates: Candidates, query_id: str) -> Explanation:
     """Explain how a fitted KNN ranker answers one of these queries."""
+    if isinstance(ranker, QueryNormalised):
+        return explain(ranker.ranker_, normalised(candidates), query_id)
     if not isinstance(ranker, (KnnOnline, KnnOffline1, KnnOffline2)):
         raise DataError(f"A {type(ranker).__name__} has one model for all queries; there is nothing particular to one.")
     if query_id not in candidates.query_ids:

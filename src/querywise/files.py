@@ -51,10 +51,15 @@ def atomic_text(path: Path) -> Iterator[TextIO]:
 
 def put_in_place(written: Path, path: Path) -> None:
     """Rename a finished file to its name, with the permissions any new file would have."""
+    os.chmod(written, 0o666 & ~current_umask())
+    os.replace(written, path)
+
+
+def current_umask() -> int:
+    """The permissions new files are not given."""
     mask = os.umask(0)
     os.umask(mask)
-    os.chmod(written, 0o666 & ~mask)
-    os.replace(written, path)
+    return mask
 
 
 def check_writable(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -55,12 +56,25 @@ def _single(*, l2: float = 1.0, loss: str = "squared_hinge", pairs: str = "query
     return Single(_ranksvm(l2=l2, loss=loss, pairs=pairs))
 
 
+def _bm25(*, reference: int | str | None = None) -> Any:
+    from querywise.rankers.column import OneFeature
+    from querywise.text.scores import BM25
+
+    return OneFeature(BM25 if reference is None else reference)
+
+
 def _query_classes(
-    *, l2: float = 1.0, view: str = "top-mean", reference: int | None = None, top: int = 50, seed: int = 0
+    *,
+    l2: float = 1.0,
+    view: str = "top-mean",
+    reference: int | str | None = None,
+    top: int = 50,
+    known: bool = False,
+    seed: int = 0,
 ) -> Any:
     from querywise.rankers.classes import QueryClasses
 
-    return QueryClasses(_ranksvm(l2=l2), view=_view(view, reference, top), seed=seed)
+    return QueryClasses(_ranksvm(l2=l2), view=_view(view, reference, top), known=known, seed=seed)
 
 
 def _knn(kind: str) -> Callable[..., Any]:
@@ -75,7 +89,7 @@ def _knn(kind: str) -> Callable[..., Any]:
         tolerance: float = 1e-3,
         base: str = "ranksvm",
         view: str = "top-mean",
-        reference: int | None = None,
+        reference: int | str | None = None,
         top: int = 50,
         radius: float | None = None,
         metric: str = "euclidean",
@@ -107,44 +121,91 @@ def _knn(kind: str) -> Callable[..., Any]:
     return build
 
 
-def _view(name: str, reference: int | None, top: int) -> Any:
-    """A view by name; `reference` is a column counted from 0, None the single model."""
+VIEWS = ("top-mean", "text", "columns")
+_LEARNED = ("learned", "gradient")  # of what stands behind the colon; of top-mean where nothing does
+
+
+def _view(name: str, reference: int | str | None, top: int) -> Any:
+    """A view by name; `reference` is a column by name or counted from 0, None the single model."""
+    from querywise.rankers.gradients import GradientView
     from querywise.rankers.metric import LearnedMetric
     from querywise.views.columns import Columns, SideBySide
+    from querywise.views.text import TextView
     from querywise.views.topmean import TopMean
 
-    views: dict[str, Callable[[], Any]] = {
-        "top-mean": lambda: TopMean(reference, top),
-        "columns": Columns,
-        "learned": lambda: LearnedMetric(TopMean(reference, top)),
-    }
+    how, colon, rest = name.partition(":")
+    if how in _LEARNED:
+        view = _view(rest if colon else VIEWS[0], reference, top)
+        return LearnedMetric(view) if how == "learned" else GradientView(view)
     parts = name.split("+")
-    unknown = [part for part in parts if part not in views]
+    unknown = [part for part in parts if part not in VIEWS]
     if unknown:
-        raise DataError(f"Unknown view {unknown[0]!r}. Known: {', '.join(views)}, and several joined by +.")
-    return views[name]() if len(parts) == 1 else SideBySide([views[part]() for part in parts])
+        raise DataError(
+            f"Unknown view {unknown[0]!r}. Known: {', '.join(VIEWS)}, several joined by +, and learned or gradient, "
+            "or either of a view as in gradient:text."
+        )
+    views = {"top-mean": TopMean(reference, top), "text": TextView(), "columns": Columns()}
+    made = [views[part] for part in parts]
+    return made[0] if len(made) == 1 else SideBySide(made)
+
+
+def _normalisable(build: Callable[..., Any]) -> Callable[..., Any]:
+    """The same method with a setting `normalise`: "query" puts features on the scale of their query's candidates."""
+
+    @functools.wraps(build)
+    def built(*, normalise: str = "none", **settings: Any) -> Any:
+        from querywise.rankers.normalised import QueryNormalised
+
+        if normalise not in ("none", "query"):
+            raise DataError(f"normalise={normalise!r} is unknown. Known: none, query.")
+        ranker = build(**settings)
+        return QueryNormalised(ranker) if normalise == "query" else ranker
+
+    known = inspect.signature(build)
+    extra = inspect.Parameter("normalise", inspect.Parameter.KEYWORD_ONLY, default="none", annotation="str")
+    built.__signature__ = known.replace(parameters=[*known.parameters.values(), extra])  # type: ignore[attr-defined]
+    return built
 
 
 _L2 = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-_KNN_GRID = {"k": (0.1, 0.3, 0.6), "l2": (0.1, 1.0, 10.0), "prior_l2": (0.0, 1.0, 10.0)}
+_KNN_GRID = {"l2": (0.1, 1.0, 10.0), "k": (0.1, 0.2, 0.35, 0.6), "prior_l2": (0.0, 0.5, 5.0)}
 
 METHODS = {
     method.name: method
     for method in (
-        Method("ranksvm", "one linear model for all queries, trained on preference pairs", _ranksvm, {"l2": _L2}),
+        Method("bm25", "no learning: one feature as it stands, BM25 or the one named by reference", _bm25),
+        Method(
+            "ranksvm",
+            "one linear model for all queries, trained on preference pairs",
+            _normalisable(_ranksvm),
+            {"l2": _L2},
+        ),
         Method(
             "lambdamart",
             "one forest of boosted trees for all queries (LightGBM)",
-            _lambdamart,
+            _normalisable(_lambdamart),
             {"leaves": (7, 15, 31), "learning_rate": (0.03, 0.1)},
         ),
         Method(
-            "single", "one ranking SVM for all queries: what the next four are measured against", _single, {"l2": _L2}
+            "single",
+            "one ranking SVM for all queries: what the next four are measured against",
+            _normalisable(_single),
+            {"l2": _L2},
         ),
-        Method("query-classes", "one model per class of query, and a classifier", _query_classes, {"l2": _L2}),
-        Method("knn-online", "a model of its own for each query, from its neighbours", _knn("KnnOnline"), _KNN_GRID),
-        Method("knn-offline-1", "the stored model that shares most training pairs", _knn("KnnOffline1"), _KNN_GRID),
-        Method("knn-offline-2", "the stored model of the nearest training query", _knn("KnnOffline2"), _KNN_GRID),
+        Method(
+            "query-classes",
+            "one model per class of query, and a classifier",
+            _normalisable(_query_classes),
+            {"l2": _L2},
+        ),
+        *(
+            Method(name, description, _normalisable(_knn(kind)), _KNN_GRID)
+            for name, kind, description in (
+                ("knn-online", "KnnOnline", "a model of its own for each query, from its neighbours"),
+                ("knn-offline-1", "KnnOffline1", "the stored model that shares most training pairs"),
+                ("knn-offline-2", "KnnOffline2", "the stored model of the nearest training query"),
+            )
+        ),
     )
 }
 
@@ -172,6 +233,7 @@ def parse_settings(method: Method, settings: Sequence[str]) -> dict[str, Any]:
         kind = str(known[name].annotation)
         numeric, whole = "float" in kind or "int" in kind, "int" in kind
         fits = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+        fits = fits or (isinstance(value, str) and "str" in kind)
         if numeric and not fits and not (value is None and "None" in kind):
             raise DataError(f"{setting!r}: {name} must be a {'whole ' if whole else ''}number.")
         chosen[name] = value

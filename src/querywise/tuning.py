@@ -11,6 +11,7 @@ from querywise.contracts import Ranker
 from querywise.data.groups import Judged
 from querywise.evaluation.evaluate import evaluate
 from querywise.progress import track
+from querywise.sharing import sharing
 
 AnyRanker = TypeVar("AnyRanker", bound=Ranker, covariant=True)
 
@@ -32,6 +33,11 @@ class Tuned(Generic[AnyRanker]):
     measure: str
     flavour: str
     tried: tuple[Trial, ...]
+
+    @property
+    def value(self) -> float:
+        """What the chosen setting reached on the validation part; NaN where nothing was tried."""
+        return max((trial.value for trial in self.tried), default=float("nan"))
 
     def as_notes(self) -> dict[str, Any]:
         """The choice and how it was made, as JSON can hold it."""
@@ -72,12 +78,13 @@ def tune(
     settings = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     best: tuple[float, AnyRanker, dict[str, Any]] | None = None
     tried = []
-    for parameters in track(settings, "Choosing parameters"):
-        ranker = build(**parameters).fit(train, valid=valid)
-        table = evaluate(ranker.predict(valid.candidates), valid, measures=[measure], flavour=flavour)
-        value = float(table.values.mean())
-        tried.append(Trial(parameters, value))
-        if best is None or value > best[0]:
-            best = (value, ranker, parameters)
+    with sharing():
+        for parameters in track(settings, "Choosing parameters"):
+            ranker = build(**parameters).fit(train, valid=valid)
+            table = evaluate(ranker.predict(valid.candidates), valid, measures=[measure], flavour=flavour)
+            value = float(table.values.mean())
+            tried.append(Trial(parameters, value))
+            if best is None or value > best[0]:
+                best = (value, ranker, parameters)
     assert best is not None, "a product of no lists still has one element"
     return Tuned(best[1], best[2], measure, flavour, tuple(tried))

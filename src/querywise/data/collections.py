@@ -7,7 +7,6 @@ line.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 
 from querywise.data.groups import QueryTable
 from querywise.data.letor import PathLike
-from querywise.data.queries import is_finite_number, read_queries, read_record, write_queries
+from querywise.data.queries import is_finite_number, json_line, read_queries, read_record, write_queries
 from querywise.errors import DataError
 from querywise.files import atomic_text, make_folder, read_text
 
@@ -83,7 +82,7 @@ def read_collection(
         stray = next((each for each in found if each.query not in known), None)
         if stray is not None:
             raise DataError(f"{stray.where}: query {stray.query!r} is judged here but is not in {asked}.")
-    return Collection(root.name, lambda: read_documents(corpus), table, found)
+    return Collection(root.absolute().name, lambda: read_documents(corpus), table, found)
 
 
 def write_collection(collection: Collection, folder: PathLike) -> None:
@@ -95,7 +94,7 @@ def write_collection(collection: Collection, folder: PathLike) -> None:
             record: dict[str, Any] = {"_id": document.id, "title": document.title, "text": document.text}
             if document.columns:
                 record["columns"] = dict(document.columns)
-            out.write(json.dumps(record, ensure_ascii=False) + "\n")
+            out.write(json_line(record))
     if collection.queries is not None:
         write_queries(root / "queries.jsonl", collection.queries)
     if collection.judgements:
@@ -151,7 +150,7 @@ def read_judgements(path: Path) -> Iterator[Judgement]:
     seen: dict[tuple[str, str], tuple[str, int]] = {}
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         words = line.split("\t") if line.count("\t") == 2 else line.split()
-        if not words or (number == 1 and words[-1] in ("score", "grade", "relevance")):
+        if not words or (number == 1 and words[-1].strip() in ("score", "grade", "relevance")):
             continue
         where = f"{path}:{number}"
         if len(words) not in (3, 4) or not re.fullmatch(r"[+-]?\d{1,9}", words[-1].strip()):
@@ -181,7 +180,7 @@ def _document(raw: bytes, where: str) -> Document:
         raise DataError(f"{where}: byte {error.start} of the line is not UTF-8 text. Convert the file.") from None
     record = read_record(line, where, example='{"_id": "D7", "title": "jaguar", "text": "a large cat"}')
     title, text = (_text(record, name, where) for name in ("title", "text"))
-    columns = record.get("columns") or {}
+    columns = {} if record.get("columns") is None else record["columns"]
     if not isinstance(columns, dict):
         raise DataError(f'{where}: "columns" must map names to numbers; found {columns!r:.60}.')
     for name, value in columns.items():
@@ -200,7 +199,7 @@ def _text(record: Mapping[str, Any], name: str, where: str) -> str:
 def _trec_topics(path: Path, text: str) -> Iterator[tuple[str, str, str]]:
     for topic in re.finditer(r"<top>(.*?)(?=<top>|\Z)", text, re.DOTALL):
         where = f"{path}:{text.count(chr(10), 0, topic.start()) + 1}"
-        number = re.search(r"<num>\s*(?:Number:)?\s*(\S+?)\s*(?=<|\s)", topic[1])
+        number = re.search(r"<num>\s*(?:Number:)?\s*(?!Number:)([^\s<]+)", topic[1])
         title = re.search(r"<title>\s*(?:Topic:)?\s*(.*?)\s*(?=<|\Z)", topic[1], re.DOTALL)
         if number is None or title is None:
             raise DataError(f"{where}: a topic needs a <num> and a <title>.")

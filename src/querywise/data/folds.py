@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -11,10 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from querywise.data.groups import Judged, QueryTable, concatenate
-from querywise.data.letor import PathLike, read_letor
+from querywise.data.letor import PathLike, read_letor, write_letor
+from querywise.data.sidefiles import with_side_files, write_side_files
 from querywise.errors import DataError
+from querywise.files import make_folder
+from querywise.progress import track
 
 _ENDINGS = (".txt", ".txt.gz", ".txt.xz")
+PARTS = 5
 
 
 class Fold(NamedTuple):
@@ -52,7 +55,8 @@ class Folds:
 def read_folds(folder: PathLike) -> Folds:
     """Folds from a LETOR folder: `Fold1..5/{train,vali,test}.txt`, or parts `S1..S5.txt`.
 
-    From parts, fold f trains on S_f, S_f+1, S_f+2, validates on S_f+3 and tests on S_f+4; numbers wrap after 5.
+    From parts, fold f trains on S_f, S_f+1, S_f+2, validates on S_f+3 and tests on S_f+4; numbers wrap after 5. Where
+    the folder also holds `queries.jsonl` or `features.txt` (a name per line), queries and features are known by them.
     """
     root = Path(folder)
     if not root.is_dir():
@@ -60,14 +64,28 @@ def read_folds(folder: PathLike) -> Folds:
     numbered = [path for path in root.glob("Fold*") if path.is_dir() and path.name[4:].isdigit()]
     if numbered:
         return Folds([partial(_read_fold, path) for path in sorted(numbered, key=lambda path: int(path.name[4:]))])
-    files = [file for part in range(1, 6) if (file := _find(root, f"S{part}")) is not None]
-    if len(files) < 5:
+    files = [file for part in range(1, PARTS + 1) if (file := _find(root, f"S{part}")) is not None]
+    if len(files) < PARTS:
         raise DataError(f"{root}: neither Fold1..Fold5 folders nor the files S1.txt..S5.txt are here.")
-    return _rotated(_read_parts(files))
+    return _rotated(_read_parts(files, root))
 
 
-def make_folds(data: Judged, *, folds: int = 5, seed: int = 0) -> Folds:
+def make_folds(data: Judged, *, folds: int = PARTS, seed: int = 0) -> Folds:
     """Cut a judged set into `folds` equal parts by query, at random, and rotate them as LETOR does."""
+    return _rotated(cut_up(data, folds=folds, seed=seed))
+
+
+def write_parts(data: Judged, folder: PathLike, *, seed: int = 0) -> None:
+    """Write a judged set as `S1.txt` to `S5.txt`, cut by query, with its side files: what `read_folds` reads."""
+    root = Path(folder)
+    make_folder(root)
+    for number, part in enumerate(track(cut_up(data, seed=seed), "Parts"), start=1):
+        write_letor(root / f"S{number}.txt", part)
+    write_side_files(data, root)
+
+
+def cut_up(data: Judged, *, folds: int = PARTS, seed: int = 0) -> list[Judged]:
+    """Equal parts of a judged set by query, at random."""
     if len(data) < 3:
         raise DataError(
             f"Folds need three queries or more, to train, choose and test on; there are {len(data)} queries."
@@ -75,7 +93,7 @@ def make_folds(data: Judged, *, folds: int = 5, seed: int = 0) -> Folds:
     if not 3 <= folds <= len(data):
         raise DataError(f"{folds} folds were asked for; {len(data)} queries can make 3 to {len(data)} of them.")
     shuffled = np.random.default_rng(seed).permutation(len(data))
-    return _rotated([data.select(np.sort(part)) for part in np.array_split(shuffled, folds)])
+    return [data.select(np.sort(part)) for part in np.array_split(shuffled, folds)]
 
 
 def split_queries(data: Judged, *, share: float = 0.8, seed: int = 0) -> tuple[Judged, Judged]:
@@ -104,14 +122,14 @@ def _read_fold(folder: Path) -> Fold:
     ]
     if any(file is None for file in found):
         raise DataError(f"{folder}: expected train.txt, vali.txt and test.txt (plain, .gz or .xz) in this folder.")
-    return Fold(*_read_parts([file for file in found if file is not None]))
+    return Fold(*_read_parts([file for file in found if file is not None], folder.parent))
 
 
 def _find(folder: Path, stem: str) -> Path | None:
     return next((folder / (stem + ending) for ending in _ENDINGS if (folder / (stem + ending)).is_file()), None)
 
 
-def _read_parts(files: Sequence[Path]) -> list[Judged]:
+def _read_parts(files: Sequence[Path], root: Path) -> list[Judged]:
     """The parts of a split, all as wide as the widest; a query in two of them would be tested on what it taught."""
     parts = [read_letor(file) for file in files]
     home: dict[str, Path] = {}
@@ -123,12 +141,4 @@ def _read_parts(files: Sequence[Path]) -> list[Judged]:
                     "give every query an id of its own."
                 )
     width = max(part.candidates.features.shape[1] for part in parts)
-    return [_widened(part, width) for part in parts]
-
-
-def _widened(part: Judged, width: int) -> Judged:
-    lacking = width - part.candidates.features.shape[1]
-    if lacking == 0:
-        return part
-    features = np.pad(part.candidates.features, ((0, 0), (0, lacking)))
-    return replace(part, candidates=replace(part.candidates, features=features))
+    return [with_side_files(part.widened(width), root) for part in parts]

@@ -124,6 +124,23 @@ class Candidates:
         """What messages call a column: its name, or its number in a LETOR file."""
         return self.feature_names[column] if self.feature_names is not None else str(column + 1)
 
+    def column_of(self, feature: int | str) -> int:
+        """The number, from 0, of a feature given by that or by its name."""
+        names, count = self.feature_names, self.features.shape[1]
+        if isinstance(feature, str):
+            if names is None or feature not in names:
+                known = (
+                    "the features have no names; give its number" if names is None else f"there are {', '.join(names)}"
+                )
+                raise DataError(f"There is no feature {feature!r}: {known}.")
+            return names.index(feature)
+        if not 0 <= feature < count:
+            raise DataError(
+                f"There is no feature {feature}: there are {count} features, numbered 0 to {count - 1} in Python and 1 "
+                f"to {count} in files."
+            )
+        return int(feature)
+
     def document_label(self, row: int) -> str:
         """The document's id where there is one, else the number of its row, counted from 1."""
         return self.document_ids[row] if self.document_ids is not None else str(row + 1)
@@ -216,6 +233,14 @@ class Judged:
     def with_queries(self, table: QueryTable) -> Judged:
         """The same judgements with what `table` knows of their queries."""
         return replace(self, candidates=self.candidates.with_queries(table))
+
+    def widened(self, width: int) -> Judged:
+        """The same with columns of 0 at the end, up to `width` of them in all."""
+        lacking = width - self.candidates.features.shape[1]
+        if lacking <= 0:
+            return self
+        features = np.pad(self.candidates.features, ((0, 0), (0, lacking)))
+        return replace(self, candidates=replace(self.candidates, features=features))
 
     def require_preferences(self) -> None:
         """Refuse data in which no document is preferred to another: there is nothing to learn."""

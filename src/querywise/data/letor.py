@@ -92,8 +92,7 @@ def write_letor(path: PathLike, data: Judged) -> None:
     candidates = data.candidates
     prefixes = [f"{column + 1}:" for column in range(candidates.features.shape[1])]
     _refuse_unwritable("Query", candidates.query_ids, r"[\s#]", "a space or '#'")
-    if candidates.comments is None:
-        _refuse_unwritable("Document", candidates.document_ids or (), r"\s", "a space")
+    _refuse_unwritable("Document", candidates.document_ids or (), r"\s", "a space")
     with atomic_text(Path(path)) as out:
         for query in track(range(len(candidates)), "Writing"):
             for row in range(candidates.starts[query], candidates.starts[query + 1]):

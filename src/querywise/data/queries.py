@@ -56,7 +56,17 @@ def write_queries(path: PathLike, table: QueryTable) -> None:
                 record["class"] = table.classes[row]
             if table.columns is not None:
                 record["columns"] = dict(zip(table.column_names, table.columns[row].tolist(), strict=True))
-            out.write(json.dumps(record, ensure_ascii=False) + "\n")
+            out.write(json_line(record))
+
+
+def json_line(record: dict[str, Any]) -> str:
+    """One line of JSON; half a surrogate pair, which UTF-8 cannot hold, stays an escape."""
+    line = json.dumps(record, ensure_ascii=False)
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        line = json.dumps(record)
+    return line + "\n"
 
 
 def read_record(line: str, where: str, *, example: str) -> dict[str, Any]:
@@ -71,6 +81,8 @@ def read_record(line: str, where: str, *, example: str) -> dict[str, Any]:
         raise DataError(f"{where}: this JSON is nested too deeply to be a record.") from None
     if not isinstance(record, dict) or type(record.get("_id")) not in (str, int):
         raise DataError(f'{where}: expected an object with an "_id", for example {example}.')
+    if not str(record["_id"]).strip():
+        raise DataError(f'{where}: the "_id" is empty.')
     if not str(record["_id"]).isprintable():
         raise DataError(f'{where}: the "_id" {record["_id"]!r:.60} has characters in it that cannot be printed.')
     return record

@@ -2,11 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 from scipy.sparse import csr_array
 
 from querywise.arrays import Floats, Ints
 from querywise.errors import DataError
+from querywise.evaluation.compare import Compared
+from querywise.ranking import order
+
+
+class Example(NamedTuple):
+    """One query under the baseline and under another ranker."""
+
+    title: str
+    query: str
+    kind: str | None
+    names: tuple[str, str]
+    values: tuple[float, float]
+    measure: str
+    tops: tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]  # document and grade, best first
+
+
+def examples(compared: Compared, name: str, measure: str, *, top: int = 5) -> list[Example]:
+    """Three queries: where a ranker gains most on the baseline, where it loses most, and the middle of those moved."""
+    ours, theirs = compared.evaluations[name][measure], compared.evaluations[compared.baseline][measure]
+    gains = ours - theirs
+    by_gain = np.argsort(gains, kind="stable")
+    moved = by_gain[gains[by_gain] != 0]
+    if not len(moved):
+        return []
+    titles = ("The largest gain", "The largest loss", "The middle of the queries that moved")
+    places = (moved[-1], moved[0], moved[len(moved) // 2])
+    return [
+        _example(compared, (compared.baseline, name), int(query), title, measure, top)
+        for title, query in zip(titles, places, strict=True)
+    ]
+
+
+def _example(compared: Compared, names: tuple[str, str], query: int, title: str, measure: str, top: int) -> Example:
+    candidates, labels = compared.test.candidates, compared.test.labels
+    table = candidates.queries
+    text = None if table is None or table.texts is None else table.texts[query]
+    rows = candidates.rows(query)
+    whole = np.array([0, rows.stop - rows.start])
+
+    def best(name: str) -> tuple[tuple[str, int], ...]:
+        ranked = rows.start + order(compared.scores[name][rows], whole)[:top]
+        return tuple((candidates.document_label(row), int(labels[row])) for row in ranked.tolist())
+
+    return Example(
+        title=title,
+        query=text or candidates.query_ids[query],
+        kind=None if table is None or table.classes is None else table.classes[query],
+        names=names,
+        values=(
+            float(compared.evaluations[names[0]][measure][query]),
+            float(compared.evaluations[names[1]][measure][query]),
+        ),
+        measure=measure,
+        tops=(best(names[0]), best(names[1])),
+    )
 
 
 def change_ratios(ours: csr_array, theirs: csr_array, pairs: Ints) -> Floats:
@@ -26,6 +84,24 @@ def change_ratios(ours: csr_array, theirs: csr_array, pairs: Ints) -> Floats:
     shared = np.asarray(first.multiply(second) @ counts).ravel()
     least = np.minimum(p1, p2)
     return np.where(least > 0, (p1 + p2 - 2 * shared) / np.where(least > 0, least, 1.0), np.nan)
+
+
+def class_shares(members: csr_array, theirs: Sequence[str | None], own: Sequence[str | None]) -> Floats:
+    """Which share of the training queries that count for a query is of its own class [geng2008]_; NaN without any.
+
+    A row of `members` says how much each training query, of class `theirs`, counts for a query of class `own`.
+
+    >>> class_shares(csr_array([[1.0, 1.0, 2.0]]), ["a", "b", "a"], ["a"])
+    array([0.75])
+    """
+    known = np.array([[name == each for name in theirs] for each in sorted({each for each in own if each})])
+    place = {name: row for row, name in enumerate(sorted({each for each in own if each}))}
+    totals = np.asarray(members.sum(axis=1)).ravel()
+    shares = np.full(len(own), np.nan)
+    for query, name in enumerate(own):
+        if name is not None and totals[query] > 0:
+            shares[query] = float((members[[query]] @ known[place[name]].astype(np.float64))[0]) / totals[query]
+    return shares
 
 
 def stability_bounds(

@@ -4,54 +4,116 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from querywise.contracts import Ranker
+from querywise.arrays import Bools, Floats, Ints
 from querywise.data.folds import Fold
-from querywise.data.groups import Judged
+from querywise.data.groups import Judged, concatenate
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import Evaluation, evaluate
 from querywise.evaluation.significance import Comparison, paired_t_test
+from querywise.measures import find_measures
+from querywise.progress import doing
+from querywise.sharing import sharing
 
-# Given the training and the validation part, a fitted ranker; the test part is never handed over.
-Fit = Callable[[Judged, Judged], Ranker]
+# Given the training and the validation part, a fitted ranker, or what tuning found; never the test part.
+Fit = Callable[[Judged, Judged], Any]
+# Told of every ranker once it is fitted: fold, name, ranker.
+Observe = Callable[[Fold, str, Any], None]
+CHOSEN = "chosen on validation"
 
 
 @dataclass(frozen=True)
-class Compared:
-    """The test queries of all folds together, under every ranker."""
+class Trained:
+    """One ranker on one fold: its scores of the test documents, what it cost, and how its parameters were chosen."""
 
-    evaluations: dict[str, Evaluation]
-    fit_seconds: dict[str, float]
-    predict_milliseconds: dict[str, float]  # per query
+    scores: Floats
+    fit_seconds: float
+    predict_seconds: float
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def valid_value(self) -> float:
+        """What the chosen setting reached on the validation part; NaN where nothing was chosen."""
+        return max((trial["value"] for trial in self.notes.get("tried", ())), default=float("nan"))
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """The test queries of all folds together, under every ranker. `test` carries no features."""
+
+    test: Judged
+    fold_of: Ints  # which fold tested each query
+    trained: dict[str, tuple[Trained, ...]]  # a ranker's folds
+    baseline: str
+    measures: tuple[str, ...]
+    flavour: str
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The rankers, in the order given; the first is what the others are compared with."""
-        return tuple(self.evaluations)
+        """The rankers, in the order given."""
+        return tuple(self.trained)
 
-    def against_first(self, name: str, measure: str) -> Comparison:
-        """One ranker's paired test against the first."""
-        return paired_t_test(self.evaluations[name][measure], self.evaluations[self.names[0]][measure])
+    @cached_property
+    def scores(self) -> dict[str, Floats]:
+        """Every ranker's scores of all test documents."""
+        return {name: np.concatenate([each.scores for each in parts]) for name, parts in self.trained.items()}
+
+    @cached_property
+    def evaluations(self) -> dict[str, Evaluation]:
+        """Every measure of every test query."""
+        return {
+            name: evaluate(scores, self.test, measures=self.measures, flavour=self.flavour)
+            for name, scores in self.scores.items()
+        }
+
+    def against_baseline(self, name: str, measure: str, queries: Bools | None = None) -> Comparison:
+        """One ranker's paired test against the baseline, over all queries or some."""
+        ours, theirs = self.evaluations[name][measure], self.evaluations[self.baseline][measure]
+        return paired_t_test(ours, theirs) if queries is None else paired_t_test(ours[queries], theirs[queries])
+
+    def fit_seconds(self, name: str) -> float:
+        """What training, and choosing parameters, took in all folds."""
+        return sum(each.fit_seconds for each in self.trained[name])
+
+    def predict_milliseconds(self, name: str) -> float:
+        """What ranking took, per query."""
+        return 1000 * sum(each.predict_seconds for each in self.trained[name]) / max(len(self.test), 1)
+
+    @property
+    def classes(self) -> dict[str, Bools]:
+        """The test queries of each class, where they have one."""
+        table = self.test.candidates.queries
+        known = () if table is None or table.classes is None else table.classes
+        names = sorted({name for name in known if name is not None})
+        return {name: np.array([each == name for each in known]) for name in names}
+
+    def with_choice(self, among: Sequence[str]) -> Compared:
+        """The same with one more ranker: in each fold the one, among some, that did best on the validation part."""
+        parts = []
+        for fold in range(len(self.trained[self.baseline])):
+            values = {name: self.trained[name][fold].valid_value for name in among}
+            best = max(among, key=lambda name: (values[name], -among.index(name)))
+            parts.append(replace(self.trained[best][fold], notes={**self.trained[best][fold].notes, "method": best}))
+        return replace(self, trained={**self.trained, CHOSEN: tuple(parts)})
 
     def as_json(self) -> dict[str, Any]:
         """Everything the table shows, as JSON can hold it."""
-        first = self.names[0]
-        sample = self.evaluations[first]
         return {
-            "queries": len(sample),
-            "flavour": sample.flavour,
-            "baseline": first,
+            "queries": len(self.test),
+            "flavour": self.flavour,
+            "baseline": self.baseline,
             "test": "paired t-test",
             "methods": {
                 name: {
                     "mean": self.evaluations[name].mean(),
-                    "p": {measure: self.against_first(name, measure).p for measure in sample.measures},
-                    "fit_seconds": self.fit_seconds[name],
-                    "predict_milliseconds": self.predict_milliseconds[name],
+                    "p": {measure: self.against_baseline(name, measure).p for measure in self.measures},
+                    "fit_seconds": self.fit_seconds(name),
+                    "predict_milliseconds": self.predict_milliseconds(name),
                 }
                 for name in self.names
             },
@@ -64,37 +126,47 @@ def compare(
     *,
     measures: str | Sequence[str] = ("map", "ndcg@10"),
     flavour: str = "standard",
+    baseline: str | None = None,
+    observe: Observe | None = None,
 ) -> Compared:
-    """Fit every ranker on every fold and evaluate it on the fold's test queries."""
+    """Fit every ranker on every fold and score the fold's test queries; the first is the baseline, or the one named."""
     if not fits:
         raise DataError("There is nothing to compare: no ranker was given.")
-    parts: dict[str, list[Evaluation]] = {name: [] for name in fits}
-    fitting = dict.fromkeys(fits, 0.0)
-    predicting = dict.fromkeys(fits, 0.0)
-    queries = 0
+    if baseline is not None and baseline not in fits:
+        raise DataError(f"The baseline {baseline!r} is not among the methods: {', '.join(fits)}.")
+    trained: dict[str, list[Trained]] = {name: [] for name in fits}
+    tests: list[Judged] = []
     for fold in folds:
-        queries += len(fold.test)
-        for name, fit in fits.items():
-            begin = time.perf_counter()
-            ranker = fit(fold.train, fold.valid)
-            ready = time.perf_counter()
-            scores = ranker.predict(fold.test.candidates)
-            fitting[name] += ready - begin
-            predicting[name] += time.perf_counter() - ready
-            parts[name].append(evaluate(scores, fold.test, measures=measures, flavour=flavour))
-    return Compared(
-        {name: _joined(tables) for name, tables in parts.items()},
-        fitting,
-        {name: 1000 * seconds / max(queries, 1) for name, seconds in predicting.items()},
-    )
-
-
-def _joined(tables: Sequence[Evaluation]) -> Evaluation:
-    if not tables:
+        tests.append(_without_features(fold.test))
+        with sharing():
+            for name, fit in fits.items():
+                with doing(name):
+                    trained[name].append(train(name, fit, fold, observe))
+    if not tests:
         raise DataError("There is nothing to compare: no fold was given.")
-    return Evaluation(
-        tuple(query_id for table in tables for query_id in table.query_ids),
-        tables[0].measures,
-        np.concatenate([table.values for table in tables]),
-        tables[0].flavour,
+    return Compared(
+        test=concatenate(tests),
+        fold_of=np.repeat(np.arange(len(tests)), [len(each) for each in tests]),
+        trained={name: tuple(parts) for name, parts in trained.items()},
+        baseline=next(iter(fits)) if baseline is None else baseline,
+        measures=tuple(measure.name for measure in find_measures(measures)),
+        flavour=flavour,
     )
+
+
+def train(name: str, fit: Fit, fold: Fold, observe: Observe | None = None) -> Trained:
+    """Fit one ranker on one fold and score the fold's test documents."""
+    begin = time.perf_counter()
+    made = fit(fold.train, fold.valid)
+    ready = time.perf_counter()
+    ranker: Any = getattr(made, "ranker", made)
+    scores = ranker.predict(fold.test.candidates)
+    done = time.perf_counter()
+    if observe is not None:
+        observe(fold, name, ranker)
+    return Trained(scores, ready - begin, done - ready, made.as_notes() if hasattr(made, "as_notes") else {})
+
+
+def _without_features(data: Judged) -> Judged:
+    bare = np.zeros((len(data.labels), 0))
+    return replace(data, candidates=replace(data.candidates, features=bare, feature_names=None, source_rows=None))

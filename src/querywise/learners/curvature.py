@@ -13,6 +13,7 @@ their own. Curvature only steers steps and never certifies them, so single preci
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
@@ -73,6 +74,14 @@ class PreparedRankSVM:
         self._everything = preferences if keeps_rows else None
         return self
 
+    def for_learner(self, learner: RankSVM) -> Self:
+        """The same for a learner that differs in its prior alone, which only local models hear of."""
+        other = copy.copy(self)
+        other.learner = learner
+        other.everyone_ = copy.copy(self.everyone_)
+        other.everyone_.prior, other.everyone_.prior_l2 = learner.prior, learner.prior_l2
+        return other
+
     @property
     def everyone(self) -> RankSVM:
         """The global model: prior, back-off."""
@@ -89,6 +98,16 @@ class PreparedRankSVM:
             else:
                 weights = self._all_at_once(shares)
         return LinearModels(weights / self.spread_)
+
+    def pulls(self) -> Floats:
+        """Where each query pulls the global model: its gradient, in units in which the global curvature is 1.
+
+        In these units the length of a query's pull says how much its loss would fall, whatever the features measure.
+        """
+        everyone = Shares.of(csr_array(np.ones((1, len(self.pairs_)))), self.pairs_, self.learner.pairs)
+        values, directions = np.linalg.eigh(self._curvatures(everyone, self.learner.l2)[0].astype(np.float64))
+        whitened: Floats = self.gradients_ @ (directions / np.sqrt(np.maximum(values, self.learner.l2)))
+        return whitened
 
     def _ridge(self) -> Ridge:
         prior = (self.learner.prior_l2 or 0.0) if self.learner.prior == "global" else 0.0

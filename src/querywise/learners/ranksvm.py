@@ -20,9 +20,10 @@ from querywise.learners.linear import linear_scores
 from querywise.learners.newton import Optimum, Ridge, minimise, minimise_hinge
 from querywise.learners.preferences import SQUARED_HINGE, Preferences
 from querywise.learners.weights import check_query_weights
-from querywise.parameters import unfitted
+from querywise.parameters import parameters_of, unfitted
 from querywise.progress import doing
 from querywise.scaling import Scale, Scaling
+from querywise.sharing import once
 from querywise.threads import one_blas_thread
 
 # Newton's last steps on the squared hinge are nearly free, so one global model is solved this far whatever is asked.
@@ -89,7 +90,10 @@ class RankSVM:
 
     def prepare(self, data: Judged, /) -> PreparedRankSVM:
         """Get ready to train on any weighting of the queries."""
-        return PreparedRankSVM(unfitted(self)).fit(data)
+        self._check_parameters()
+        without_prior = {**parameters_of(self), "prior": None, "prior_l2": None}
+        shared = once("PreparedRankSVM", without_prior, data, lambda: PreparedRankSVM(unfitted(self)).fit(data))
+        return shared.for_learner(unfitted(self))
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document: the weighted sum of its features."""

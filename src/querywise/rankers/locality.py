@@ -13,6 +13,7 @@ from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError
 from querywise.neighborhoods import Nearest, Search, distances, measured
 from querywise.parameters import unfitted
+from querywise.sharing import once
 from querywise.views.topmean import TopMean
 
 
@@ -33,7 +34,7 @@ class Locality:
         if self.back_off is not None and not 0 < self.back_off <= 1:
             raise DataError(f"back_off={self.back_off} must be a share above 0 and up to 1, or None.")
         self.view_ = fitted_view(self.view, data, everyone)
-        self.points_ = self.view_.points(data.candidates)
+        self.points_ = self.points(data.candidates)
         self.neighborhood_ = unfitted(self.neighborhood).fit(self.points_)
         self.pairs_ = data.pairs
         self.query_ids_ = data.candidates.query_ids
@@ -57,7 +58,7 @@ class Locality:
 
     def points(self, candidates: Candidates) -> Floats:
         """Where these queries lie."""
-        return np.asarray(self.view_.points(candidates))
+        return once("points", self.view_, candidates, lambda: np.asarray(self.view_.points(candidates)))
 
     def nearest(self, points: Floats, anchors: Search) -> Ints:
         """The nearest of some anchors to each point."""
@@ -87,7 +88,8 @@ class Locality:
 def fitted_view(view: Any, data: Judged, everyone: Ranker) -> Any:
     """A view fitted on the training queries; TopMean goes by the single model where it has no other reference."""
     asked = TopMean() if view is None else view
-    return (asked.by(everyone) if hasattr(asked, "by") else unfitted(asked)).fit(data)
+    ready = asked.by(everyone) if hasattr(asked, "by") else unfitted(asked)
+    return once("view", ready, data, lambda: ready.fit(data))
 
 
 def neighborhood_or_nearest(neighborhood: Any, k: float) -> Any:

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Group
+from rich.markup import escape
 from rich.table import Table
 
 from querywise.contracts import Ranker
+from querywise.evaluation.analysis import Example
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.evaluate import Evaluation
 from querywise.explanations import Explanation
+from querywise.text.features import Coverage
+from querywise.text.search import Answer
 from querywise.tuning import Tuned
 
 
@@ -24,23 +28,77 @@ def means_table(evaluation: Evaluation) -> Group:
 
 
 def comparison_table(compared: Compared) -> Group:
-    """Every ranker's averages, and the paired test of each measure against the first ranker."""
-    first = compared.names[0]
-    sample = compared.evaluations[first]
-    headings = [each for measure in sample.measures for each in (measure, "p")]
+    """Every ranker's averages, and the paired test of each measure against the baseline."""
+    base = compared.baseline
+    headings = [each for measure in compared.measures for each in (measure, "p")]
     caption = (
-        f"{len(sample)} test queries, flavour {sample.flavour}; "
-        f"p: paired t-test against {first}, parameters chosen on validation data"
+        f"{len(compared.test)} test queries, flavour {compared.flavour}; "
+        f"p: paired t-test against {base}, parameters chosen on validation data"
     )
     table = _table("method", *headings, "training", "ms/query")
     for name in compared.names:
         cells = []
         for measure, mean in compared.evaluations[name].mean().items():
-            p = "" if name == first else _p(compared.against_first(name, measure).p)
+            p = "" if name == base else _p(compared.against_baseline(name, measure).p)
             cells += [f"{mean:.4f}", p]
-        cost = (f"{compared.fit_seconds[name]:.1f} s", f"{compared.predict_milliseconds[name]:.3f}")
+        cost = (f"{compared.fit_seconds(name):.1f} s", f"{compared.predict_milliseconds(name):.3f}")
         table.add_row(name, *cells, *cost)
     return Group(table, caption)
+
+
+def classes_table(compared: Compared, measure: str) -> Group:
+    """Every ranker's average of one measure by class of query, with its paired test against the baseline."""
+    classes = compared.classes
+    headings = [each for name, chosen in classes.items() for each in (f"{name} ({int(chosen.sum())})", "p")]
+    table = _table("method", *headings)
+    for name in compared.names:
+        cells = []
+        for chosen in classes.values():
+            mean = float(compared.evaluations[name][measure][chosen].mean())
+            p = "" if name == compared.baseline else _p(compared.against_baseline(name, measure, chosen).p)
+            cells += [f"{mean:.4f}", p]
+        table.add_row(name, *cells)
+    return Group(table, f"{measure} by class of query, flavour {compared.flavour}; p: paired t-test as above")
+
+
+def coverage_lines(coverage: Coverage) -> list[str]:
+    """What the candidates of a text collection hold and miss."""
+    found = coverage.found / max(coverage.relevant, 1)
+    lines = [f"{coverage.found} of {coverage.relevant} relevant documents ({found:.0%}) are among BM25's candidates."]
+    if coverage.added:
+        lines.append(f"{coverage.added} judged documents that BM25 did not find were added and marked.")
+    if coverage.without_relevant:
+        lines.append(
+            f"{coverage.without_relevant} queries have no relevant document among theirs; they stay in, and count 0."
+        )
+    if coverage.unmatched:
+        lines.append(
+            f"{coverage.unmatched} queries match no document at all; no line of a LETOR file can stand for them."
+        )
+    if coverage.unjudged:
+        lines.append(f"{coverage.unjudged} queries without any judgement were left out.")
+    return lines
+
+
+def answers_table(answers: Sequence[Answer], by: str) -> Group:
+    """Documents found, best first."""
+    table = _table("", "score", "BM25 rank", "document")
+    table.add_column("title and text", justify="left", overflow="fold")
+    for rank, each in enumerate(answers, start=1):
+        words = escape(" · ".join(part for part in (each.title, each.snippet) if part))
+        table.add_row(str(rank), f"{each.score:.3f}", str(each.bm25_rank), escape(each.document), words)
+    return Group(table, f"ranked by {by}")
+
+
+def examples_table(example: Example) -> Group:
+    """The best documents of one query under two rankers, each with its grade."""
+    table = _table("", *(f"{name}: {value:.3f}" for name, value in zip(example.names, example.values, strict=True)))
+    for column in table.columns:
+        column.justify = "left"
+    for rank, pair in enumerate(zip(*example.tops, strict=True), start=1):
+        table.add_row(str(rank), *(f"{'★' * grade:2} {escape(document)}" for document, grade in pair))
+    kind = "" if example.kind is None else f", {example.kind}"
+    return Group(f"{example.title} in {example.measure}{kind}: [italic]{escape(example.query)}[/]", table)
 
 
 def trials_table(tuned: Tuned[Ranker]) -> Table:

@@ -37,7 +37,7 @@ _MEASURES = (*_CURVE, "mean_ndcg@10", "map")
 _SWEPT = ("ndcg@5", "ndcg@10", "map")
 
 
-def reproduce(folds: Folds, out: Path, *, reference: int | None = None) -> Path:
+def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None) -> Path:
     """Write table.md, numbers.json and the figures into a folder; returns the table's path."""
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def reproduce(folds: Folds, out: Path, *, reference: int | None = None) -> Path:
     return out / "table.md"
 
 
-def _fits(reference: int | None) -> dict[str, Fit]:
+def _fits(reference: int | str | None) -> dict[str, Fit]:
     def fitting(method: Method, fixed: dict[str, Any]) -> Fit:
         return lambda train, valid: (
             tune_or_fit(method.build, method.grid, fixed=fixed, train=train, valid=valid, flavour=FLAVOUR).ranker
@@ -75,7 +75,7 @@ def _fits(reference: int | None) -> dict[str, Fit]:
     return fits
 
 
-def _sweep(folds: Sequence[Fold], reference: int | None) -> dict[str, Any]:
+def _sweep(folds: Sequence[Fold], reference: int | str | None) -> dict[str, Any]:
     """Quality of every method, and change ratio of the offline ones, at every share k/m, over all test queries."""
     values: dict[str, list[list[Floats]]] = {name: [[] for _ in SHARES] for name in KNN}
     ratios: dict[str, list[list[Floats]]] = {name: [[] for _ in SHARES] for name in KNN[1:]}
@@ -107,7 +107,7 @@ def _sweep(folds: Sequence[Fold], reference: int | None) -> dict[str, Any]:
     }
 
 
-def _stability(fold: Fold, reference: int | None, *, queries: int = 20, l2: float = 1.0) -> dict[str, float]:
+def _stability(fold: Fold, reference: int | str | None, *, queries: int = 20, l2: float = 1.0) -> dict[str, float]:
     """The bounds on the difference of losses between Online's and Offline-2's models, beside the real differences.
 
     The paper's loss and weighting: hinge, every pair alike, features as they are; the first test queries of a fold.
@@ -201,7 +201,7 @@ def _table(compared: Compared) -> str:
     ]
     for name in compared.names:
         means = compared.evaluations[name].mean()
-        tests = [compared.against_first(name, measure).p for measure in ("mean_ndcg@10", "map")]
+        tests = [compared.against_baseline(name, measure).p for measure in ("mean_ndcg@10", "map")]
         p = ["", ""] if name == compared.names[0] else [f"{value:.3f}" for value in tests]
         lines.append("| " + " | ".join([name, *(f"{means[measure]:.4f}" for measure in shown), *p]) + " |")
     count = len(compared.evaluations[compared.names[0]])

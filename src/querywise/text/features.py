@@ -80,13 +80,14 @@ def judged_candidates(
     ]
     labels = np.array([grade for each in known for grade in each], dtype=np.int64)
     hits = np.bincount(candidates.query_of_row[labels > 0], minlength=len(asked))
+    retrieved = [sum(grade > 0 for grade in each[: len(own)]) for each, own in zip(known, found, strict=True)]
     coverage = Coverage(
         queries=len(asked),
         unjudged=len(collection.queries) - len(asked),
-        unmatched=int(np.sum(candidates.sizes == 0)),
+        unmatched=sum(len(each) == 0 for each in found),
         without_relevant=int(np.sum((candidates.sizes > 0) & (hits == 0))),
         relevant=sum(grade > 0 for query in asked for grade in grades[query].values()),
-        found=int(hits.sum()),
+        found=sum(retrieved),
         added=sum(map(len, others)),
     )
     return Judged(candidates, np.maximum(labels, 0), labels >= 0), coverage

@@ -13,7 +13,9 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from querywise.arrays import Floats, Ints
 from querywise.data.collections import Document
 from querywise.data.letor import PathLike
 from querywise.errors import DataError, ModelFileError
+from querywise.files import current_umask
 from querywise.text.strings import Strings
 from querywise.text.words import Tokeniser
 
@@ -92,7 +95,16 @@ class Index:
 
     def numbers_of(self, text: str) -> list[int]:
         """The distinct terms of a query, by number, in the order in which they appear; −1 for each that is nowhere."""
-        return [self.terms.find(term) for term in dict.fromkeys(self.tokeniser.terms(text))]
+        return [self._number_of(term) for term in dict.fromkeys(self.tokeniser.terms(text))]
+
+    def _number_of(self, term: str) -> int:
+        known: dict[str, int] = self._cache.setdefault("terms", {})
+        number = known.get(term)
+        if number is None:
+            number = self.terms.find(term)
+            if len(known) < 1_000_000:
+                known[term] = number
+        return number
 
     def place_of(self, document_id: str) -> int | None:
         """The number of a document."""
@@ -105,7 +117,7 @@ class Index:
 def build_index(documents: Iterable[Document], tokeniser: Tokeniser | None = None) -> Index:
     """Index documents, reading each once."""
     words = tokeniser or Tokeniser()
-    numbers = _Numbers(words)
+    numbers = _Numbers()
     tokens = {"title": array("i"), "body": array("i")}
     ends = {"title": array("q", [0]), "body": array("q", [0])}
     ids: list[str] = []
@@ -113,23 +125,35 @@ def build_index(documents: Iterable[Document], tokeniser: Tokeniser | None = Non
     snippets: list[str] = []
     columns = array("d")
     names: tuple[str, ...] = ()
+    seen: set[str] = set()
     for document in documents:
+        if document.id in seen:
+            raise DataError(f"Document {document.id!r} appears twice; every document needs an id of its own.")
+        seen.add(document.id)
+        names = names if ids else tuple(document.columns)
+        if set(document.columns) != set(names):
+            raise DataError(
+                f"Document {document.id!r} has the columns {sorted(document.columns)}; the first one has "
+                f"{sorted(names)}. All need the same ones."
+            )
         for name, text in (("title", document.title), ("body", document.text)):
-            stream = tokens[name]
-            for terms in map(numbers.__getitem__, words.words(text)):
-                stream.extend(terms)
-            ends[name].append(len(stream))
+            tokens[name].extend(map(numbers.__getitem__, words.words(text)))
+            ends[name].append(len(tokens[name]))
         ids.append(document.id)
         titles.append(document.title)
         snippets.append(" ".join(document.text[: 2 * _SNIPPET].split())[:_SNIPPET])
-        names = names or tuple(document.columns)
         columns.extend(document.columns[each] for each in names)
     if not ids:
         raise DataError("There is no document to index: the collection is empty.")
-    terms_in_order = sorted(numbers.terms)
-    rank = np.empty(len(terms_in_order), dtype=np.int32)
-    rank[[numbers.terms[term] for term in terms_in_order]] = np.arange(len(rank))
-    counted = {name: _counts(rank[np.frombuffer(tokens[name], np.int32)], ends[name], len(rank)) for name in tokens}
+    meanings = [words.terms_of(word) for word in numbers]
+    terms_in_order = sorted(set(chain.from_iterable(meanings)))
+    rank = {term: place for place, term in enumerate(terms_in_order)}
+    sizes = np.fromiter(map(len, meanings), np.int64, len(meanings))
+    flat = np.fromiter((rank[term] for term in chain.from_iterable(meanings)), np.int32)
+    counted = {
+        name: _counts(*_terms(np.frombuffer(tokens[name], np.int32), ends[name], flat, sizes), len(rank))
+        for name in tokens
+    }
     counted["both"] = (counted["title"] + counted["body"]).tocsc()
     return Index(
         tokeniser=words,
@@ -143,28 +167,33 @@ def build_index(documents: Iterable[Document], tokeniser: Tokeniser | None = Non
     )
 
 
-class _Numbers(dict[str, tuple[int, ...]]):
-    """The numbers of the terms of a folded word, given out in the order in which terms are first seen."""
+class _Numbers(dict[str, int]):
+    """The numbers of folded words, given out in the order in which they are first seen."""
 
-    def __init__(self, tokeniser: Tokeniser) -> None:
-        super().__init__()
-        self.terms: dict[str, int] = {}
-        self._tokeniser = tokeniser
-
-    def __missing__(self, word: str) -> tuple[int, ...]:
-        terms = self.terms
-        found = tuple(terms.setdefault(term, len(terms)) for term in self._tokeniser.terms_of(word))
-        self[word] = found
-        return found
+    def __missing__(self, word: str) -> int:
+        self[word] = number = len(self)
+        return number
 
 
-def _counts(tokens: Array, ends: array[int], terms: int) -> csc_array:
+def _terms(words: Array, ends: array[int], flat: Array, sizes: Ints) -> tuple[Array, Ints]:
+    """Words end to end → terms end to end, and where those of each document end.
+
+    Word w stands for `sizes[w]` terms: the next of `flat` after those of the words before it.
+    """
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    count = sizes[words]
+    before = np.concatenate([[0], np.cumsum(count)])
+    places = np.repeat(starts[words] - before[:-1], count) + np.arange(before[-1])
+    return flat[places], before[np.frombuffer(ends, np.int64)]
+
+
+def _counts(tokens: Array, ends: Ints, terms: int) -> csc_array:
     """Documents × terms, from the terms of all documents end to end."""
     from scipy.sparse import csr_array
 
     shape = (len(ends) - 1, terms)
     ones = np.ones(len(tokens), dtype=np.int32)
-    table = csr_array((ones, tokens, np.frombuffer(ends, np.int64)), shape=shape).tocsc()
+    table = csr_array((ones, tokens, ends), shape=shape).tocsc()
     table.sum_duplicates()
     return table
 
@@ -191,8 +220,9 @@ def save_index(index: Index, folder: PathLike) -> None:
         arrays |= {f"{name}.content": strings.content, f"{name}.starts": strings.starts}
     for name, each in index.fields.items():
         arrays |= {f"{name}.{part}": getattr(each, part) for part in _FIELD_PARTS}
-    made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.absolute().parent))
+    made: Path | None = None
     try:
+        made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.absolute().parent))
         for name, values in arrays.items():
             np.save(made / f"{name}.npy", np.ascontiguousarray(values), allow_pickle=False)
         manifest = {
@@ -205,12 +235,13 @@ def save_index(index: Index, folder: PathLike) -> None:
             "bytes": {name: (made / f"{name}.npy").stat().st_size for name in sorted(arrays)},
         }
         (made / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-        made.chmod(0o755)
+        made.chmod(0o777 & ~current_umask())
         _take_place(made, path)
     except OSError as error:
-        raise DataError(f"{path}: the index cannot be written ({error.strerror}).") from None
+        raise DataError(f"{path}: the index cannot be written ({error.strerror or error}).") from None
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        if made is not None:
+            shutil.rmtree(made, ignore_errors=True)
 
 
 _FIELD_PARTS = ("starts", "documents", "counts", "lengths", "distinct", "totals")
@@ -226,16 +257,20 @@ def load_index(folder: PathLike) -> Index:
         try:
             if file.stat().st_size != manifest["bytes"][name]:
                 raise ModelFileError(f"{file}: cut short or changed. Make the index anew with `querywise index`.")
-            values: Array = np.load(file, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, KeyError, EOFError):
+            values: Array = np.asarray(np.lib.format.open_memmap(file, mode="r"))
+        except (OSError, ValueError, KeyError, TypeError, EOFError, SyntaxError, TokenError):
             raise ModelFileError(f"{file}: missing or damaged. Make the index anew with `querywise index`.") from None
         return values
 
     def strings(name: str) -> Strings:
         return Strings(mapped(f"{name}.content"), mapped(f"{name}.starts"))
 
-    return Index(
-        tokeniser=Tokeniser(manifest["language"], stop_words=manifest["stop_words"]),
+    try:
+        words = Tokeniser(manifest["language"], stop_words=manifest["stop_words"])
+    except DataError as error:
+        raise ModelFileError(f"{path / _MANIFEST}: {error}") from None
+    index = Index(
+        tokeniser=words,
         terms=strings("terms"),
         document_ids=strings("document_ids"),
         titles=strings("titles"),
@@ -244,6 +279,9 @@ def load_index(folder: PathLike) -> Index:
         columns=mapped("columns"),
         column_names=tuple(manifest["columns"]),
     )
+    if index.columns.shape != (len(index), len(index.column_names)) or manifest.get("documents") != len(index):
+        raise ModelFileError(f"{path / _MANIFEST}: does not belong to the files beside it. Make the index anew.")
+    return index
 
 
 def check_index_folder(path: Path) -> None:
@@ -251,7 +289,7 @@ def check_index_folder(path: Path) -> None:
     if path.exists() and not (path / _MANIFEST).is_file() and not (path.is_dir() and not any(path.iterdir())):
         raise DataError(f"{path}: this holds something that is not a querywise index. Name a new folder.")
     if (path / _MANIFEST).is_file():
-        _read_manifest(path)
+        _read_body(path)
     parent = path.absolute().parent
     if not parent.is_dir():
         raise DataError(f"{path}: the folder {parent} does not exist; make it first.")
@@ -259,7 +297,7 @@ def check_index_folder(path: Path) -> None:
         raise DataError(f"{path}: no permission to write in the folder {parent}.")
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
+def _read_body(path: Path) -> dict[str, Any]:
     file = path / _MANIFEST
     if not file.is_file():
         raise ModelFileError(f"{path}: not an index. `querywise index COLLECTION --out FOLDER` makes one.")
@@ -269,11 +307,25 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         manifest = None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ModelFileError(f"{file}: not the manifest of a querywise index.")
+    return manifest
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    file, manifest = path / _MANIFEST, _read_body(path)
     if manifest.get("format_version") != FORMAT_VERSION:
         raise ModelFileError(
             f"{file}: format version {manifest.get('format_version')!r}; this querywise reads {FORMAT_VERSION}. "
             "Make the index anew with `querywise index`."
         )
+    sound = (
+        isinstance(manifest.get("bytes"), dict)
+        and isinstance(manifest.get("stop_words"), bool)
+        and isinstance(manifest.get("language", 0), (str, type(None)))
+        and isinstance(manifest.get("columns"), list)
+        and all(isinstance(name, str) for name in manifest["columns"])
+    )
+    if not sound:
+        raise ModelFileError(f"{file}: damaged. Make the index anew with `querywise index`.")
     return manifest
 
 
@@ -286,7 +338,7 @@ def _take_place(made: Path, path: Path) -> None:
     path.rename(old / path.name)
     try:
         made.rename(path)
-    except OSError:
+    except BaseException:
         (old / path.name).rename(path)
         raise
     finally:

@@ -11,6 +11,8 @@ from querywise.errors import DataError
 from querywise.text.index import Index
 from querywise.text.scores import Smoothing, Statistics, bm25_weights
 
+_GROUPS = 16  # groups of documents for each document to find
+
 
 class Found(NamedTuple):
     """Documents by number, best first, with their scores."""
@@ -37,12 +39,12 @@ def bm25(index: Index, text: str, smoothing: Smoothing) -> Floats:
     """The BM25 score of every document."""
     field = index.fields["both"]
     weights = _weights(index, smoothing)
-    scores = np.zeros(len(index))
-    for term in index.numbers_of(text):
-        if term >= 0:
-            where = field.postings(term)
-            scores[field.documents[where]] += weights[where]
-    return scores
+    places = [field.postings(term) for term in index.numbers_of(text) if term >= 0]
+    if not places:
+        return np.zeros(len(index))
+    holders = np.concatenate([field.documents[where] for where in places])
+    gains = np.concatenate([weights[where] for where in places])
+    return np.bincount(holders, gains, len(index)).astype(np.float64, copy=False)
 
 
 def _weights(index: Index, smoothing: Smoothing) -> Floats:
@@ -60,10 +62,18 @@ def _weights(index: Index, smoothing: Smoothing) -> Floats:
 
 
 def _best(scores: Floats, top: int) -> Found:
-    if top < len(scores):
-        cut = np.partition(scores, len(scores) - top)[len(scores) - top]
-        found = np.flatnonzero(scores >= cut) if cut > 0 else np.flatnonzero(scores > 0)
-    else:
-        found = np.flatnonzero(scores > 0)
+    found = np.flatnonzero(scores >= max(_at_most_the_last(scores, top), np.finfo(np.float64).tiny))
     chosen = found[np.argsort(-scores[found], kind="stable")][:top]
     return Found(chosen, scores[chosen])
+
+
+def _at_most_the_last(scores: Floats, top: int) -> float:
+    """A score that at least `top` documents reach, hardly below that of the last of them; 0 if there are not so many.
+
+    The best scores of many groups of documents are looked at alone: the `top`-th of them is such a score.
+    """
+    groups = _GROUPS * top
+    rows = len(scores) // groups
+    best = scores[: rows * groups].reshape(rows, groups).max(axis=0) if rows > 1 else scores
+    place = len(best) - top
+    return float(np.partition(best, place)[place]) if place > 0 else 0.0

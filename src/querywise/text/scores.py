@@ -8,6 +8,7 @@ models' over all distinct terms of the query. Nothing here is ever infinite or N
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -44,7 +45,7 @@ class Smoothing:
 
     def __post_init__(self) -> None:
         inside = 0 <= self.b <= 1 and 0 < self.jelinek_mercer <= 1 and 0 < self.absolute_discount <= 1
-        if not (inside and self.k1 >= 0 and self.dirichlet > 0):
+        if not (inside and 0 <= self.k1 < math.inf and 0 < self.dirichlet < math.inf):
             raise DataError(
                 f"{self}: k1 must be from 0, dirichlet above 0, b from 0 to 1, the others above 0 and to 1."
             )

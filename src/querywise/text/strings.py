@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import overload
 
@@ -37,7 +36,7 @@ class Strings(Sequence[str]):
     def __getitem__(self, place: int | slice) -> str | list[str]:
         if isinstance(place, slice):
             return [self[each] for each in range(*place.indices(len(self)))]
-        return self._bytes(place).decode("utf-8", "surrogatepass")
+        return self._bytes(place + len(self) if place < 0 else place).decode("utf-8", "surrogatepass")
 
     def _bytes(self, place: int) -> bytes:
         if not 0 <= place < len(self):
@@ -47,5 +46,12 @@ class Strings(Sequence[str]):
     def find(self, text: str) -> int:
         """The place of a string among sorted ones; −1 if it is not there."""
         wanted = text.encode("utf-8", "surrogatepass")
-        place = bisect_left(range(len(self)), wanted, key=self._bytes)
-        return place if place < len(self) and self._bytes(place) == wanted else -1
+        content, starts = self.content.data, self.starts.data
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if bytes(content[starts[middle] : starts[middle + 1]]) < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < len(self) and self._bytes(low) == wanted else -1

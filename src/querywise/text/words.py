@@ -25,6 +25,10 @@ STOP_WORDS = frozenset(_GRAMMAR.split())
 # Scripts written without spaces between words: their terms are pairs of neighbouring characters.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WIDE = "\U00020000-\U0003ffff"
+# Soft hyphens and joiners inside a word are not seen and do not part it.
+_INVISIBLE = dict.fromkeys([0xAD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF])
+# Plain text without a pattern: letters become small ones, whatever is no letter or digit a space.
+_ASCII = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
 
 
 class Tokeniser:
@@ -46,17 +50,20 @@ class Tokeniser:
 
     def words(self, text: str) -> list[str]:
         """The words of a text as they stand there, folded."""
-        plain = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
-        return _word().findall(plain)
+        if text.isascii():
+            return text.translate(_ASCII).split()
+        return _word().findall(unicodedata.normalize("NFKC", text).translate(_INVISIBLE).casefold())
 
     def terms_of(self, word: str) -> tuple[str, ...]:
         """What one folded word is indexed as: nothing, its stem, or, without spaces, its pairs of characters."""
         if self.stop_words and word in STOP_WORDS:
             return ()
         if word.isascii() or not _unspaced().search(word):
-            return (sys.intern(self._stemmed(word)),)
+            return (sys.intern(self._stemmed(word) or word),)  # some stemmers leave nothing of a short word
         parts = [part for part in _unspaced().split(word) if part]
-        return tuple(chain.from_iterable(_pairs(part) if _unspaced().match(part) else [part] for part in parts))
+        return tuple(
+            chain.from_iterable(_pairs(part) if _unspaced().match(part) else self.terms_of(part) for part in parts)
+        )
 
     def terms(self, text: str) -> list[str]:
         """The terms of a text, in order."""
@@ -82,7 +89,7 @@ def _stemmer(language: str | None):  # type: ignore[no-untyped-def]
     import Stemmer
 
     try:
-        return Stemmer.Stemmer(language).stemWord
+        return Stemmer.Stemmer(language, 0).stemWord
     except KeyError:
         known = ", ".join(Stemmer.algorithms())
         raise DataError(f"There is no stemmer for {language!r}. Known: {known}; or none.") from None
@@ -91,8 +98,8 @@ def _stemmer(language: str | None):  # type: ignore[no-untyped-def]
 @cache
 def _word() -> re.Pattern[str]:
     """Letters and digits with the marks that belong to them, which Python's own word characters leave out."""
-    marks = "".join(map(re.escape, filter(_is_mark, map(chr, range(0x300, 0x10000)))))
-    return re.compile(rf"[^\W_](?:[^\W_]|[{marks}])*")
+    marks = "".join(map(re.escape, filter(_is_mark, map(chr, chain(range(0x300, 0x20000), range(0xE0100, 0xE01F0))))))
+    return re.compile(rf"[^\W_]+(?:[{marks}]+[^\W_]*)*")
 
 
 def _is_mark(character: str) -> bool:

@@ -52,7 +52,7 @@ class Columns:
 
 
 class SideBySide:
-    """Several views beside each other; each counts the same in a distance, whatever its number of coordinates."""
+    """Several views beside each other; each counts the same in a distance, whatever its coordinates and scale."""
 
     def __init__(self, views: Sequence[Any]) -> None:
         self.views = views
@@ -62,6 +62,8 @@ class SideBySide:
         if not self.views:
             raise DataError("SideBySide needs at least one view.")
         self.views_ = tuple(unfitted(view).fit(data) for view in self.views)
+        spreads = [view.points(data.candidates).var(axis=0).sum() for view in self.views_]
+        self.scales_ = np.array([1.0 if spread == 0 else 1 / np.sqrt(spread) for spread in spreads])
         return self
 
     def by(self, ranker: Any) -> SideBySide:
@@ -69,8 +71,8 @@ class SideBySide:
         return SideBySide([view.by(ranker) if hasattr(view, "by") else view for view in self.views])
 
     def points(self, candidates: Candidates, /) -> Floats:
-        """One row per query: the views' coordinates, each view's divided by the root of their number."""
+        """One row per query: the views' coordinates, each view's variance over the training queries 1 in all."""
         if not hasattr(self, "views_"):
             raise NotFittedError(self)
         parts = [view.points(candidates) for view in self.views_]
-        return np.hstack([part / np.sqrt(max(part.shape[1], 1)) for part in parts])
+        return np.hstack([part * scale for part, scale in zip(parts, self.scales_, strict=True)])

@@ -16,8 +16,8 @@ from querywise.scaling import Scaling
 class TopMean:
     """Rank the candidates by a reference, take the best `top`, average their features.
 
-    reference: a feature column (from 0), or a ranker; one that is not fitted is fitted on the training queries alone.
-    None is the single model of the ranker the view is used in.
+    reference: a feature by name or by number from 0, or a ranker; one that is not fitted is fitted on the training
+    queries alone. None is the single model of the ranker the view is used in.
     Documents tied at the cut share the remaining places equally. The coordinates are standardised on the training
     queries, unless `standardise` is False.
     """
@@ -33,14 +33,8 @@ class TopMean:
             raise DataError(f"TopMean(top={self.top}) must be a whole number from 1 up.")
         if self.reference is None:
             raise DataError("TopMean alone needs a reference: a feature column or a ranker.")
-        columns = data.candidates.features.shape[1]
-        if isinstance(self.reference, (int, np.integer)):
-            if not 0 <= self.reference < columns:
-                raise DataError(
-                    f"TopMean(reference={self.reference}): there are {columns} features, numbered 0 to {columns - 1} "
-                    f"in Python and 1 to {columns} in files."
-                )
-            self.reference_: Any = int(self.reference)
+        if isinstance(self.reference, (int, str)):
+            self.reference_: Any = data.candidates.column_of(self.reference)
         else:
             self.reference_ = self.reference if is_fitted(self.reference) else unfitted(self.reference).fit(data)
         means = self._means(data.candidates)

@@ -1,0 +1,121 @@
+"""Commands on text: from documents, queries and judgements to features, an index, and answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from querywise.cli.app import app
+from querywise.cli.inputs import collection_from, judged_from_text
+from querywise.cli.options import AsJson, Quiet, Top, guarded_command, print_json, say
+
+CollectionPath = Annotated[
+    Path,
+    typer.Argument(
+        help="A folder with corpus.jsonl, queries.jsonl and qrels.tsv, or stdlib, the embedded collection.",
+        show_default=False,
+    ),
+]
+
+
+@app.command()
+@guarded_command
+def features(
+    data: CollectionPath,
+    out: Annotated[Path, typer.Option(help="Folder to write S1.txt to S5.txt and what belongs to them to.")],
+    top: Top = 100,
+    queries: Annotated[
+        Path | None, typer.Option(help="queries.jsonl, TREC topics, or id <tab> text lines.", show_default=False)
+    ] = None,
+    judgements: Annotated[
+        Path | None, typer.Option("--qrels", help="Judgements, tab-separated or TREC qrels.", show_default=False)
+    ] = None,
+    add_judged: Annotated[
+        bool, typer.Option("--add-judged", help="Also judged documents that BM25 did not find, marked added = 1.")
+    ] = False,
+    skip_unknown: Annotated[
+        bool, typer.Option("--skip-unknown", help="Leave out judgements of documents that are not in the corpus.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="How the queries are cut into five parts.")] = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """From text to LETOR files: BM25's candidates for every judged query, each with the 25 rankers' scores.
+
+    The folder can be given to fit, compare and reproduce as it is.
+    """
+    from dataclasses import asdict
+
+    from querywise.data.folds import write_parts
+    from querywise.files import make_folder
+    from querywise.progress import shown
+
+    make_folder(out)
+    with shown(quiet=quiet):
+        judged, coverage = judged_from_text(
+            data, queries=queries, judgements=judgements, top=top, add_judged=add_judged, skip_unknown=skip_unknown
+        )
+        write_parts(judged, out, seed=seed)
+    if as_json:
+        print_json({"out": str(out), **asdict(coverage)})
+    elif not quiet:
+        from querywise.report.terminal import coverage_lines
+
+        rows, columns = judged.candidates.features.shape
+        say(f"{rows} documents of {len(judged)} queries with {columns} features written to {out}")
+        say(*coverage_lines(coverage))
+
+
+@app.command()
+@guarded_command
+def index(
+    data: CollectionPath,
+    out: Annotated[Path, typer.Option(help="Folder to write the index to.", show_default=False)],
+    language: Annotated[str, typer.Option(help="Whose stemmer: english, german, …; none does not stem.")] = "english",
+    stop_words: Annotated[bool, typer.Option(help="Leave out the common words of English.")] = True,
+    quiet: Quiet = False,
+) -> None:
+    """Index documents, so that they can be searched."""
+    from querywise.progress import doing, shown
+    from querywise.text.index import build_index, check_index_folder, save_index
+    from querywise.text.words import Tokeniser
+
+    tokeniser = Tokeniser(None if language == "none" else language, stop_words=stop_words)
+    check_index_folder(out)
+    with shown(quiet=quiet), doing("Indexing"):
+        made = build_index(collection_from(data).documents(), tokeniser)
+        save_index(made, out)
+    if not quiet:
+        say(f"{len(made)} documents, {len(made.terms)} terms indexed in {out}")
+
+
+@app.command()
+@guarded_command
+def search(
+    index: Annotated[Path, typer.Argument(help="An index folder.", show_default=False)],
+    query: Annotated[str, typer.Argument(help="What is looked for.", show_default=False)],
+    show_best: Annotated[int, typer.Option("--show", min=1, help="How many documents to show.")] = 10,
+    top: Top = 100,
+    model: Annotated[
+        Path | None, typer.Option(help="A model folder: BM25's best are ranked anew by it.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search an index by BM25, or by a fitted ranker."""
+    from querywise.storage import load
+    from querywise.text.index import load_index
+    from querywise.text.search import answer
+
+    ranker: Any = None if model is None else load(model)
+    answers = answer(load_index(index), query, top=top, ranker=ranker)[:show_best]
+    if as_json:
+        print_json([each._asdict() for each in answers])
+        return
+    from querywise.report.terminal import answers_table
+
+    if answers:
+        say(answers_table(answers, by="BM25" if ranker is None else type(ranker).__name__))
+    else:
+        say("Nothing found: none of the query's words is in any document.")

@@ -1,0 +1,114 @@
+"""What the arguments of a command stand for: data, folds, collections, settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+def local_settings(k: str | None, view: str | None, reference: str | None) -> dict[str, Any]:
+    """The options of query-dependent methods, as the methods take them: columns counted from 0."""
+    from querywise.errors import DataError
+
+    fixed: dict[str, Any] = {}
+    if k is not None and k != "auto":
+        try:
+            fixed["k"] = int(k) if k.isdigit() else float(k)
+        except ValueError:
+            raise DataError(f"--k {k}: expected a number of queries, a share like 0.2, or auto.") from None
+    if view is not None:
+        fixed["view"] = view
+    if reference is not None:
+        fixed["reference"] = feature_from(reference)
+    return fixed
+
+
+def feature_from(text: str) -> int | str:
+    """A feature by name, or by its number in the file, counted from 1."""
+    from querywise.errors import DataError
+
+    if text.lstrip("+-").isdigit():
+        if int(text) < 1:
+            raise DataError(f"--reference {text}: columns are numbered from 1.")
+        return int(text) - 1
+    return text
+
+
+def read_data(paths: list[Path], *, features: int | None = None, queries: Path | None = None) -> Any:
+    """LETOR files as one judged set, with what stands beside the first of them."""
+    from querywise.data.letor import read_letor
+    from querywise.data.sidefiles import with_side_files
+
+    return with_side_files(read_letor(paths, features=features), paths[0].parent, queries=queries)
+
+
+def folds_of(data: Path, queries: Path | None, *, seed: int = 0, top: int = 100) -> Any:
+    """The folds of a folder, or one file or text collection cut into five."""
+    from querywise.data.folds import make_folds, read_folds
+    from querywise.data.queries import read_queries
+
+    if is_collection(data):
+        return make_folds(judged_from_text(data, queries=queries, top=top)[0], seed=seed)
+    if not data.is_dir():
+        return make_folds(read_data([data], queries=queries), seed=seed)
+    folds = read_folds(data)
+    return folds if queries is None else folds.with_queries(read_queries(queries))
+
+
+def is_collection(data: Path) -> bool:
+    """Whether a path is a text collection rather than feature files: a folder with a corpus, or the embedded one."""
+    from querywise.text.stdlib import NAME
+
+    return (data / "corpus.jsonl").is_file() or data.suffix == ".jsonl" or (str(data) == NAME and not data.exists())
+
+
+def collection_from(data: Path, *, queries: Path | None = None, judgements: Path | None = None) -> Any:
+    """A text collection: a folder, a corpus file, or `stdlib`, the embedded one."""
+    from querywise.data.collections import read_collection
+    from querywise.text.stdlib import NAME, stdlib_collection
+
+    if str(data) == NAME and not data.exists():
+        return stdlib_collection()
+    return read_collection(data, queries=queries, judgements=judgements)
+
+
+def judged_from_text(
+    data: Path,
+    *,
+    queries: Path | None = None,
+    judgements: Path | None = None,
+    top: int = 100,
+    **options: Any,
+) -> tuple[Any, Any]:
+    """The judged candidates of a text collection, and what they cover."""
+    from querywise.progress import doing
+    from querywise.text.features import judged_candidates
+    from querywise.text.index import build_index
+
+    collection = collection_from(data, queries=queries, judgements=judgements)
+    with doing("Indexing"):
+        index = build_index(collection.documents())
+    return judged_candidates(collection, index, top=top, **options)
+
+
+def read_training(
+    data: list[Path], valid: list[Path], *, fold: int | None, features: int | None, queries: Path | None
+) -> tuple[Any, Any]:
+    """The training part and, where there is one, the validation part."""
+    from querywise.errors import DataError
+
+    if fold is None:
+        folder = next((path for path in data if path.is_dir()), None)
+        if folder is not None:
+            raise DataError(f"{folder}: this is a folder; say which of its folds to train on with --fold.")
+        train = read_data(data, features=features, queries=queries)
+        return train, read_data(valid, features=features, queries=queries) if valid else None
+    if len(data) != 1 or valid:
+        raise DataError("--fold takes one folder, and its validation part; leave out other files and --valid.")
+    if not data[0].is_dir() and not is_collection(data[0]):
+        raise DataError(f"{data[0]}: --fold takes a folder of folds, with Fold1..Fold5 or S1.txt..S5.txt in it.")
+    folds = folds_of(data[0], queries)
+    if fold > len(folds):
+        raise DataError(f"--fold {fold}: {data[0]} has {len(folds)} folds.")
+    parts = folds[fold - 1]
+    return parts.train, parts.valid

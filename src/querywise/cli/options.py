@@ -1,0 +1,110 @@
+"""Options that several commands share, and how a command fails and prints."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, ParamSpec, TypeVar
+
+import typer
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+DataFiles = Annotated[
+    list[Path], typer.Argument(help="LETOR files (plain, .gz, .xz), read as one set.", show_default=False)
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no words, only results.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Measures = Annotated[
+    str, typer.Option(help="Measures, separated by commas: map, mrr, p@10, ndcg@10, mean_ndcg, dcg@5, err.")
+]
+FlavourName = Annotated[str, typer.Option(help="Whose conventions: standard, letor4, mslr, trec or lightgbm.")]
+Features = Annotated[
+    int | None,
+    typer.Option(min=1, help="Number of columns, for sparse files that leave out the last ones.", show_default=False),
+]
+Queries = Annotated[
+    Path | None,
+    typer.Option(
+        help="queries.jsonl with the text, class or columns of each query; else the one beside the data, if any.",
+        show_default=False,
+    ),
+]
+Neighbours = Annotated[
+    str | None,
+    typer.Option(
+        help="Training queries that count: a number, a share like 0.2, or auto, chosen on validation data.",
+        show_default=False,
+    ),
+]
+ViewName = Annotated[
+    str | None,
+    typer.Option(
+        help="What makes queries alike: top-mean, text, columns, several joined by +, learned:VIEW or gradient:VIEW.",
+        show_default=False,
+    ),
+]
+Reference = Annotated[
+    str | None,
+    typer.Option(
+        help="Feature that picks the top documents, by name or its number in the file; else the single model.",
+        show_default=False,
+    ),
+]
+Top = Annotated[int, typer.Option(min=1, help="Documents per query that BM25 hands over.")]
+
+
+def fail(message: str, code: int = 2) -> NoReturn:
+    """End the command with a message."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    console.print("[bold red]error:[/] ", end="")
+    console.print(message, markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(code)
+
+
+def guarded_command(command: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """Bad input ends with exit code 2 and one message, an interrupt with 130; neither with a traceback."""
+
+    @functools.wraps(command)
+    def guarded(*arguments: _Parameters.args, **options: _Parameters.kwargs) -> _Result:
+        from querywise.errors import QuerywiseError
+
+        try:
+            result = command(*arguments, **options)
+            sys.stdout.flush()  # here, so that a full disk is noticed
+            return result
+        except QuerywiseError as error:
+            fail(str(error))
+        except KeyboardInterrupt:
+            fail("interrupted; what was being written has not been changed.", 130)
+        except BrokenPipeError:
+            # Whoever was reading has seen enough, as `| head` does.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+        except OSError as error:
+            fail(f"the result could not be written ({error.strerror}).")
+        except MemoryError:
+            fail("this machine has too little memory for this data.")
+
+    return guarded
+
+
+def print_json(content: Any) -> None:
+    """Print as JSON."""
+    sys.stdout.write(json.dumps(content, indent=1) + "\n")
+
+
+def say(*things: Any) -> None:
+    """Print texts and tables."""
+    from rich.console import Console
+
+    console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=160)
+    for thing in things:
+        console.print(thing)

@@ -1,0 +1,235 @@
+"""Commands that fit a ranker, use it, and look at what it does."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from querywise.cli.app import app
+from querywise.cli.inputs import local_settings, read_data, read_training
+from querywise.cli.options import (
+    AsJson,
+    DataFiles,
+    Features,
+    FlavourName,
+    Measures,
+    Neighbours,
+    Queries,
+    Quiet,
+    Reference,
+    ViewName,
+    guarded_command,
+    print_json,
+    say,
+)
+
+
+@app.command()
+@guarded_command
+def fit(
+    data: Annotated[
+        list[Path], typer.Argument(help="Training files, or one folder of folds (with --fold).", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option(help="Folder to write the model to.", show_default=False)],
+    method: Annotated[str, typer.Option(help="What to fit; `querywise methods` lists them.")] = "ranksvm",
+    valid: Annotated[
+        list[Path] | None, typer.Option(help="Validation file; parameters are chosen on it.", show_default=False)
+    ] = None,
+    fold: Annotated[int | None, typer.Option(min=1, help="Which fold of the folder.", show_default=False)] = None,
+    k: Neighbours = None,
+    view: ViewName = None,
+    reference: Reference = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Fix a parameter, as in --set l2=0.3, instead of choosing it.", show_default=False),
+    ] = None,
+    measure: Annotated[str, typer.Option(help="What parameters are chosen by.")] = "map",
+    flavour: FlavourName = "standard",
+    features: Features = None,
+    queries: Queries = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a ranker and save it.
+
+    With validation data every parameter in the method's grid is tried and the best kept; without, the defaults hold.
+    """
+    from querywise.errors import DataError
+    from querywise.measures import find_flavour, find_measures
+    from querywise.methods import find_method, parse_settings
+    from querywise.progress import shown
+    from querywise.storage import check_model_folder, save
+    from querywise.tuning import tune_or_fit
+
+    find_measures(measure)
+    find_flavour(flavour)
+    chosen = find_method(method)
+    fixed = {**local_settings(k, view, reference), **parse_settings(chosen, settings or [])}
+    stray = next((name for name in fixed if name not in chosen.parameters), None)
+    if stray is not None:
+        raise DataError(f"--{stray} says nothing to {method}. Its settings: {', '.join(chosen.parameters)}.")
+    check_model_folder(out)
+    with shown(quiet=quiet):
+        train, held_out = read_training(data, valid or [], fold=fold, features=features, queries=queries)
+        tuned = tune_or_fit(
+            chosen.build, chosen.grid, fixed=fixed, train=train, valid=held_out, measure=measure, flavour=flavour
+        )
+        notes = {"method": method, **tuned.as_notes()}
+        f1 = getattr(tuned.ranker, "f1_", None)
+        if f1 is not None:
+            notes["classifier_f1"] = round(f1, 4)
+        save(tuned.ranker, out, notes=notes)
+    if as_json:
+        print_json({"model": str(out), **notes})
+    elif not quiet:
+        from querywise.report.terminal import trials_table
+
+        if tuned.tried:
+            say(trials_table(tuned))
+        if "classifier_f1" in notes:
+            say(f"The classifier's macro F1, over five folds of the training queries: {notes['classifier_f1']}")
+        say(f"{method} trained on {len(train)} queries, saved in {out}")
+
+
+@app.command()
+@guarded_command
+def rank(
+    model: Annotated[Path, typer.Argument(help="A model folder.", show_default=False)],
+    data: DataFiles,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write; without it, scores go to standard output.", show_default=False)
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option("--format", help="trec or scores; by default what --out's ending says.", show_default=False),
+    ] = None,
+    features: Features = None,
+    queries: Queries = None,
+    quiet: Quiet = False,
+) -> None:
+    """Score documents with a saved model.
+
+    An output that ends in .trec or .run becomes a TREC run; any other holds one score per line, in the order of the
+    rows.
+    """
+    from querywise.errors import DataError
+    from querywise.files import check_writable
+    from querywise.progress import shown
+    from querywise.ranking import write_run, write_scores
+    from querywise.storage import load
+
+    kind = form or ("trec" if out is not None and out.suffix in (".trec", ".run") else "scores")
+    if kind not in ("trec", "scores"):
+        raise DataError(f"Unknown format {kind!r}. Known: trec, scores.")
+    if kind == "trec" and out is None:
+        raise DataError("A TREC run needs a file; name one with --out.")
+    if out is not None:
+        check_writable(out)
+    ranker = load(model)
+    with shown(quiet=quiet):
+        judged = read_data(data, features=features, queries=queries)
+        scores = ranker.predict(judged.candidates)
+        if out is None:
+            sys.stdout.writelines(f"{score!r}\n" for score in scores.tolist())
+        elif kind == "trec":
+            write_run(out, judged.candidates, scores)
+        else:
+            write_scores(out, scores)
+    if out is not None and not quiet:
+        say(f"{len(scores)} documents of {len(judged)} queries ranked, written to {out}")
+
+
+@app.command()
+@guarded_command
+def evaluate(
+    data: Annotated[Path, typer.Argument(help="The judged documents, a LETOR file.", show_default=False)],
+    scores: Annotated[
+        Path, typer.Argument(help="One score per line, or a TREC run, matched by ids.", show_default=False)
+    ],
+    measures: Measures = "map,ndcg@10,mean_ndcg",
+    flavour: FlavourName = "standard",
+    max_grade: Annotated[
+        int | None, typer.Option(min=1, help="The grade ERR calls perfect; else the largest label.", show_default=False)
+    ] = None,
+    per_query: Annotated[
+        Path | None, typer.Option(help="Write every query's values to this .csv or .json.", show_default=False)
+    ] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure how good scores are."""
+    from querywise.evaluation.evaluate import evaluate as measured
+    from querywise.files import check_writable
+    from querywise.measures import find_flavour, find_measures
+    from querywise.progress import shown
+    from querywise.ranking import read_scores
+
+    find_measures(measures)
+    find_flavour(flavour)
+    if per_query is not None:
+        check_writable(per_query)
+    with shown(quiet=quiet):
+        judged = read_data([data])
+        values = read_scores(scores, judged.candidates)
+        table = measured(values, judged, measures=measures, flavour=flavour, max_grade=max_grade)
+    if per_query is not None:
+        (table.write_json if per_query.suffix == ".json" else table.write_csv)(per_query)
+    if as_json:
+        print_json({"queries": len(table), "flavour": table.flavour, "mean": table.mean()})
+    else:
+        from querywise.report.terminal import means_table
+
+        say(means_table(table))
+
+
+@app.command()
+@guarded_command
+def explain(
+    model: Annotated[Path, typer.Argument(help="A folder with a nearest-neighbour model.", show_default=False)],
+    data: DataFiles,
+    qid: Annotated[str, typer.Option(help="The query to explain.", show_default=False)],
+    show: Annotated[int, typer.Option(min=1, help="How many neighbours and features to show.")] = 10,
+    features: Features = None,
+    queries: Queries = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show which training queries shaped a query's model, and how it departs from the global one."""
+    from dataclasses import asdict
+
+    from querywise.explanations import explain as explained
+    from querywise.storage import load
+
+    found = explained(load(model), read_data(data, features=features, queries=queries).candidates, qid)
+    if as_json:
+        departures = [{**asdict(each), "effect": each.effect} for each in found.departures]
+        print_json({**asdict(found), "departures": departures})
+    else:
+        from querywise.report.terminal import explanation_tables
+
+        say(explanation_tables(found, show))
+
+
+@app.command()
+@guarded_command
+def methods(as_json: AsJson = False) -> None:
+    """What can be fitted, one line each."""
+    from querywise.methods import METHODS
+
+    if as_json:
+        print_json(
+            [
+                {"name": each.name, "description": each.description, "grid": {k: list(v) for k, v in each.grid.items()}}
+                for each in METHODS.values()
+            ]
+        )
+        return
+    from querywise.report.terminal import plain_table
+
+    rows = [
+        (each.name, each.description, "; ".join(f"{k} {', '.join(map(str, v))}" for k, v in each.grid.items()))
+        for each in METHODS.values()
+    ]
+    say(plain_table(("method", "what it is", "tried on validation data"), rows))

@@ -1,0 +1,53 @@
+"""What stands beside LETOR files: `queries.jsonl` on the queries, and `features.txt`, a feature name per line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from querywise.data.groups import Judged
+from querywise.data.queries import read_queries, write_queries
+from querywise.errors import DataError
+from querywise.files import atomic_text, read_text
+
+QUERIES = "queries.jsonl"
+FEATURES = "features.txt"
+
+
+def with_side_files(data: Judged, folder: Path, *, queries: Path | None = None) -> Judged:
+    """The same judged set with what the files beside it say; `queries` names another file than the one there."""
+    names = folder / FEATURES
+    if names.is_file():
+        data = _named(data, names)
+    asked = queries if queries is not None else folder / QUERIES
+    if queries is not None or asked.is_file():
+        data = data.with_queries(read_queries(asked))
+    return data
+
+
+def write_side_files(data: Judged, folder: Path) -> None:
+    """Write what LETOR files of this set cannot hold."""
+    names = data.candidates.feature_names
+    if names is not None:
+        with atomic_text(folder / FEATURES) as out:
+            out.writelines(f"{name}\n" for name in names)
+    if data.candidates.queries is not None:
+        write_queries(folder / QUERIES, data.candidates.queries)
+
+
+def _named(data: Judged, path: Path) -> Judged:
+    names = _names(path)
+    count = data.candidates.features.shape[1]
+    if len(names) < count:
+        raise DataError(f"{path}: {len(names)} names for {count} features; one line per column of the LETOR files.")
+    wide = data.widened(len(names))  # a sparse file may leave out its last columns
+    return replace(wide, candidates=replace(wide.candidates, feature_names=names))
+
+
+def _names(path: Path) -> tuple[str, ...]:
+    names: Sequence[str] = [line.strip() for line in read_text(path).split("\n") if line.strip()]
+    repeated = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if repeated is not None:
+        raise DataError(f"{path}: the name {repeated!r} stands there twice; every feature needs a name of its own.")
+    return tuple(names)
