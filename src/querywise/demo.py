@@ -64,7 +64,8 @@ def run(out: Path, *, folds: int = 1) -> list[Any]:
     def observe(fold: Fold, name: str, ranker: Any) -> None:
         if name == SHOWN:
             online.append(ranker)
-            shares.append(same_kind_shares(ranker, fold))
+            members = ranker.training_queries(fold.test.candidates)
+            shares.append(class_shares(members, fold.train.classes, fold.test.classes))
 
     compared = compare(
         {name: _fit(name) for name in GRIDS},
@@ -85,23 +86,13 @@ def run(out: Path, *, folds: int = 1) -> list[Any]:
     ]
 
 
-def same_kind_shares(ranker: Any, fold: Fold) -> Floats:
-    """For each test query, the share of its neighbours that are of its own kind."""
-    return class_shares(ranker.training_queries(fold.test.candidates), _kinds(fold.train), _kinds(fold.test))
-
-
 def _fit(name: str) -> Fit:
     method, grid = METHODS["query-classes" if name == ORACLE else name], GRIDS[name]
     return lambda train, valid: tune(method.build, grid, train=train, valid=valid, measure=CHOSEN_BY)
 
 
-def _kinds(data: Judged) -> tuple[str | None, ...]:
-    table = data.candidates.queries
-    return () if table is None or table.classes is None else table.classes
-
-
 def _story(judged: Judged, documents: int, folds: int) -> str:
-    kinds = Counter(_kinds(judged))
+    kinds = Counter(judged.classes)
     return (
         f"The standard library of this Python: {documents} documented modules, classes and functions. "
         f"{len(judged)} queries, each the first sentence of one of them, taken out of its text: "
@@ -111,7 +102,7 @@ def _story(judged: Judged, documents: int, folds: int) -> str:
 
 
 def _neighbours(shares: Floats, judged: Judged) -> str:
-    counts = np.array(list(Counter(_kinds(judged)).values())) / len(judged)
+    counts = np.array(list(Counter(judged.classes).values())) / len(judged)
     return (
         f"Of the training queries that made a query's own model ({SHOWN}), {100 * np.nanmean(shares):.0f} % were of "
         f"its kind; drawn blindly it would be {100 * float(counts @ counts):.0f} %."

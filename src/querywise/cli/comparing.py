@@ -30,7 +30,10 @@ from querywise.cli.options import (
 def compare(
     data: Annotated[
         Path,
-        typer.Argument(help="A folder with Fold1..5 or S1..S5.txt, or one LETOR file to cut up.", show_default=False),
+        typer.Argument(
+            help="A folder with Fold1..5 or S1..S5.txt, one LETOR file to cut up, a text collection, or stdlib.",
+            show_default=False,
+        ),
     ],
     methods: Annotated[str, typer.Option(help="Methods, separated by commas; the first is the baseline.")] = (
         "ranksvm,lambdamart"
@@ -86,10 +89,18 @@ def compare(
 @app.command()
 @guarded_command
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="geng2008: k nearest neighbours.", show_default=False)],
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="geng2008: k nearest neighbours; from-text: a text collection, several views.", show_default=False
+        ),
+    ],
     data: Annotated[
         Path,
-        typer.Argument(help="A folder with Fold1..5 or S1..S5.txt, or one LETOR file to cut up.", show_default=False),
+        typer.Argument(
+            help="A folder with Fold1..5 or S1..S5.txt, one LETOR file to cut up, a text collection, or stdlib.",
+            show_default=False,
+        ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for tables, figures and numbers.", show_default=False)],
     reference: Reference = None,
@@ -99,14 +110,16 @@ def reproduce(
     """Make a paper's tables and figures anew on the data you have."""
     from querywise.errors import DataError
     from querywise.progress import shown
-    from querywise.reproduction import geng2008
+    from querywise.reproduction import fromtext, geng2008
 
-    if paper != "geng2008":
-        raise DataError(f"Unknown paper {paper!r}. Known: geng2008.")
+    if what not in ("geng2008", "from-text"):
+        raise DataError(f"Unknown paper {what!r}. Known: geng2008, from-text.")
     with shown(quiet=quiet):
-        written = geng2008.reproduce(
-            folds_of(data, queries), out, reference=None if reference is None else feature_from(reference)
-        )
+        folds = folds_of(data, queries)
+        if what == "from-text":
+            written = fromtext.reproduce(folds, out)
+        else:
+            written = geng2008.reproduce(folds, out, reference=None if reference is None else feature_from(reference))
     if not quiet:
         sys.stdout.write(written.read_text())
 

@@ -224,6 +224,12 @@ class Judged:
         """How many preference pairs (one document labelled above another) each query has."""
         return count_pairs(self.labels, self.candidates.starts)
 
+    @property
+    def classes(self) -> tuple[str | None, ...]:
+        """The class of every query; None where it is not known."""
+        table = self.candidates.queries
+        return (None,) * len(self) if table is None or table.classes is None else table.classes
+
     def select(self, queries: Ints | Sequence[int]) -> Judged:
         """The documents and labels of some queries, in the order asked for."""
         rows = rows_of(self.candidates.starts, _numbers(queries))

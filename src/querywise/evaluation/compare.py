@@ -87,10 +87,8 @@ class Compared:
     @property
     def classes(self) -> dict[str, Bools]:
         """The test queries of each class, where they have one."""
-        table = self.test.candidates.queries
-        known = () if table is None or table.classes is None else table.classes
-        names = sorted({name for name in known if name is not None})
-        return {name: np.array([each == name for each in known]) for name in names}
+        known = self.test.classes
+        return {name: np.array([each == name for each in known]) for name in sorted({name for name in known if name})}
 
     def with_choice(self, among: Sequence[str]) -> Compared:
         """The same with one more ranker: in each fold the one, among some, that did best on the validation part."""

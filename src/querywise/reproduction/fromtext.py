@@ -1,0 +1,106 @@
+"""From raw text: BM25, one model for all, and nearest neighbours in several views, on any text collection.
+
+Parameters of every method are chosen on the validation part of each fold by mean NDCG, and one row chooses the method
+itself there too.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from querywise.arrays import Floats
+from querywise.data.folds import Fold, Folds
+from querywise.evaluation.analysis import class_shares
+from querywise.evaluation.compare import Compared, Fit, compare
+from querywise.files import atomic_text, make_folder
+from querywise.methods import METHODS
+from querywise.progress import track
+from querywise.tuning import tune_or_fit
+
+VIEWS = ("top-mean", "text", "top-mean+text", "gradient:text", "gradient:top-mean+text")
+KNN = ("knn-online", "knn-offline-1", "knn-offline-2")
+BASELINE = "single"
+ORACLE = "oracle: true class"
+CHOSEN_BY = "mean_ndcg"
+_MEASURES = ("map", "ndcg@10", "mean_ndcg")
+
+
+def reproduce(folds: Folds, out: Path) -> Path:
+    """Write table.md and numbers.json into a folder; returns the table's path."""
+    make_folder(out)
+    parts = list(folds)
+    shares: dict[str, list[Floats]] = {}
+
+    def observe(fold: Fold, name: str, ranker: Any) -> None:
+        if name.startswith(KNN[0]) and any(fold.test.classes):
+            members = ranker.training_queries(fold.test.candidates)
+            shares.setdefault(name, []).append(class_shares(members, fold.train.classes, fold.test.classes))
+
+    fits = _fits(classes=any(parts[0].train.classes))
+    compared = compare(fits, track(parts, "Folds"), measures=_MEASURES, baseline=BASELINE, observe=observe)
+    compared = compared.with_choice([name for name in fits if name != ORACLE])
+    alike = {name: float(np.nanmean(np.concatenate(each))) for name, each in shares.items()}
+    choices = {
+        name: [{key: each.notes.get(key) for key in ("method", "parameters")} for each in trained]
+        for name, trained in compared.trained.items()
+    }
+    with atomic_text(out / "numbers.json") as file:
+        json.dump({"comparison": compared.as_json(), "same_class": alike, "chosen": choices}, file, indent=1)
+        file.write("\n")
+    with atomic_text(out / "table.md") as file:
+        file.write("\n".join([_table(compared), *_by_class(compared, alike)]))
+    return out / "table.md"
+
+
+def _fits(*, classes: bool) -> dict[str, Fit]:
+    def fitting(name: str, **fixed: Any) -> Fit:
+        method = METHODS[name]
+        return lambda train, valid: tune_or_fit(
+            method.build, method.grid, fixed=fixed, train=train, valid=valid, measure=CHOSEN_BY
+        )
+
+    fits = {name: fitting(name) for name in ("bm25", BASELINE, "lambdamart")}
+    if classes:
+        fits |= {f"query-classes, {view}": fitting("query-classes", view=view) for view in VIEWS[:3]}
+    fits |= {f"{name}, {view}": fitting(name, view=view) for name in KNN for view in VIEWS}
+    if classes:
+        fits[ORACLE] = fitting("query-classes", known=True)
+    return fits
+
+
+def _table(compared: Compared) -> str:
+    lines = [
+        "| method, view | MAP | p | NDCG@10 | p | mean NDCG | p |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in compared.names:
+        cells = []
+        for measure, mean in compared.evaluations[name].mean().items():
+            same = name == compared.baseline
+            cells += [f"{mean:.4f}", "" if same else f"{compared.against_baseline(name, measure).p:.4f}"]
+        lines.append("| " + " | ".join([name, *cells]) + " |")
+    caption = f"{len(compared.test)} test queries, flavour {compared.flavour}; p: paired t-test against single."
+    return "\n".join([*lines, "", caption, ""])
+
+
+def _by_class(compared: Compared, alike: dict[str, float]) -> list[str]:
+    classes = compared.classes
+    if not classes:
+        return []
+    head = [f"{name} ({int(chosen.sum())}) | p" for name, chosen in classes.items()]
+    lines = ["| mean NDCG by class | " + " | ".join(head) + " |", "|---" * (1 + 2 * len(head)) + "|"]
+    for name in compared.names:
+        cells = []
+        for chosen in classes.values():
+            mean = float(compared.evaluations[name][CHOSEN_BY][chosen].mean())
+            same = name == compared.baseline
+            p = "" if same else f"{compared.against_baseline(name, CHOSEN_BY, chosen).p:.4f}"
+            cells += [f"{mean:.4f}", p]
+        lines.append("| " + " | ".join([name, *cells]) + " |")
+    shares = ", ".join(f"{name.partition(', ')[2]} {100 * share:.0f} %" for name, share in alike.items())
+    told = f"Share of a test query's neighbours (knn-online, k as chosen) that are of its class: {shares}."
+    return ["\n".join([*lines, ""]), told + "\n"]
