@@ -1,14 +1,18 @@
-"""Write the generated pages anew: the command line's reference, from the command line itself."""
+"""Write the generated pages anew: the command line's reference, and the tables that commands have made."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 PAGE = Path(__file__).parent / "cli.md"
-COMMANDS = ("fit", "rank", "evaluate", "compare", "explain", "reproduce", "methods", "demo")
+REPRODUCTION = Path(__file__).parent / "reproduction.md"
+COMMANDS = (
+    "demo", "features", "index", "search", "fit", "rank", "evaluate", "compare", "explain", "reproduce", "methods",
+)  # fmt: skip
 
 
 def help_of(*words: str) -> str:
@@ -27,5 +31,15 @@ def command_line_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def with_tables(page: str) -> str:
+    """A page with the tables that commands have written, each between the two comments that name its file."""
+
+    def table(found: re.Match[str]) -> str:
+        return f"<!-- {found[1]} -->\n\n{(REPRODUCTION.parent / found[1]).read_text().strip()}\n\n<!-- end -->"
+
+    return re.sub(r"<!-- (figures/\S+\.md) -->.*?<!-- end -->", table, page, flags=re.DOTALL)
+
+
 if __name__ == "__main__":
     PAGE.write_text(command_line_page())
+    REPRODUCTION.write_text(with_tables(REPRODUCTION.read_text()))

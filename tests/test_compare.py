@@ -17,8 +17,9 @@ from querywise.data.folds import make_folds
 from querywise.data.groups import Judged
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
-from querywise.evaluation.compare import Fit, compare
+from querywise.evaluation.compare import compare
 from querywise.evaluation.significance import paired_t_test
+from querywise.evaluation.trained import Fit
 from querywise.learners.ranksvm import RankSVM
 from querywise.report.terminal import comparison_table
 

@@ -7,6 +7,7 @@ import importlib.util
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md",
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n```\n(.*?)```)?", re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/text.md"])
 def test_code_on_the_page_prints_what_the_page_shows(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,11 +49,10 @@ def test_the_readme_lists_every_method() -> None:
 
 
 def test_the_reproduction_page_shows_the_tables_that_were_made() -> None:
-    page = (ROOT / "docs" / "reproduction.md").read_text()
-    made = sorted((ROOT / "docs" / "figures").glob("*/table.md"))
-    assert made
-    for table in made:
-        assert table.read_text() in page, f"copy {table.relative_to(ROOT)} into the page"
+    page = generator().REPRODUCTION.read_text()
+    assert page == generator().with_tables(page), "run `make docs`"
+    made = [str(table.relative_to(ROOT / "docs")) for table in (ROOT / "docs" / "figures").glob("*/table.md")]
+    assert sorted(made) == sorted(re.findall(r"<!-- (figures/\S+\.md) -->", page))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -68,10 +68,13 @@ def test_papers_are_cited_by_a_key_that_exists(page: Path) -> None:
 
 
 def test_the_generated_pages_are_current() -> None:
+    assert generator().PAGE.read_text() == generator().command_line_page(), "run `make docs`"
+
+
+def generator() -> Any:
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     assert spec is not None
     assert spec.loader is not None
-    generate = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generate)
-    page = generate.PAGE.read_text()
-    assert page == generate.command_line_page(), "run `make docs`"
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -26,6 +26,7 @@ LAYERS = [
     ["storage", "tuning", "explanations"],
     ["methods"],
     ["report"],
+    ["comparison"],
     ["reproduction", "demo"],
     ["cli"],
 ]

@@ -12,12 +12,16 @@ from querywise.arrays import Floats
 from querywise.data.collections import write_collection
 from querywise.data.folds import Fold, make_folds
 from querywise.data.groups import Judged
-from querywise.evaluation.analysis import class_shares, examples
-from querywise.evaluation.compare import Fit, compare
+from querywise.evaluation.analysis import class_shares
+from querywise.evaluation.compare import compare
+from querywise.evaluation.examples import examples
+from querywise.evaluation.findings import findings
+from querywise.evaluation.trained import Fit
 from querywise.files import make_folder
 from querywise.methods import METHODS
 from querywise.progress import doing, track
 from querywise.report.terminal import classes_table, comparison_table, coverage_lines, examples_table
+from querywise.report.writing import write_report
 from querywise.storage import save
 from querywise.text.features import judged_candidates
 from querywise.text.index import build_index, save_index
@@ -75,14 +79,19 @@ def run(out: Path, *, folds: int = 1) -> list[Any]:
         observe=observe,
     )
     save(online[0], out / "model", notes={"method": SHOWN})
+    story = _story(judged, len(index), folds)
+    with doing("Tests and tables"):
+        found = findings(compared, CHOSEN_BY, left_out=[ORACLE])
+        page = write_report(found, out / "report", title="The documentation of this Python, ranked", story=story)
     return [
-        _story(judged, len(index), folds),
+        story,
         *coverage_lines(coverage),
         comparison_table(compared),
         classes_table(compared, CHOSEN_BY),
         _neighbours(np.concatenate(shares), judged),
         *(examples_table(each) for each in examples(compared, SHOWN, CHOSEN_BY)),
-        _onward(out, folds),
+        found.verdict,
+        _onward(out, page, folds),
     ]
 
 
@@ -109,12 +118,14 @@ def _neighbours(shares: Floats, judged: Judged) -> str:
     )
 
 
-def _onward(out: Path, folds: int) -> str:
+def _onward(out: Path, page: Path, folds: int) -> str:
     rest = "" if folds == 5 else "\nAll five folds:      querywise demo --folds 5"
     return (
+        f"The report:          {page}\n"
         f"Files are in {out}: the collection, its index, and the fitted {SHOWN}.\n"
         f'Search them:         querywise search {out / "index"} "parse a date" --model {out / "model"}{rest}\n'
-        f"On your own text:    querywise compare FOLDER --methods bm25,single,lambdamart,knn-online,knn-offline-2\n"
+        f"On your own text:    querywise compare FOLDER --baseline single --methods bm25,single,lambdamart,knn-online "
+        "--out report/\n"
         f"                     where FOLDER holds corpus.jsonl, queries.jsonl and qrels.tsv like those in "
         f"{out / 'collection'}"
     )

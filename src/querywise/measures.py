@@ -125,6 +125,21 @@ def average_precision(labels: Ints, k: int | None, flavour: Flavour) -> float:
     return float((np.arange(1, len(positions) + 1) / positions).mean())
 
 
+def average_precisions(labels: Ints, scores: Floats, flavour: Flavour) -> Floats:
+    """One query's average precision under many scorings, a column each; tied documents keep their order.
+
+    >>> average_precisions(np.array([1, 0]), np.array([[2.0, 1.0], [1.0, 2.0]]), FLAVOURS["standard"])
+    array([1. , 0.5])
+    """
+    relevant = labels >= flavour.relevant_from
+    if not relevant.any():
+        return np.full(scores.shape[1], flavour.without_relevant)
+    hits = relevant[np.argsort(-scores, axis=0, kind="stable")]
+    precisions = np.cumsum(hits, axis=0) / np.arange(1, len(labels) + 1)[:, None]
+    found: Floats = (precisions * hits).sum(axis=0) / relevant.sum()
+    return found
+
+
 def reciprocal_rank(labels: Ints, k: int | None, flavour: Flavour) -> float:
     """1 / position of the first relevant document, 0 where there is none (among the first k)."""
     positions = _relevant_positions(labels[:k], flavour)

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from querywise.contracts import Ranker
+from querywise.data.groups import Judged
 from querywise.errors import DataError
+
+TEXT_VIEWS = ("top-mean", "gradient:text")  # tried where queries have a text and no view is asked for
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,12 @@ class Method:
     description: str
     build: Callable[..., Ranker]
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    def grid_on(self, data: Judged) -> Mapping[str, Sequence[Any]]:
+        """What is worth trying on some data: where queries have a text, views of it too."""
+        table = data.candidates.queries
+        worded = table is not None and table.texts is not None and any(table.texts)
+        return {**self.grid, "view": TEXT_VIEWS} if worded and "view" in self.parameters else self.grid
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
@@ -70,11 +79,15 @@ def _query_classes(
     reference: int | str | None = None,
     top: int = 50,
     known: bool = False,
+    loss: str = "squared_hinge",
+    pairs: str = "query",
     seed: int = 0,
 ) -> Any:
     from querywise.rankers.classes import QueryClasses
 
-    return QueryClasses(_ranksvm(l2=l2), view=_view(view, reference, top), known=known, seed=seed)
+    return QueryClasses(
+        _ranksvm(l2=l2, loss=loss, pairs=pairs), view=_view(view, reference, top), known=known, seed=seed
+    )
 
 
 def _knn(kind: str) -> Callable[..., Any]:

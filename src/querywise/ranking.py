@@ -60,6 +60,22 @@ def write_run(path: PathLike, candidates: Candidates, scores: Floats, *, tag: st
                 out.write(f"{query_id} Q0 {candidates.document_label(row)} {rank} {float(values[row])!r} {tag}\n")
 
 
+class GivenScores:
+    """A ranker whose scores were made elsewhere: looked up by query, and by document or by its place in the query."""
+
+    untimed = True
+
+    def __init__(self, candidates: Candidates, scores: Floats) -> None:
+        self._scores = {query_id: scores[candidates.rows(query)] for query, query_id in enumerate(candidates.query_ids)}
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """The scores of these queries' documents, which must be in the order in which they were given."""
+        unknown = next((each for each in candidates.query_ids if each not in self._scores), None)
+        if unknown is not None:
+            raise DataError(f"There are no scores for query {unknown!r}.")
+        return np.concatenate([np.zeros(0), *(self._scores[each] for each in candidates.query_ids)])
+
+
 def read_scores(path: PathLike, candidates: Candidates) -> Floats:
     """Scores for `candidates` from either form: one number per line, or a TREC run matched by ids."""
     lines = [(n, line.split()) for n, line in enumerate(read_text(Path(path)).split("\n"), 1) if line.strip()]

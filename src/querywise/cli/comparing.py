@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -24,23 +24,41 @@ from querywise.cli.options import (
     say,
 )
 
+FoldsData = Annotated[
+    Path,
+    typer.Argument(
+        help="A folder with Fold1..5, S1..S5.txt or train, vali and test.txt, one LETOR file to cut up, a text "
+        "collection, or stdlib.",
+        show_default=False,
+    ),
+]
+
 
 @app.command()
 @guarded_command
 def compare(
-    data: Annotated[
-        Path,
-        typer.Argument(
-            help="A folder with Fold1..5 or S1..S5.txt, one LETOR file to cut up, a text collection, or stdlib.",
+    data: FoldsData,
+    methods: Annotated[
+        str, typer.Option(help="Methods, separated by commas; the first is the baseline. none: only --scores.")
+    ] = "single,lambdamart,knn-online,knn-offline-1,knn-offline-2",
+    scores: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Another system's scores, as NAME=FILE: a TREC run, or one score per line in the order of the data.",
             show_default=False,
         ),
-    ],
-    methods: Annotated[str, typer.Option(help="Methods, separated by commas; the first is the baseline.")] = (
-        "ranksvm,lambdamart"
-    ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for a report; a run that was interrupted goes on from it.", show_default=False),
+    ] = None,
     measures: Measures = "map,ndcg@10,mean_ndcg",
     flavour: FlavourName = "standard",
-    measure: Annotated[str, typer.Option(help="What parameters are chosen by.")] = "map",
+    measure: Annotated[str, typer.Option(help="What parameters are chosen by, and the verdict goes by.")] = "map",
+    test: Annotated[str, typer.Option(help="The paired test: t, wilcoxon or randomisation.")] = "t",
+    baseline: Annotated[
+        str | None, typer.Option(help="What the others are compared with; else the first.", show_default=False)
+    ] = None,
     k: Neighbours = None,
     view: ViewName = None,
     reference: Reference = None,
@@ -49,41 +67,34 @@ def compare(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train several methods on the same folds and say which is better, and whether that is luck."""
-    from querywise.evaluation.compare import compare as compared_on
+    """Train several methods on the same folds and say which is better, on which queries, and whether that is luck."""
+    from querywise.comparison import Asked, run
     from querywise.measures import find_flavour, find_measures
-    from querywise.methods import find_method
-    from querywise.progress import shown, track
-    from querywise.tuning import tune_or_fit
+    from querywise.progress import shown
 
     find_measures([*measures.split(","), measure])
     find_flavour(flavour)
-    chosen = [find_method(name.strip()) for name in methods.split(",")]
-
-    asked = local_settings(k, view, reference)
-
-    def fitting(method: Any) -> Any:
-        fixed = {name: value for name, value in asked.items() if name in method.parameters}
-        return lambda train, valid: (
-            tune_or_fit(
-                method.build, method.grid, fixed=fixed, train=train, valid=valid, measure=measure, flavour=flavour
-            ).ranker
-        )
-
+    names = () if methods == "none" else tuple(name.strip() for name in methods.split(","))
+    asked = Asked(
+        methods=names,
+        scores=tuple(scores or ()),
+        measures=measures,
+        flavour=flavour,
+        measure=measure,
+        test=test,
+        baseline=baseline,
+        fixed=local_settings(k, view, reference),
+    )
     with shown(quiet=quiet):
-        folds = folds_of(data, queries, seed=seed)
-        result = compared_on(
-            {method.name: fitting(method) for method in chosen},
-            track(folds, "Folds"),
-            measures=measures,
-            flavour=flavour,
-        )
+        found, page = run(asked, folds_of(data, queries, seed=seed), out, title=f"Methods compared on {data.name}")
     if as_json:
-        print_json(result.as_json())
-    else:
-        from querywise.report.terminal import comparison_table
+        print_json(found.compared.as_json())
+        return
+    from querywise.report.terminal import comparison_table
 
-        say(comparison_table(result))
+    say(comparison_table(found.compared), found.verdict)
+    if page is not None and not quiet:
+        say(f"The report is {page}")
 
 
 @app.command()
@@ -95,13 +106,7 @@ def reproduce(
             help="geng2008: k nearest neighbours; from-text: a text collection, several views.", show_default=False
         ),
     ],
-    data: Annotated[
-        Path,
-        typer.Argument(
-            help="A folder with Fold1..5 or S1..S5.txt, one LETOR file to cut up, a text collection, or stdlib.",
-            show_default=False,
-        ),
-    ],
+    data: FoldsData,
     out: Annotated[Path, typer.Option(help="Folder for tables, figures and numbers.", show_default=False)],
     reference: Reference = None,
     queries: Queries = None,

@@ -75,7 +75,13 @@ def fit(
     with shown(quiet=quiet):
         train, held_out = read_training(data, valid or [], fold=fold, features=features, queries=queries)
         tuned = tune_or_fit(
-            chosen.build, chosen.grid, fixed=fixed, train=train, valid=held_out, measure=measure, flavour=flavour
+            chosen.build,
+            chosen.grid_on(train),
+            fixed=fixed,
+            train=train,
+            valid=held_out,
+            measure=measure,
+            flavour=flavour,
         )
         notes = {"method": method, **tuned.as_notes()}
         f1 = getattr(tuned.ranker, "f1_", None)

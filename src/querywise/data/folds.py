@@ -29,10 +29,11 @@ class Fold(NamedTuple):
 
 
 class Folds:
-    """Several folds, each made when it is asked for."""
+    """Several folds, each made when it is asked for. `parts`: what they were cut from, in the order of the files."""
 
-    def __init__(self, makers: Sequence[Callable[[], Fold]]) -> None:
+    def __init__(self, makers: Sequence[Callable[[], Fold]], parts: Sequence[Judged] = ()) -> None:
         self._makers = makers
+        self._parts = parts
 
     def __len__(self) -> int:
         return len(self._makers)
@@ -43,17 +44,23 @@ class Folds:
     def __iter__(self) -> Iterator[Fold]:
         return (make() for make in self._makers)
 
+    def whole(self) -> Judged:
+        """All test queries in the order of the files: the parts one after the other, or the folds' test files."""
+        return concatenate(list(self._parts) or [fold.test for fold in self])
+
     def with_queries(self, table: QueryTable) -> Folds:
         """The same folds with what `table` knows of their queries."""
 
         def known(make: Callable[[], Fold]) -> Fold:
             return Fold(*(part.with_queries(table) for part in make()))
 
-        return Folds([partial(known, make) for make in self._makers])
+        return Folds(
+            [partial(known, make) for make in self._makers], [part.with_queries(table) for part in self._parts]
+        )
 
 
 def read_folds(folder: PathLike) -> Folds:
-    """Folds from a LETOR folder: `Fold1..5/{train,vali,test}.txt`, or parts `S1..S5.txt`.
+    """Folds from a LETOR folder: `Fold1..5/{train,vali,test}.txt`, parts `S1..S5.txt`, or one split `train.txt`, ….
 
     From parts, fold f trains on S_f, S_f+1, S_f+2, validates on S_f+3 and tests on S_f+4; numbers wrap after 5. Where
     the folder also holds `queries.jsonl` or `features.txt` (a name per line), queries and features are known by them.
@@ -61,18 +68,26 @@ def read_folds(folder: PathLike) -> Folds:
     root = Path(folder)
     if not root.is_dir():
         raise DataError(f"{root}: there is no such folder. Expected one with Fold1..Fold5 or S1.txt..S5.txt in it.")
+    if _find(root, "train") is not None:
+        return Folds([partial(_read_fold, root, root)])
     numbered = [path for path in root.glob("Fold*") if path.is_dir() and path.name[4:].isdigit()]
     if numbered:
-        return Folds([partial(_read_fold, path) for path in sorted(numbered, key=lambda path: int(path.name[4:]))])
+        return Folds(
+            [partial(_read_fold, path, root) for path in sorted(numbered, key=lambda path: int(path.name[4:]))]
+        )
     files = [file for part in range(1, PARTS + 1) if (file := _find(root, f"S{part}")) is not None]
     if len(files) < PARTS:
-        raise DataError(f"{root}: neither Fold1..Fold5 folders nor the files S1.txt..S5.txt are here.")
+        raise DataError(
+            f"{root}: neither Fold1..Fold5 folders nor the files S1.txt..S5.txt, nor train.txt, vali.txt and test.txt, "
+            "are here."
+        )
     return _rotated(_read_parts(files, root))
 
 
 def make_folds(data: Judged, *, folds: int = PARTS, seed: int = 0) -> Folds:
     """Cut a judged set into `folds` equal parts by query, at random, and rotate them as LETOR does."""
-    return _rotated(cut_up(data, folds=folds, seed=seed))
+    made = _rotated(cut_up(data, folds=folds, seed=seed))
+    return Folds([partial(made.__getitem__, number) for number in range(len(made))], [data])
 
 
 def write_parts(data: Judged, folder: PathLike, *, seed: int = 0) -> None:
@@ -112,17 +127,17 @@ def _rotated(parts: Sequence[Judged]) -> Folds:
         turned = [parts[(first + step) % count] for step in range(count)]
         return Fold(concatenate(turned[:-2]), turned[-2], turned[-1])
 
-    return Folds([partial(fold, first) for first in range(count)])
+    return Folds([partial(fold, first) for first in range(count)], parts)
 
 
-def _read_fold(folder: Path) -> Fold:
+def _read_fold(folder: Path, root: Path) -> Fold:
     found = [
         next((file for name in names if (file := _find(folder, name)) is not None), None)
         for names in (("train",), ("vali", "valid"), ("test",))
     ]
     if any(file is None for file in found):
         raise DataError(f"{folder}: expected train.txt, vali.txt and test.txt (plain, .gz or .xz) in this folder.")
-    return Fold(*_read_parts([file for file in found if file is not None], folder.parent))
+    return Fold(*_read_parts([file for file in found if file is not None], root))
 
 
 def _find(folder: Path, stem: str) -> Path | None:

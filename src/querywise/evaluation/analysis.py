@@ -3,68 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from querywise.arrays import Floats, Ints
 from querywise.errors import DataError
-from querywise.evaluation.compare import Compared
-from querywise.ranking import order
-
-
-class Example(NamedTuple):
-    """One query under the baseline and under another ranker."""
-
-    title: str
-    query: str
-    kind: str | None
-    names: tuple[str, str]
-    values: tuple[float, float]
-    measure: str
-    tops: tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]  # document and grade, best first
-
-
-def examples(compared: Compared, name: str, measure: str, *, top: int = 5) -> list[Example]:
-    """Three queries: where a ranker gains most on the baseline, where it loses most, and the middle of those moved."""
-    ours, theirs = compared.evaluations[name][measure], compared.evaluations[compared.baseline][measure]
-    gains = ours - theirs
-    by_gain = np.argsort(gains, kind="stable")
-    moved = by_gain[gains[by_gain] != 0]
-    if not len(moved):
-        return []
-    titles = ("The largest gain", "The largest loss", "The middle of the queries that moved")
-    places = (moved[-1], moved[0], moved[len(moved) // 2])
-    return [
-        _example(compared, (compared.baseline, name), int(query), title, measure, top)
-        for title, query in zip(titles, places, strict=True)
-    ]
-
-
-def _example(compared: Compared, names: tuple[str, str], query: int, title: str, measure: str, top: int) -> Example:
-    candidates, labels = compared.test.candidates, compared.test.labels
-    table = candidates.queries
-    text = None if table is None or table.texts is None else table.texts[query]
-    rows = candidates.rows(query)
-    whole = np.array([0, rows.stop - rows.start])
-
-    def best(name: str) -> tuple[tuple[str, int], ...]:
-        ranked = rows.start + order(compared.scores[name][rows], whole)[:top]
-        return tuple((candidates.document_label(row), int(labels[row])) for row in ranked.tolist())
-
-    return Example(
-        title=title,
-        query=text or candidates.query_ids[query],
-        kind=None if table is None or table.classes is None else table.classes[query],
-        names=names,
-        values=(
-            float(compared.evaluations[names[0]][measure][query]),
-            float(compared.evaluations[names[1]][measure][query]),
-        ),
-        measure=measure,
-        tops=(best(names[0]), best(names[1])),
-    )
 
 
 def change_ratios(ours: csr_array, theirs: csr_array, pairs: Ints) -> Floats:

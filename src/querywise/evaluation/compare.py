@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,31 +14,14 @@ from querywise.data.folds import Fold
 from querywise.data.groups import Judged, concatenate
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import Evaluation, evaluate
+from querywise.evaluation.keeping import Kept
 from querywise.evaluation.significance import Comparison, paired_t_test
+from querywise.evaluation.trained import Fit, Observe, Trained, train
 from querywise.measures import find_measures
 from querywise.progress import doing
 from querywise.sharing import sharing
 
-# Given the training and the validation part, a fitted ranker, or what tuning found; never the test part.
-Fit = Callable[[Judged, Judged], Any]
-# Told of every ranker once it is fitted: fold, name, ranker.
-Observe = Callable[[Fold, str, Any], None]
 CHOSEN = "chosen on validation"
-
-
-@dataclass(frozen=True)
-class Trained:
-    """One ranker on one fold: its scores of the test documents, what it cost, and how its parameters were chosen."""
-
-    scores: Floats
-    fit_seconds: float
-    predict_seconds: float
-    notes: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def valid_value(self) -> float:
-        """What the chosen setting reached on the validation part; NaN where nothing was chosen."""
-        return max((trial["value"] for trial in self.notes.get("tried", ())), default=float("nan"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +72,11 @@ class Compared:
         known = self.test.classes
         return {name: np.array([each == name for each in known]) for name in sorted({name for name in known if name})}
 
+    def extra(self, name: str, what: str) -> Floats | None:
+        """Something a ranker told of every test query, such as `distances`; None unless it did in every fold."""
+        parts = [each.extra.get(what) for each in self.trained[name]]
+        return None if any(part is None for part in parts) else np.concatenate([np.array(part) for part in parts])
+
     def with_choice(self, among: Sequence[str]) -> Compared:
         """The same with one more ranker: in each fold the one, among some, that did best on the validation part."""
         parts = []
@@ -126,20 +113,29 @@ def compare(
     flavour: str = "standard",
     baseline: str | None = None,
     observe: Observe | None = None,
+    kept: Kept | None = None,
 ) -> Compared:
-    """Fit every ranker on every fold and score the fold's test queries; the first is the baseline, or the one named."""
+    """Fit every ranker on every fold and score the fold's test queries; the first is the baseline, or the one named.
+
+    kept: where finished parts are kept, and taken from if they are there already.
+    """
     if not fits:
         raise DataError("There is nothing to compare: no ranker was given.")
     if baseline is not None and baseline not in fits:
         raise DataError(f"The baseline {baseline!r} is not among the methods: {', '.join(fits)}.")
     trained: dict[str, list[Trained]] = {name: [] for name in fits}
     tests: list[Judged] = []
-    for fold in folds:
+    for number, fold in enumerate(folds):
         tests.append(_without_features(fold.test))
         with sharing():
             for name, fit in fits.items():
-                with doing(name):
-                    trained[name].append(train(name, fit, fold, observe))
+                done = None if kept is None else kept.get(number, name, fold)
+                if done is None:
+                    with doing(name):
+                        done = train(name, fit, fold, observe, flavour=flavour)
+                    if kept is not None:
+                        kept.put(number, name, fold, done)
+                trained[name].append(done)
     if not tests:
         raise DataError("There is nothing to compare: no fold was given.")
     return Compared(
@@ -150,19 +146,6 @@ def compare(
         measures=tuple(measure.name for measure in find_measures(measures)),
         flavour=flavour,
     )
-
-
-def train(name: str, fit: Fit, fold: Fold, observe: Observe | None = None) -> Trained:
-    """Fit one ranker on one fold and score the fold's test documents."""
-    begin = time.perf_counter()
-    made = fit(fold.train, fold.valid)
-    ready = time.perf_counter()
-    ranker: Any = getattr(made, "ranker", made)
-    scores = ranker.predict(fold.test.candidates)
-    done = time.perf_counter()
-    if observe is not None:
-        observe(fold, name, ranker)
-    return Trained(scores, ready - begin, done - ready, made.as_notes() if hasattr(made, "as_notes") else {})
 
 
 def _without_features(data: Judged) -> Judged:

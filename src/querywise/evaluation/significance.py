@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from querywise.arrays import Floats
 from querywise.errors import DataError
+
+_DRAWS = 10_000
+_BLOCK = 4_000_000  # numbers drawn at a time
 
 
 @dataclass(frozen=True)
@@ -29,11 +33,9 @@ def paired_t_test(ours: Floats, theirs: Floats) -> Comparison:
     >>> result.wins, round(result.p, 4)
     (3, 0.0742)
     """
-    if ours.shape != theirs.shape:
-        raise DataError(f"Paired values must cover the same queries: {ours.size} against {theirs.size}.")
     from scipy.special import stdtr  # scipy.stats takes a second to import
 
-    gain = ours - theirs
+    gain = _gains(ours, theirs)
     count = len(gain)
     spread = float(gain.std(ddof=1)) if count > 1 else 0.0
     mean = float(gain.mean()) if count else 0.0
@@ -41,11 +43,103 @@ def paired_t_test(ours: Floats, theirs: Floats) -> Comparison:
         p = float(2 * stdtr(count - 1, -abs(mean) / (spread / np.sqrt(count))))
     else:
         p = 1.0 if mean == 0 or count < 2 else 0.0
+    return _compared("paired t-test", gain, p)
+
+
+def wilcoxon_test(ours: Floats, theirs: Floats) -> Comparison:
+    """Wilcoxon's signed-rank test, two-sided; queries that do not differ are left out. None differs: p = 1."""
+    gain = _gains(ours, theirs)
+    if not gain.any():
+        return _compared("Wilcoxon signed-rank", gain, 1.0)
+    from scipy.stats import wilcoxon
+
+    return _compared("Wilcoxon signed-rank", gain, float(wilcoxon(gain).pvalue))
+
+
+def randomisation_test(ours: Floats, theirs: Floats, *, seed: int = 0, draws: int = _DRAWS) -> Comparison:
+    """Fisher's randomisation test, two-sided: how often do random signs give as large a mean difference?
+
+    The real assignment counts as one of the draws, so that p is never 0.
+    """
+    gain = _gains(ours, theirs)
+    observed = abs(gain.sum())
+    rng = np.random.default_rng(seed)
+    as_large = 0
+    for block in _blocks(draws, len(gain)):
+        signs = rng.integers(0, 2, (block, len(gain)), dtype=np.int8) * 2.0 - 1.0
+        as_large += int(np.sum(np.abs(signs @ gain) >= observed * (1 - 1e-12)))
+    return _compared("randomisation", gain, (1 + as_large) / (1 + draws))
+
+
+TESTS: dict[str, Callable[[Floats, Floats], Comparison]] = {
+    "t": paired_t_test,
+    "wilcoxon": wilcoxon_test,
+    "randomisation": randomisation_test,
+}
+
+
+def find_test(name: str) -> Callable[[Floats, Floats], Comparison]:
+    """The test of that name."""
+    if name not in TESTS:
+        raise DataError(f"Unknown test {name!r}. Known: {', '.join(TESTS)}.")
+    return TESTS[name]
+
+
+def bootstrap_interval(
+    ours: Floats, theirs: Floats, *, confidence: float = 0.95, seed: int = 0, draws: int = _DRAWS
+) -> tuple[float, float]:
+    """Between which two values the mean difference lies: percentiles of its means over queries drawn with return."""
+    gain = _gains(ours, theirs)
+    if not len(gain):
+        return 0.0, 0.0
+    rng = np.random.default_rng(seed)
+    means = np.concatenate(
+        [gain[rng.integers(0, len(gain), (block, len(gain)))].mean(axis=1) for block in _blocks(draws, len(gain))]
+    )
+    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
+
+
+def effect_size(ours: Floats, theirs: Floats) -> float:
+    """Cohen's d of paired values: the mean difference in standard deviations of the differences; 0 where all are 0."""
+    gain = _gains(ours, theirs)
+    spread = float(gain.std(ddof=1)) if len(gain) > 1 else 0.0
+    return float(gain.mean()) / spread if spread > 0 else 0.0
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Holm's correction for several comparisons: p-values such that calling those below α significant errs at most α.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    order = np.argsort(ps, kind="stable")
+    corrected = [0.0] * len(ps)
+    least = 0.0
+    for place, number in enumerate(order.tolist()):
+        least = max(least, min(1.0, (len(ps) - place) * ps[number]))
+        corrected[number] = least
+    return corrected
+
+
+def _gains(ours: Floats, theirs: Floats) -> Floats:
+    if ours.shape != theirs.shape:
+        raise DataError(f"Paired values must cover the same queries: {ours.size} against {theirs.size}.")
+    gain: Floats = ours - theirs
+    return gain
+
+
+def _compared(test: str, gain: Floats, p: float) -> Comparison:
     return Comparison(
-        test="paired t-test",
-        difference=mean,
+        test=test,
+        difference=float(gain.mean()) if len(gain) else 0.0,
         p=p,
         wins=int(np.sum(gain > 0)),
         ties=int(np.sum(gain == 0)),
         losses=int(np.sum(gain < 0)),
     )
+
+
+def _blocks(draws: int, width: int) -> list[int]:
+    size = max(1, min(draws, _BLOCK // max(width, 1)))
+    return [min(size, draws - first) for first in range(0, draws, size)]

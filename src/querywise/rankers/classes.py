@@ -84,6 +84,10 @@ class QueryClasses:
         told = np.array([numbers.get(name, -1) if name is not None else -1 for name in table.classes], dtype=np.int64)
         return np.where(told >= 0, told, guessed)
 
+    def several_models(self) -> Any:
+        """The models of the classes."""
+        return self.models_
+
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document, each query by the model of its class."""
         chosen = self.chosen(candidates)

@@ -19,6 +19,7 @@ from querywise.learners.rows import prepared
 from querywise.neighborhoods import Search, measured, number_of
 from querywise.parameters import unfitted
 from querywise.rankers.locality import Locality, neighborhood_or_nearest, without
+from querywise.views.topmean import TopMean
 
 
 class KnnOnline:
@@ -64,6 +65,14 @@ class KnnOnline:
             return scores
 
         return _local_or_global(candidates, local, score, self.prepared_.everyone)
+
+    def places(self, candidates: Candidates, /) -> Floats:
+        """Where each query lies in the view."""
+        return self.locality_.points(candidates)
+
+    def distances(self, candidates: Candidates, /) -> Floats:
+        """How far each query is from the nearest training query."""
+        return self.locality_.distances(self.locality_.points(candidates))
 
     def training_queries(self, candidates: Candidates, /) -> csr_array:
         """How much each training query counts for each of these; an empty row is the global model."""
@@ -118,49 +127,34 @@ class KnnOffline2:
         index = self.offline_.locality.nearest(points, self.offline_.anchors())
         return self.offline_.trusted(points, index)
 
+    def places(self, candidates: Candidates, /) -> Floats:
+        """Where each query lies in the view."""
+        return _points(self, candidates)
+
+    def distances(self, candidates: Candidates, /) -> Floats:
+        """How far each query is from the nearest training query."""
+        return self.offline_.locality.distances(_points(self, candidates))
+
+    def several_models(self) -> Any:
+        """The stored models."""
+        return self.offline_.models_
+
+    def routed_by_relevance(self, data: Judged, /) -> Ints | None:
+        """The model nearest to each query's true relevant documents; None where the view does not place documents."""
+        return self.offline_.routed_by_relevance(data)
+
     def training_queries(self, candidates: Candidates, /) -> csr_array:
         """How much each training query counted in the model that answers each query; an empty row: the global one."""
         index = self.chosen(candidates)
         return self.offline_.training_queries(index)
 
 
-class KnnOffline1:
+class KnnOffline1(KnnOffline2):
     """Models trained beforehand around every training query; a query is answered by the one most alike in training.
 
     That is the one whose training pairs have most in common with those of the query's own neighbours; the nearer of
     equals. Parameters are those of KnnOffline2.
     """
-
-    def __init__(
-        self,
-        learner: Any,
-        k: float = 0.2,
-        *,
-        view: Any = None,
-        neighborhood: Any = None,
-        back_off: float | None = None,
-        models: float | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.learner = learner
-        self.k = k
-        self.view = view
-        self.neighborhood = neighborhood
-        self.back_off = back_off
-        self.models = models
-        self.seed = seed
-
-    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Train the models."""
-        self.offline_ = _offline_models(self, data, valid)
-        self.feature_count_ = data.candidates.features.shape[1]
-        self.feature_names_ = data.candidates.feature_names
-        return self
-
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document, each query by the model that shares most with its neighbours."""
-        index = self.chosen(candidates)
-        return self.offline_.predict(candidates, index)
 
     def chosen(self, candidates: Candidates, /) -> Ints:
         """The number of the model that answers each query; −1 is the global model."""
@@ -175,18 +169,13 @@ class KnnOffline1:
                 index[query] = best[self.offline_.locality.nearest(points[[query]], equals)[0]]
         return self.offline_.trusted(points, index)
 
-    def training_queries(self, candidates: Candidates, /) -> csr_array:
-        """How much each training query counted in the model that answers each query; an empty row: the global one."""
-        index = self.chosen(candidates)
-        return self.offline_.training_queries(index)
 
-
-def _offline_models(ranker: KnnOffline1 | KnnOffline2, data: Judged, valid: Judged | None) -> OfflineModels:
+def _offline_models(ranker: KnnOffline2, data: Judged, valid: Judged | None) -> OfflineModels:
     locality = Locality(ranker.view, neighborhood_or_nearest(ranker.neighborhood, ranker.k), ranker.back_off)
     return OfflineModels(locality, ranker.models, ranker.seed).fit(data, unfitted(ranker.learner), valid)
 
 
-def _points(ranker: KnnOffline1 | KnnOffline2, candidates: Candidates) -> Floats:
+def _points(ranker: KnnOffline2, candidates: Candidates) -> Floats:
     if not hasattr(ranker, "offline_"):
         raise NotFittedError(ranker)
     candidates.require_features(ranker.feature_count_, ranker.feature_names_)
@@ -252,6 +241,13 @@ class OfflineModels:
 
         return _local_or_global(candidates, index >= 0, score, self.everyone_)
 
+    def routed_by_relevance(self, data: Judged) -> Ints | None:
+        """The model nearest to where each query's relevant documents lie; −1 without any, None in another view."""
+        if not isinstance(self.locality.view_, TopMean):
+            return None
+        index = self.locality.nearest(self.locality.view_.relevant_points(data), self.anchors())
+        return np.where(_has_relevant(data), index, -1)
+
     def training_queries(self, index: Ints) -> csr_array:
         """The rows of the models named; empty for −1."""
         return without(self.members_[np.maximum(index, 0)], index < 0)
@@ -294,3 +290,7 @@ def _local_or_global(candidates: Candidates, local: Bools, score: Any, everyone:
             part = candidates if len(queries) == len(candidates) else candidates.select(queries)
             scores[rows] = everyone.predict(part) if source is None else source(queries, part)
     return scores
+
+
+def _has_relevant(data: Judged) -> Bools:
+    return np.bincount(data.candidates.query_of_row[data.labels > 0], minlength=len(data)) > 0

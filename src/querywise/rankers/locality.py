@@ -64,6 +64,11 @@ class Locality:
         """The nearest of some anchors to each point."""
         return anchors.nearest(measured(points, self.metric), 1)[:, 0]
 
+    def distances(self, points: Floats) -> Floats:
+        """How far each point is from the nearest training query."""
+        index = self.nearest(points, self.search(self.points_))
+        return distances(points, self.points_[index], self.metric)
+
     def search(self, anchors: Floats) -> Search:
         """Anchors made ready to be searched."""
         return Search(measured(anchors, self.metric))
@@ -72,8 +77,7 @@ class Locality:
         """Which points are too far from every training query for any local model to be trusted."""
         if not np.isfinite(self.limit_):
             return np.zeros(len(points), np.bool_)
-        index = self.nearest(points, self.search(self.points_))
-        return distances(points, self.points_[index], self.metric) > self.limit_
+        return self.distances(points) > self.limit_
 
     def weights(self, points: Floats) -> csr_array:
         """The neighbours of each point among the training queries."""

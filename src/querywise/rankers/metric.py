@@ -7,14 +7,13 @@ from typing import Any, Self
 import numpy as np
 from scipy.optimize import nnls
 
-from querywise.arrays import Floats, Ints
+from querywise.arrays import Floats
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import NotFittedError
 from querywise.learners.ranksvm import RankSVM
-from querywise.measures import FLAVOURS, average_precision
+from querywise.measures import FLAVOURS, average_precisions
 from querywise.neighborhoods import Nearest
 from querywise.parameters import unfitted
-from querywise.ranking import order
 from querywise.views.topmean import TopMean
 
 _TRIED = 30  # other queries' models tried on each training query
@@ -81,9 +80,8 @@ class LearnedMetric:
 def _precisions(data: Judged, query: int, weights: Floats) -> Floats:
     """The average precision of one query under several linear models."""
     rows = data.candidates.rows(query)
-    labels, scores = data.labels[rows], data.candidates.features[rows] @ weights.T
-    whole: Ints = np.array([0, len(labels)])
-    return np.array([average_precision(labels[order(each, whole)], None, FLAVOURS["standard"]) for each in scores.T])
+    scores = data.candidates.features[rows] @ weights.T
+    return average_precisions(data.labels[rows], scores, FLAVOURS["standard"])
 
 
 def _by_classes(points: Floats, classes: tuple[str | None, ...]) -> Floats:

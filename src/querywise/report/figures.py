@@ -1,17 +1,30 @@
-"""Figures: readable in print, and by people who see colours differently."""
+"""Figures: readable in print, and by people who see colours differently. SVG, the same bytes for the same numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import io
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from querywise.files import check_writable
+import numpy as np
+
+from querywise.arrays import Bools, Floats
+from querywise.evaluation.findings import Findings
+from querywise.files import atomic_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Okabe and Ito's colours, distinguishable by nearly everybody; each line also has a marker of its own.
-_COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-_MARKERS = ("", "o", "s", "^", "D", "v", "P")
+_COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666")
+_MARKERS = ("X", "o", "s", "^", "D", "v", "P", "*")
 # A method looks the same in every figure.
-_PLACES = ("single", "knn-online", "knn-offline-1", "knn-offline-2", "lambdamart", "query-classes")
+_PLACES = ("single", "knn-online", "knn-offline-1", "knn-offline-2", "lambdamart", "query-classes", "bm25")
+
+# File name, what it shows, SVG.
+Figure = tuple[str, str, str]
 
 
 def line_figure(
@@ -23,15 +36,182 @@ def line_figure(
     labels: tuple[str, str],
     title: str,
 ) -> None:
-    """Lines over common positions, and level ones for what does not depend on them; the ending names the format."""
-    import matplotlib
+    """Write lines over common positions, and level ones for what does not depend on them, to an SVG file."""
+    with atomic_text(path) as out:
+        out.write(_lines(across, lines, level=level, labels=labels, title=title))
 
-    check_writable(path)
-    with matplotlib.rc_context({"svg.hashsalt": "querywise", "font.size": 10, "svg.fonttype": "none"}):
-        from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(6, 3.6), layout="constrained")
-        axes = figure.add_subplot()
+def measures_by_method(found: Findings) -> tuple[Figure, ...]:
+    """The main measure of every method with the interval of its difference: the picture a report opens with."""
+    base = found.baseline.means[found.measure]
+    others = [each for each in found.methods if each.name != found.compared.baseline]
+    if not others:
+        return ()
+    with _axes(height=0.9 + 0.34 * len(others)) as (axes, done):
+        for place, each in enumerate(reversed(others)):
+            low, high = each.interval
+            colour = _look(each.name)[0]
+            axes.plot([low, high], [place, place], color=colour, linewidth=2.2, solid_capstyle="round")
+            axes.plot([each.difference], [place], _look(each.name)[1], color=colour, markersize=7)
+            mark = "*" if each.corrected < 0.05 else ""
+            axes.annotate(
+                f"{each.difference:+.4f}{mark}", (high, place), (6, -3.5), textcoords="offset points", fontsize=9
+            )
+        axes.axvline(0, color="#000000", linewidth=1)
+        axes.set_yticks(range(len(others)), [each.name for each in reversed(others)])
+        axes.set_ylim(-0.6, len(others) - 0.4)
+        axes.margins(x=0.18)
+        axes.set_xlabel(
+            f"difference in {found.measure} from {found.compared.baseline} ({base:.4f}); bars: 95 % bootstrap interval;"
+            " *: p < 0.05, Holm",
+            fontsize=8.5,
+        )
+    return (("difference.svg", f"Difference of every method from {found.compared.baseline}", done()),)
+
+
+def ndcg_curves(found: Findings) -> tuple[Figure, ...]:
+    """NDCG at 1 to 10 by method: Figure 7 of [geng2008]_."""
+    title = f"NDCG at 1 to 10 (flavour {found.compared.flavour})"
+    return (("ndcg.svg", title, _lines(range(1, 11), found.ndcg, labels=("position", "NDCG"), title="")),)
+
+
+def gain_per_query(found: Findings) -> tuple[Figure, ...]:
+    """Every query's gain under the best method, sorted."""
+    if found.shown is None:
+        return ()
+    compared = found.compared
+    ours, theirs = (compared.evaluations[name][found.measure] for name in (found.shown, compared.baseline))
+    gains = np.sort(ours - theirs)[::-1]
+    with _axes() as (axes, done):
+        place = np.arange(len(gains))
+        axes.fill_between(place, gains, 0, where=gains >= 0, color="#0072B2", linewidth=0, step="mid")
+        axes.fill_between(place, gains, 0, where=gains <= 0, color="#D55E00", linewidth=0, step="mid")
+        axes.axhline(0, color="#000000", linewidth=0.8)
+        axes.set_xlabel("test queries, sorted by gain")
+        axes.set_ylabel(f"gain in {found.measure}")
+    return (("gains.svg", f"Gain of {found.shown} on {compared.baseline}, query by query", done()),)
+
+
+def quality_by_difficulty(found: Findings) -> tuple[Figure, ...]:
+    """The main measure by number of relevant documents."""
+    chosen = next((each for each in found.breakdowns if each.title == "relevant documents"), None)
+    groups = () if chosen is None else tuple(group for group in chosen.groups if group.label != "none")
+    if len(groups) < 2:
+        return ()
+    lines = {name: [group.means[name] for group in groups] for name in found.compared.names}
+    names = [f"{group.label}\n({group.queries} queries)" for group in groups]
+    drawn = _lines(range(len(groups)), lines, labels=("relevant documents", found.measure), title="", ticks=names)
+    return (("difficulty.svg", "Quality by number of relevant documents", drawn),)
+
+
+def queries_in_the_plane(found: Findings) -> tuple[Figure, ...]:
+    """Test queries of the first fold in two principal components, by class or by gain: Figure 1 of [geng2008]_."""
+    compared = found.compared
+    source = next((name for name in compared.names if compared.trained[name][0].extra.get("places")), None)
+    if source is None or found.shown is None:
+        return ()
+    places = np.array(compared.trained[source][0].extra["places"])
+    if places.ndim != 2 or places.shape[1] < 2:
+        return ()
+    first = compared.fold_of == 0
+    classes = {name: chosen[first] for name, chosen in compared.classes.items()}
+    ours, theirs = (compared.evaluations[name][found.measure][first] for name in (found.shown, compared.baseline))
+    by = "class" if classes else "gain"
+    drawn = plane_figure(places, classes) if classes else _plane_by_gain(places, ours - theirs, found)
+    return (("queries.svg", f"The first fold's test queries as {source} places them, by {by}", drawn),)
+
+
+def plane_figure(places: Floats, classes: Mapping[str, Bools]) -> str:
+    """Queries in a plane, by class."""
+    with _axes(height=4.2) as (axes, done):
+        for place, (name, chosen) in enumerate(classes.items()):
+            look: dict[str, Any] = {"color": _COLOURS[1 + place % 6], "marker": _MARKERS[1 + place % 6]}
+            across, up = places[chosen].T
+            axes.scatter(across, up, s=16, alpha=0.75, linewidths=0, label=name, **look)
+        axes.legend(frameon=False, fontsize=9)
+        _name_components(axes)
+    return str(done())
+
+
+def _plane_by_gain(places: Floats, gains: Floats, found: Findings) -> str:
+    with _axes(height=4.2) as (axes, done):
+        reach = max(float(np.abs(gains).max()), 1e-12)
+        across, up = places.T
+        look: dict[str, Any] = {"cmap": "PuOr", "vmin": -reach, "vmax": reach, "edgecolors": "#555555"}
+        drawn = axes.scatter(across, up, s=16, c=gains, linewidths=0.3, **look)
+        axes.figure.colorbar(drawn, ax=axes, label=f"gain in {found.measure} ({found.shown})")
+        _name_components(axes)
+    return str(done())
+
+
+def _name_components(axes: Axes) -> None:
+    axes.set_xlabel("first principal component")
+    axes.set_ylabel("second principal component")
+
+
+def quality_against_time(found: Findings) -> tuple[Figure, ...]:
+    """The main measure against the time to rank a query."""
+    timed = [each for each in found.methods if np.isfinite(each.predict_milliseconds) and each.predict_milliseconds > 0]
+    if len(timed) < 2:
+        return ()
+    with _axes() as (axes, done):
+        for each in timed:
+            colour, marker = _look(each.name)
+            axes.plot([each.predict_milliseconds], [each.means[found.measure]], marker, color=colour, markersize=8)
+            axes.annotate(
+                each.name,
+                (each.predict_milliseconds, each.means[found.measure]),
+                (7, 4),
+                textcoords="offset points",
+                fontsize=9,
+            )
+        axes.set_xscale("log")
+        axes.margins(x=0.3, y=0.15)
+        axes.set_xlabel("milliseconds per query")
+        axes.set_ylabel(found.measure)
+    return (("time.svg", "Quality against time per query", done()),)
+
+
+def quality_against_k(found: Findings) -> tuple[Figure, ...]:
+    """The best validation value at every k that was tried: Figure 8 of [geng2008]_, on validation data."""
+    across = sorted({k for points in found.against_k.values() for k in points})
+    lines = {name: list(points.values()) for name, points in found.against_k.items() if len(points) == len(across)}
+    if not lines:
+        return ()
+    shares = [100 * k if isinstance(k, float) else k for k in across]
+    labels = ("k, % of the training queries" if isinstance(across[0], float) else "k", "on validation data")
+    svg = _lines(shares, lines, labels=labels, title="")
+    return (("against-k.svg", "Validation quality against the number of neighbours", svg),)
+
+
+def oracle_curves(found: Findings) -> tuple[Figure, ...]:
+    """Mean average precision of the r-th best model: Figure 3 of [lin2011]_."""
+    with _axes() as (axes, done):
+        for each in found.oracles:
+            colour, marker = _look(each.name)
+            ranks = np.arange(1, len(each.by_rank) + 1)
+            axes.plot(
+                ranks, each.by_rank, color=colour, marker=marker, markevery=max(1, len(ranks) // 12), markersize=4.5,
+                linewidth=1.5, label=each.name,
+            )  # fmt: skip
+        level = found.oracles[0].baseline
+        axes.axhline(level, color="#000000", linestyle="--", linewidth=1.2, label=found.compared.baseline)
+        axes.set_xlabel("rank of the model, the best for each query first")
+        axes.set_ylabel("MAP")
+        axes.legend(frameon=False, fontsize=9)
+    return (("oracle.svg", "What always choosing the r-th best model would reach", done()),)
+
+
+def _lines(
+    across: Sequence[float],
+    lines: Mapping[str, Sequence[float]],
+    *,
+    labels: tuple[str, str],
+    title: str,
+    level: Mapping[str, float] | None = None,
+    ticks: Sequence[str] | None = None,
+) -> str:
+    with _axes() as (axes, done):
         for name, value in (level or {}).items():
             axes.axhline(value, color=_look(name)[0], linestyle="--", linewidth=1.2, label=name)
         for name, values in lines.items():
@@ -40,15 +220,35 @@ def line_figure(
         axes.set_xlabel(labels[0])
         axes.set_ylabel(labels[1])
         axes.set_title(title, fontsize=10, loc="left")
+        if ticks is not None:
+            axes.set_xticks(list(across), ticks)
+        axes.legend(frameon=False, fontsize=8.5, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
+    return str(done())
+
+
+@contextlib.contextmanager
+def _axes(*, height: float = 3.6) -> Iterator[tuple[Axes, Any]]:
+    """Axes to draw on, and what gives the finished SVG once the block has ended."""
+    import matplotlib
+
+    settings: Any = {"svg.hashsalt": "querywise", "font.size": 10, "svg.fonttype": "none", "font.family": "sans-serif"}
+    finished: list[str] = []
+    with matplotlib.rc_context(settings):
+        from matplotlib.figure import Figure as Canvas
+
+        figure = Canvas(figsize=(7.2, height), layout="constrained")
+        axes = figure.add_subplot()
+        yield axes, lambda: finished[0]
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", alpha=0.25)
-        axes.legend(frameon=False, fontsize=9)
+        out = io.StringIO()
         # Without a date the same numbers give the same bytes.
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {}, dpi=150)
+        figure.savefig(out, format="svg", metadata={"Date": None})
+        finished.append(out.getvalue())
 
 
 def _look(name: str) -> tuple[str, str]:
-    """The colour and marker of a method, by the first word of its name."""
+    """The colour and marker of a method, by the first word of its name; others by their letters."""
     method = name.split(",")[0]
     place = _PLACES.index(method) if method in _PLACES else len(_PLACES)
     return _COLOURS[place], _MARKERS[place]

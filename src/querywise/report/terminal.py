@@ -10,9 +10,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from querywise.contracts import Ranker
-from querywise.evaluation.analysis import Example
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.evaluate import Evaluation
+from querywise.evaluation.examples import Example
 from querywise.explanations import Explanation
 from querywise.text.features import Coverage
 from querywise.text.search import Answer

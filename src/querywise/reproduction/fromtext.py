@@ -15,7 +15,8 @@ import numpy as np
 from querywise.arrays import Floats
 from querywise.data.folds import Fold, Folds
 from querywise.evaluation.analysis import class_shares
-from querywise.evaluation.compare import Compared, Fit, compare
+from querywise.evaluation.compare import Compared, compare
+from querywise.evaluation.trained import Fit
 from querywise.files import atomic_text, make_folder
 from querywise.methods import METHODS
 from querywise.progress import track

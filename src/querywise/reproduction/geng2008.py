@@ -1,7 +1,9 @@
-"""Query-dependent ranking by k nearest neighbours [geng2008]_: the comparison, quality and change ratio against k.
+"""Query-dependent ranking by k nearest neighbours [geng2008]_: its comparison, its figures, its claims.
 
-All methods use a ranking SVM; parameters are chosen on the validation part of each fold by MAP. In the sweep over k
-there is no prior, as in the paper, and λ is the one validation chose for the single model.
+All methods use a ranking SVM; parameters are chosen on the validation part of each fold by MAP. Rows named *hinge* have
+the paper's loss and weighting (hinge, every pair alike, no prior) with λ as chosen for the single model and two values
+of k; the others ours. In the sweep over k there is no prior, as in the paper, and λ is the one validation chose for the
+single model.
 """
 
 from __future__ import annotations
@@ -17,62 +19,139 @@ import numpy as np
 from querywise.arrays import Floats
 from querywise.data.folds import Fold, Folds
 from querywise.data.groups import Candidates, Judged
-from querywise.errors import DataError
-from querywise.evaluation.analysis import change_ratios, stability_bounds
-from querywise.evaluation.compare import Compared, Fit, compare
+from querywise.evaluation.analysis import change_ratios, class_shares, stability_bounds
+from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.evaluate import evaluate
-from querywise.files import atomic_text
+from querywise.evaluation.significance import paired_t_test
+from querywise.evaluation.trained import Fit
+from querywise.files import atomic_text, make_folder
 from querywise.methods import METHODS, Method
 from querywise.progress import track
 from querywise.rankers.knn import models_of
-from querywise.report.figures import line_figure
+from querywise.report.figures import line_figure, plane_figure
+from querywise.report.tables import Column, Table
+from querywise.reproduction.claims import Claim, claims_table, judged
 from querywise.tuning import tune, tune_or_fit
 
 FLAVOUR = "letor4"
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0)
 FEWER = (10, 30)  # stored models, where not one per training query
 KNN = ("knn-online", "knn-offline-1", "knn-offline-2")
+SINGLE, CLASSES = "single", "query-classes"
+PAPER = {"loss": "hinge", "pairs": "pair"}
+_PAPER_K = (0.2, 0.5)
 _CURVE = tuple(f"ndcg@{position}" for position in range(1, 11))
-_MEASURES = (*_CURVE, "mean_ndcg@10", "map")
+_MAIN = "mean_ndcg@10"
+_MEASURES = (*_CURVE, _MAIN, "map")
 _SWEPT = ("ndcg@5", "ndcg@10", "map")
+_FLAT = 0.05  # as in p < 0.05
 
 
 def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None) -> Path:
     """Write table.md, numbers.json and the figures into a folder; returns the table's path."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{out}: the folder cannot be made ({error.strerror}).") from None
+    make_folder(out)
     parts = list(folds)
-    compared = compare(_fits(reference), track(parts, "Folds"), measures=_MEASURES, flavour=FLAVOUR)
+    classes = any(parts[0].train.classes)
+    seen = _Seen()
+    compared = compare(
+        _fits(reference, classes=classes),
+        track(parts, "Folds"),
+        measures=_MEASURES,
+        flavour=FLAVOUR,
+        observe=seen.look,
+    )
     swept = _sweep(parts, reference)
     stability = _stability(parts[0], reference)
-    numbers = {"comparison": compared.as_json(), "sweep": swept, "stability": stability}
+    claims = _claims(compared, swept, seen)
+    numbers = {
+        "comparison": compared.as_json(),
+        "sweep": swept,
+        "stability": stability,
+        "locality": seen.locality,
+        "classifier_f1": seen.f1,
+        "claims": [each._asdict() for each in claims],
+    }
     with atomic_text(out / "numbers.json") as file:
         json.dump(numbers, file, indent=1)
         file.write("\n")
     _draw(out, compared, swept)
     with atomic_text(out / "table.md") as file:
-        file.write("\n".join([_table(compared), _sweep_table(swept), _stability_text(stability)]))
+        file.write("\n".join([_table(compared), _sweep_table(swept), _stability_text(stability), claims_table(claims)]))
     return out / "table.md"
 
 
-def _fits(reference: int | str | None) -> dict[str, Fit]:
+class _Seen:
+    """What only the fitted rankers know: the classifier's F1, and how many neighbours are of a query's own class."""
+
+    def __init__(self) -> None:
+        self.f1: list[float] = []
+        self._shares: list[Floats] = []
+        self._chance: list[float] = []
+
+    def look(self, fold: Fold, name: str, ranker: Any) -> None:
+        if name == CLASSES:
+            self.f1.append(ranker.f1_)
+        if name == f"{KNN[0]}, no prior" and any(fold.test.classes):
+            members = ranker.training_queries(fold.test.candidates)
+            self._shares.append(class_shares(members, fold.train.classes, fold.test.classes))
+            train, test = (
+                np.array(
+                    [[each == name for each in part.classes] for name in sorted(filter(None, {*fold.train.classes}))]
+                )
+                for part in (fold.train, fold.test)
+            )
+            self._chance.append(float(train.mean(axis=1) @ test.mean(axis=1)))
+
+    @property
+    def locality(self) -> dict[str, float] | None:
+        """The share of neighbours of the same class, and what it would be by chance."""
+        if not self._shares:
+            return None
+        return {"share": float(np.nanmean(np.concatenate(self._shares))), "chance": float(np.mean(self._chance))}
+
+
+def _class_shares(part: Judged, train: Judged) -> Floats:
+    """Which share of some queries is of each of the training queries' classes."""
+    return np.array(
+        [np.mean([each == name for each in part.classes]) for name in sorted(filter(None, {*train.classes}))]
+    )
+
+
+def _fits(reference: int | str | None, *, classes: bool) -> dict[str, Fit]:
     def fitting(method: Method, fixed: dict[str, Any]) -> Fit:
-        return lambda train, valid: (
-            tune_or_fit(method.build, method.grid, fixed=fixed, train=train, valid=valid, flavour=FLAVOUR).ranker
+        return lambda train, valid: tune_or_fit(
+            method.build, method.grid, fixed=fixed, train=train, valid=valid, flavour=FLAVOUR
         )
 
-    fits = {"single": fitting(METHODS["single"], {})}
+    asked = {"reference": reference}
+    fits = {SINGLE: fitting(METHODS[SINGLE], {})}
+    if classes:
+        fits[CLASSES] = fitting(METHODS[CLASSES], asked)
     for name in KNN:
-        fits[f"{name}, no prior"] = fitting(METHODS[name], {"reference": reference, "prior_l2": 0.0})
-        fits[f"{name}, prior"] = fitting(METHODS[name], {"reference": reference})
-    plain = METHODS["knn-offline-2"]
+        fits[f"{name}, no prior"] = fitting(METHODS[name], {**asked, "prior_l2": 0.0})
+        fits[f"{name}, prior"] = fitting(METHODS[name], asked)
+    plain = METHODS[KNN[2]]
     metrics = replace(plain, grid={**plain.grid, "view": ("top-mean", "learned")})
-    fits["knn-offline-2, prior, metric by validation"] = fitting(metrics, {"reference": reference})
+    fits[f"{KNN[2]}, prior, metric by validation"] = fitting(metrics, asked)
     for models in FEWER:
-        fits[f"knn-offline-2, prior, {models} models"] = fitting(plain, {"reference": reference, "models": models})
+        fits[f"{KNN[2]}, prior, {models} models"] = fitting(plain, {**asked, "models": models})
+    fits[f"{SINGLE}, hinge"] = fitting(METHODS[SINGLE], PAPER)
+    for name in ([CLASSES] if classes else []) + list(KNN):
+        fits[f"{name}, hinge"] = _by_the_paper(METHODS[name], asked)
     return fits
+
+
+def _by_the_paper(method: Method, asked: dict[str, Any]) -> Fit:
+    """A method with the paper's loss, λ from the single model's choice; k, where it has one, of two."""
+
+    def fit(train: Judged, valid: Judged) -> Any:
+        single = METHODS[SINGLE]
+        l2 = tune_or_fit(single.build, single.grid, fixed=PAPER, train=train, valid=valid, flavour=FLAVOUR).parameters
+        fixed = {**PAPER, **asked, "l2": l2["l2"]}
+        grid = {"k": _PAPER_K} if "k" in method.parameters else {}
+        return tune_or_fit(method.build, grid, fixed=fixed, train=train, valid=valid, flavour=FLAVOUR)
+
+    return fit
 
 
 def _sweep(folds: Sequence[Fold], reference: int | str | None) -> dict[str, Any]:
@@ -168,18 +247,18 @@ def _means(parts: Sequence[Floats]) -> dict[str, float]:
 
 
 def _draw(out: Path, compared: Compared, swept: dict[str, Any]) -> None:
-    shown = [compared.names[0], *(f"{name}, prior" for name in KNN)]
+    shown = [SINGLE, *(name for name in (CLASSES,) if name in compared.names), *(f"{name}, prior" for name in KNN)]
     curves = {name: [compared.evaluations[name].mean()[measure] for measure in _CURVE] for name in shown}
     line_figure(
         out / "ndcg.svg", range(1, 11), curves, labels=("position", "NDCG"), title="NDCG at 1 to 10 (flavour letor4)"
     )
     percent = [100 * share for share in swept["shares"]]
-    for measure in ("ndcg@5", "ndcg@10", "map"):
+    for measure in _SWEPT:
         line_figure(
             out / f"{measure.replace('@', '-')}-against-k.svg",
             percent,
             {name: [point[measure] for point in points] for name, points in swept["quality"].items()},
-            level={"single": swept["single"][measure]},
+            level={SINGLE: swept["single"][measure]},
             labels=("k, % of the training queries", measure.upper()),
             title=f"{measure.upper()} against k, no prior",
         )
@@ -190,29 +269,116 @@ def _draw(out: Path, compared: Compared, swept: dict[str, Any]) -> None:
         labels=("k, % of the training queries", "mean change ratio γ"),
         title="Change ratio between a stored model's training pairs and Online's",
     )
+    if compared.classes:
+        first = compared.fold_of == 0
+        places = np.array(compared.trained[f"{KNN[0]}, no prior"][0].extra["places"])
+        with atomic_text(out / "queries.svg") as file:
+            file.write(plane_figure(places, {name: chosen[first] for name, chosen in compared.classes.items()}))
 
 
 def _table(compared: Compared) -> str:
-    """Every method's averages; p of MAP and of mean NDCG against the single model."""
-    shown = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "mean_ndcg@10", "map")
-    lines = [
-        "| method | NDCG@1 | NDCG@3 | NDCG@5 | NDCG@10 | mean NDCG@1..10 | MAP | p (mean NDCG) | p (MAP) |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    """Every method's averages; p of MAP and of mean NDCG against the single model, and against QC if there is one."""
+    shown = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", _MAIN, "map")
+    headings = ("NDCG@1", "NDCG@3", "NDCG@5", "NDCG@10", "mean NDCG@1..10", "MAP")
+    rivals = [name for name in (SINGLE, CLASSES) if name in compared.names]
+    columns = [Column("method"), *(Column(each, "value") for each in headings)]
+    columns += [Column(f"p ({what}, {name})", "p") for name in rivals for what in ("mean NDCG", "MAP")]
+    rows = []
     for name in compared.names:
         means = compared.evaluations[name].mean()
-        tests = [compared.against_baseline(name, measure).p for measure in ("mean_ndcg@10", "map")]
-        p = ["", ""] if name == compared.names[0] else [f"{value:.3f}" for value in tests]
-        lines.append("| " + " | ".join([name, *(f"{means[measure]:.4f}" for measure in shown), *p]) + " |")
-    count = len(compared.evaluations[compared.names[0]])
-    return "\n".join([*lines, "", f"{count} test queries, flavour {FLAVOUR}; p: paired t-test against single.", ""])
+        ps = [None if name == rival else _p(compared, name, rival, each) for rival in rivals for each in (_MAIN, "map")]
+        rows.append((name, *(means[measure] for measure in shown), *ps))
+    caption = f"{len(compared.test)} test queries, flavour {FLAVOUR}; p: paired t-test against {' and '.join(rivals)}."
+    return Table(tuple(columns), tuple(rows), caption).markdown()
+
+
+def _p(compared: Compared, name: str, rival: str, measure: str) -> float:
+    return paired_t_test(compared.evaluations[name][measure], compared.evaluations[rival][measure]).p
+
+
+def _claims(compared: Compared, swept: dict[str, Any], seen: _Seen) -> list[Claim]:
+    """What the paper says, method by method, on this data."""
+    best = [_better(compared, f"{name}, no prior", f"{name}, prior") for name in KNN]
+    claims = [
+        _beats(compared, best, SINGLE, "All three KNN methods beat Single in mean NDCG (p < 0.05)"),
+        *_about_classes(compared, best, seen),
+        _alike(compared, best),
+        *_about_k(swept),
+    ]
+    found = seen.locality
+    here = "no classes" if found is None else f"{100 * found['share']:.0f} %, by chance {100 * found['chance']:.0f} %"
+    nearer = None if found is None else found["share"] > 1.05 * found["chance"]
+    claims.append(judged("Near queries are of the same class more often than by chance (Figure 1)", here, nearer))
+    claims.append(judged("The change ratio is smaller on a larger collection", "one collection at a time", None))
+    return claims
+
+
+def _about_classes(compared: Compared, best: Sequence[str], seen: _Seen) -> list[Claim]:
+    beaten, no_better = "All three beat QC (p < 0.05)", "QC is no better than Single"
+    f1_claim = "QC's classifier reaches F1 of about 60 %"
+    if CLASSES not in compared.names:
+        return [judged(claim, "no classes", None) for claim in (beaten, no_better, f1_claim)]
+    gain, p = _gain(compared, CLASSES, SINGLE), _p(compared, CLASSES, SINGLE, _MAIN)
+    f1 = float(np.mean(seen.f1))
+    return [
+        _beats(compared, best, CLASSES, beaten),
+        judged(no_better, f"{gain:+.4f}, p = {p:.3f}", not (gain > 0 and p < _FLAT)),
+        judged(f1_claim, f"{100 * f1:.0f} %", 0.5 <= f1 <= 0.7),
+    ]
+
+
+def _better(compared: Compared, one: str, other: str) -> str:
+    """The variant that did better on validation data, in most folds."""
+    wins = [a.valid_value >= b.valid_value for a, b in zip(compared.trained[one], compared.trained[other], strict=True)]
+    return one if sum(wins) > len(wins) / 2 else other
+
+
+def _gain(compared: Compared, name: str, rival: str) -> float:
+    return compared.evaluations[name].mean()[_MAIN] - compared.evaluations[rival].mean()[_MAIN]
+
+
+def _beats(compared: Compared, names: Sequence[str], rival: str, claim: str) -> Claim:
+    gains = [(_gain(compared, name, rival), _p(compared, name, rival, _MAIN)) for name in names]
+    here = "; ".join(f"{name} {gain:+.4f}, p = {p:.3f}" for name, (gain, p) in zip(names, gains, strict=True))
+    return judged(claim, here, all(gain > 0 and p < _FLAT for gain, p in gains))
+
+
+def _alike(compared: Compared, names: Sequence[str]) -> Claim:
+    pairs = [(a, b) for place, a in enumerate(names) for b in names[place + 1 :]]
+    ps = [_p(compared, a, b, _MAIN) for a, b in pairs]
+    return judged(
+        "Online, Offline-1 and Offline-2 are alike", f"smallest p between two: {min(ps):.3f}", min(ps) >= _FLAT
+    )
+
+
+def _about_k(swept: dict[str, Any]) -> list[Claim]:
+    shares = swept["shares"]
+    curves = {name: [each["ndcg@10"] for each in points] for name, points in swept["quality"].items()}
+    peaks = {name: shares[int(np.argmax(curve))] for name, curve in curves.items()}
+    first, second = (np.array(swept["change_ratio"][name]) for name in KNN[1:])
+    lower = float(np.mean(first[:-1] <= second[:-1]))
+    ends = (float(first[-1]), float(second[-1]))
+    return [
+        judged(
+            "Quality is best at k of 20 to 50 % of m",
+            "best NDCG@10 at " + ", ".join(f"{name} {100 * share:g} %" for name, share in peaks.items()),
+            all(0.2 <= share <= 0.5 for share in peaks.values()),
+        ),
+        judged(
+            "Offline-1 changes less than Offline-2 (Figure 9)",
+            f"at {100 * lower:.0f} % of the k below m",
+            lower == 1.0,
+        ),
+        judged("The change ratio goes to 0 as k goes to m", f"at k = m: {ends[0]:.3f}, {ends[1]:.3f}", max(ends) == 0),
+    ]
 
 
 def _sweep_table(swept: dict[str, Any]) -> str:
-    head = "| k, % of m | " + " | ".join(f"MAP {name}" for name in KNN) + " | " + " | ".join(f"γ {n}" for n in KNN[1:])
-    lines = [head + " |", "|---" * (1 + len(KNN) + len(KNN) - 1) + "|"]
-    for place, share in enumerate(swept["shares"]):
-        maps = [f"{swept['quality'][name][place]['map']:.4f}" for name in KNN]
-        gammas = [f"{swept['change_ratio'][name][place]:.3f}" for name in KNN[1:]]
-        lines.append("| " + " | ".join([f"{100 * share:g}", *maps, *gammas]) + " |")
-    return "\n".join([*lines, "", f"No prior; single reaches MAP {swept['single']['map']:.4f}.", ""])
+    columns = [Column("k, % of m"), *(Column(f"MAP {name}", "value") for name in KNN)]
+    columns += [Column(f"γ {name}", "value") for name in KNN[1:]]
+    rows = [
+        (f"{100 * share:g}", *(swept["quality"][name][place]["map"] for name in KNN),
+         *(swept["change_ratio"][name][place] for name in KNN[1:]))
+        for place, share in enumerate(swept["shares"])
+    ]  # fmt: skip
+    return Table(tuple(columns), tuple(rows), f"No prior; single reaches MAP {swept['single']['map']:.4f}.").markdown()

@@ -52,6 +52,16 @@ class TopMean:
             raise NotFittedError(self)
         return self.scaling_.apply(self._means(candidates))
 
+    def relevant_points(self, data: Judged, /) -> Floats:
+        """Where each query would lie if its top documents were its relevant ones; as it is where there are none."""
+        means = self._means(data.candidates)
+        for query in range(len(data)):
+            rows = data.candidates.rows(query)
+            relevant = data.labels[rows] > 0
+            if relevant.any():
+                means[query] = data.candidates.features[rows][relevant].mean(axis=0)
+        return self.scaling_.apply(means)
+
     def _means(self, candidates: Candidates) -> Floats:
         reference: Any = self.reference_
         column = isinstance(reference, int)

@@ -1,0 +1,116 @@
+"""The whole job of `querywise compare`: methods by name and other systems' scores, on folds, to a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from querywise.data.folds import Folds
+from querywise.errors import DataError
+from querywise.evaluation.compare import compare
+from querywise.evaluation.findings import Findings, findings
+from querywise.evaluation.keeping import Kept
+from querywise.evaluation.significance import find_test
+from querywise.evaluation.trained import Fit
+from querywise.files import make_folder
+from querywise.methods import Method, find_method
+from querywise.progress import doing, track
+from querywise.ranking import GivenScores, read_scores
+from querywise.tuning import tune_or_fit
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be compared, and how. `scores` are texts like `ours=run.trec`; `fixed` are settings of all methods."""
+
+    methods: tuple[str, ...]
+    scores: tuple[str, ...] = ()
+    measures: str = "map,ndcg@10,mean_ndcg"
+    flavour: str = "standard"
+    measure: str = "map"
+    test: str = "t"
+    baseline: str | None = None
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+
+def run(asked: Asked, folds: Folds, out: Path | None, *, title: str) -> tuple[Findings, Path | None]:
+    """Compare; with a folder to write to, keep what is finished there and write a report, whose path is returned."""
+    find_test(asked.test)
+    chosen = [find_method(name) for name in asked.methods]
+    files = dict(_name_and_path(text) for text in asked.scores)
+    repeated = next((name for name in files if name in asked.methods), None)
+    if repeated is not None or len(files) != len(asked.scores):
+        raise DataError(f"--scores {repeated or asked.scores[-1]}: two systems have the same name; give each its own.")
+    if out is not None:
+        make_folder(out)
+    fits: dict[str, Fit] = {method.name: _fitting(method, asked) for method in chosen}
+    fits |= _given(files, folds)
+    settings = {method.name: _settings(method, asked) for method in chosen}
+    compared = compare(
+        fits,
+        track(folds, "Folds"),
+        measures=_with(asked.measures, asked.measure),
+        flavour=asked.flavour,
+        baseline=asked.baseline,
+        kept=None if out is None else Kept(out / "runs", settings),
+    )
+    with doing("Tests and tables"):
+        found = findings(compared, asked.measure, test=asked.test)
+        if out is None:
+            return found, None
+        from querywise.report.writing import write_report  # matplotlib takes a second to import
+
+        return found, write_report(found, out, title=title)
+
+
+def _fitting(method: Method, asked: Asked) -> Fit:
+    fixed = {name: value for name, value in asked.fixed.items() if name in method.parameters}
+    return lambda train, valid: tune_or_fit(
+        method.build,
+        method.grid_on(train),
+        fixed=fixed,
+        train=train,
+        valid=valid,
+        measure=asked.measure,
+        flavour=asked.flavour,
+    )
+
+
+def _settings(method: Method, asked: Asked) -> dict[str, Any]:
+    """Everything but the data that a method's result depends on."""
+    return {
+        "method": method.name,
+        "grid": {name: list(values) for name, values in method.grid.items()},
+        "fixed": {name: value for name, value in asked.fixed.items() if name in method.parameters},
+        "measure": asked.measure,
+        "flavour": asked.flavour,
+        "version": version("querywise"),
+    }
+
+
+def _given(files: Mapping[str, Path], folds: Folds) -> dict[str, Fit]:
+    """Other systems, matched with the data once, before anything is trained."""
+    if not files:
+        return {}
+    whole = folds.whole().candidates
+
+    def looked_up(path: Path) -> Fit:
+        ranker = GivenScores(whole, read_scores(path, whole))
+        return lambda train, valid: ranker
+
+    return {name: looked_up(path) for name, path in files.items()}
+
+
+def _name_and_path(text: str) -> tuple[str, Path]:
+    name, equals, path = text.partition("=")
+    if not equals or not name.strip() or not path:
+        raise DataError(f"--scores {text}: expected NAME=FILE, as in --scores ours=run.trec.")
+    return name.strip(), Path(path)
+
+
+def _with(measures: str, measure: str) -> list[str]:
+    asked = [name.strip() for name in measures.split(",")]
+    return asked if measure in asked else [*asked, measure]

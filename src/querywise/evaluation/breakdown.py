@@ -1,0 +1,101 @@
+"""Which queries: by difficulty, by class, by distance to the training queries, by number of candidates."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from querywise.arrays import Bools, Floats, Ints
+from querywise.evaluation.compare import Compared
+from querywise.evaluation.significance import paired_t_test
+
+DIFFICULTIES = (("none", 0, 0), ("hard: 1 to 3", 1, 3), ("normal: 4 to 20", 4, 20), ("easy: more than 20", 21, None))
+
+
+class Group(NamedTuple):
+    """Some of the test queries, and what each method reaches on them."""
+
+    label: str
+    queries: int
+    means: dict[str, float]
+    p: dict[str, float]  # against the baseline
+
+
+class Breakdown(NamedTuple):
+    """The test queries cut up by one property."""
+
+    title: str
+    groups: tuple[Group, ...]
+
+
+def breakdowns(compared: Compared, measure: str) -> list[Breakdown]:
+    """Every way to cut the test queries up that this data allows."""
+    relevant = relevant_documents(compared)
+    found = [
+        _broken_down("relevant documents", compared, measure, by_difficulty(relevant)),
+        _broken_down("class", compared, measure, compared.classes),
+        _broken_down("number of candidates", compared, measure, by_quarter(compared.test.candidates.sizes)),
+    ]
+    distances = nearest_distances(compared)
+    if distances is not None:
+        name, values = distances
+        title = f"distance to the nearest training query ({name})"
+        found.insert(2, _broken_down(title, compared, measure, by_quarter(values)))
+    return [each for each in found if len(each.groups) > 1]
+
+
+def relevant_documents(compared: Compared) -> Ints:
+    """How many relevant documents each test query has."""
+    test = compared.test
+    return np.bincount(test.candidates.query_of_row[test.labels > 0], minlength=len(test))
+
+
+def nearest_distances(compared: Compared) -> tuple[str, Floats] | None:
+    """How far each test query is from the training queries, and by which method's view; None without such a method."""
+    for name in compared.names:
+        values = compared.extra(name, "distances")
+        if values is not None:
+            return name, values
+    return None
+
+
+def by_difficulty(relevant: Ints) -> dict[str, Bools]:
+    """Queries with no, 1 to 3, 4 to 20 and more relevant documents [lin2011]_."""
+    return {
+        label: (relevant >= low) & (relevant <= (high if high is not None else np.inf))
+        for label, low, high in DIFFICULTIES
+    }
+
+
+def by_quarter(values: Floats | Ints) -> dict[str, Bools]:
+    """Queries in four groups of about the same size, by a number; equal numbers stay together."""
+    cuts = np.unique(np.quantile(values, [0.25, 0.5, 0.75]))
+    place = np.searchsorted(cuts, values, side="left")
+    found: dict[str, Bools] = {}
+    for number in range(len(cuts) + 1):
+        chosen = place == number
+        if chosen.any():
+            found[f"{_number(values[chosen].min())} to {_number(values[chosen].max())}"] = chosen
+    return found
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def _broken_down(title: str, compared: Compared, measure: str, masks: dict[str, Bools]) -> Breakdown:
+    groups = []
+    for label, chosen in masks.items():
+        if chosen.any():
+            values = {name: compared.evaluations[name][measure][chosen] for name in compared.names}
+            base = values[compared.baseline]
+            groups.append(
+                Group(
+                    label,
+                    int(chosen.sum()),
+                    {name: float(each.mean()) for name, each in values.items()},
+                    {name: paired_t_test(each, base).p for name, each in values.items()},
+                )
+            )
+    return Breakdown(title, tuple(groups))

@@ -1,0 +1,262 @@
+"""What a comparison found: every number of a report, computed once, from the scores alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from querywise.evaluation.breakdown import Breakdown, breakdowns
+from querywise.evaluation.compare import Compared
+from querywise.evaluation.evaluate import evaluate
+from querywise.evaluation.examples import Example, extremes
+from querywise.evaluation.significance import TESTS, bootstrap_interval, effect_size, find_test, holm
+from querywise.evaluation.trained import Trained
+
+SIGNIFICANT = 0.05
+
+
+@dataclass(frozen=True)
+class MethodFinding:
+    """One method beside the baseline."""
+
+    name: str
+    means: dict[str, float]
+    difference: float
+    interval: tuple[float, float]
+    effect: float
+    wins: int
+    ties: int
+    losses: int
+    p: dict[str, float]  # of the main measure, by test
+    corrected: float  # the chosen test's, corrected by Holm for the number of methods
+    p_by_measure: dict[str, float]  # the chosen test's, uncorrected
+    fit_seconds: float
+    predict_milliseconds: float
+
+    @property
+    def is_better(self) -> bool:
+        """Significantly better than the baseline."""
+        return self.corrected < SIGNIFICANT and self.difference > 0
+
+
+@dataclass(frozen=True)
+class OracleFinding:
+    """How far a ranker is from the best that its own models could do."""
+
+    name: str
+    models: int
+    reached: float
+    upper_bound: float
+    relevant_only: float | None
+    baseline: float
+    baseline_rank: int | None
+    by_rank: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything a report says."""
+
+    compared: Compared
+    measure: str
+    test: str
+    methods: tuple[MethodFinding, ...]
+    breakdowns: tuple[Breakdown, ...]
+    best: tuple[Example, ...]
+    worst: tuple[Example, ...]
+    oracles: tuple[OracleFinding, ...]
+    shown: str | None  # the method whose queries are looked at: the best that is not the baseline
+    compared_with: int  # methods the correction counts
+    ndcg: dict[str, tuple[float, ...]]  # at 1 to 10
+    against_k: dict[str, dict[float, float]]  # the best value on validation data at every k tried, mean over folds
+
+    @property
+    def baseline(self) -> MethodFinding:
+        """What the others are compared with."""
+        return next(each for each in self.methods if each.name == self.compared.baseline)
+
+    @property
+    def others(self) -> tuple[MethodFinding, ...]:
+        """Every method but the baseline."""
+        return tuple(each for each in self.methods if each.name != self.compared.baseline)
+
+    @property
+    def verdict(self) -> str:
+        """The whole report in a sentence or two."""
+        return _verdict(self)
+
+
+def findings(compared: Compared, measure: str, *, test: str = "t", left_out: Sequence[str] = ()) -> Findings:
+    """Compute everything. `left_out`: methods, such as oracles, that are in the tables but cannot be the answer."""
+    names = compared.names
+    base = compared.evaluations[compared.baseline]
+    chosen = find_test(test)
+    others = [name for name in names if name != compared.baseline]
+    ps = {name: chosen(compared.evaluations[name][measure], base[measure]).p for name in others}
+    counted = [name for name in others if name not in left_out]
+    corrected = dict(zip(counted, holm([ps[name] for name in counted]), strict=True))
+    methods = tuple(_method(compared, name, measure, test, corrected.get(name, ps.get(name, 1.0))) for name in names)
+    means = {each.name: each.means[measure] for each in methods}
+    shown = max(counted, key=lambda name: means[name]) if counted else None
+    best, worst = ((), ()) if shown is None else extremes(compared, shown, measure)
+    return Findings(
+        compared,
+        measure,
+        test,
+        methods,
+        tuple(breakdowns(compared, measure)),
+        best,
+        worst,
+        tuple(found for name in names if (found := _oracle(compared, name)) is not None),
+        shown,
+        len(counted),
+        {name: _ndcg_curve(compared, name) for name in names},
+        {name: points for name in names if len(points := _against_k(compared.trained[name])) > 1},
+    )
+
+
+def _method(compared: Compared, name: str, measure: str, test: str, corrected: float) -> MethodFinding:
+    base = compared.evaluations[compared.baseline]
+    table = compared.evaluations[name]
+    ours, theirs = table[measure], base[measure]
+    pair = TESTS["t"](ours, theirs)
+    return MethodFinding(
+        name=name,
+        means=table.mean(),
+        difference=pair.difference,
+        interval=bootstrap_interval(ours, theirs),
+        effect=effect_size(ours, theirs),
+        wins=pair.wins,
+        ties=pair.ties,
+        losses=pair.losses,
+        p={each: compute(ours, theirs).p for each, compute in TESTS.items()},
+        corrected=corrected,
+        p_by_measure={each: find_test(test)(table[each], base[each]).p for each in compared.measures},
+        fit_seconds=compared.fit_seconds(name),
+        predict_milliseconds=compared.predict_milliseconds(name),
+    )
+
+
+def _ndcg_curve(compared: Compared, name: str) -> tuple[float, ...]:
+    measures = [f"ndcg@{position}" for position in range(1, 11)]
+    table = evaluate(compared.scores[name], compared.test, measures=measures, flavour=compared.flavour)
+    return tuple(table.mean().values())
+
+
+def _against_k(folds: Sequence[Trained]) -> dict[float, float]:
+    """K → the mean over folds of the best value any setting with that k reached on validation data."""
+    values: dict[float, list[float]] = {}
+    for each in folds:
+        best: dict[float, float] = {}
+        for trial in each.notes.get("tried") or ():
+            k = trial["parameters"].get("k")
+            if k is not None:
+                best[k] = max(best.get(k, -np.inf), trial["value"])
+        for k, value in best.items():
+            values.setdefault(k, []).append(value)
+    return {k: float(np.mean(found)) for k, found in sorted(values.items()) if len(found) == len(folds)}
+
+
+def _oracle(compared: Compared, name: str) -> OracleFinding | None:
+    best = compared.extra(name, "best_model")
+    if best is None:
+        return None
+    single = _precision(compared, compared.baseline)
+    curves = [np.array(each.extra["by_rank"]) for each in compared.trained[name]]
+    sizes = np.bincount(compared.fold_of)
+    length = min(map(len, curves))
+    curve = sum(size * each[:length] for size, each in zip(sizes, curves, strict=True)) / sizes.sum()
+    below = np.flatnonzero(curve <= single)
+    only = compared.extra(name, "relevant_only")
+    return OracleFinding(
+        name=name,
+        models=length,
+        reached=_precision(compared, name),
+        upper_bound=float(best.mean()),
+        relevant_only=None if only is None else float(only.mean()),
+        baseline=single,
+        baseline_rank=int(below[0]) + 1 if len(below) else None,
+        by_rank=tuple(curve.tolist()),
+    )
+
+
+def _precision(compared: Compared, name: str) -> float:
+    if "map" in compared.measures:
+        return compared.evaluations[name].mean()["map"]
+    return evaluate(compared.scores[name], compared.test, measures=["map"], flavour=compared.flavour).mean()["map"]
+
+
+def _verdict(found: Findings) -> str:
+    base, queries = found.baseline, len(found.compared.test)
+    top = next((each for each in found.others if each.name == found.shown), None)
+    if top is None:
+        return f"Only {base.name} was evaluated: {found.measure} {base.means[found.measure]:.4f} on {queries} queries."
+    before = base.means[found.measure]
+    share = f" ({100 * top.difference / before:+.1f} %)" if before else ""
+    number = f"{found.measure} {top.means[found.measure]:.4f} against {before:.4f}{share}"
+    luck = f"p = {_p(top.corrected)}, {_named(found)}"
+    if top.is_better:
+        return f"{top.name} is better than {base.name}: {number}, {luck}, on {queries} queries{_cost(top, base)}."
+    how = "is worse" if top.corrected < SIGNIFICANT else "makes no significant difference"
+    return (
+        f"Nothing beats {base.name} here. The best of the others, {top.name}, {how}: {number}, {luck}, "
+        f"on {queries} queries."
+    )
+
+
+def _named(found: Findings) -> str:
+    test = {"t": "paired t-test", "wilcoxon": "Wilcoxon signed-rank", "randomisation": "randomisation test"}[found.test]
+    return f"{test}, Holm's correction for {found.compared_with} methods" if found.compared_with > 1 else test
+
+
+def _cost(top: MethodFinding, base: MethodFinding) -> str:
+    if not (np.isfinite(top.predict_milliseconds) and np.isfinite(base.predict_milliseconds)):
+        return ""
+    return f", at {top.predict_milliseconds:.2g} ms per query against {base.predict_milliseconds:.2g}"
+
+
+def _p(value: float) -> str:
+    return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
+
+
+def as_json(found: Findings) -> dict[str, Any]:
+    """Everything but the timings, as JSON can hold it."""
+    return {
+        "verdict_measure": found.measure,
+        "flavour": found.compared.flavour,
+        "test": found.test,
+        "baseline": found.compared.baseline,
+        "queries": len(found.compared.test),
+        "methods": {
+            each.name: {
+                "means": each.means,
+                "difference": each.difference,
+                "interval": list(each.interval),
+                "effect": each.effect,
+                "wins": each.wins,
+                "ties": each.ties,
+                "losses": each.losses,
+                "p": each.p,
+                "p_holm": each.corrected,
+                "p_by_measure": each.p_by_measure,
+            }
+            for each in found.methods
+        },
+        "breakdowns": {
+            each.title: {group.label: group._asdict() for group in each.groups} for each in found.breakdowns
+        },
+        "oracles": {
+            each.name: {
+                "models": each.models,
+                "map": each.reached,
+                "upper_bound": each.upper_bound,
+                "relevant_only": each.relevant_only,
+                "baseline": each.baseline,
+                "baseline_rank": each.baseline_rank,
+            }
+            for each in found.oracles
+        },
+    }

@@ -1,0 +1,92 @@
+"""Finished parts of a comparison, kept in a folder: an interrupted run goes on where it stopped."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from querywise.data.folds import Fold
+from querywise.data.groups import Judged
+from querywise.errors import DataError
+from querywise.evaluation.trained import Trained
+from querywise.files import atomic_text, make_folder, read_text
+
+
+class Kept:
+    """A folder with, for every method and fold, its scores (CSV), how its parameters were chosen, and its timings.
+
+    What is there is used again only where the data and the method's settings are the very same.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        make_folder(folder)
+        self.folder = folder
+        self.settings = settings  # of each method, as JSON can hold them
+
+    def get(self, number: int, name: str, fold: Fold) -> Trained | None:
+        """What is kept of a method on a fold, if it is what would come out again."""
+        scores, notes, times = self._paths(number, name)
+        if not (scores.is_file() and notes.is_file() and times.is_file()):
+            return None
+        try:
+            kept, spent = json.loads(read_text(notes)), json.loads(read_text(times))
+            if kept["settings"] != self._settings(name, fold):
+                return None
+            rows = list(csv.DictReader(io.StringIO(read_text(scores))))
+            values = np.array([float(row["score"]) for row in rows])
+        except (ValueError, KeyError, TypeError, DataError):
+            return None
+        if len(values) != len(fold.test.labels) or not np.isfinite(values).all():
+            return None
+        return Trained(values, spent["fit_seconds"], spent["predict_seconds"], kept["notes"], kept["extra"])
+
+    def put(self, number: int, name: str, fold: Fold, trained: Trained) -> None:
+        """Keep a finished part; its notes are written last, and without them nothing counts as kept."""
+        scores, notes, times = self._paths(number, name)
+        notes.unlink(missing_ok=True)
+        with atomic_text(scores) as out:
+            table = csv.writer(out, lineterminator="\n")
+            table.writerow(["query", "document", "label", "score"])
+            table.writerows(_score_rows(fold.test, trained.scores.tolist()))
+        with atomic_text(times) as out:
+            json.dump({"fit_seconds": trained.fit_seconds, "predict_seconds": trained.predict_seconds}, out)
+        with atomic_text(notes) as out:
+            content = {"settings": self._settings(name, fold), "notes": trained.notes, "extra": trained.extra}
+            json.dump(content, out, indent=1)
+
+    def _settings(self, name: str, fold: Fold) -> Any:
+        return json.loads(json.dumps({"method": self.settings.get(name), "data": digest(fold)}))
+
+    def _paths(self, number: int, name: str) -> tuple[Path, Path, Path]:
+        stem = f"fold{number + 1}-{re.sub(r'[^A-Za-z0-9.+-]+', '-', name)}"
+        return self.folder / f"{stem}.csv", self.folder / f"{stem}.json", self.folder / f"{stem}.times.json"
+
+
+def digest(fold: Fold) -> str:
+    """A checksum of everything a method can see of a fold, and of its test labels."""
+    found = hashlib.sha256()
+    for part in fold:
+        candidates = part.candidates
+        for array in (candidates.features, candidates.starts, part.labels):
+            found.update(np.ascontiguousarray(array).tobytes())
+        table = candidates.queries
+        known = () if table is None else (table.texts, table.classes, table.column_names)
+        found.update(repr((candidates.query_ids, candidates.document_ids, candidates.feature_names, known)).encode())
+        if table is not None and table.columns is not None:
+            found.update(np.ascontiguousarray(table.columns).tobytes())
+    return found.hexdigest()
+
+
+def _score_rows(test: Judged, scores: Iterable[float]) -> Iterable[tuple[str, str, int, str]]:
+    candidates = test.candidates
+    owners = candidates.query_of_row.tolist()
+    for row, (owner, label, score) in enumerate(zip(owners, test.labels.tolist(), scores, strict=True)):
+        yield candidates.query_ids[owner], candidates.document_label(row), label, repr(score)

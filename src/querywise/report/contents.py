@@ -1,0 +1,229 @@
+"""What stands in a report, in order: headings, sentences, tables and figures, whatever form they are written in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from querywise.evaluation.breakdown import Breakdown
+from querywise.evaluation.examples import Example
+from querywise.evaluation.findings import Findings
+from querywise.report import figures
+from querywise.report.tables import Cell, Column, Table
+
+_TESTS = {"t": "paired t-test", "wilcoxon": "Wilcoxon signed-rank test", "randomisation": "randomisation test"}
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, a sentence or two, and what they speak of. figures: file name → SVG, with its description."""
+
+    title: str
+    text: str = ""
+    tables: tuple[tuple[str, Table], ...] = ()  # file name without its ending, table
+    figures: tuple[tuple[str, str, str], ...] = ()  # file name, what it shows, SVG
+
+
+def contents(found: Findings, title: str, story: str) -> list[Section]:
+    """The sections of a report."""
+    sections = [
+        Section(title, f"{found.verdict} {story}".strip(), (("table", main_table(found)),), _leading(found)),
+        Section(
+            "Tests",
+            "The same difference by three tests, before Holm's correction for several comparisons and after it; the "
+            "interval holds 95 % of 10,000 bootstrap means; effect is the mean difference in standard deviations.",
+            (("tests", tests_table(found)),),
+        ),
+        Section(
+            "Which queries",
+            _which(found),
+            tuple((f"by-{_slug(each.title)}", breakdown_table(found, each)) for each in found.breakdowns),
+            _queries_figures(found),
+        ),
+    ]
+    if found.shown is not None and (found.best or found.worst):
+        sections.append(_extremes(found, found.shown))
+    if found.oracles:
+        sections.append(_oracles(found))
+    sections.append(
+        Section(
+            "Cost",
+            "Training, with the choice of parameters, in all folds together; ranking per query, in batch. Timings vary "
+            "from run to run.",
+            (("timings", timings_table(found)),),
+            figures.quality_against_time(found),
+        )
+    )
+    sections.append(
+        Section(
+            "What was tried",
+            "Every setting was fitted on the training part and measured on the validation part of each fold.",
+            (("chosen", chosen_table(found)),),
+            figures.quality_against_k(found),
+        )
+    )
+    return sections
+
+
+def main_table(found: Findings) -> Table:
+    """Every method's averages, and the paired test of each measure against the baseline."""
+    compared = found.compared
+    columns = [Column("method")]
+    for measure in compared.measures:
+        columns += [Column(measure, "value"), Column(f"p ({measure})", "p")]
+    columns += [Column(f"Δ {found.measure}", "signed"), Column("p, Holm", "p"), Column("wins / ties / losses")]
+    rows = []
+    for each in found.methods:
+        base = each.name == compared.baseline
+        cells: list[str | float | None] = [each.name]
+        for measure in compared.measures:
+            cells += [each.means[measure], None if base else each.p_by_measure[measure]]
+        counts = None if base else f"{each.wins} / {each.ties} / {each.losses}"
+        rows.append((*cells, *((None, None) if base else (each.difference, each.corrected)), counts))
+    names = [each.name for each in found.methods]
+    return Table(
+        tuple(columns),
+        tuple(rows),
+        f"{len(compared.test)} test queries, flavour {compared.flavour}; p: {_TESTS[found.test]} against "
+        f"{compared.baseline}; Holm: corrected for {found.compared_with} methods; parameters chosen on validation "
+        "data.",
+        names.index(found.shown) if found.shown is not None else None,
+    )
+
+
+def tests_table(found: Findings) -> Table:
+    """The main measure's difference under every test."""
+    columns = (
+        Column("method"),
+        Column(f"Δ {found.measure}", "signed"),
+        Column("from", "signed"),
+        Column("to", "signed"),
+        *(Column(f"p, {_TESTS[name]}", "p") for name in _TESTS),
+        Column(f"p, {_TESTS[found.test]}, Holm", "p"),
+        Column("effect", "signed"),
+    )
+    rows: list[tuple[Cell, ...]] = [
+        (each.name, each.difference, *each.interval, *(each.p[name] for name in _TESTS), each.corrected, each.effect)
+        for each in found.others
+    ]
+    return Table(columns, tuple(rows), f"{found.measure}, against {found.compared.baseline}.")
+
+
+def breakdown_table(found: Findings, breakdown: Breakdown) -> Table:
+    """One measure of every method by group of queries."""
+    base = found.compared.baseline
+    columns = [Column("method")]
+    for group in breakdown.groups:
+        columns += [Column(f"{group.label} ({group.queries})", "value"), Column("p", "p")]
+    rows = []
+    for name in found.compared.names:
+        cells: list[Cell] = [name]
+        for group in breakdown.groups:
+            cells += [group.means[name], None if name == base else group.p[name]]
+        rows.append(tuple(cells))
+    caption = f"{found.measure} by {breakdown.title}, number of queries in brackets; p: paired t-test against {base}."
+    return Table(tuple(columns), tuple(rows), caption)
+
+
+def examples_table(examples: tuple[Example, ...]) -> Table:
+    """Queries with their best documents under both rankers; a star for each grade."""
+    first = examples[0]
+    columns = (
+        Column("query"),
+        Column(first.names[0], "value"),
+        Column(first.names[1], "value"),
+        Column(f"top under {first.names[0]}"),
+        Column(f"top under {first.names[1]}"),
+    )
+    rows: list[tuple[Cell, ...]] = [
+        (_query(each), *each.values, *(_documents(top) for top in each.tops)) for each in examples
+    ]
+    return Table(columns, tuple(rows), f"{first.measure}; a star stands for each grade of relevance.")
+
+
+def timings_table(found: Findings) -> Table:
+    """What everything cost."""
+    rows = tuple((each.name, each.fit_seconds, each.predict_milliseconds) for each in found.methods)
+    return Table((Column("method"), Column("training, s", "time"), Column("ranking, ms per query", "time")), rows)
+
+
+def chosen_table(found: Findings) -> Table:
+    """The setting chosen in every fold."""
+    rows = []
+    for name, folds in found.compared.trained.items():
+        for number, each in enumerate(folds, start=1):
+            setting = ", ".join(f"{key} {value}" for key, value in (each.notes.get("parameters") or {}).items())
+            method = each.notes.get("method")
+            tried = len(each.notes.get("tried") or ())
+            text = ", ".join(part for part in (method, setting) if part)
+            rows.append((name, number, tried, text, each.valid_value))
+    columns = (Column("method"), Column("fold", "count"), Column("tried", "count"), Column("chosen"))
+    return Table((*columns, Column("on validation", "value")), tuple(rows))
+
+
+def _leading(found: Findings) -> tuple[tuple[str, str, str], ...]:
+    return (*figures.measures_by_method(found), *figures.ndcg_curves(found))
+
+
+def _queries_figures(found: Findings) -> tuple[tuple[str, str, str], ...]:
+    return (*figures.gain_per_query(found), *figures.quality_by_difficulty(found), *figures.queries_in_the_plane(found))
+
+
+def _which(found: Findings) -> str:
+    top = next((each for each in found.others if each.name == found.shown), None)
+    if top is None:
+        return ""
+    base = found.compared.baseline
+    return f"Against {base}, {top.name} wins {top.wins} queries, ties {top.ties} and loses {top.losses}."
+
+
+def _extremes(found: Findings, name: str) -> Section:
+    tables = []
+    if found.best:
+        tables.append(("best-queries", examples_table(found.best)))
+    if found.worst:
+        tables.append(("worst-queries", examples_table(found.worst)))
+    return Section(
+        "The queries that moved most",
+        f"First those that {name} gains most on {found.compared.baseline}, then those it loses most.",
+        tuple(tables),
+    )
+
+
+def _oracles(found: Findings) -> Section:
+    columns = (
+        Column("method"),
+        Column("models", "count"),
+        Column("MAP reached", "value"),
+        Column(f"MAP of {found.compared.baseline}", "value"),
+        Column("UpperBound", "value"),
+        Column("RelevantOnly", "value"),
+        Column(f"rank at which {found.compared.baseline} is reached", "count"),
+    )
+    rows = tuple(
+        (each.name, each.models, each.reached, each.baseline, each.upper_bound, each.relevant_only, each.baseline_rank)
+        for each in found.oracles
+    )
+    text = (
+        "UpperBound always takes, of the method's own models, the one with the best average precision for the query; "
+        "RelevantOnly the one nearest to the query's true relevant documents. The last column says how good a choice "
+        "must be on average, the 1st best, the 2nd best, …, before it does no better than the baseline."
+    )
+    return Section("The oracle gap", text, (("oracle", Table(columns, rows)),), figures.oracle_curves(found))
+
+
+def _query(example: Example) -> str:
+    return example.query if example.kind is None else f"{example.query} ({example.kind})"
+
+
+def _documents(top: tuple[tuple[str, int], ...]) -> str:
+    return "; ".join(f"{document}{' ' + '★' * grade if grade else ''}" for document, grade in top)
+
+
+def _slug(title: str) -> str:
+    return "-".join(title.split(" (")[0].split())
+
+
+def files_of(sections: list[Section]) -> Mapping[str, Table]:
+    """Every table by its file name."""
+    return {name: table for section in sections for name, table in section.tables}

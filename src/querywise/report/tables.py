@@ -1,0 +1,104 @@
+"""A table and the forms it is printed in: Markdown, LaTeX, CSV, HTML, terminal. Formats, and never computes."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Cell = str | int | float | None
+_SHORT = 28  # characters that stay on one line
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading and how the numbers below it are written: `text`, `value`, `signed`, `p`, `count` or `time`."""
+
+    heading: str
+    kind: str = "text"
+
+    def written(self, cell: Cell) -> str:
+        """A cell as people read it."""
+        if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+            return ""
+        if isinstance(cell, str):
+            return cell
+        if self.kind == "p":
+            return "< 0.0001" if cell < 1e-4 else f"{cell:.4f}"
+        if self.kind == "count" or isinstance(cell, int):
+            return f"{int(cell):,}"
+        return {"signed": f"{cell:+.4f}", "time": f"{cell:.3g}"}.get(self.kind, f"{cell:.4f}")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under headings, and a line on how they were made. `marked`: the row that is the answer."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    caption: str = ""
+    marked: int | None = None
+
+    def written(self) -> list[list[str]]:
+        """Every cell as people read it."""
+        return [[column.written(cell) for column, cell in zip(self.columns, row, strict=True)] for row in self.rows]
+
+    def markdown(self) -> str:
+        """As a Markdown table."""
+        head = [column.heading for column in self.columns]
+        rule = ["---" if column.kind == "text" else "---:" for column in self.columns]
+        lines = [_piped(each) for each in (head, rule, *self.written())]
+        return "\n".join([*lines, *(["", self.caption] if self.caption else []), ""])
+
+    def latex(self) -> str:
+        """As a LaTeX tabular with booktabs rules."""
+        kinds = "".join("l" if column.kind == "text" else "r" for column in self.columns)
+        head = " & ".join(_tex(column.heading) for column in self.columns)
+        body = [" & ".join(map(_tex, row)) + r" \\" for row in self.written()]
+        lines = [rf"\begin{{tabular}}{{{kinds}}}", r"\toprule", head + r" \\", r"\midrule", *body, r"\bottomrule"]
+        return "\n".join([*lines, r"\end{tabular}", *([f"% {self.caption}"] if self.caption else []), ""])
+
+    def csv(self) -> str:
+        """As comma-separated values, numbers to the last bit."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([column.heading for column in self.columns])
+        writer.writerows([[repr(cell) if isinstance(cell, float) else cell for cell in row] for row in self.rows])
+        return out.getvalue()
+
+    def html(self) -> str:
+        """As an HTML table whose columns can be sorted."""
+        head = "".join(
+            f'<th scope="col"{_aligned(column)}><button type="button">{html.escape(column.heading)}</button></th>'
+            for column in self.columns
+        )
+        body = []
+        for number, (row, written) in enumerate(zip(self.rows, self.written(), strict=True)):
+            cells = "".join(map(_cell, self.columns, row, written))
+            body.append(("<tr class='marked'>" if number == self.marked else "<tr>") + cells + "</tr>")
+        caption = f"<caption>{html.escape(self.caption)}</caption>" if self.caption else ""
+        table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+        return f'<div class="scroll">{table}</div>'
+
+
+def _cell(column: Column, cell: Cell, written: str) -> str:
+    number = f' data-value="{cell!r}"' if isinstance(cell, (int, float)) and not isinstance(cell, bool) else ""
+    kind = ' class="short"' if column.kind == "text" and len(written) <= _SHORT else _aligned(column)
+    return f"<td{kind}{number}>{html.escape(written)}</td>"
+
+
+def _aligned(column: Column) -> str:
+    return "" if column.kind == "text" else ' class="number"'
+
+
+def _piped(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def _tex(text: str) -> str:
+    for mark in ("\\", "&", "%", "$", "#", "_", "{", "}"):
+        text = text.replace(mark, r"\textbackslash{}" if mark == "\\" else "\\" + mark)
+    return text.replace("<", r"$<$").replace(">", r"$>$").replace("~", r"\textasciitilde{}").replace("−", "$-$")

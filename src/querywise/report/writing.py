@@ -1,0 +1,90 @@
+"""A report on disk: HTML, Markdown, LaTeX, CSV, JSON and figures, in one folder."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from querywise.evaluation.breakdown import nearest_distances, relevant_documents
+from querywise.evaluation.compare import Compared
+from querywise.evaluation.findings import Findings, as_json
+from querywise.files import atomic_text, make_folder
+from querywise.report.contents import Section, contents, files_of
+from querywise.report.html import html_page
+
+TIMINGS = "timings"  # the one table that is not the same in every run
+
+
+def write_report(found: Findings, folder: Path, *, title: str, story: str = "") -> Path:
+    """Write everything; returns the HTML file's path."""
+    make_folder(folder / "figures")
+    sections = contents(found, title, story)
+    for name, table in files_of(sections).items():
+        _write(folder / f"{name}.csv", table.csv())
+    main = files_of(sections)["table"]
+    _write(folder / "table.md", main.markdown())
+    _write(folder / "table.tex", main.latex())
+    for section in sections:
+        for name, _, svg in section.figures:
+            _write(folder / "figures" / name, svg)
+    _write(folder / "values.csv", _csv(_value_rows(found.compared)))
+    _write(folder / "queries.csv", _csv(_query_rows(found.compared)))
+    _write(folder / "report.json", json.dumps(as_json(found), indent=1) + "\n")
+    _write(folder / "report.md", markdown_page(sections))
+    _write(folder / "report.html", html_page(sections, found.verdict))
+    return folder / "report.html"
+
+
+def markdown_page(sections: Iterable[Section]) -> str:
+    """The report as Markdown, figures linked."""
+    parts = []
+    for number, section in enumerate(sections):
+        parts.append(f"{'#' if number == 0 else '##'} {section.title}\n")
+        if section.text:
+            parts.append(section.text + "\n")
+        parts += [table.markdown() for _, table in section.tables]
+        parts += [f"![{text}](figures/{name})\n" for name, text, _ in section.figures]
+    return "\n".join(parts)
+
+
+def _value_rows(compared: Compared) -> Iterable[list[str]]:
+    """Every measure of every test query under every method."""
+    yield ["method", "query", *compared.measures]
+    for name in compared.names:
+        table = compared.evaluations[name]
+        for query_id, row in zip(table.query_ids, table.values.tolist(), strict=True):
+            yield [name, query_id, *map(repr, row)]
+
+
+def _query_rows(compared: Compared) -> Iterable[list[str]]:
+    """What is known of every test query."""
+    test = compared.test
+    nearest = nearest_distances(compared)
+    relevant = relevant_documents(compared).tolist()
+    yield ["query", "fold", "class", "candidates", "relevant", "distance", "text"]
+    table = test.candidates.queries
+    texts = (None,) * len(test) if table is None or table.texts is None else table.texts
+    for query, query_id in enumerate(test.candidates.query_ids):
+        yield [
+            query_id,
+            str(int(compared.fold_of[query]) + 1),
+            test.classes[query] or "",
+            str(int(test.candidates.sizes[query])),
+            str(relevant[query]),
+            "" if nearest is None else repr(float(nearest[1][query])),
+            texts[query] or "",
+        ]
+
+
+def _csv(rows: Iterable[list[str]]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue()
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic_text(path) as out:
+        out.write(text)
