@@ -88,8 +88,9 @@ def test_the_randomisation_test_agrees_with_all_signs_within_its_own_error(seed:
 
 
 def test_more_draws_bring_the_randomisation_test_nearer_to_all_signs() -> None:
+    # Of 16 signs only all alike, and all alike but the smallest, reach the sum that was seen.
     ours, theirs = gains_of(0.3, 0.2, 0.1, -0.05)
-    assert randomisation_test(ours, theirs, draws=200_000).p == pytest.approx(2 / 16, abs=0.004)
+    assert randomisation_test(ours, theirs, draws=200_000).p == pytest.approx(4 / 16, abs=0.004)
 
 
 def test_tied_sums_count_as_large_in_the_randomisation_test() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,9 @@ from querywise.methods import METHODS
 from querywise.progress import doing, track
 from querywise.report.terminal import classes_table, comparison_table, coverage_lines, examples_table
 from querywise.report.writing import write_report
-from querywise.storage import save
+from querywise.storage import check_model_folder, save
 from querywise.text.features import judged_candidates
-from querywise.text.index import build_index, save_index
+from querywise.text.index import build_index, check_index_folder, save_index
 from querywise.text.stdlib import stdlib_collection
 from querywise.tuning import tune
 
@@ -54,6 +55,8 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
 def run(out: Path, *, folds: int = 1) -> list[Any]:
     """Build the collection, train, choose on validation data, compare on test queries; leave the files in a folder."""
     make_folder(out)
+    check_model_folder(out / "model")
+    check_index_folder(out / "index")
     collection = stdlib_collection()
     write_collection(collection, out / "collection")
     with doing("Indexing"):
@@ -120,10 +123,11 @@ def _neighbours(shares: Floats, judged: Judged) -> str:
 
 def _onward(out: Path, page: Path, folds: int) -> str:
     rest = "" if folds == 5 else "\nAll five folds:      querywise demo --folds 5"
+    index, model = shlex.quote(str(out / "index")), shlex.quote(str(out / "model"))
     return (
         f"The report:          {page}\n"
         f"Files are in {out}: the collection, its index, and the fitted {SHOWN}.\n"
-        f'Search them:         querywise search {out / "index"} "parse a date" --model {out / "model"}{rest}\n'
+        f'Search them:         querywise search {index} "parse a date" --model {model}{rest}\n'
         f"On your own text:    querywise compare FOLDER --baseline single --methods bm25,single,lambdamart,knn-online "
         "--out report/\n"
         f"                     where FOLDER holds corpus.jsonl, queries.jsonl and qrels.tsv like those in "

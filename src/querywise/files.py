@@ -73,6 +73,15 @@ def check_writable(path: Path) -> None:
         raise DataError(f"{path}: no permission to write in the folder {parent}.")
 
 
+def check_folder(path: Path) -> None:
+    """Refuse a folder that cannot be made or written to, before any long work is done for it."""
+    there = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise DataError(f"{path}: the folder cannot be made ({there} is a file).")
+    if not os.access(there, os.W_OK):
+        raise DataError(f"{path}: no permission to write in the folder {there}.")
+
+
 def make_folder(path: Path) -> None:
     """Make a folder to write several files to, or say why that cannot be."""
     try:

@@ -36,7 +36,7 @@ class _Memory:
             return found
         value = make()
         size = _size(value)
-        self._values[key] = (of, value, size)  # `of` is kept, so that its identity is not given to something else
+        self._values[key] = (of, value, size)  # `of` is kept, so that no identity in the key is given to something else
         self._used += size
         while self._used > _ROOM and len(self._values) > 1:
             self._used -= self._values.popitem(last=False)[1][2]
@@ -59,7 +59,7 @@ def sharing() -> Iterator[None]:
 def once(what: str, settings: Any, of: Any, make: Callable[[], _Value]) -> _Value:
     """What `make` makes of some data at some settings; a second time, the very same object where that is remembered."""
     memory = _memory.get()
-    return make() if memory is None else memory.get((what, signature(settings), id(of)), of, make)
+    return make() if memory is None else memory.get((what, signature(settings), id(of)), (of, settings), make)
 
 
 def signature(thing: Any) -> Any:

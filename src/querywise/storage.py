@@ -171,9 +171,10 @@ class _Writer:
         if isinstance(value, np.generic):
             return self.encode(value.item(), key)
         if isinstance(value, str):
-            return (
-                value if len(value) < _LONG_TEXT else self._kept("$text", key, np.frombuffer(value.encode(), np.uint8))
-            )
+            if len(value) < _LONG_TEXT:
+                return value
+            # Half a surrogate pair, which JSON may have let into a query, is no reason not to save a model.
+            return self._kept("$text", key, np.frombuffer(value.encode(errors="surrogatepass"), np.uint8))
         if isinstance(value, np.ndarray):
             return self._kept("$array", key, np.ascontiguousarray(value))
         if isinstance(value, csr_array):
@@ -212,7 +213,7 @@ class _Reader:
         self._made: dict[int, Any] = {}
         self._kinds: dict[str, Callable[[Any], Any]] = {
             "$array": lambda key: self._arrays[key],
-            "$text": lambda key: self._arrays[key].tobytes().decode(),
+            "$text": lambda key: self._arrays[key].tobytes().decode(errors="surrogatepass"),
             "$float": float,
             "$tuple": lambda items: tuple(self.decode(item) for item in items),
             "$list": lambda items: [self.decode(item) for item in items],

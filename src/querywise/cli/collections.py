@@ -9,7 +9,7 @@ import typer
 
 from querywise.cli.app import app
 from querywise.cli.inputs import collection_from, judged_from_text
-from querywise.cli.options import AsJson, Quiet, Top, guarded_command, print_json, say
+from querywise.cli.options import AsJson, Judgements, Quiet, SkipUnknown, Top, guarded_command, print_json, say
 
 CollectionPath = Annotated[
     Path,
@@ -29,15 +29,11 @@ def features(
     queries: Annotated[
         Path | None, typer.Option(help="queries.jsonl, TREC topics, or id <tab> text lines.", show_default=False)
     ] = None,
-    judgements: Annotated[
-        Path | None, typer.Option("--qrels", help="Judgements, tab-separated or TREC qrels.", show_default=False)
-    ] = None,
+    judgements: Judgements = None,
     add_judged: Annotated[
         bool, typer.Option("--add-judged", help="Also judged documents that BM25 did not find, marked added = 1.")
     ] = False,
-    skip_unknown: Annotated[
-        bool, typer.Option("--skip-unknown", help="Leave out judgements of documents that are not in the corpus.")
-    ] = False,
+    skip_unknown: SkipUnknown = False,
     seed: Annotated[int, typer.Option(help="How the queries are cut into five parts.")] = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -49,10 +45,14 @@ def features(
     from dataclasses import asdict
 
     from querywise.data.folds import write_parts
-    from querywise.files import make_folder
+    from querywise.data.sidefiles import QUERIES
+    from querywise.errors import DataError
+    from querywise.files import check_folder
     from querywise.progress import shown
 
-    make_folder(out)
+    if (out / "corpus.jsonl").exists() or (queries is not None and queries.resolve() == (out / QUERIES).resolve()):
+        raise DataError(f"{out}: a collection is here, whose {QUERIES} would be written over. Name another folder.")
+    check_folder(out)
     with shown(quiet=quiet):
         judged, coverage = judged_from_text(
             data, queries=queries, judgements=judgements, top=top, add_judged=add_judged, skip_unknown=skip_unknown

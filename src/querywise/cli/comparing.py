@@ -13,11 +13,14 @@ from querywise.cli.inputs import feature_from, folds_of, local_settings
 from querywise.cli.options import (
     AsJson,
     FlavourName,
+    Judgements,
     Measures,
     Neighbours,
     Queries,
     Quiet,
     Reference,
+    SkipUnknown,
+    Top,
     ViewName,
     guarded_command,
     print_json,
@@ -63,7 +66,10 @@ def compare(
     view: ViewName = None,
     reference: Reference = None,
     queries: Queries = None,
-    seed: Annotated[int, typer.Option(help="How one file is cut into five folds.")] = 0,
+    judgements: Judgements = None,
+    top: Top = 100,
+    skip_unknown: SkipUnknown = False,
+    seed: Annotated[int, typer.Option(help="How one file or collection is cut into five folds.")] = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -86,7 +92,8 @@ def compare(
         fixed=local_settings(k, view, reference),
     )
     with shown(quiet=quiet):
-        found, page = run(asked, folds_of(data, queries, seed=seed), out, title=f"Methods compared on {data.name}")
+        folds = folds_of(data, queries, seed=seed, judgements=judgements, top=top, skip_unknown=skip_unknown)
+        found, page = run(asked, folds, out, title=f"Methods compared on {data.absolute().name}")
     if as_json:
         print_json(found.compared.as_json())
         return

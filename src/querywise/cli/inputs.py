@@ -42,13 +42,13 @@ def read_data(paths: list[Path], *, features: int | None = None, queries: Path |
     return with_side_files(read_letor(paths, features=features), paths[0].parent, queries=queries)
 
 
-def folds_of(data: Path, queries: Path | None, *, seed: int = 0, top: int = 100) -> Any:
-    """The folds of a folder, or one file or text collection cut into five."""
+def folds_of(data: Path, queries: Path | None, *, seed: int = 0, **of_text: Any) -> Any:
+    """The folds of a folder, or one file or text collection cut into five; `of_text` is for the latter alone."""
     from querywise.data.folds import make_folds, read_folds
     from querywise.data.queries import read_queries
 
     if is_collection(data):
-        return make_folds(judged_from_text(data, queries=queries, top=top)[0], seed=seed)
+        return make_folds(judged_from_text(data, queries=queries, **of_text)[0], seed=seed)
     if not data.is_dir():
         return make_folds(read_data([data], queries=queries), seed=seed)
     folds = read_folds(data)
@@ -65,9 +65,12 @@ def is_collection(data: Path) -> bool:
 def collection_from(data: Path, *, queries: Path | None = None, judgements: Path | None = None) -> Any:
     """A text collection: a folder, a corpus file, or `stdlib`, the embedded one."""
     from querywise.data.collections import read_collection
+    from querywise.errors import DataError
     from querywise.text.stdlib import NAME, stdlib_collection
 
     if str(data) == NAME and not data.exists():
+        if queries is not None or judgements is not None:
+            raise DataError(f"{NAME} has queries and judgements of its own; leave out --queries and --qrels.")
         return stdlib_collection()
     return read_collection(data, queries=queries, judgements=judgements)
 

@@ -56,6 +56,13 @@ Reference = Annotated[
         show_default=False,
     ),
 ]
+Judgements = Annotated[
+    Path | None,
+    typer.Option("--qrels", help="Judgements of a text collection, where they are elsewhere.", show_default=False),
+]
+SkipUnknown = Annotated[
+    bool, typer.Option("--skip-unknown", help="Leave out judgements of documents that are not in the corpus.")
+]
 Top = Annotated[int, typer.Option(min=1, help="Documents per query that BM25 hands over.")]
 
 
@@ -107,4 +114,5 @@ def say(*things: Any) -> None:
 
     console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=160)
     for thing in things:
-        console.print(thing)
+        plain = isinstance(thing, str)  # a path may have brackets in it, and a command must stay on one line
+        console.print(thing, markup=not plain, soft_wrap=plain and not sys.stdout.isatty())

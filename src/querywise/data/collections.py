@@ -82,7 +82,7 @@ def read_collection(
         stray = next((each for each in found if each.query not in known), None)
         if stray is not None:
             raise DataError(f"{stray.where}: query {stray.query!r} is judged here but is not in {asked}.")
-    return Collection(root.absolute().name, lambda: read_documents(corpus), table, found)
+    return Collection(root.absolute().name, lambda: _some(read_documents(corpus), corpus), table, found)
 
 
 def write_collection(collection: Collection, folder: PathLike) -> None:
@@ -127,6 +127,15 @@ def read_documents(path: Path) -> Iterator[Document]:
                     yield document
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
+
+
+def _some(documents: Iterable[Document], path: Path) -> Iterator[Document]:
+    empty = True
+    for document in documents:
+        empty = False
+        yield document
+    if empty:
+        raise DataError(f"{path}: there is no document in it: the collection is empty.")
 
 
 def read_topics(path: Path) -> QueryTable:

@@ -11,7 +11,7 @@ import numpy as np
 
 from querywise.data.groups import Judged, QueryTable, concatenate
 from querywise.data.letor import PathLike, read_letor, write_letor
-from querywise.data.sidefiles import with_side_files, write_side_files
+from querywise.data.sidefiles import check_names, with_side_files, write_side_files
 from querywise.errors import DataError
 from querywise.files import make_folder
 from querywise.progress import track
@@ -93,8 +93,10 @@ def make_folds(data: Judged, *, folds: int = PARTS, seed: int = 0) -> Folds:
 def write_parts(data: Judged, folder: PathLike, *, seed: int = 0) -> None:
     """Write a judged set as `S1.txt` to `S5.txt`, cut by query, with its side files: what `read_folds` reads."""
     root = Path(folder)
+    check_names(data)
+    parts = cut_up(data, seed=seed)
     make_folder(root)
-    for number, part in enumerate(track(cut_up(data, seed=seed), "Parts"), start=1):
+    for number, part in enumerate(track(parts, "Parts"), start=1):
         write_letor(root / f"S{number}.txt", part)
     write_side_files(data, root)
 

@@ -26,6 +26,18 @@ def with_side_files(data: Judged, folder: Path, *, queries: Path | None = None) 
     return data
 
 
+def check_names(data: Judged) -> None:
+    """Refuse feature names that `features.txt` cannot give back."""
+    names = data.candidates.feature_names or ()
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise DataError(
+                f"Two features are called {name!r}; a column of your own needs a name no other feature has."
+            )
+        if not name or name != name.strip() or "\n" in name:
+            raise DataError(f"The feature name {name!r} is empty, or has a line end or spaces around it. Rename it.")
+
+
 def write_side_files(data: Judged, folder: Path) -> None:
     """Write what LETOR files of this set cannot hold."""
     names = data.candidates.feature_names

@@ -43,7 +43,7 @@ def class_shares(members: csr_array, theirs: Sequence[str | None], own: Sequence
     totals = np.asarray(members.sum(axis=1)).ravel()
     shares = np.full(len(own), np.nan)
     for query, name in enumerate(own):
-        if name is not None and totals[query] > 0:
+        if name and totals[query] > 0:
             shares[query] = float((members[[query]] @ known[place[name]].astype(np.float64))[0]) / totals[query]
     return shares
 

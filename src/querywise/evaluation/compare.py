@@ -81,7 +81,8 @@ class Compared:
         """The same with one more ranker: in each fold the one, among some, that did best on the validation part."""
         parts = []
         for fold in range(len(self.trained[self.baseline])):
-            values = {name: self.trained[name][fold].valid_value for name in among}
+            # What was not tried on validation data is chosen only where nothing was.
+            values = {name: np.nan_to_num(self.trained[name][fold].valid_value, nan=-np.inf) for name in among}
             best = max(among, key=lambda name: (values[name], -among.index(name)))
             parts.append(replace(self.trained[best][fold], notes={**self.trained[best][fold].notes, "method": best}))
         return replace(self, trained={**self.trained, CHOSEN: tuple(parts)})

@@ -44,11 +44,13 @@ def examples(compared: Compared, name: str, measure: str, *, top: int = 5) -> li
     moved = by_gain[gains[by_gain] != 0]
     if not len(moved):
         return []
-    titles = ("The largest gain", "The largest loss", "The middle of the queries that moved")
-    places = (moved[-1], moved[0], moved[len(moved) // 2])
+    found = {"The middle of the queries that moved": moved[len(moved) // 2]}
+    if gains[moved[0]] < 0:
+        found = {"The largest loss": moved[0], **found}
+    if gains[moved[-1]] > 0:
+        found = {"The largest gain": moved[-1], **found}
     return [
-        _example(compared, (compared.baseline, name), int(query), title, measure, top)
-        for title, query in zip(titles, places, strict=True)
+        _example(compared, (compared.baseline, name), int(query), title, measure, top) for title, query in found.items()
     ]
 
 

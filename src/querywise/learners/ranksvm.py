@@ -91,7 +91,7 @@ class RankSVM:
     def prepare(self, data: Judged, /) -> PreparedRankSVM:
         """Get ready to train on any weighting of the queries."""
         self._check_parameters()
-        without_prior = {**parameters_of(self), "prior": None, "prior_l2": None}
+        without_prior = (type(self), {**parameters_of(self), "prior": None, "prior_l2": None})
         shared = once("PreparedRankSVM", without_prior, data, lambda: PreparedRankSVM(unfitted(self)).fit(data))
         return shared.for_learner(unfitted(self))
 

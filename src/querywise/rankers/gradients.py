@@ -11,6 +11,7 @@ from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.learners.ranksvm import RankSVM
 from querywise.parameters import unfitted
+from querywise.threads import one_blas_thread
 from querywise.views.topmean import TopMean
 
 _PENALTIES = np.logspace(-2, 4, 13)
@@ -39,7 +40,7 @@ class GradientView:
         """Learn the directions."""
         from sklearn.linear_model import RidgeCV
 
-        if self.directions < 1:
+        if self.directions < 1 or self.directions != int(self.directions):
             raise DataError(f"GradientView(directions={self.directions}) must be a whole number from 1 up.")
         self.view_ = unfitted(TopMean() if self.view is None else self.view).fit(data)
         points = self.view_.points(data.candidates)
@@ -48,11 +49,12 @@ class GradientView:
         self.projection_ = np.eye(points.shape[1], min(self.directions, points.shape[1]))
         if teaches.sum() > 2 and points.shape[1]:
             known = points[teaches] - self.centre_
-            pulls = RankSVM(self.l2, tolerance=None).prepare(data).pulls()[teaches]
-            slopes = RidgeCV(alphas=_PENALTIES).fit(known, pulls).coef_.T
-            predicted = known @ slopes
-            main = np.linalg.svd(predicted - predicted.mean(axis=0), full_matrices=False)[2]
-            self.projection_ = slopes @ _same_sign(main[: self.directions]).T
+            ready = RankSVM(self.l2, tolerance=None).prepare(data)
+            with one_blas_thread():
+                slopes = RidgeCV(alphas=_PENALTIES).fit(known, ready.pulls()[teaches]).coef_.T
+                predicted = known @ slopes
+                main = np.linalg.svd(predicted - predicted.mean(axis=0), full_matrices=False)[2]
+                self.projection_ = slopes @ _same_sign(main[: self.directions]).T
         return self
 
     def points(self, candidates: Candidates, /) -> Floats:

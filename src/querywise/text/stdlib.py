@@ -15,6 +15,7 @@ import inspect
 import math
 import re
 import sysconfig
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -79,7 +80,9 @@ def _read(folder: Path) -> tuple[list[_Entry], Counter[str]]:
     for path in track(sorted(_sources(folder)), "Reading the standard library"):
         try:
             source = path.read_bytes()
-            tree = ast.parse(source)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of sources that are not ours; as errors they would drop files
+                tree = ast.parse(source)
         except (SyntaxError, ValueError, OSError):
             continue
         uses.update(_names_used(tree))

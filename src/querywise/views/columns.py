@@ -62,7 +62,7 @@ class SideBySide:
         if not self.views:
             raise DataError("SideBySide needs at least one view.")
         self.views_ = tuple(unfitted(view).fit(data) for view in self.views)
-        spreads = [view.points(data.candidates).var(axis=0).sum() for view in self.views_]
+        spreads = [_spread(view.points(data.candidates)) for view in self.views_]
         self.scales_ = np.array([1.0 if spread == 0 else 1 / np.sqrt(spread) for spread in spreads])
         return self
 
@@ -76,3 +76,9 @@ class SideBySide:
             raise NotFittedError(self)
         parts = [view.points(candidates) for view in self.views_]
         return np.hstack([part * scale for part, scale in zip(parts, self.scales_, strict=True)])
+
+
+def _spread(points: Floats) -> float:
+    """The variance of all coordinates together; rounding in the mean of a constant one does not count."""
+    variance = points.var(axis=0)
+    return float(variance[np.sqrt(variance) > 1e-12 * np.abs(points.mean(axis=0))].sum())

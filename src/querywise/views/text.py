@@ -14,6 +14,7 @@ from querywise.arrays import Floats
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.scaling import Scaling
+from querywise.threads import one_blas_thread
 
 _LENGTHS = {"words": (1, 2), "characters": (2, 3, 4)}  # of the n-grams
 _FEWEST = 2  # training queries an n-gram must be in
@@ -46,8 +47,9 @@ class TextView:
 
     def fit(self, data: Judged, /) -> Self:
         """Learn the vocabulary, how rare each n-gram is, and the main directions."""
-        if self.dimensions < 1 or not (self.words or self.characters or self.lengths):
-            raise DataError("TextView needs a number of dimensions from 1 up, and words, characters or lengths.")
+        whole = self.dimensions >= 1 and self.dimensions == int(self.dimensions)
+        if not whole or not (self.words or self.characters or self.lengths):
+            raise DataError("TextView needs a whole number of dimensions from 1 up, and words, characters or lengths.")
         texts = _texts(data.candidates)
         self.spaces_ = tuple(
             NGrams(kind, self.dimensions, self.seed).fit(texts)
@@ -90,7 +92,8 @@ class NGrams:
         count = min(self.dimensions, *table.shape)
         self.directions_ = np.zeros((len(kept), count), dtype=np.float32)
         if count and table.nnz:
-            self.directions_[:] = randomized_svd(table, count, n_iter=5, random_state=self.seed)[2].T
+            with one_blas_thread():  # the matrices are small, and more threads mostly wait for each other
+                self.directions_[:] = randomized_svd(table, count, n_iter=5, random_state=self.seed)[2].T
         return self
 
     def points(self, texts: Sequence[str], /) -> Floats:

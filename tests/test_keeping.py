@@ -1,0 +1,353 @@
+"""Comparisons that were interrupted, and what is kept of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from querywise.arrays import Floats
+from querywise.comparison import Asked, run
+from querywise.data.folds import Fold, Folds, make_folds
+from querywise.data.groups import Candidates, Judged, QueryTable
+from querywise.data.letor import read_letor, write_letor
+from querywise.data.synthetic import make_judged
+from querywise.evaluation.compare import compare
+from querywise.evaluation.keeping import Kept, digest
+from querywise.evaluation.trained import Trained
+from querywise.methods import METHODS, Method
+
+QUERYWISE = str(Path(sys.executable).with_name("querywise"))
+DATA = make_judged(25, 8, 4, kinds=2, noise=0.4)
+TIMED = ("timings.csv", "report.md", "report.html", "figures/time.svg")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file that must not depend on the clock. A killed process may leave half a file, with a dot before it."""
+    files = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+    return {
+        name: path.read_bytes()
+        for name, path in files.items()
+        if name not in TIMED and not name.endswith(".times.json") and not path.name.startswith(".")
+    }
+
+
+class Counting:
+    """A ranker by one feature that counts how often it is fitted, and can be interrupted."""
+
+    fits = 0
+    stops_at = -1
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        if Counting.fits == Counting.stops_at:
+            Counting.stops_at = -1
+            raise KeyboardInterrupt
+        Counting.fits += 1
+        return self
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        scores: Floats = candidates.features[:, 0] / 3
+        return scores
+
+
+def counting(*, l2: float = 1.0) -> Any:
+    return Counting()
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> type[Counting]:
+    """A method called `counted`, for as long as one test runs."""
+    monkeypatch.setattr(Counting, "fits", 0)
+    monkeypatch.setattr(Counting, "stops_at", -1)
+    monkeypatch.setitem(METHODS, "counted", Method("counted", "one feature", counting))
+    return Counting
+
+
+def kept_compare(folder: Path, folds: Folds, settings: dict[str, Any] | None = None) -> dict[str, list[float]]:
+    """Compare one method, keeping what is finished; its scores."""
+    fits = {"ours": lambda train, valid: Counting().fit(train)}
+    return {
+        name: scores.tolist()
+        for name, scores in compare(fits, folds, kept=Kept(folder, {"ours": settings or {"l2": 1}})).scores.items()
+    }
+
+
+# Interrupted and started again
+
+
+def test_a_comparison_interrupted_half_way_ends_as_if_nothing_had_happened(
+    tmp_path: Path, counted: type[Counting]
+) -> None:
+    asked = Asked(("single", "counted", "knn-offline-2"), fixed={"k": 0.4, "l2": 1.0})
+    counted.stops_at = 2
+    with pytest.raises(KeyboardInterrupt):
+        run(asked, make_folds(DATA), tmp_path / "interrupted", title="T")
+    assert counted.fits == 2
+    assert not (tmp_path / "interrupted" / "report.html").exists()
+    run(asked, make_folds(DATA), tmp_path / "interrupted", title="T")
+    assert counted.fits == 5, "the two finished folds are not fitted again"
+    run(asked, make_folds(DATA), tmp_path / "whole", title="T")
+    found = contents(tmp_path / "interrupted")
+    assert found == contents(tmp_path / "whole")
+    assert {"report.json", "values.csv", "oracle.csv", "figures/ndcg.svg", "runs/fold5-single.json"} <= set(found)
+
+
+def test_a_finished_comparison_trains_nothing_and_writes_the_same_again(
+    tmp_path: Path, counted: type[Counting]
+) -> None:
+    asked = Asked(("counted",), measures="map")
+    run(asked, make_folds(DATA), tmp_path / "r", title="T")
+    before = {name: path.read_bytes() for name in TIMED if (path := tmp_path / "r" / name).exists()}
+    files = contents(tmp_path / "r")
+    run(asked, make_folds(DATA), tmp_path / "r", title="T")
+    assert counted.fits == 5
+    assert contents(tmp_path / "r") == files
+    assert {name: (tmp_path / "r" / name).read_bytes() for name in before} == before, "timings are kept too"
+
+
+def test_another_method_is_added_without_training_the_first_again(tmp_path: Path, counted: type[Counting]) -> None:
+    run(Asked(("counted",), measures="map"), make_folds(DATA), tmp_path / "r", title="T")
+    found, _ = run(
+        Asked(("single", "counted"), measures="map,ndcg@3", test="wilcoxon", fixed={"l2": 1.0}),
+        make_folds(DATA),
+        tmp_path / "r",
+        title="T",
+    )
+    assert counted.fits == 10, "its setting l2 is another"
+    assert [each.name for each in found.methods] == ["single", "counted"]
+    run(
+        Asked(("counted", "single"), measures="p@1,map", baseline="single", fixed={"l2": 1.0}),
+        make_folds(DATA),
+        tmp_path / "r",
+        title="Another title",
+    )
+    assert counted.fits == 10, "order, measures, test, baseline and title are no settings of a method"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
+def test_a_killed_process_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    write_letor(tmp_path / "data.txt", DATA)
+    command = [QUERYWISE, "compare", "data.txt", "--methods", "single,ranksvm", "--quiet", "--out", "killed"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + 60
+        while not (tmp_path / "killed" / "runs" / "fold2-single.json").exists():
+            assert process.poll() is None, "it ended before it could be killed"
+            assert time.monotonic() < until
+            time.sleep(0.005)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    done = tmp_path / "killed" / "runs" / "fold1-single.json"
+    assert not (tmp_path / "killed" / "report.html").exists()
+    stamp = done.stat().st_mtime_ns
+    subprocess.run(command, cwd=tmp_path, stdout=subprocess.DEVNULL, check=True)
+    whole = make_folds(read_letor(tmp_path / "data.txt"))
+    run(Asked(("single", "ranksvm")), whole, tmp_path / "whole", title="Methods compared on data.txt")
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+    assert done.stat().st_mtime_ns == stamp, "what was finished is not written again"
+
+
+# What is kept counts only for the very same settings and data
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Asked(("single",), measures="map", fixed={"l2": 0.01}),
+        Asked(("single",), measures="map", measure="p@1", fixed={"l2": 1.0}),
+        Asked(("single",), measures="map", flavour="letor4", fixed={"l2": 1.0}),
+    ],
+    ids=["l2", "measure", "flavour"],
+)
+def test_other_settings_are_computed_anew(tmp_path: Path, other: Asked) -> None:
+    first = Asked(("single",), measures="map", fixed={"l2": 1.0})
+    folds = make_folds(DATA)
+    run(first, folds, tmp_path / "used", title="T")
+    run(other, folds, tmp_path / "used", title="T")
+    run(other, folds, tmp_path / "new", title="T")
+    assert contents(tmp_path / "used") == contents(tmp_path / "new")
+
+
+def first_changed(data: Judged, what: str) -> Judged:
+    candidates = data.candidates
+    if what == "a label":
+        return replace(data, labels=np.concatenate([[1 - min(data.labels[0], 1)], data.labels[1:]]))
+    if what == "a feature":
+        features = candidates.features.copy()
+        features[0, 0] += 1e-9
+        return replace(data, candidates=replace(candidates, features=features))
+    if what == "a document id":
+        names = tuple(map(str, range(len(data.labels))))
+        return replace(data, candidates=replace(candidates, document_ids=names))
+    assert candidates.queries is not None
+    ids = candidates.query_ids
+    tables: dict[str, Callable[[], QueryTable]] = {
+        "a text": lambda: QueryTable(ids, texts=("new",) + (None,) * (len(ids) - 1)),
+        "a class": lambda: QueryTable(ids, classes=("new",) + (None,) * (len(ids) - 1)),
+        "a column": lambda: QueryTable(ids, columns=np.ones((len(ids), 1)), column_names=("new",)),
+    }
+    return data.with_queries(tables[what]())
+
+
+@pytest.mark.parametrize("what", ["a label", "a feature", "a document id", "a text", "a class", "a column"])
+@pytest.mark.parametrize("part", [0, 1, 2], ids=["train", "valid", "test"])
+def test_other_data_has_another_checksum(what: str, part: int) -> None:
+    fold = make_folds(DATA)[0]
+    assert digest(fold) == digest(make_folds(DATA)[0])
+    parts = [first_changed(each, what) if place == part else each for place, each in enumerate(fold)]
+    assert digest(Fold(*parts)) != digest(fold)
+
+
+def test_other_data_is_computed_anew(tmp_path: Path, counted: type[Counting]) -> None:
+    folds, other = make_folds(DATA), make_folds(make_judged(25, 8, 4, seed=1))
+    before = kept_compare(tmp_path, folds)
+    assert kept_compare(tmp_path, other) == kept_compare(tmp_path / "new", other) != before
+    assert kept_compare(tmp_path, make_folds(DATA, seed=7)) == kept_compare(tmp_path / "new", make_folds(DATA, seed=7))
+
+
+def test_folds_that_stayed_the_same_are_used_again(tmp_path: Path, counted: type[Counting]) -> None:
+    folds = list(make_folds(DATA))
+    kept_compare(tmp_path, make_folds(DATA))
+    changed = [lambda each=each: each for each in folds[:4]]
+    another = folds[4]._replace(test=first_changed(folds[4].test, "a feature"))
+    kept_compare(tmp_path, Folds([*changed, lambda: another]))
+    assert counted.fits == 6
+
+
+def test_scores_of_another_system_that_have_changed_are_read_again(tmp_path: Path) -> None:
+    def reached(scores: Floats) -> float:
+        (tmp_path / "s.txt").write_text("".join(f"{score!r}\n" for score in scores.tolist()))
+        asked = Asked((), ("theirs=" + str(tmp_path / "s.txt"),), measures="map")
+        return run(asked, make_folds(DATA), tmp_path / "r", title="T")[0].methods[0].means["map"]
+
+    right = DATA.labels.astype(np.float64)
+    assert reached(right) == 1.0
+    assert reached(-right) < 0.5
+    assert reached(right) == 1.0
+
+
+@pytest.mark.parametrize("names", [("é", "ü"), ("a b", "a-b"), ("a/b", "a|b"), ("../x", "..?x")])
+def test_systems_whose_names_look_alike_as_file_names_are_kept_apart(tmp_path: Path, names: tuple[str, str]) -> None:
+    scores = DATA.labels.astype(np.float64)
+    asked = []
+    for name, sign in zip(names, (1, -1), strict=True):
+        path = tmp_path / f"{sign}.txt"
+        path.write_text("".join(f"{sign * score!r}\n" for score in scores.tolist()))
+        asked.append(f"{name}={path}")
+    found, _ = run(Asked((), tuple(asked), measures="map"), make_folds(DATA), tmp_path / "in" / "r", title="T")
+    assert [each.means["map"] == 1.0 for each in found.methods] == [True, False]
+    assert {path.name for path in (tmp_path / "in").iterdir()} == {"r"}, "and inside the folder"
+
+
+# Damage
+
+
+def cut(path: Path, characters: int) -> None:
+    path.write_text(path.read_text()[:-characters])
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "the scores are gone": lambda stem: stem.with_suffix(".csv").unlink(),
+    "the notes are gone": lambda stem: stem.with_suffix(".json").unlink(),
+    "the times are gone": lambda stem: stem.with_suffix(".times.json").unlink(),
+    "the last line of the scores is gone": lambda stem: cut(stem.with_suffix(".csv"), 30),
+    "the last digits of the scores are gone": lambda stem: cut(stem.with_suffix(".csv"), 4),
+    "the scores are empty": lambda stem: stem.with_suffix(".csv").write_text(""),
+    "the scores are no numbers": lambda stem: stem.with_suffix(".csv").write_text(
+        "query,document,label,score\na,b,1,x"
+    ),
+    "the scores are not text": lambda stem: stem.with_suffix(".csv").write_bytes(b"\xff\xfe\x00" * 50),
+    "the notes are half there": lambda stem: cut(stem.with_suffix(".json"), 20),
+    "the notes are something else": lambda stem: stem.with_suffix(".json").write_text("[1, 2]"),
+    "the notes lack a part": lambda stem: stem.with_suffix(".json").write_text(
+        json.dumps({"settings": json.loads(stem.with_suffix(".json").read_text())["settings"]})
+    ),
+    "the times are half there": lambda stem: cut(stem.with_suffix(".times.json"), 5),
+    "the times lack a part": lambda stem: stem.with_suffix(".times.json").write_text("{}"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_what_is_damaged_is_computed_anew(
+    tmp_path: Path, damage: Callable[[Path], object], counted: type[Counting]
+) -> None:
+    folds = make_folds(DATA)
+    scores = kept_compare(tmp_path / "r", folds)
+    before = contents(tmp_path / "r")
+    damage(tmp_path / "r" / "fold3-ours")
+    assert kept_compare(tmp_path / "r", folds) == scores
+    assert counted.fits == 6
+    assert contents(tmp_path / "r") == before
+
+
+def test_a_score_that_is_not_finite_is_not_used(tmp_path: Path, counted: type[Counting]) -> None:
+    folds = make_folds(DATA)
+    scores = kept_compare(tmp_path, folds)
+    path = tmp_path / "fold1-ours.csv"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:-1], lines[-1].rsplit(",", 1)[0] + ",nan"]) + "\n")
+    assert kept_compare(tmp_path, folds) == scores
+
+
+def test_what_is_kept_elsewhere_is_not_looked_at(tmp_path: Path, counted: type[Counting]) -> None:
+    kept_compare(tmp_path / "a", make_folds(DATA))
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    kept_compare(tmp_path / "b", make_folds(DATA))
+    assert counted.fits == 5, "a copy of the folder is as good as the folder"
+    kept_compare(tmp_path / "c", make_folds(DATA))
+    assert counted.fits == 10
+
+
+# Nothing is lost on the way
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@given(data=st.data())
+def test_scores_come_back_to_the_last_bit(tmp_path: Path, data: st.DataObject) -> None:
+    fold = make_folds(DATA)[0]
+    count = len(fold.test.labels)
+    numbers = st.floats(allow_nan=False, allow_infinity=False)
+    scores = np.array(data.draw(st.lists(numbers, min_size=count, max_size=count)))
+    seconds = data.draw(st.floats(0, 1e6))
+    notes = {"parameters": {"k": 0.2, "view": "top-mean", "top": 50}, "tried": [{"parameters": {"k": 7}, "value": 0.1}]}
+    extra = {"distances": data.draw(st.lists(numbers)), "places": [[0.1, -0.0]]}
+    kept = Kept(tmp_path, {"ours": {"l2": 0.1}})
+    kept.put(0, "ours", fold, Trained(scores, seconds, 0.5, notes, extra))
+    found = Kept(tmp_path, {"ours": {"l2": 0.1}}).get(0, "ours", fold)
+    assert found is not None
+    assert found.scores.tobytes() == scores.tobytes()
+    assert (found.fit_seconds, found.predict_seconds) == (seconds, 0.5)
+    assert json.dumps([found.notes, found.extra]) == json.dumps([notes, extra])
+
+
+def test_times_that_nobody_knows_come_back_unknown(tmp_path: Path) -> None:
+    fold = make_folds(DATA)[0]
+    kept = Kept(tmp_path, {})
+    kept.put(0, "theirs", fold, Trained(np.zeros(len(fold.test.labels)), float("nan"), float("nan")))
+    found = kept.get(0, "theirs", fold)
+    assert found is not None
+    assert np.isnan([found.fit_seconds, found.predict_seconds]).all()
+
+
+def test_nothing_is_kept_where_nothing_is_to_be_written(
+    tmp_path: Path, counted: type[Counting], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found, page = run(Asked(("counted",), measures="map"), make_folds(DATA), None, title="T")
+    assert page is None
+    assert found.methods[0].name == "counted"
+    assert list(tmp_path.iterdir()) == []

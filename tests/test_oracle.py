@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from querywise.arrays import Floats, Ints
+from querywise.data.groups import Candidates, Judged, QueryTable
+from querywise.data.synthetic import make_judged
+from querywise.evaluation.evaluate import evaluate
+from querywise.evaluation.oracle import OracleGap, oracle_gap
+from querywise.learners.ranksvm import RankSVM
+from querywise.measures import FLAVOURS, average_precision, average_precisions
+from querywise.rankers.classes import QueryClasses
+from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
+from querywise.rankers.single import Single
+from querywise.views.columns import Columns
+from querywise.views.topmean import TopMean
+from tests.worlds import ragged, two_faced
+
+
+class Linear:
+    """Several linear models that nobody trained; whole weights and features, so that no sum depends on its order."""
+
+    def __init__(self, weights: Ints) -> None:
+        self.weights = weights
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def several_models(self) -> Linear:
+        return self
+
+    def scores(self, candidates: Candidates) -> Floats:
+        found: Floats = candidates.features @ self.weights.T.astype(np.float64)
+        return found
+
+
+def gap_of(ranker: Any, data: Judged, flavour: str = "standard") -> OracleGap:
+    found = oracle_gap(ranker, data, flavour=flavour)
+    assert found is not None
+    return found
+
+
+def whole_numbers(seed: int = 0) -> Judged:
+    """Queries of several sizes, one of them of one document, one without a relevant one."""
+    made = ragged(seed)
+    features = np.random.default_rng(seed).integers(-4, 5, made.candidates.features.shape).astype(np.float64)
+    return Judged(Candidates(features, made.candidates.starts, made.candidates.query_ids), made.labels)
+
+
+WEIGHTS = np.random.default_rng(1).integers(-3, 4, (9, 4))
+
+
+# Average precision under many scorings at once
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=FLAVOURS)
+@given(
+    labels=arrays(np.int64, st.shared(st.integers(1, 12), key="n"), elements=st.integers(0, 3)),
+    scores=arrays(
+        np.float64, st.tuples(st.shared(st.integers(1, 12), key="n"), st.integers(1, 5)), elements=st.integers(0, 4)
+    ),
+)
+@settings(max_examples=40)
+def test_many_scorings_at_once_are_each_alone(labels: Ints, scores: Floats, flavour: Any) -> None:
+    found = average_precisions(labels, scores, flavour)
+    for column, value in zip(scores.T, found, strict=True):
+        ranked = labels[np.argsort(-column, kind="stable")]
+        assert value == pytest.approx(average_precision(ranked, None, flavour))
+
+
+# The gap
+
+
+def test_the_best_model_is_looked_up_query_by_query() -> None:
+    data = whole_numbers()
+    table = np.column_stack(
+        [evaluate(data.candidates.features @ each, data, measures=["map"])["map"] for each in WEIGHTS]
+    )
+    gap = gap_of(Linear(WEIGHTS), data)
+    assert gap.best == pytest.approx(table.max(axis=1))
+    assert gap.by_rank == pytest.approx(np.sort(table, axis=1)[:, ::-1].mean(axis=0))
+    assert gap.relevant_only is None
+
+
+def test_the_mean_by_rank_starts_at_the_upper_bound_and_never_rises() -> None:
+    gap = gap_of(Linear(WEIGHTS), whole_numbers())
+    assert gap.by_rank[0] == pytest.approx(gap.best.mean())
+    assert (np.diff(gap.by_rank) <= 0).all()
+    assert len(gap.by_rank) == len(WEIGHTS)
+
+
+def test_the_upper_bound_never_falls_when_models_are_added() -> None:
+    data = whole_numbers()
+    bounds = np.array([gap_of(Linear(WEIGHTS[:count]), data).best for count in range(1, len(WEIGHTS) + 1)])
+    assert (np.diff(bounds, axis=0) >= 0).all()
+    assert bounds[0].mean() < bounds[-1].mean(), "in this world more models do help"
+
+
+def test_one_model_has_no_gap() -> None:
+    data = whole_numbers()
+    own = evaluate(data.candidates.features @ WEIGHTS[2], data, measures=["map"])["map"]
+    assert gap_of(Linear(WEIGHTS[2:3]), data).best == pytest.approx(own)
+
+
+@pytest.mark.parametrize("block", [1, 7, 40, 300])
+def test_the_size_of_the_blocks_changes_nothing(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = whole_numbers()
+    whole = gap_of(Linear(WEIGHTS), data)
+    monkeypatch.setattr("querywise.evaluation.oracle._BLOCK", block * len(WEIGHTS))
+    parts = gap_of(Linear(WEIGHTS), data)
+    assert np.array_equal(parts.best, whole.best)
+    assert np.array_equal(parts.by_rank, whole.by_rank)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_the_gap_goes_by_the_flavour_and_its_rule_for_ties(flavour: str) -> None:
+    made = whole_numbers()
+    names = tuple(f"d{number:03}" for number in range(len(made.labels)))
+    data = replace(made, candidates=replace(made.candidates, document_ids=names))
+    tables = [
+        evaluate(data.candidates.features @ each, data, measures=["map"], flavour=flavour)["map"] for each in WEIGHTS
+    ]
+    assert gap_of(Linear(WEIGHTS), data, flavour).best == pytest.approx(np.max(tables, axis=0))
+
+
+def test_the_rank_of_a_value_is_that_of_the_first_model_not_above_it() -> None:
+    gap = OracleGap(np.zeros(1), np.array([0.9, 0.7, 0.5]))
+    assert [gap.rank_of(value) for value in (0.95, 0.9, 0.8, 0.5, 0.4)] == [1, 1, 2, 3, None]
+
+
+# Which rankers have one
+
+
+@pytest.fixture(scope="module")
+def kinds() -> tuple[Judged, Judged]:
+    data = make_judged(40, 8, 4, kinds=2, noise=0.3)
+    return data.select(range(28)), data.select(range(28, 40))
+
+
+def test_rankers_of_one_model_have_no_gap(kinds: tuple[Judged, Judged]) -> None:
+    train, test = kinds
+    for ranker in (Single(RankSVM()), KnnOnline(RankSVM(), 5), RankSVM()):
+        assert oracle_gap(ranker.fit(train), test) is None
+
+
+@pytest.mark.parametrize(
+    ("ranker", "models"),
+    [
+        (QueryClasses(RankSVM()), 2),
+        (KnnOffline1(RankSVM(), 6), 28),
+        (KnnOffline2(RankSVM(), 6), 28),
+        (KnnOffline2(RankSVM(), 6, models=3), 3),
+    ],
+    ids=["query-classes", "knn-offline-1", "knn-offline-2", "knn-offline-2 of 3 models"],
+)
+def test_rankers_of_several_models_reach_at_most_their_upper_bound(
+    ranker: Any, models: int, kinds: tuple[Judged, Judged]
+) -> None:
+    train, test = kinds
+    ranker.fit(train)
+    gap = gap_of(ranker, test)
+    own = evaluate(ranker.predict(test.candidates), test, measures=["map"])["map"]
+    assert len(gap.by_rank) == models
+    assert (own <= gap.best + 1e-12).all()
+    assert (gap.by_rank[0] >= gap.by_rank).all()
+
+
+def test_the_models_of_the_gap_are_those_that_answer(kinds: tuple[Judged, Judged]) -> None:
+    train, test = kinds
+    ranker = KnnOffline2(RankSVM(), 6).fit(train)
+    scores = ranker.several_models().scores(test.candidates)
+    chosen = np.repeat(ranker.chosen(test.candidates), test.candidates.sizes)
+    assert scores[np.arange(len(chosen)), chosen] == pytest.approx(ranker.predict(test.candidates))
+
+
+# Routing by the true relevant documents
+
+
+def two_sided(labels: list[int]) -> Judged:
+    """One query whose first document is of the even kind and above, whose second is of the odd kind and below."""
+    return Judged(Candidates(np.array([[1.0, 1.0], [-1.0, -1.0]]), np.array([0, 2]), ("new",)), np.array(labels))
+
+
+@pytest.fixture(scope="module")
+def routed() -> KnnOffline2:
+    return KnnOffline2(RankSVM(), 4, view=TopMean(0, top=1)).fit(two_faced(8))
+
+
+@pytest.mark.parametrize(("labels", "kind"), [([1, 0], 0), ([0, 1], 1)])
+def test_a_query_is_routed_to_the_model_of_queries_like_its_relevant_documents(
+    routed: KnnOffline2, labels: list[int], kind: int
+) -> None:
+    query = two_sided(labels)
+    assert routed.chosen(query.candidates)[0] % 2 == 0, "its best document by feature 0 is of the even kind"
+    found = routed.routed_by_relevance(query)
+    assert found is not None
+    assert found[0] % 2 == kind
+    gap = gap_of(routed, query)
+    assert gap.relevant_only is not None
+    assert gap.relevant_only.tolist() == [1.0]
+
+
+def test_a_query_without_a_relevant_document_is_routed_nowhere_and_counts_0(routed: KnnOffline2) -> None:
+    query = two_sided([0, 0])
+    found = routed.routed_by_relevance(query)
+    assert found is not None
+    assert found.tolist() == [-1]
+    gap = gap_of(routed, query)
+    assert gap.relevant_only is not None
+    assert gap.relevant_only.tolist() == [0.0]
+
+
+def test_what_relevance_chooses_is_one_of_the_models(kinds: tuple[Judged, Judged]) -> None:
+    train, test = kinds
+    ranker = KnnOffline2(RankSVM(), 6).fit(train)
+    gap = gap_of(ranker, test)
+    found = ranker.routed_by_relevance(test)
+    assert gap.relevant_only is not None
+    assert found is not None
+    scores = ranker.several_models().scores(test.candidates)
+    for query, model in enumerate(found.tolist()):
+        table = evaluate(scores[:, model], test, measures=["map"])["map"]
+        assert gap.relevant_only[query] == pytest.approx(table[query])
+    assert (gap.relevant_only <= gap.best).all()
+
+
+def test_a_view_that_does_not_place_documents_routes_nothing() -> None:
+    data = two_faced(8)
+    moods = np.array([[1.0 if query % 2 == 0 else -1.0] for query in range(8)])
+    known = data.with_queries(QueryTable(data.candidates.query_ids, columns=moods, column_names=("mood",)))
+    ranker = KnnOffline2(RankSVM(), 4, view=Columns()).fit(known)
+    assert ranker.routed_by_relevance(known) is None
+    gap = gap_of(ranker, known)
+    assert gap.relevant_only is None
+    assert gap.best == pytest.approx(np.ones(8))
+
+
+def test_query_classes_know_no_route(kinds: tuple[Judged, Judged]) -> None:
+    train, test = kinds
+    assert gap_of(QueryClasses(RankSVM()).fit(train), test).relevant_only is None
+
+
+# How far away, and where
+
+
+def test_a_training_query_is_at_no_distance_and_others_are_at_some(kinds: tuple[Judged, Judged]) -> None:
+    train, test = kinds
+    for ranker in (KnnOnline(RankSVM(), 6).fit(train), KnnOffline2(RankSVM(), 6).fit(train)):
+        assert ranker.distances(train.candidates) == pytest.approx(np.zeros(len(train)), abs=1e-6)
+        places, known = ranker.places(test.candidates), ranker.places(train.candidates)
+        gaps = np.sqrt(((places[:, None, :] - known[None, :, :]) ** 2).sum(axis=2)).min(axis=1)
+        assert ranker.distances(test.candidates) == pytest.approx(gaps)

@@ -1,0 +1,351 @@
+"""The report in a browser, opened as a file, as its reader opens it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from querywise.comparison import Asked, run
+from querywise.data.folds import make_folds
+from querywise.data.groups import QueryTable
+from querywise.data.synthetic import make_judged
+from querywise.ranking import write_scores
+
+LONG = "a-system-of-somebody-else-with-no-space-in-its-name"
+TITLE = f"Compared on {LONG}-and-longer-than-the-screen-of-a-telephone.txt"
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report with every section, a system nobody timed, and names and texts of any length."""
+    folder = tmp_path_factory.mktemp("page")
+    made = make_judged(40, 10, 4, kinds=2, noise=0.5)
+    ids = made.candidates.query_ids
+    assert made.candidates.queries is not None
+    table = QueryTable(ids, texts=tuple(f"a question {each} " * 9 for each in ids), classes=made.classes)
+    documents = tuple(f"documentation/of/something/{row}.html" for row in range(len(made.labels)))
+    data = replace(made, candidates=replace(made.candidates, queries=table, document_ids=documents))
+    write_scores(folder / "theirs.txt", data.labels + np.random.default_rng(0).normal(size=len(data.labels)))
+    asked = Asked(
+        ("single", "knn-offline-2", "query-classes"),
+        (f"{LONG}={folder / 'theirs.txt'}",),
+        fixed={"l2": 1.0, "prior_l2": 0.5, "view": "top-mean"},
+    )
+    page = run(asked, make_folds(data), folder / "r", title=TITLE)[1]
+    assert page is not None
+    return page
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    program = shutil.which("chromium")
+    if program is None:
+        assert os.environ.get("CI") != "true", "a machine that builds must have chromium"
+        pytest.skip("chromium is not on this machine")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser: Browser, page_file: Path) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1200, "height": 800})
+    opened = context.new_page()
+    opened.goto(page_file.as_uri())
+    yield opened
+    context.close()
+
+
+def column(page: Page, table: int, heading: str) -> list[str]:
+    """The texts of one column, from the top."""
+    found: list[str] = page.evaluate(
+        """([table, heading]) => {
+            const found = document.querySelectorAll("table")[table];
+            const place = [...found.tHead.rows[0].cells].findIndex((cell) => cell.textContent === heading);
+            return [...found.tBodies[0].rows].map((row) => row.cells[place].textContent);
+        }""",
+        [table, heading],
+    )
+    return found
+
+
+def table_with(page: Page, heading: str) -> int:
+    """The number of the first table that has a column of this heading."""
+    found: int = page.evaluate(
+        """(heading) => [...document.querySelectorAll("table")].findIndex(
+            (table) => [...table.tHead.rows[0].cells].some((cell) => cell.textContent === heading))""",
+        heading,
+    )
+    assert found >= 0
+    return found
+
+
+def click(page: Page, table: int, heading: str) -> None:
+    page.locator("table").nth(table).get_by_role("button", name=heading, exact=True).click()
+
+
+# Nothing but the file
+
+
+def test_the_page_needs_nothing_but_itself_and_says_nothing(browser: Browser, page_file: Path) -> None:
+    asked: list[str] = []
+    said: list[str] = []
+    opened = browser.new_page()
+    opened.on("request", lambda request: asked.append(request.url))
+    opened.on("console", lambda message: said.append(message.text))
+    opened.on("pageerror", lambda error: said.append(str(error)))
+    opened.goto(page_file.as_uri(), wait_until="networkidle")
+    for button in opened.locator("th button").all():
+        button.click()
+    opened.close()
+    assert {url for url in asked if not url.startswith("data:")} == {page_file.as_uri()}
+    assert said == []
+
+
+def test_the_page_is_whole_where_scripts_are_forbidden(browser: Browser, page_file: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    opened = context.new_page()
+    opened.goto(page_file.as_uri())
+    assert opened.locator(".verdict").inner_text() != ""
+    assert opened.locator("tbody tr").first.is_visible()
+    assert opened.locator("h2").count() == 6
+    context.close()
+
+
+def test_the_page_opens_with_its_verdict(page: Page) -> None:
+    assert page.title() == TITLE
+    assert page.locator("h1").count() == 1
+    top = page.locator(".verdict").bounding_box()
+    table = page.locator("table").first.bounding_box()
+    assert top is not None
+    assert table is not None
+    assert top["y"] < table["y"] < 800, "both are seen without scrolling"
+
+
+# Sorting
+
+
+def test_a_click_sorts_by_number_and_another_reverses(page: Page) -> None:
+    for heading in ("map", "ndcg@10"):
+        before = column(page, 0, heading)
+        click(page, 0, heading)
+        assert column(page, 0, heading) == sorted(before, key=float)
+        click(page, 0, heading)
+        assert column(page, 0, heading) == sorted(before, key=float, reverse=True)
+
+
+def test_numbers_are_sorted_by_value_and_not_by_letter(page: Page) -> None:
+    # Differences have signs, times have many sizes: "+0.1" < "-0.1" and "10" < "9" by letter.
+    click(page, 0, "Δ map")
+    signed = [float(text) for text in column(page, 0, "Δ map") if text]
+    assert signed == sorted(signed)
+    timings = table_with(page, "ranking, ms per query")
+    click(page, timings, "ranking, ms per query")
+    times = [float(text) for text in column(page, timings, "ranking, ms per query") if text]
+    assert times == sorted(times)
+    assert len(times) == 3
+
+
+@pytest.mark.parametrize("heading", ["Δ map", "p (map)", "training, s", "on validation", "RelevantOnly"])
+def test_empty_cells_come_last_both_ways(page: Page, heading: str) -> None:
+    table = table_with(page, heading)
+    empty = column(page, table, heading).count("")
+    assert empty > 0
+    # Begin with an order in which an empty cell is in the middle.
+    page.evaluate(
+        """([table, heading]) => {
+            const found = document.querySelectorAll("table")[table];
+            const place = [...found.tHead.rows[0].cells].findIndex((cell) => cell.textContent === heading);
+            const rows = [...found.tBodies[0].rows];
+            const some = rows.filter((row) => row.cells[place].textContent === "");
+            const others = rows.filter((row) => row.cells[place].textContent !== "").reverse();
+            found.tBodies[0].append(others[0], ...some, ...others.slice(1));
+        }""",
+        [table, heading],
+    )
+    for _ in range(2):
+        click(page, table, heading)
+        texts = column(page, table, heading)
+        assert texts[-empty:] == [""] * empty
+        assert all(texts[:-empty])
+
+
+def test_texts_are_sorted_by_letter(page: Page) -> None:
+    click(page, 0, "method")
+    assert column(page, 0, "method") == sorted(column(page, 0, "method"))
+    click(page, 0, "method")
+    assert column(page, 0, "method") == sorted(column(page, 0, "method"), reverse=True)
+
+
+def test_rows_stay_whole_and_the_answer_stays_marked(page: Page) -> None:
+    rows = page.evaluate("[...document.querySelectorAll('table')[0].tBodies[0].rows].map((row) => row.outerHTML)")
+    click(page, 0, "ndcg@10")
+    after = page.evaluate("[...document.querySelectorAll('table')[0].tBodies[0].rows].map((row) => row.outerHTML)")
+    assert sorted(after) == sorted(rows)
+    assert page.locator("table").first.locator("tr.marked").count() == 1
+
+
+def test_one_table_is_sorted_and_the_others_stay(page: Page) -> None:
+    others = page.evaluate("[...document.querySelectorAll('table')].slice(1).map((table) => table.outerHTML)")
+    click(page, 0, "map")
+    again = page.evaluate("[...document.querySelectorAll('table')].slice(1).map((table) => table.outerHTML)")
+    assert others == again
+
+
+def test_tables_are_sorted_by_keyboard(page: Page) -> None:
+    before = column(page, 0, "map")
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent") == "map":
+            break
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline != "none", "where the keyboard is can be seen"
+    page.keyboard.press("Enter")
+    assert column(page, 0, "map") == sorted(before, key=float)
+    page.keyboard.press("Space")
+    assert column(page, 0, "map") == sorted(before, key=float, reverse=True)
+
+
+def test_a_screen_reader_is_told_what_a_table_is_sorted_by(page: Page) -> None:
+    headings = page.locator("table").first.locator("th")
+    click(page, 0, "map")
+    assert [each.get_attribute("aria-sort") for each in headings.all()].count("ascending") == 1
+    click(page, 0, "ndcg@10")
+    click(page, 0, "ndcg@10")
+    sorts = [each.get_attribute("aria-sort") for each in headings.all()]
+    assert [each for each in sorts if each] == ["descending"]
+    assert all(each.get_attribute("scope") == "col" for each in headings.all())
+
+
+# Looks
+
+CONTRASTS = """() => {
+    const rgb = (text) => (text.match(/[0-9.]+/g) || []).map(Number);
+    const light = (colour) => {
+        const [r, g, b] = colour.slice(0, 3).map((part) => {
+            const share = part / 255;
+            return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+        });
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const ground = (element) => {
+        for (let each = element; each; each = each.parentElement) {
+            const colour = rgb(getComputedStyle(each).backgroundColor);
+            if (colour.length === 3 || colour[3] === 1) return colour;
+        }
+        return [255, 255, 255];
+    };
+    const found = {};
+    for (const element of document.querySelectorAll("h1, h2, p, th button, td, caption, figcaption, footer")) {
+        if (!element.textContent.trim()) continue;
+        const name = element.tagName + (element.parentElement.className ? "." + element.parentElement.className : "");
+        const [a, b] = [light(rgb(getComputedStyle(element).color)), light(ground(element))];
+        const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        found[name] = Math.min(found[name] ?? 99, ratio);
+    }
+    return found;
+}"""
+
+
+@pytest.mark.parametrize("media", ["screen", "print"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_can_be_read_in_both_colour_schemes(page: Page, scheme: Any, media: Any) -> None:
+    page.emulate_media(color_scheme=scheme, media=media)
+    ratios = page.evaluate(CONTRASTS)
+    assert {"H1", "P", "TD", "TD.marked", "CAPTION", "FIGCAPTION"} <= set(ratios)
+    assert {name: ratio for name, ratio in ratios.items() if ratio < 4.5} == {}
+
+
+def test_the_two_colour_schemes_are_two(page: Page) -> None:
+    grounds = set()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        grounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert len(grounds) == 2
+
+
+def test_a_heading_under_the_pointer_or_the_keyboard_can_be_read(page: Page) -> None:
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.locator("th button").first.hover()
+        assert min(page.evaluate(CONTRASTS).values()) >= 4.5
+
+
+def test_figures_are_drawn_and_say_what_they_show(page: Page) -> None:
+    images = page.locator("figure img").all()
+    assert len(images) >= 6
+    for image in images:
+        assert len(image.get_attribute("alt") or "") > 10
+        assert image.evaluate("(image) => image.complete && image.naturalWidth") > 100
+        box = image.bounding_box()
+        assert box is not None
+        assert box["width"] > 200
+        assert box["height"] > 50
+
+
+@pytest.mark.parametrize("width", [320, 390, 1200])
+def test_the_page_is_never_wider_than_the_screen(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    inside, shown = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    assert inside <= shown
+    for table in page.locator("table").all():
+        assert table.evaluate("(table) => table.parentElement.clientWidth <= document.documentElement.clientWidth")
+
+
+def test_on_a_narrow_screen_every_column_can_be_scrolled_to(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    for table in page.locator("table").all():
+        reach = table.evaluate(
+            """(table) => {
+                const box = table.parentElement;
+                box.scrollLeft = 100000;
+                return table.getBoundingClientRect().right - box.getBoundingClientRect().right;
+            }"""
+        )
+        assert reach <= 1
+
+
+def test_a_wide_table_can_be_scrolled_by_keyboard(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    last = page.locator("table").first.locator("th button").last
+    last.focus()
+    box = last.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 391
+
+
+def test_on_paper_nothing_is_hidden(page: Page) -> None:
+    page.emulate_media(media="print")
+    hidden = page.evaluate(
+        """[...document.querySelectorAll("main, main *")].filter((element) => {
+            const style = getComputedStyle(element);
+            const clipped = style.overflowX !== "visible" && element.scrollWidth > element.clientWidth;
+            return style.display === "none" || style.visibility !== "visible" || style.opacity !== "1" || clipped;
+        }).map((element) => element.outerHTML.slice(0, 80))"""
+    )
+    assert hidden == []
+    assert page.locator("td").count() > 100
+
+
+def test_on_paper_no_table_is_wider_than_the_sheet(browser: Browser, page_file: Path) -> None:
+    # A4 is 794 pixels wide, less margins of 1 cm on both sides.
+    context = browser.new_context(viewport={"width": 718, "height": 1000})
+    opened = context.new_page()
+    opened.emulate_media(media="print")
+    opened.goto(page_file.as_uri())
+    wide = opened.evaluate(
+        """[...document.querySelectorAll("table")].filter(
+            (table) => table.getBoundingClientRect().right > document.documentElement.clientWidth + 1
+        ).map((table) => [...table.tHead.rows[0].cells].map((cell) => cell.textContent).join(", ").slice(0, 80))"""
+    )
+    context.close()
+    assert wide == []
