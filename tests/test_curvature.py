@@ -111,7 +111,7 @@ def test_a_query_given_twice_at_half_weight_changes_nothing(pairs: Weighting, pr
     halved = np.column_stack([rows, rows[:, 0] / 2])
     halved[:, 0] /= 2
     # The global model of the larger set counts the twin twice; the centre is to be the same one.
-    learner = svm(prior_l2, pairs=pairs, tolerance=1e-15)
+    learner = svm(prior_l2, pairs=pairs, tolerance=1e-18)
     prepared = learner.prepare(concatenate([data, twin]))
     prepared.centre_ = learner.prepare(data).centre_
     found = prepared.models(csr_array(halved)).weights

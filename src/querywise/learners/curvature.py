@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 _MEMORY = 256_000_000  # bytes for the curvatures of the models in hand
 _MANY = 16  # models from which on work is done for all at once, rather than one by one
 _QUERY_BLOCKS = 16  # gradients are added up in this many parts, whatever the number of threads
-_FROZEN_STEPS = 6
-_PROGRESS = 0.5  # a step with the same curvature must at least halve the gap for another to be tried
+_FROZEN_STEPS = 20
+_PROGRESS = 0.8  # a step with the same curvature must shrink the gap at least to this for another to be tried
 _NOTHING = (np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0), 0)
 
 
