@@ -280,14 +280,14 @@ def test_all_text_can_be_read_in_both_colour_schemes(page: Page, scheme: Any, me
 def test_the_two_colour_schemes_are_two(page: Page) -> None:
     grounds = set()
     for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.emulate_media(color_scheme=scheme)
         grounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert len(grounds) == 2
 
 
 def test_a_heading_under_the_pointer_or_the_keyboard_can_be_read(page: Page) -> None:
     for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.emulate_media(color_scheme=scheme)
         page.locator("th button").first.hover()
         assert min(page.evaluate(CONTRASTS).values()) >= 4.5
 
