@@ -6,6 +6,7 @@ Work says what it is doing through `track` and `doing`; only `shown` (used by th
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Protocol, TypeVar
@@ -25,6 +26,35 @@ class _Display(Protocol):
 
 
 _display: ContextVar[_Display | None] = ContextVar("querywise_progress", default=None)
+
+
+_on_screen: list[_Display] = []  # what is drawn now; threads do not inherit the variable above
+
+
+class Ongoing:
+    """A label shown while something goes on in any thread, however often at once."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._depth = 0
+        self._task: tuple[_Display, int] | None = None
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        """One more has begun."""
+        with self._lock:
+            self._depth += 1
+            if self._task is None and _on_screen:
+                self._task = (_on_screen[-1], _on_screen[-1].begin(self._label, None))
+
+    def end(self) -> None:
+        """One of them has ended."""
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0 and self._task is not None:
+                display, task = self._task
+                self._task = None
+                display.end(task)
 
 
 def track(items: _Listed[_Item], label: str) -> Iterator[_Item]:
@@ -93,8 +123,11 @@ def shown(*, quiet: bool = False) -> Iterator[None]:
             bars.remove_task(TaskID(task))
 
     with bars:
-        token = _display.set(Bars())
+        drawn = Bars()
+        token = _display.set(drawn)
+        _on_screen.append(drawn)
         try:
             yield
         finally:
+            _on_screen.remove(drawn)
             _display.reset(token)

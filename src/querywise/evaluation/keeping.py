@@ -29,11 +29,13 @@ class Kept:
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
         make_folder(folder)
         self.folder = folder
-        self.settings = settings  # of each method, as JSON can hold them
+        self.settings = settings  # of each method that can be used again, as JSON can hold them
 
     def get(self, number: int, name: str, fold: Fold) -> Trained | None:
         """What is kept of a method on a fold, if it is what would come out again."""
         scores, notes, times = self._paths(number, name)
+        if name not in self.settings:
+            return None  # scores that were made elsewhere may have changed
         if not (scores.is_file() and notes.is_file() and times.is_file()):
             return None
         try:
