@@ -13,8 +13,8 @@ ROOT = Path(__file__).parent.parent / "src" / "querywise"
 
 # A module may import from its own row's modules where listed, and from any row above.
 LAYERS = [
-    ["errors", "arrays", "progress", "compiled", "threads", "parameters"],
-    ["files", "scaling", "sharing"],
+    ["errors", "arrays", "progress", "threads", "parameters"],
+    ["compiled", "files", "scaling", "sharing"],
     ["data"],
     ["text"],
     ["ranking"],
