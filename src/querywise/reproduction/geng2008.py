@@ -2,9 +2,9 @@
 
 All methods use a ranking SVM; parameters are chosen on the validation part of each fold by MAP. Rows named *hinge* have
 the paper's loss and weighting (hinge, every pair alike, no prior) with λ as chosen for the single model and two values
-of k; the others ours. That loss shares no curvature: with more than 600 training queries it is given one k and 50 stored
-models. In the sweep over k there is no prior, as in the paper, and λ is the one validation chose for the
-single model.
+of k; the others ours. That loss shares no curvature: with more than 600 training queries it is given one k and 50
+stored models. In the sweep over k there is no prior, as in the paper, and λ is the one validation chose for the single
+model.
 """
 
 from __future__ import annotations
