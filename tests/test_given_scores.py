@@ -153,7 +153,7 @@ def test_only_given_systems_can_be_compared(place: Path, tmp_path: Path) -> None
     words = ["compare", place / "one.txt", "--methods", "none", *given, "--out", tmp_path / "r", "--test", "wilcoxon"]
     done = subprocess.run([QUERYWISE, *map(str, words)], capture_output=True, text=True, check=True)
     assert done.stderr == ""
-    assert "Wilcoxon signed-rank, on 30 queries" in done.stdout
+    assert "Wilcoxon signed-rank test, on 30 queries" in done.stdout
     assert f"The report is {tmp_path / 'r' / 'report.html'}" in done.stdout.replace("\n", "")
     report = json.loads((tmp_path / "r" / "report.json").read_text())
     assert list(report["methods"]) == ["a", "b"]

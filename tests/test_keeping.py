@@ -251,6 +251,7 @@ def test_systems_whose_names_look_alike_as_file_names_are_kept_apart(tmp_path: P
     found, _ = run(Asked((), tuple(asked), measures="map"), make_folds(DATA), tmp_path / "in" / "r", title="T")
     assert [each.means["map"] == 1.0 for each in found.methods] == [True, False]
     assert {path.name for path in (tmp_path / "in").iterdir()} == {"r"}, "and inside the folder"
+    assert len(list((tmp_path / "in" / "r" / "runs").glob("*.csv"))) == 10, "a file for each in each fold"
 
 
 # Damage
@@ -315,7 +316,7 @@ def test_what_is_kept_elsewhere_is_not_looked_at(tmp_path: Path, counted: type[C
 # Nothing is lost on the way
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=20)
 @given(data=st.data())
 def test_scores_come_back_to_the_last_bit(tmp_path: Path, data: st.DataObject) -> None:
     fold = make_folds(DATA)[0]
@@ -336,7 +337,7 @@ def test_scores_come_back_to_the_last_bit(tmp_path: Path, data: st.DataObject) -
 
 def test_times_that_nobody_knows_come_back_unknown(tmp_path: Path) -> None:
     fold = make_folds(DATA)[0]
-    kept = Kept(tmp_path, {})
+    kept = Kept(tmp_path, {"theirs": {}})
     kept.put(0, "theirs", fold, Trained(np.zeros(len(fold.test.labels)), float("nan"), float("nan")))
     found = kept.get(0, "theirs", fold)
     assert found is not None

@@ -67,7 +67,7 @@ WEIGHTS = np.random.default_rng(1).integers(-3, 4, (9, 4))
         np.float64, st.tuples(st.shared(st.integers(1, 12), key="n"), st.integers(1, 5)), elements=st.integers(0, 4)
     ),
 )
-@settings(max_examples=40)
+@settings(deadline=None, max_examples=40)
 def test_many_scorings_at_once_are_each_alone(labels: Ints, scores: Floats, flavour: Any) -> None:
     found = average_precisions(labels, scores, flavour)
     for column, value in zip(scores.T, found, strict=True):

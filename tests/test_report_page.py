@@ -114,8 +114,7 @@ def test_the_page_needs_nothing_but_itself_and_says_nothing(browser: Browser, pa
     opened.on("console", lambda message: said.append(message.text))
     opened.on("pageerror", lambda error: said.append(str(error)))
     opened.goto(page_file.as_uri(), wait_until="networkidle")
-    for button in opened.locator("th button").all():
-        button.click()
+    opened.evaluate("document.querySelectorAll('th button').forEach((button) => button.click())")
     opened.close()
     assert {url for url in asked if not url.startswith("data:")} == {page_file.as_uri()}
     assert said == []
@@ -302,6 +301,32 @@ def test_figures_are_drawn_and_say_what_they_show(page: Page) -> None:
         assert box is not None
         assert box["width"] > 200
         assert box["height"] > 50
+
+
+def test_no_word_of_a_figure_is_cut_off(page: Page, page_file: Path) -> None:
+    figures = sorted((page_file.parent / "figures").iterdir())
+    assert len(figures) >= 6
+    for figure in figures:
+        page.goto(figure.as_uri())
+        cut = page.evaluate(
+            """() => {
+                const sheet = document.documentElement.getBoundingClientRect();
+                return [...document.querySelectorAll("text")].filter((text) => {
+                    const box = text.getBoundingClientRect();
+                    return box.left < sheet.left - 1 || box.right > sheet.right + 1 || box.bottom > sheet.bottom + 1;
+                }).map((text) => text.textContent);
+            }"""
+        )
+        assert (figure.name, cut) == (figure.name, [])
+
+
+def test_long_texts_have_room_for_several_words_in_a_line(page: Page) -> None:
+    widths = page.evaluate(
+        """[...document.querySelectorAll("td:not(.number)")].filter((cell) => cell.textContent.length > 60)
+            .map((cell) => cell.clientWidth)"""
+    )
+    assert widths
+    assert min(widths) >= 150
 
 
 @pytest.mark.parametrize("width", [320, 390, 1200])

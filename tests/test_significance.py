@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
@@ -100,6 +100,7 @@ def test_tied_sums_count_as_large_in_the_randomisation_test() -> None:
 # What holds for every test
 
 
+@settings(deadline=None, max_examples=50)
 @given(values=pairs)
 def test_the_randomisation_test_never_gives_0_and_is_repeatable(values: Floats) -> None:
     result = randomisation_test(values[:, 0], values[:, 1], draws=50)
@@ -179,6 +180,7 @@ def test_the_interval_covers_the_true_mean_about_as_often_as_it_says() -> None:
     assert 180 <= covered <= 199
 
 
+@settings(deadline=None, max_examples=50)
 @given(values=pairs)
 def test_the_interval_holds_the_mean_and_lies_within_the_gains(values: Floats) -> None:
     ours, theirs = values[:, 0], values[:, 1]
@@ -243,11 +245,13 @@ def by_definition(ps: list[float]) -> list[float]:
     return [max(step for step, other in zip(steps, ps, strict=True) if other <= p) for p in ps]
 
 
+@settings(deadline=None)
 @given(ps=probabilities)
 def test_holm_is_its_definition(ps: list[float]) -> None:
     assert holm(ps) == by_definition(ps)
 
 
+@settings(deadline=None)
 @given(ps=probabilities)
 def test_holm_keeps_the_order_and_never_makes_a_p_smaller(ps: list[float]) -> None:
     corrected = holm(ps)
@@ -256,6 +260,7 @@ def test_holm_keeps_the_order_and_never_makes_a_p_smaller(ps: list[float]) -> No
     assert ordered == sorted(corrected)
 
 
+@settings(deadline=None)
 @given(ps=probabilities, seed=st.integers(0, 100))
 def test_holm_does_not_depend_on_the_order_of_the_methods(ps: list[float], seed: int) -> None:
     turn = np.random.default_rng(seed).permutation(len(ps)).tolist()
@@ -263,6 +268,7 @@ def test_holm_does_not_depend_on_the_order_of_the_methods(ps: list[float], seed:
     assert holm([ps[place] for place in turn]) == [corrected[place] for place in turn]
 
 
+@settings(deadline=None)
 @given(ps=probabilities)
 def test_holm_calls_significant_what_the_steps_do(ps: list[float]) -> None:
     called = 0

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from querywise.data.folds import Folds
 from querywise.errors import DataError
-from querywise.evaluation.compare import compare
+from querywise.evaluation.compare import compare, find_baseline
 from querywise.evaluation.findings import Findings, findings
 from querywise.evaluation.keeping import Kept
 from querywise.evaluation.significance import find_test
 from querywise.evaluation.trained import Fit
 from querywise.files import make_folder
-from querywise.methods import Method, find_method
+from querywise.measures import find_measure, find_measures
+from querywise.methods import TEXT_VIEWS, Method, find_method
 from querywise.progress import doing, track
 from querywise.ranking import GivenScores, read_scores
 from querywise.tuning import tune_or_fit
@@ -39,16 +40,19 @@ class Asked:
 def run(asked: Asked, folds: Folds, out: Path | None, *, title: str) -> tuple[Findings, Path | None]:
     """Compare; with a folder to write to, keep what is finished there and write a report, whose path is returned."""
     find_test(asked.test)
+    asked = replace(asked, measure=find_measure(asked.measure).name)
     chosen = [find_method(name) for name in asked.methods]
-    files = dict(_name_and_path(text) for text in asked.scores)
-    repeated = next((name for name in files if name in asked.methods), None)
-    if repeated is not None or len(files) != len(asked.scores):
-        raise DataError(f"--scores {repeated or asked.scores[-1]}: two systems have the same name; give each its own.")
-    if out is not None:
-        make_folder(out)
+    files: dict[str, Path] = {}
+    for name, path in map(_name_and_path, asked.scores):
+        if name in files or name in asked.methods:
+            raise DataError(f"--scores {name}: two systems have the same name; give each its own.")
+        files[name] = path
     fits: dict[str, Fit] = {method.name: _fitting(method, asked) for method in chosen}
     fits |= _given(files, folds)
     settings = {method.name: _settings(method, asked) for method in chosen}
+    find_baseline(fits, asked.baseline)
+    if out is not None:
+        make_folder(out)
     compared = compare(
         fits,
         track(folds, "Folds"),
@@ -84,6 +88,7 @@ def _settings(method: Method, asked: Asked) -> dict[str, Any]:
     return {
         "method": method.name,
         "grid": {name: list(values) for name, values in method.grid.items()},
+        "text_views": list(TEXT_VIEWS),
         "fixed": {name: value for name, value in asked.fixed.items() if name in method.parameters},
         "measure": asked.measure,
         "flavour": asked.flavour,
@@ -112,5 +117,5 @@ def _name_and_path(text: str) -> tuple[str, Path]:
 
 
 def _with(measures: str, measure: str) -> list[str]:
-    asked = [name.strip() for name in measures.split(",")]
+    asked = [each.name for each in find_measures(measures)]
     return asked if measure in asked else [*asked, measure]

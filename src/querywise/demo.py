@@ -17,6 +17,7 @@ from querywise.evaluation.analysis import class_shares
 from querywise.evaluation.compare import compare
 from querywise.evaluation.examples import examples
 from querywise.evaluation.findings import findings
+from querywise.evaluation.keeping import Kept
 from querywise.evaluation.trained import Fit
 from querywise.files import make_folder
 from querywise.methods import METHODS
@@ -80,6 +81,7 @@ def run(out: Path, *, folds: int = 1) -> list[Any]:
         measures=MEASURES,
         baseline=BASELINE,
         observe=observe,
+        kept=Kept(out / "report" / "runs", {}),
     )
     save(online[0], out / "model", notes={"method": SHOWN})
     story = _story(judged, len(index), folds)

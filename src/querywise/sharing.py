@@ -56,6 +56,16 @@ def sharing() -> Iterator[None]:
         _memory.reset(token)
 
 
+@contextlib.contextmanager
+def not_sharing() -> Iterator[None]:
+    """Remember and recall nothing while the block runs, so that what is timed is what it would take alone."""
+    token = _memory.set(None)
+    try:
+        yield
+    finally:
+        _memory.reset(token)
+
+
 def once(what: str, settings: Any, of: Any, make: Callable[[], _Value]) -> _Value:
     """What `make` makes of some data at some settings; a second time, the very same object where that is remembered."""
     memory = _memory.get()

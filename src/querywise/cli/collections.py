@@ -64,7 +64,8 @@ def features(
         from querywise.report.terminal import coverage_lines
 
         rows, columns = judged.candidates.features.shape
-        say(f"{rows} documents of {len(judged)} queries with {columns} features written to {out}")
+        written = len(judged) - coverage.unmatched
+        say(f"{rows} documents of {written} queries with {columns} features written to {out}")
         say(*coverage_lines(coverage))
 
 

@@ -95,11 +95,11 @@ def compare(
         folds = folds_of(data, queries, seed=seed, judgements=judgements, top=top, skip_unknown=skip_unknown)
         found, page = run(asked, folds, out, title=f"Methods compared on {data.absolute().name}")
     if as_json:
-        print_json(found.compared.as_json())
+        print_json(found.compared.as_json(test))
         return
     from querywise.report.terminal import comparison_table
 
-    say(comparison_table(found.compared), found.verdict)
+    say(comparison_table(found.compared, test), found.verdict)
     if page is not None and not quiet:
         say(f"The report is {page}")
 

@@ -108,7 +108,7 @@ def cut_up(data: Judged, *, folds: int = PARTS, seed: int = 0) -> list[Judged]:
             f"Folds need three queries or more, to train, choose and test on; there are {len(data)} queries."
         )
     if not 3 <= folds <= len(data):
-        raise DataError(f"{folds} folds were asked for; {len(data)} queries can make 3 to {len(data)} of them.")
+        raise DataError(f"{folds} folds need as many queries, and 3 is the least; there are {len(data)} queries.")
     shuffled = np.random.default_rng(seed).permutation(len(data))
     return [data.select(np.sort(part)) for part in np.array_split(shuffled, folds)]
 

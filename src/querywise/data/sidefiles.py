@@ -22,7 +22,12 @@ def with_side_files(data: Judged, folder: Path, *, queries: Path | None = None) 
         data = _named(data, names)
     asked = queries if queries is not None else folder / QUERIES
     if queries is not None or asked.is_file():
-        data = data.with_queries(read_queries(asked))
+        try:
+            data = data.with_queries(read_queries(asked))
+        except DataError as error:
+            if queries is not None or str(error).startswith(str(asked)):
+                raise
+            raise DataError(f"{asked}, found beside the data: {error} Or name another file with --queries.") from None
     return data
 
 

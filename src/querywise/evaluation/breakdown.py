@@ -41,7 +41,7 @@ def breakdowns(compared: Compared, measure: str) -> list[Breakdown]:
     if distances is not None:
         name, values = distances
         title = f"distance to the nearest training query ({name})"
-        found.insert(2, _broken_down(title, compared, measure, by_quarter(values)))
+        found.insert(2, _broken_down(title, compared, measure, by_distance(values, compared.fold_of)))
     return [each for each in found if len(each.groups) > 1]
 
 
@@ -68,20 +68,30 @@ def by_difficulty(relevant: Ints) -> dict[str, Bools]:
     }
 
 
+def by_distance(distances: Floats, fold_of: Ints) -> dict[str, Bools]:
+    """Queries in four groups, cut within each fold: folds may measure in different views, on different scales."""
+    place = np.zeros(len(distances), dtype=np.int64)
+    for fold in np.unique(fold_of):
+        own = fold_of == fold
+        place[own] = np.searchsorted(np.quantile(distances[own], [0.25, 0.5, 0.75]), distances[own], side="left")
+    names = ("nearest quarter", "second quarter", "third quarter", "farthest quarter")
+    return {name: place == number for number, name in enumerate(names) if np.any(place == number)}
+
+
 def by_quarter(values: Floats | Ints) -> dict[str, Bools]:
     """Queries in four groups of about the same size, by a number; equal numbers stay together."""
     cuts = np.unique(np.quantile(values, [0.25, 0.5, 0.75]))
     place = np.searchsorted(cuts, values, side="left")
-    found: dict[str, Bools] = {}
-    for number in range(len(cuts) + 1):
-        chosen = place == number
-        if chosen.any():
-            found[f"{_number(values[chosen].min())} to {_number(values[chosen].max())}"] = chosen
-    return found
+    groups = [chosen for number in range(len(cuts) + 1) if (chosen := place == number).any()]
+    for digits in range(3, 18):  # as many as tell the groups apart
+        labels = [f"{_number(values[each].min(), digits)} to {_number(values[each].max(), digits)}" for each in groups]
+        if len(set(labels)) == len(labels):
+            break
+    return dict(zip(labels, groups, strict=True))
 
 
-def _number(value: float) -> str:
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+def _number(value: float, digits: int) -> str:
+    return f"{value:.{max(digits, len(str(int(abs(value)))))}g}"
 
 
 def _broken_down(title: str, compared: Compared, measure: str, masks: dict[str, Bools]) -> Breakdown:

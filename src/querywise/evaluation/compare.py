@@ -15,7 +15,7 @@ from querywise.data.groups import Judged, concatenate
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import Evaluation, evaluate
 from querywise.evaluation.keeping import Kept
-from querywise.evaluation.significance import Comparison, paired_t_test
+from querywise.evaluation.significance import TEST_NAMES, Comparison, find_test
 from querywise.evaluation.trained import Fit, Observe, Trained, train
 from querywise.measures import find_measures
 from querywise.progress import doing
@@ -53,10 +53,11 @@ class Compared:
             for name, scores in self.scores.items()
         }
 
-    def against_baseline(self, name: str, measure: str, queries: Bools | None = None) -> Comparison:
+    def against_baseline(self, name: str, measure: str, queries: Bools | None = None, *, test: str = "t") -> Comparison:
         """One ranker's paired test against the baseline, over all queries or some."""
         ours, theirs = self.evaluations[name][measure], self.evaluations[self.baseline][measure]
-        return paired_t_test(ours, theirs) if queries is None else paired_t_test(ours[queries], theirs[queries])
+        chosen = slice(None) if queries is None else queries
+        return find_test(test)(ours[chosen], theirs[chosen])
 
     def fit_seconds(self, name: str) -> float:
         """What training, and choosing parameters, took in all folds."""
@@ -87,23 +88,27 @@ class Compared:
             parts.append(replace(self.trained[best][fold], notes={**self.trained[best][fold].notes, "method": best}))
         return replace(self, trained={**self.trained, CHOSEN: tuple(parts)})
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self, test: str = "t") -> dict[str, Any]:
         """Everything the table shows, as JSON can hold it."""
         return {
             "queries": len(self.test),
             "flavour": self.flavour,
             "baseline": self.baseline,
-            "test": "paired t-test",
+            "test": TEST_NAMES[test],
             "methods": {
                 name: {
                     "mean": self.evaluations[name].mean(),
-                    "p": {measure: self.against_baseline(name, measure).p for measure in self.measures},
-                    "fit_seconds": self.fit_seconds(name),
-                    "predict_milliseconds": self.predict_milliseconds(name),
+                    "p": {each: self.against_baseline(name, each, test=test).p for each in self.measures},
+                    "fit_seconds": _known(self.fit_seconds(name)),
+                    "predict_milliseconds": _known(self.predict_milliseconds(name)),
                 }
                 for name in self.names
             },
         }
+
+
+def _known(seconds: float) -> float | None:
+    return seconds if np.isfinite(seconds) else None  # JSON has no NaN
 
 
 def compare(
@@ -120,10 +125,7 @@ def compare(
 
     kept: where finished parts are kept, and taken from if they are there already.
     """
-    if not fits:
-        raise DataError("There is nothing to compare: no ranker was given.")
-    if baseline is not None and baseline not in fits:
-        raise DataError(f"The baseline {baseline!r} is not among the methods: {', '.join(fits)}.")
+    base = find_baseline(fits, baseline)
     trained: dict[str, list[Trained]] = {name: [] for name in fits}
     tests: list[Judged] = []
     for number, fold in enumerate(folds):
@@ -143,10 +145,19 @@ def compare(
         test=concatenate(tests),
         fold_of=np.repeat(np.arange(len(tests)), [len(each) for each in tests]),
         trained={name: tuple(parts) for name, parts in trained.items()},
-        baseline=next(iter(fits)) if baseline is None else baseline,
+        baseline=base,
         measures=tuple(measure.name for measure in find_measures(measures)),
         flavour=flavour,
     )
+
+
+def find_baseline(fits: Mapping[str, Fit], name: str | None) -> str:
+    """What the others are compared with: the one named, or the first."""
+    if not fits:
+        raise DataError("There is nothing to compare: no ranker was given.")
+    if name is not None and name not in fits:
+        raise DataError(f"The baseline {name!r} is not among the methods: {', '.join(fits)}.")
+    return next(iter(fits)) if name is None else name
 
 
 def _without_features(data: Judged) -> Judged:

@@ -15,7 +15,7 @@ from querywise.data.groups import Candidates, Judged
 from querywise.data.letor import PathLike
 from querywise.errors import DataError
 from querywise.files import atomic_text
-from querywise.measures import find_flavour, find_measures
+from querywise.measures import Flavour, find_flavour, find_measures
 from querywise.ranking import check_scores, order
 
 
@@ -86,8 +86,7 @@ def evaluate(
     if max_grade is None:
         max_grade = int(data.labels.max(initial=0))
     conventions = replace(conventions, max_grade=max_grade)
-    tie_break = _last_id_first(candidates) if conventions.ties == "document id" else None
-    ranked = data.labels[order(values, candidates.starts, tie_break=tie_break)]
+    ranked = data.labels[order(values, candidates.starts, tie_break=tie_break(candidates, conventions))]
     table = np.array(
         [
             [measure.of(ranked[candidates.rows(query)], conventions) for measure in chosen]
@@ -97,8 +96,9 @@ def evaluate(
     return Evaluation(candidates.query_ids, tuple(measure.name for measure in chosen), frozen(table), flavour)
 
 
-def _last_id_first(candidates: Candidates) -> Ints | None:
-    if candidates.document_ids is None:
+def tie_break(candidates: Candidates, flavour: Flavour) -> Ints | None:
+    """What tied documents are ordered by, lowest first; None where they keep their order."""
+    if flavour.ties != "document id" or candidates.document_ids is None:
         return None
     names = np.array(candidates.document_ids)
     return -np.unique(names, return_inverse=True)[1].astype(np.int64)

@@ -60,10 +60,13 @@ def _example(compared: Compared, names: tuple[str, str], query: int, title: str,
     text = None if table is None or table.texts is None else table.texts[query]
     rows = candidates.rows(query)
     whole = np.array([0, rows.stop - rows.start])
+    # Documents without an id are called by their row in the fold's test part, as where the scores are kept.
+    first = int(candidates.starts[np.searchsorted(compared.fold_of, compared.fold_of[query])])
+    offset = first if candidates.document_ids is None else 0
 
     def best(name: str) -> tuple[tuple[str, int], ...]:
         ranked = rows.start + order(compared.scores[name][rows], whole)[:top]
-        return tuple((candidates.document_label(row), int(labels[row])) for row in ranked.tolist())
+        return tuple((candidates.document_label(row - offset), int(labels[row])) for row in ranked.tolist())
 
     return Example(
         title=title,

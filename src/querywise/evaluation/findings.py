@@ -12,7 +12,7 @@ from querywise.evaluation.breakdown import Breakdown, breakdowns
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.examples import Example, extremes
-from querywise.evaluation.significance import TESTS, bootstrap_interval, effect_size, find_test, holm
+from querywise.evaluation.significance import TEST_NAMES, TESTS, bootstrap_interval, effect_size, find_test, holm
 from querywise.evaluation.trained import Trained
 
 SIGNIFICANT = 0.05
@@ -31,15 +31,21 @@ class MethodFinding:
     ties: int
     losses: int
     p: dict[str, float]  # of the main measure, by test
-    corrected: float  # the chosen test's, corrected by Holm for the number of methods
+    corrected: float | None  # the chosen test's, by Holm for the number of methods; None for what is left out of it
+    direction: int  # which way the chosen test leans: 1 for this method, -1 for the baseline
     p_by_measure: dict[str, float]  # the chosen test's, uncorrected
     fit_seconds: float
     predict_milliseconds: float
 
     @property
     def is_better(self) -> bool:
-        """Significantly better than the baseline."""
-        return self.corrected < SIGNIFICANT and self.difference > 0
+        """Significantly better than the baseline, by the mean and by the test alike."""
+        return self.is_significant and self.difference > 0 and self.direction > 0
+
+    @property
+    def is_significant(self) -> bool:
+        """Different from the baseline beyond luck, the correction considered."""
+        return self.corrected is not None and self.corrected < SIGNIFICANT
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ class Findings:
     best: tuple[Example, ...]
     worst: tuple[Example, ...]
     oracles: tuple[OracleFinding, ...]
-    shown: str | None  # the method whose queries are looked at: the best that is not the baseline
+    shown: str | None  # the method whose queries are looked at: the best other one, of those that are better if any
     compared_with: int  # methods the correction counts
     ndcg: dict[str, tuple[float, ...]]  # at 1 to 10
     against_k: dict[str, dict[float, float]]  # the best value on validation data at every k tried, mean over folds
@@ -98,9 +104,10 @@ def findings(compared: Compared, measure: str, *, test: str = "t", left_out: Seq
     ps = {name: chosen(compared.evaluations[name][measure], base[measure]).p for name in others}
     counted = [name for name in others if name not in left_out]
     corrected = dict(zip(counted, holm([ps[name] for name in counted]), strict=True))
-    methods = tuple(_method(compared, name, measure, test, corrected.get(name, ps.get(name, 1.0))) for name in names)
-    means = {each.name: each.means[measure] for each in methods}
-    shown = max(counted, key=lambda name: means[name]) if counted else None
+    methods = tuple(_method(compared, name, measure, test, corrected.get(name)) for name in names)
+    by_name = {each.name: each for each in methods}
+    # One that is better for sure comes before one whose higher mean may be luck.
+    shown = max(counted, key=lambda name: (by_name[name].is_better, by_name[name].means[measure]), default=None)
     best, worst = ((), ()) if shown is None else extremes(compared, shown, measure)
     return Findings(
         compared,
@@ -118,7 +125,7 @@ def findings(compared: Compared, measure: str, *, test: str = "t", left_out: Seq
     )
 
 
-def _method(compared: Compared, name: str, measure: str, test: str, corrected: float) -> MethodFinding:
+def _method(compared: Compared, name: str, measure: str, test: str, corrected: float | None) -> MethodFinding:
     base = compared.evaluations[compared.baseline]
     table = compared.evaluations[name]
     ours, theirs = table[measure], base[measure]
@@ -134,6 +141,7 @@ def _method(compared: Compared, name: str, measure: str, test: str, corrected: f
         losses=pair.losses,
         p={each: compute(ours, theirs).p for each, compute in TESTS.items()},
         corrected=corrected,
+        direction=find_test(test)(ours, theirs).direction,
         p_by_measure={each: find_test(test)(table[each], base[each]).p for each in compared.measures},
         fit_seconds=compared.fit_seconds(name),
         predict_milliseconds=compared.predict_milliseconds(name),
@@ -197,18 +205,22 @@ def _verdict(found: Findings) -> str:
     before = base.means[found.measure]
     share = f" ({100 * top.difference / before:+.1f} %)" if before else ""
     number = f"{found.measure} {top.means[found.measure]:.4f} against {before:.4f}{share}"
-    luck = f"p = {_p(top.corrected)}, {_named(found)}"
+    luck = f"p {_p(1.0 if top.corrected is None else top.corrected)}, {_named(found)}"
     if top.is_better:
         return f"{top.name} is better than {base.name}: {number}, {luck}, on {queries} queries{_cost(top, base)}."
-    how = "is worse" if top.corrected < SIGNIFICANT else "makes no significant difference"
+    worse = top.is_significant and top.difference < 0 and top.direction < 0
+    how = "is worse" if worse else "makes no difference that is sure" if top.is_significant else _NONE
     return (
         f"Nothing beats {base.name} here. The best of the others, {top.name}, {how}: {number}, {luck}, "
         f"on {queries} queries."
     )
 
 
+_NONE = "makes no significant difference"
+
+
 def _named(found: Findings) -> str:
-    test = {"t": "paired t-test", "wilcoxon": "Wilcoxon signed-rank", "randomisation": "randomisation test"}[found.test]
+    test = TEST_NAMES[found.test]
     return f"{test}, Holm's correction for {found.compared_with} methods" if found.compared_with > 1 else test
 
 
@@ -219,7 +231,7 @@ def _cost(top: MethodFinding, base: MethodFinding) -> str:
 
 
 def _p(value: float) -> str:
-    return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
+    return "< 0.0001" if value < 1e-4 else f"= {value:.4f}"
 
 
 def as_json(found: Findings) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,6 +19,8 @@ from querywise.data.groups import Judged
 from querywise.errors import DataError
 from querywise.evaluation.trained import Trained
 from querywise.files import atomic_text, make_folder, read_text
+
+_TIMES = ("fit_seconds", "predict_seconds")
 
 
 class Kept:
@@ -42,33 +45,45 @@ class Kept:
             kept, spent = json.loads(read_text(notes)), json.loads(read_text(times))
             if kept["settings"] != self._settings(name, fold):
                 return None
-            rows = list(csv.DictReader(io.StringIO(read_text(scores))))
-            values = np.array([float(row["score"]) for row in rows])
+            text = read_text(scores)
+            if kept["scores"] != _checksum(text):
+                return None
+            values = np.array([float(row["score"]) for row in csv.DictReader(io.StringIO(text))])
+            fit, predict = (float("nan") if spent[name] is None else float(spent[name]) for name in _TIMES)
+            return Trained(values, fit, predict, kept["notes"], kept["extra"])
         except (ValueError, KeyError, TypeError, DataError):
             return None
-        if len(values) != len(fold.test.labels) or not np.isfinite(values).all():
-            return None
-        return Trained(values, spent["fit_seconds"], spent["predict_seconds"], kept["notes"], kept["extra"])
 
     def put(self, number: int, name: str, fold: Fold, trained: Trained) -> None:
         """Keep a finished part; its notes are written last, and without them nothing counts as kept."""
         scores, notes, times = self._paths(number, name)
         notes.unlink(missing_ok=True)
+        table = io.StringIO()
+        writer = csv.writer(table, lineterminator="\n")
+        writer.writerow(["query", "document", "label", "score"])
+        writer.writerows(_score_rows(fold.test, trained.scores.tolist()))
         with atomic_text(scores) as out:
-            table = csv.writer(out, lineterminator="\n")
-            table.writerow(["query", "document", "label", "score"])
-            table.writerows(_score_rows(fold.test, trained.scores.tolist()))
+            out.write(table.getvalue())
+        seconds = (trained.fit_seconds, trained.predict_seconds)
+        spent = {each: value if math.isfinite(value) else None for each, value in zip(_TIMES, seconds, strict=True)}
         with atomic_text(times) as out:
-            json.dump({"fit_seconds": trained.fit_seconds, "predict_seconds": trained.predict_seconds}, out)
+            json.dump(spent, out)
+        content = {
+            "settings": self._settings(name, fold),
+            "scores": _checksum(table.getvalue()),
+            "notes": trained.notes,
+            "extra": trained.extra,
+        }
         with atomic_text(notes) as out:
-            content = {"settings": self._settings(name, fold), "notes": trained.notes, "extra": trained.extra}
             json.dump(content, out, indent=1)
 
     def _settings(self, name: str, fold: Fold) -> Any:
         return json.loads(json.dumps({"method": self.settings.get(name), "data": digest(fold)}))
 
     def _paths(self, number: int, name: str) -> tuple[Path, Path, Path]:
-        stem = f"fold{number + 1}-{re.sub(r'[^A-Za-z0-9.+-]+', '-', name)}"
+        plain = re.sub(r"[^A-Za-z0-9.+-]+", "-", name)
+        own = plain if plain == name else f"{plain}-{_checksum(name)[:8]}"  # names that look alike stay apart
+        stem = f"fold{number + 1}-{own}"
         return self.folder / f"{stem}.csv", self.folder / f"{stem}.json", self.folder / f"{stem}.times.json"
 
 
@@ -85,6 +100,10 @@ def digest(fold: Fold) -> str:
         if table is not None and table.columns is not None:
             found.update(np.ascontiguousarray(table.columns).tobytes())
     return found.hexdigest()
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _score_rows(test: Judged, scores: Iterable[float]) -> Iterable[tuple[str, str, int, str]]:

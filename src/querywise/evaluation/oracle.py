@@ -9,7 +9,8 @@ import numpy as np
 
 from querywise.arrays import Floats
 from querywise.data.groups import Judged
-from querywise.measures import FLAVOURS, average_precisions
+from querywise.evaluation.evaluate import tie_break
+from querywise.measures import average_precisions, find_flavour
 
 _BLOCK = 8_000_000  # scores at a time
 
@@ -38,6 +39,8 @@ def oracle_gap(ranker: Any, data: Judged, *, flavour: str = "standard") -> Oracl
         return None
     models = ranker.several_models()
     candidates = data.candidates
+    conventions = find_flavour(flavour)
+    ties = tie_break(candidates, conventions)
     table = np.zeros((len(data), len(models)))
     size = max(1, _BLOCK // max(len(models), 1))
     first = 0
@@ -48,7 +51,11 @@ def oracle_gap(ranker: Any, data: Judged, *, flavour: str = "standard") -> Oracl
         scores = models.scores(part.candidates)
         for query in range(len(part)):
             rows = part.candidates.rows(query)
-            table[first + query] = average_precisions(part.labels[rows], scores[rows], FLAVOURS[flavour])
+            labels, own = part.labels[rows], scores[rows]
+            if ties is not None:
+                turn = np.argsort(ties[candidates.rows(first + query)], kind="stable")
+                labels, own = labels[turn], own[turn]
+            table[first + query] = average_precisions(labels, own, conventions)
         first = last
     routed = ranker.routed_by_relevance(data) if hasattr(ranker, "routed_by_relevance") else None
     only = None if routed is None else np.where(routed >= 0, table[np.arange(len(data)), np.maximum(routed, 0)], 0.0)

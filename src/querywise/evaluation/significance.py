@@ -16,7 +16,7 @@ _BLOCK = 4_000_000  # numbers drawn at a time
 
 @dataclass(frozen=True)
 class Comparison:
-    """Our values against theirs, query by query."""
+    """Our values against theirs, query by query. `direction`: which way the test itself leans, 1 for ours."""
 
     test: str
     difference: float
@@ -24,6 +24,7 @@ class Comparison:
     wins: int
     ties: int
     losses: int
+    direction: int
 
 
 def paired_t_test(ours: Floats, theirs: Floats) -> Comparison:
@@ -51,9 +52,11 @@ def wilcoxon_test(ours: Floats, theirs: Floats) -> Comparison:
     gain = _gains(ours, theirs)
     if not gain.any():
         return _compared("Wilcoxon signed-rank", gain, 1.0)
-    from scipy.stats import wilcoxon
+    from scipy.stats import rankdata, wilcoxon
 
-    return _compared("Wilcoxon signed-rank", gain, float(wilcoxon(gain).pvalue))
+    moved = gain[gain != 0]
+    signed = float(np.sign(moved) @ rankdata(np.abs(moved)))
+    return _compared("Wilcoxon signed-rank", gain, float(wilcoxon(gain).pvalue), direction=signed)
 
 
 def randomisation_test(ours: Floats, theirs: Floats, *, seed: int = 0, draws: int = _DRAWS) -> Comparison:
@@ -76,6 +79,9 @@ TESTS: dict[str, Callable[[Floats, Floats], Comparison]] = {
     "wilcoxon": wilcoxon_test,
     "randomisation": randomisation_test,
 }
+
+
+TEST_NAMES = {"t": "paired t-test", "wilcoxon": "Wilcoxon signed-rank test", "randomisation": "randomisation test"}
 
 
 def find_test(name: str) -> Callable[[Floats, Floats], Comparison]:
@@ -129,7 +135,8 @@ def _gains(ours: Floats, theirs: Floats) -> Floats:
     return gain
 
 
-def _compared(test: str, gain: Floats, p: float) -> Comparison:
+def _compared(test: str, gain: Floats, p: float, *, direction: float | None = None) -> Comparison:
+    leaning = float(gain.sum()) if direction is None else direction
     return Comparison(
         test=test,
         difference=float(gain.mean()) if len(gain) else 0.0,
@@ -137,6 +144,7 @@ def _compared(test: str, gain: Floats, p: float) -> Comparison:
         wins=int(np.sum(gain > 0)),
         ties=int(np.sum(gain == 0)),
         losses=int(np.sum(gain < 0)),
+        direction=int(np.sign(leaning)),
     )
 
 

@@ -13,6 +13,7 @@ from querywise.arrays import Floats
 from querywise.data.folds import Fold
 from querywise.data.groups import Judged
 from querywise.evaluation.oracle import oracle_gap
+from querywise.sharing import not_sharing
 
 # Given the training and the validation part, a fitted ranker, or what tuning found; never the test part.
 Fit = Callable[[Judged, Judged], Any]
@@ -44,14 +45,16 @@ def train(name: str, fit: Fit, fold: Fold, observe: Observe | None = None, *, fl
     """Fit one ranker on one fold and score the fold's test documents."""
     begin = time.perf_counter()
     made = fit(fold.train, fold.valid)
-    ready = time.perf_counter()
+    fitted = time.perf_counter()
     ranker: Any = getattr(made, "ranker", made)
-    scores = ranker.predict(fold.test.candidates)
-    done = time.perf_counter()
+    with not_sharing():
+        ready = time.perf_counter()
+        scores = ranker.predict(fold.test.candidates)
+        done = time.perf_counter()
     if observe is not None:
         observe(fold, name, ranker)
     notes = made.as_notes() if hasattr(made, "as_notes") else {}
-    spent = (np.nan, np.nan) if hasattr(ranker, "untimed") else (ready - begin, done - ready)
+    spent = (np.nan, np.nan) if hasattr(ranker, "untimed") else (fitted - begin, done - ready)
     return Trained(scores, *spent, notes, _extra(ranker, fold, flavour))
 
 

@@ -102,7 +102,7 @@ class PreparedRankSVM:
     def pulls(self) -> Floats:
         """Where each query pulls the global model: its gradient, in units in which the global curvature is 1.
 
-        In these units the length of a query's pull says how much its loss would fall, whatever the features measure.
+        Half its squared length is what a step of its own with that curvature would gain, whatever the features measure.
         """
         everyone = Shares.of(csr_array(np.ones((1, len(self.pairs_)))), self.pairs_, self.learner.pairs)
         values, directions = np.linalg.eigh(self._curvatures(everyone, self.learner.l2)[0].astype(np.float64))

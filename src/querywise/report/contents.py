@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from querywise.evaluation.breakdown import Breakdown
 from querywise.evaluation.examples import Example
 from querywise.evaluation.findings import Findings
+from querywise.evaluation.significance import TEST_NAMES
 from querywise.report import figures
 from querywise.report.tables import Cell, Column, Table
-
-_TESTS = {"t": "paired t-test", "wilcoxon": "Wilcoxon signed-rank test", "randomisation": "randomisation test"}
 
 
 @dataclass(frozen=True)
@@ -48,8 +47,9 @@ def contents(found: Findings, title: str, story: str) -> list[Section]:
     sections.append(
         Section(
             "Cost",
-            "Training, with the choice of parameters, in all folds together; ranking per query, in batch. Timings vary "
-            "from run to run.",
+            "Training, with the choice of parameters, in all folds together: what several methods share, such as the "
+            "curvature of every query, is counted for the first of them. Ranking per query, in batch, nothing shared. "
+            "Timings vary from run to run.",
             (("timings", timings_table(found)),),
             figures.quality_against_time(found),
         )
@@ -84,9 +84,9 @@ def main_table(found: Findings) -> Table:
     return Table(
         tuple(columns),
         tuple(rows),
-        f"{len(compared.test)} test queries, flavour {compared.flavour}; p: {_TESTS[found.test]} against "
-        f"{compared.baseline}; Holm: corrected for {found.compared_with} methods; parameters chosen on validation "
-        "data.",
+        f"{len(compared.test)} test queries, flavour {compared.flavour}; p: {TEST_NAMES[found.test]} against "
+        f"{compared.baseline}; Holm: corrected for {_counted(found.compared_with, 'method', 'methods')}; parameters "
+        "chosen on validation data.",
         names.index(found.shown) if found.shown is not None else None,
     )
 
@@ -98,12 +98,19 @@ def tests_table(found: Findings) -> Table:
         Column(f"Δ {found.measure}", "signed"),
         Column("from", "signed"),
         Column("to", "signed"),
-        *(Column(f"p, {_TESTS[name]}", "p") for name in _TESTS),
-        Column(f"p, {_TESTS[found.test]}, Holm", "p"),
+        *(Column(f"p, {TEST_NAMES[name]}", "p") for name in TEST_NAMES),
+        Column(f"p, {TEST_NAMES[found.test]}, Holm", "p"),
         Column("effect", "signed"),
     )
     rows: list[tuple[Cell, ...]] = [
-        (each.name, each.difference, *each.interval, *(each.p[name] for name in _TESTS), each.corrected, each.effect)
+        (
+            each.name,
+            each.difference,
+            *each.interval,
+            *(each.p[name] for name in TEST_NAMES),
+            each.corrected,
+            each.effect,
+        )
         for each in found.others
     ]
     return Table(columns, tuple(rows), f"{found.measure}, against {found.compared.baseline}.")
@@ -114,7 +121,7 @@ def breakdown_table(found: Findings, breakdown: Breakdown) -> Table:
     base = found.compared.baseline
     columns = [Column("method")]
     for group in breakdown.groups:
-        columns += [Column(f"{group.label} ({group.queries})", "value"), Column("p", "p")]
+        columns += [Column(f"{group.label} ({group.queries})", "value"), Column(f"p ({group.label})", "p")]
     rows = []
     for name in found.compared.names:
         cells: list[Cell] = [name]
@@ -174,7 +181,8 @@ def _which(found: Findings) -> str:
     if top is None:
         return ""
     base = found.compared.baseline
-    return f"Against {base}, {top.name} wins {top.wins} queries, ties {top.ties} and loses {top.losses}."
+    wins = _counted(top.wins, "query", "queries")
+    return f"Against {base}, {top.name} wins {wins}, ties {top.ties} and loses {top.losses}."
 
 
 def _extremes(found: Findings, name: str) -> Section:
@@ -217,7 +225,11 @@ def _query(example: Example) -> str:
 
 
 def _documents(top: tuple[tuple[str, int], ...]) -> str:
-    return "; ".join(f"{document}{' ' + '★' * grade if grade else ''}" for document, grade in top)
+    return "; ".join(f"{document}{chr(160) + '★' * grade if grade else ''}" for document, grade in top)
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
 
 
 def _slug(title: str) -> str:

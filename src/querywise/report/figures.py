@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,23 +48,24 @@ def measures_by_method(found: Findings) -> tuple[Figure, ...]:
     others = [each for each in found.methods if each.name != found.compared.baseline]
     if not others:
         return ()
-    with _axes(height=0.9 + 0.34 * len(others)) as (axes, done):
+    looks = _looks(found.compared.names)
+    with _axes(height=1.1 + 0.34 * len(others)) as (axes, done):
         for place, each in enumerate(reversed(others)):
             low, high = each.interval
-            colour = _look(each.name)[0]
+            colour, marker = looks[each.name]
             axes.plot([low, high], [place, place], color=colour, linewidth=2.2, solid_capstyle="round")
-            axes.plot([each.difference], [place], _look(each.name)[1], color=colour, markersize=7)
-            mark = "*" if each.corrected < 0.05 else ""
+            axes.plot([each.difference], [place], marker, color=colour, markersize=7)
+            mark = "*" if each.is_significant else ""
             axes.annotate(
                 f"{each.difference:+.4f}{mark}", (high, place), (6, -3.5), textcoords="offset points", fontsize=9
             )
         axes.axvline(0, color="#000000", linewidth=1)
-        axes.set_yticks(range(len(others)), [each.name for each in reversed(others)])
+        axes.set_yticks(range(len(others)), [_short(each.name) for each in reversed(others)])
         axes.set_ylim(-0.6, len(others) - 0.4)
         axes.margins(x=0.18)
         axes.set_xlabel(
-            f"difference in {found.measure} from {found.compared.baseline} ({base:.4f}); bars: 95 % bootstrap interval;"
-            " *: p < 0.05, Holm",
+            f"difference in {found.measure} from {_short(found.compared.baseline)} ({base:.4f})\n"
+            "bars: 95 % bootstrap interval; *: p < 0.05, Holm",
             fontsize=8.5,
         )
     return (("difference.svg", f"Difference of every method from {found.compared.baseline}", done()),)
@@ -72,7 +74,9 @@ def measures_by_method(found: Findings) -> tuple[Figure, ...]:
 def ndcg_curves(found: Findings) -> tuple[Figure, ...]:
     """NDCG at 1 to 10 by method: Figure 7 of [geng2008]_."""
     title = f"NDCG at 1 to 10 (flavour {found.compared.flavour})"
-    return (("ndcg.svg", title, _lines(range(1, 11), found.ndcg, labels=("position", "NDCG"), title="")),)
+    looks = _looks(found.compared.names)
+    drawn = _lines(range(1, 11), found.ndcg, labels=("position", "NDCG"), title="", looks=looks)
+    return (("ndcg.svg", title, drawn),)
 
 
 def gain_per_query(found: Findings) -> tuple[Figure, ...]:
@@ -100,7 +104,8 @@ def quality_by_difficulty(found: Findings) -> tuple[Figure, ...]:
         return ()
     lines = {name: [group.means[name] for group in groups] for name in found.compared.names}
     names = [f"{group.label}\n({group.queries} queries)" for group in groups]
-    drawn = _lines(range(len(groups)), lines, labels=("relevant documents", found.measure), title="", ticks=names)
+    labels, looks = ("relevant documents", found.measure), _looks(found.compared.names)
+    drawn = _lines(range(len(groups)), lines, labels=labels, title="", ticks=names, looks=looks)
     return (("difficulty.svg", "Quality by number of relevant documents", drawn),)
 
 
@@ -124,11 +129,12 @@ def queries_in_the_plane(found: Findings) -> tuple[Figure, ...]:
 def plane_figure(places: Floats, classes: Mapping[str, Bools]) -> str:
     """Queries in a plane, by class."""
     with _axes(height=4.2) as (axes, done):
+        drawn = []
         for place, (name, chosen) in enumerate(classes.items()):
             look: dict[str, Any] = {"color": _COLOURS[1 + place % 6], "marker": _MARKERS[1 + place % 6]}
             across, up = places[chosen].T
-            axes.scatter(across, up, s=16, alpha=0.75, linewidths=0, label=name, **look)
-        axes.legend(frameon=False, fontsize=9)
+            drawn.append((name, axes.scatter(across, up, s=16, alpha=0.75, linewidths=0, **look)))
+        _legend(axes, drawn, fontsize=9)
         _name_components(axes)
     return str(done())
 
@@ -139,7 +145,7 @@ def _plane_by_gain(places: Floats, gains: Floats, found: Findings) -> str:
         across, up = places.T
         look: dict[str, Any] = {"cmap": "PuOr", "vmin": -reach, "vmax": reach, "edgecolors": "#555555"}
         drawn = axes.scatter(across, up, s=16, c=gains, linewidths=0.3, **look)
-        axes.figure.colorbar(drawn, ax=axes, label=f"gain in {found.measure} ({found.shown})")
+        axes.figure.colorbar(drawn, ax=axes, label=f"gain in {found.measure} ({_short(found.shown or '')})")
         _name_components(axes)
     return str(done())
 
@@ -154,12 +160,13 @@ def quality_against_time(found: Findings) -> tuple[Figure, ...]:
     timed = [each for each in found.methods if np.isfinite(each.predict_milliseconds) and each.predict_milliseconds > 0]
     if len(timed) < 2:
         return ()
+    looks = _looks(found.compared.names)
     with _axes() as (axes, done):
         for each in timed:
-            colour, marker = _look(each.name)
+            colour, marker = looks[each.name]
             axes.plot([each.predict_milliseconds], [each.means[found.measure]], marker, color=colour, markersize=8)
             axes.annotate(
-                each.name,
+                _short(each.name),
                 (each.predict_milliseconds, each.means[found.measure]),
                 (7, 4),
                 textcoords="offset points",
@@ -180,25 +187,26 @@ def quality_against_k(found: Findings) -> tuple[Figure, ...]:
         return ()
     shares = [100 * k if isinstance(k, float) else k for k in across]
     labels = ("k, % of the training queries" if isinstance(across[0], float) else "k", "on validation data")
-    svg = _lines(shares, lines, labels=labels, title="")
+    svg = _lines(shares, lines, labels=labels, title="", looks=_looks(found.compared.names))
     return (("against-k.svg", "Validation quality against the number of neighbours", svg),)
 
 
 def oracle_curves(found: Findings) -> tuple[Figure, ...]:
     """Mean average precision of the r-th best model: Figure 3 of [lin2011]_."""
+    looks = _looks(found.compared.names)
     with _axes() as (axes, done):
+        drawn: list[tuple[str, Any]] = []
         for each in found.oracles:
-            colour, marker = _look(each.name)
+            colour, marker = looks[each.name]
             ranks = np.arange(1, len(each.by_rank) + 1)
-            axes.plot(
-                ranks, each.by_rank, color=colour, marker=marker, markevery=max(1, len(ranks) // 12), markersize=4.5,
-                linewidth=1.5, label=each.name,
-            )  # fmt: skip
-        level = found.oracles[0].baseline
-        axes.axhline(level, color="#000000", linestyle="--", linewidth=1.2, label=found.compared.baseline)
+            look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4.5, "linewidth": 1.5}
+            (line,) = axes.plot(ranks, each.by_rank, markevery=max(1, len(ranks) // 12), **look)
+            drawn.append((each.name, line))
+        level = axes.axhline(found.oracles[0].baseline, color="#000000", linestyle="--", linewidth=1.2)
+        drawn.append((found.compared.baseline, level))
         axes.set_xlabel("rank of the model, the best for each query first")
         axes.set_ylabel("MAP")
-        axes.legend(frameon=False, fontsize=9)
+        _legend(axes, drawn, fontsize=9)
     return (("oracle.svg", "What always choosing the r-th best model would reach", done()),)
 
 
@@ -210,19 +218,23 @@ def _lines(
     title: str,
     level: Mapping[str, float] | None = None,
     ticks: Sequence[str] | None = None,
+    looks: Mapping[str, tuple[str, str]] | None = None,
 ) -> str:
+    looks = _looks([*(level or {}), *lines]) if looks is None else looks
     with _axes() as (axes, done):
+        drawn: list[tuple[str, Any]] = []
         for name, value in (level or {}).items():
-            axes.axhline(value, color=_look(name)[0], linestyle="--", linewidth=1.2, label=name)
+            drawn.append((name, axes.axhline(value, color=looks[name][0], linestyle="--", linewidth=1.2)))
         for name, values in lines.items():
-            colour, marker = _look(name)
-            axes.plot(across, values, color=colour, marker=marker, markersize=5, linewidth=1.5, label=name)
+            colour, marker = looks[name]
+            (line,) = axes.plot(across, values, color=colour, marker=marker, markersize=5, linewidth=1.5)
+            drawn.append((name, line))
         axes.set_xlabel(labels[0])
         axes.set_ylabel(labels[1])
         axes.set_title(title, fontsize=10, loc="left")
         if ticks is not None:
             axes.set_xticks(list(across), ticks)
-        axes.legend(frameon=False, fontsize=8.5, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
+        _legend(axes, drawn, fontsize=8.5, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
     return str(done())
 
 
@@ -232,6 +244,7 @@ def _axes(*, height: float = 3.6) -> Iterator[tuple[Axes, Any]]:
     import matplotlib
 
     settings: Any = {"svg.hashsalt": "querywise", "font.size": 10, "svg.fonttype": "none", "font.family": "sans-serif"}
+    settings["text.parse_math"] = False  # a $ in a name is a $
     finished: list[str] = []
     with matplotlib.rc_context(settings):
         from matplotlib.figure import Figure as Canvas
@@ -243,12 +256,37 @@ def _axes(*, height: float = 3.6) -> Iterator[tuple[Axes, Any]]:
         axes.grid(axis="y", alpha=0.25)
         out = io.StringIO()
         # Without a date the same numbers give the same bytes.
-        figure.savefig(out, format="svg", metadata={"Date": None})
+        with warnings.catch_warnings():
+            # The reader's browser draws the letters, and may well have those that Matplotlib's font lacks.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
+            figure.savefig(out, format="svg", metadata={"Date": None})
         finished.append(out.getvalue())
 
 
-def _look(name: str) -> tuple[str, str]:
-    """The colour and marker of a method, by the first word of its name; others by their letters."""
-    method = name.split(",")[0]
-    place = _PLACES.index(method) if method in _PLACES else len(_PLACES)
-    return _COLOURS[place], _MARKERS[place]
+def _looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """A colour and marker for each: a method, by the first word of its name, has its own, the others what is left."""
+    places: dict[str, int] = {}
+    for name in names:
+        method = name.split(",")[0]
+        if method in _PLACES and _PLACES.index(method) not in places.values():
+            places[name] = _PLACES.index(method)
+    left = iter([place for place in reversed(range(len(_COLOURS))) if place not in places.values()])
+    for number, name in enumerate(names):
+        if name not in places:
+            places[name] = next(left, len(_COLOURS) + number)
+    count = len(_COLOURS)
+    return {
+        name: (_COLOURS[place % count], _MARKERS[(place + place // count) % count]) for name, place in places.items()
+    }
+
+
+def _short(name: str) -> str:
+    """A name that leaves room for the figure."""
+    return name if len(name) <= 36 else f"{name[:22]}…{name[-13:]}"
+
+
+def _legend(axes: Axes, drawn: Sequence[tuple[str, Any]], **how: Any) -> None:
+    """A legend of the names as they are; Matplotlib alone would leave out those that begin with an underscore."""
+    legend = axes.legend([each for _, each in drawn], list(map(str, range(len(drawn)))), frameon=False, **how)
+    for text, (name, _) in zip(legend.get_texts(), drawn, strict=True):
+        text.set_text(_short(name))

@@ -35,8 +35,8 @@ def html_page(sections: Sequence[Section], verdict: str) -> str:
             f"<style>\n{_file('report.css')}</style></head>",
             "<body><main>",
             *body,
-            "<footer>Made by querywise. Every number here can be computed anew from the CSV files beside this page."
-            "</footer></main>",
+            "<footer>Made by querywise. The numbers here can be computed anew from the files beside this page: scores "
+            "in runs/, values of every query in values.csv.</footer></main>",
             f"<script>\n{_file('report.js')}</script></body></html>",
             "",
         ]

@@ -10,6 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 Cell = str | int | float | None
+_TEX = {
+    **{mark: "\\" + mark for mark in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
+    "−": "$-$",
+    "Δ": r"$\Delta$",
+}
 _SHORT = 28  # characters that stay on one line
 
 
@@ -66,7 +76,7 @@ class Table:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow([column.heading for column in self.columns])
-        writer.writerows([[repr(cell) if isinstance(cell, float) else cell for cell in row] for row in self.rows])
+        writer.writerows([[_exact(cell) for cell in row] for row in self.rows])
         return out.getvalue()
 
     def html(self) -> str:
@@ -84,9 +94,17 @@ class Table:
         return f'<div class="scroll">{table}</div>'
 
 
+def _exact(cell: Cell) -> Cell:
+    """A cell as CSV holds it: a float to the last bit, what is not known as nothing."""
+    if isinstance(cell, float):
+        return None if math.isnan(cell) else repr(cell)
+    return cell
+
+
 def _cell(column: Column, cell: Cell, written: str) -> str:
-    number = f' data-value="{cell!r}"' if isinstance(cell, (int, float)) and not isinstance(cell, bool) else ""
-    kind = ' class="short"' if column.kind == "text" and len(written) <= _SHORT else _aligned(column)
+    number = f' data-value="{cell!r}"' if isinstance(cell, (int, float)) and not math.isnan(cell) else ""
+    length = "short" if len(written) <= _SHORT else "long"
+    kind = f' class="{length}"' if column.kind == "text" else _aligned(column)
     return f"<td{kind}{number}>{html.escape(written)}</td>"
 
 
@@ -99,6 +117,4 @@ def _piped(cells: Sequence[str]) -> str:
 
 
 def _tex(text: str) -> str:
-    for mark in ("\\", "&", "%", "$", "#", "_", "{", "}"):
-        text = text.replace(mark, r"\textbackslash{}" if mark == "\\" else "\\" + mark)
-    return text.replace("<", r"$<$").replace(">", r"$>$").replace("~", r"\textasciitilde{}").replace("−", "$-$")
+    return "".join(_TEX.get(mark, mark) for mark in text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from querywise.contracts import Ranker
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.evaluate import Evaluation
 from querywise.evaluation.examples import Example
+from querywise.evaluation.significance import TEST_NAMES
 from querywise.explanations import Explanation
 from querywise.text.features import Coverage
 from querywise.text.search import Answer
@@ -27,23 +29,24 @@ def means_table(evaluation: Evaluation) -> Group:
     return Group(table, f"{len(evaluation)} queries, flavour {evaluation.flavour}")
 
 
-def comparison_table(compared: Compared) -> Group:
+def comparison_table(compared: Compared, test: str = "t") -> Group:
     """Every ranker's averages, and the paired test of each measure against the baseline."""
     base = compared.baseline
     headings = [each for measure in compared.measures for each in (measure, "p")]
     caption = (
         f"{len(compared.test)} test queries, flavour {compared.flavour}; "
-        f"p: paired t-test against {base}, parameters chosen on validation data"
+        f"p: {TEST_NAMES[test]} against {base}, parameters chosen on validation data"
     )
     table = _table("method", *headings, "training", "ms/query")
     for name in compared.names:
         cells = []
         for measure, mean in compared.evaluations[name].mean().items():
-            p = "" if name == base else _p(compared.against_baseline(name, measure).p)
+            p = "" if name == base else _p(compared.against_baseline(name, measure, test=test).p)
             cells += [f"{mean:.4f}", p]
-        cost = (f"{compared.fit_seconds(name):.1f} s", f"{compared.predict_milliseconds(name):.3f}")
-        table.add_row(name, *cells, *cost)
-    return Group(table, caption)
+        seconds, milliseconds = compared.fit_seconds(name), compared.predict_milliseconds(name)
+        cost = (f"{seconds:.1f} s", f"{milliseconds:.3f}") if math.isfinite(seconds) else ("", "")
+        table.add_row(escape(name), *cells, *cost)
+    return Group(table, escape(caption))
 
 
 def classes_table(compared: Compared, measure: str) -> Group:

@@ -15,13 +15,33 @@ from querywise.files import atomic_text, make_folder
 from querywise.report.contents import Section, contents, files_of
 from querywise.report.html import html_page
 
-TIMINGS = "timings"  # the one table that is not the same in every run
+# What is in some reports and not in others.
+SOMETIMES = (
+    "best-queries",
+    "worst-queries",
+    "oracle",
+    "by-relevant-documents",
+    "by-class",
+    "by-distance-to-the-nearest-training-query",
+    "by-number-of-candidates",
+)
+FIGURES = (
+    "difference.svg",
+    "gains.svg",
+    "difficulty.svg",
+    "queries.svg",
+    "oracle.svg",
+    "time.svg",
+    "against-k.svg",
+)
 
 
 def write_report(found: Findings, folder: Path, *, title: str, story: str = "") -> Path:
     """Write everything; returns the HTML file's path."""
     make_folder(folder / "figures")
     sections = contents(found, title, story)
+    for path in (*(folder / f"{name}.csv" for name in SOMETIMES), *(folder / "figures" / name for name in FIGURES)):
+        path.unlink(missing_ok=True)  # of an older report in the same folder; what there is now is written anew
     for name, table in files_of(sections).items():
         _write(folder / f"{name}.csv", table.csv())
     main = files_of(sections)["table"]

@@ -20,7 +20,6 @@ from querywise.errors import DataError
 from querywise.text.index import Field
 
 LOW_LEVEL = ("L1", "L2", "L3", "L4", "L5", "L6", "L7", "L8", "L9", "L10")
-HIGH_LEVEL = ("H1", "H2", "H3", "H4", "H5")
 NAMES = (
     *(f"{name}.title" for name in LOW_LEVEL),
     *(f"{name}.body" for name in LOW_LEVEL),
