@@ -99,7 +99,7 @@ def test_features_writes_five_parts_and_what_belongs_to_them(place: Path, tmp_pa
         "features.txt",
         "queries.jsonl",
     }
-    assert "576 documents of 25 queries with 28 features written to" in text
+    assert "576 documents of 24 queries with 28 features written to" in text
     assert (tmp_path / "new" / "features.txt").read_text().split("\n") == [*COLUMNS, ""]
     table = read_queries(tmp_path / "new" / "queries.jsonl")
     assert len(table) == 25
