@@ -20,6 +20,7 @@ from querywise.evaluation.trained import Fit
 from querywise.files import atomic_text, make_folder
 from querywise.methods import METHODS
 from querywise.progress import track
+from querywise.report.tables import Column
 from querywise.tuning import tune_or_fit
 
 VIEWS = ("top-mean", "text", "top-mean+text", "gradient:text", "gradient:top-mean+text")
@@ -28,6 +29,7 @@ BASELINE = "single"
 ORACLE = "oracle: true class"
 CHOSEN_BY = "mean_ndcg"
 _MEASURES = ("map", "ndcg@10", "mean_ndcg")
+_P = Column("p", "p")
 
 
 def reproduce(folds: Folds, out: Path) -> Path:
@@ -82,7 +84,7 @@ def _table(compared: Compared) -> str:
         cells = []
         for measure, mean in compared.evaluations[name].mean().items():
             same = name == compared.baseline
-            cells += [f"{mean:.4f}", "" if same else f"{compared.against_baseline(name, measure).p:.4f}"]
+            cells += [f"{mean:.4f}", "" if same else _P.written(compared.against_baseline(name, measure).p)]
         lines.append("| " + " | ".join([name, *cells]) + " |")
     caption = f"{len(compared.test)} test queries, flavour {compared.flavour}; p: paired t-test against single."
     return "\n".join([*lines, "", caption, ""])
@@ -99,7 +101,7 @@ def _by_class(compared: Compared, alike: dict[str, float]) -> list[str]:
         for chosen in classes.values():
             mean = float(compared.evaluations[name][CHOSEN_BY][chosen].mean())
             same = name == compared.baseline
-            p = "" if same else f"{compared.against_baseline(name, CHOSEN_BY, chosen).p:.4f}"
+            p = "" if same else _P.written(compared.against_baseline(name, CHOSEN_BY, chosen).p)
             cells += [f"{mean:.4f}", p]
         lines.append("| " + " | ".join([name, *cells]) + " |")
     shares = ", ".join(f"{name.partition(', ')[2]} {100 * share:.0f} %" for name, share in alike.items())
