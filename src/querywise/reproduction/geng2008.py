@@ -97,13 +97,8 @@ class _Seen:
         if name == f"{KNN[0]}, no prior" and any(fold.test.classes):
             members = ranker.training_queries(fold.test.candidates)
             self._shares.append(class_shares(members, fold.train.classes, fold.test.classes))
-            train, test = (
-                np.array(
-                    [[each == name for each in part.classes] for name in sorted(filter(None, {*fold.train.classes}))]
-                )
-                for part in (fold.train, fold.test)
-            )
-            self._chance.append(float(train.mean(axis=1) @ test.mean(axis=1)))
+            drawn = [_class_shares(part, fold.train) for part in (fold.train, fold.test)]
+            self._chance.append(float(drawn[0] @ drawn[1]))
 
     @property
     def locality(self) -> dict[str, float] | None:
