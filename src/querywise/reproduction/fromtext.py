@@ -20,7 +20,7 @@ from querywise.evaluation.trained import Fit
 from querywise.files import atomic_text, make_folder
 from querywise.methods import METHODS
 from querywise.progress import track
-from querywise.report.tables import Column
+from querywise.report.tables import Cell, Column, Table
 from querywise.tuning import tune_or_fit
 
 VIEWS = ("top-mean", "text", "top-mean+text", "gradient:text", "gradient:top-mean+text")
@@ -29,7 +29,6 @@ BASELINE = "single"
 ORACLE = "oracle: true class"
 CHOSEN_BY = "mean_ndcg"
 _MEASURES = ("map", "ndcg@10", "mean_ndcg")
-_P = Column("p", "p")
 
 
 def reproduce(folds: Folds, out: Path) -> Path:
@@ -76,34 +75,34 @@ def _fits(*, classes: bool) -> dict[str, Fit]:
 
 
 def _table(compared: Compared) -> str:
-    lines = [
-        "| method, view | MAP | p | NDCG@10 | p | mean NDCG | p |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    columns = [Column("method, view")]
+    for heading in ("MAP", "NDCG@10", "mean NDCG"):
+        columns += [Column(heading, "value"), Column("p", "p")]
+    rows = []
     for name in compared.names:
-        cells = []
+        cells: list[Cell] = [name]
         for measure, mean in compared.evaluations[name].mean().items():
             same = name == compared.baseline
-            cells += [f"{mean:.4f}", "" if same else _P.written(compared.against_baseline(name, measure).p)]
-        lines.append("| " + " | ".join([name, *cells]) + " |")
+            cells += [mean, None if same else compared.against_baseline(name, measure).p]
+        rows.append(tuple(cells))
     caption = f"{len(compared.test)} test queries, flavour {compared.flavour}; p: paired t-test against single."
-    return "\n".join([*lines, "", caption, ""])
+    return Table(tuple(columns), tuple(rows), caption).markdown()
 
 
 def _by_class(compared: Compared, alike: dict[str, float]) -> list[str]:
-    classes = compared.classes
-    if not classes:
+    if not compared.classes:
         return []
-    head = [f"{name} ({int(chosen.sum())}) | p" for name, chosen in classes.items()]
-    lines = ["| mean NDCG by class | " + " | ".join(head) + " |", "|---" * (1 + 2 * len(head)) + "|"]
+    columns = [Column("mean NDCG by class")]
+    for name, chosen in compared.classes.items():
+        columns += [Column(f"{name} ({int(chosen.sum())})", "value"), Column("p", "p")]
+    rows = []
     for name in compared.names:
-        cells = []
-        for chosen in classes.values():
-            mean = float(compared.evaluations[name][CHOSEN_BY][chosen].mean())
+        cells: list[Cell] = [name]
+        for chosen in compared.classes.values():
             same = name == compared.baseline
-            p = "" if same else _P.written(compared.against_baseline(name, CHOSEN_BY, chosen).p)
-            cells += [f"{mean:.4f}", p]
-        lines.append("| " + " | ".join([name, *cells]) + " |")
+            mean = float(compared.evaluations[name][CHOSEN_BY][chosen].mean())
+            cells += [mean, None if same else compared.against_baseline(name, CHOSEN_BY, chosen).p]
+        rows.append(tuple(cells))
     shares = ", ".join(f"{name.partition(', ')[2]} {100 * share:.0f} %" for name, share in alike.items())
     told = f"Share of a test query's neighbours (knn-online, k as chosen) that are of its class: {shares}."
-    return ["\n".join([*lines, ""]), told + "\n"]
+    return [Table(tuple(columns), tuple(rows)).markdown(), told + "\n"]
