@@ -13,14 +13,15 @@ ROOT = Path(__file__).parent.parent / "src" / "querywise"
 
 # A module may import from its own row's modules where listed, and from any row above.
 LAYERS = [
-    ["errors", "arrays", "progress", "threads", "parameters"],
+    ["errors", "arrays", "progress", "threads"],
+    ["parameters"],
     ["compiled", "files", "scaling", "sharing"],
     ["data"],
     ["text"],
     ["ranking"],
     ["measures"],
     ["contracts"],
-    ["learners", "views", "neighborhoods"],
+    ["learners", "views", "neighborhoods", "groupings", "combinations"],
     ["rankers"],
     ["evaluation"],
     ["storage", "tuning", "explanations"],

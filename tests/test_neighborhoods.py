@@ -12,7 +12,8 @@ from scipy.sparse import csr_array
 
 from querywise.arrays import Floats
 from querywise.errors import DataError, NotFittedError
-from querywise.neighborhoods import Everyone, Nearest, Radius, Search, distances, number_of
+from querywise.neighborhoods import Everyone, Nearest, Radius, Search, distances
+from querywise.parameters import number_of
 
 LINE = np.array([[0.0], [1.0], [2.0], [4.0]])  # points whose distances can be seen
 KINDS: dict[str, Callable[[], Any]] = {

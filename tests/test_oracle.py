@@ -113,7 +113,7 @@ def test_one_model_has_no_gap() -> None:
 def test_the_size_of_the_blocks_changes_nothing(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     data = whole_numbers()
     whole = gap_of(Linear(WEIGHTS), data)
-    monkeypatch.setattr("querywise.evaluation.oracle._BLOCK", block * len(WEIGHTS))
+    monkeypatch.setattr("querywise.measures._BLOCK", block * len(WEIGHTS))
     parts = gap_of(Linear(WEIGHTS), data)
     assert np.array_equal(parts.best, whole.best)
     assert np.array_equal(parts.by_rank, whole.by_rank)

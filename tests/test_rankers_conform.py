@@ -17,6 +17,7 @@ from querywise.learners.ranksvm import RankSVM
 from querywise.learners.trees import LambdaMART
 from querywise.neighborhoods import Nearest, Radius
 from querywise.rankers.classes import QueryClasses
+from querywise.rankers.clusters import Naive, SelectRanker, Transform
 from querywise.rankers.column import OneFeature
 from querywise.rankers.gradients import GradientView
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
@@ -24,8 +25,10 @@ from querywise.rankers.normalised import QueryNormalised
 from querywise.rankers.single import Single
 from querywise.storage import load, save
 from querywise.views.columns import SideBySide
+from querywise.views.divergence import Divergence
 from querywise.views.text import TextView
 from querywise.views.topmean import TopMean
+from querywise.views.twomodels import TwoModels
 from tests.worlds import ragged
 
 RANKERS: dict[str, Callable[[], Any]] = {
@@ -53,6 +56,21 @@ RANKERS: dict[str, Callable[[], Any]] = {
     "QueryClasses, known": lambda: QueryClasses(RankSVM(), view=TextView(2), known=True),
     "QueryNormalised": lambda: QueryNormalised(KnnOnline(RankSVM(), k=5)),
     "OneFeature": lambda: OneFeature(1),
+    "OneFeature, the best": OneFeature,
+    "Naive": lambda: Naive(RankSVM(), 4),
+    "Naive, text, soft": lambda: Naive(RankSVM(), 3, view=TextView(3), softness=0.5),
+    "SelectRanker": lambda: SelectRanker(RankSVM(), 4, 3),
+    "SelectRanker, prior, floor": lambda: SelectRanker(
+        RankSVM(prior="global", prior_l2=0.5), 6, 5, reference=0, floor=0.8, softness=0.7
+    ),
+    "SelectRanker, hinge": lambda: SelectRanker(RankSVM(loss="hinge", pairs="pair"), 3, 2, reference=1),
+    "SelectRanker, LambdaMART": lambda: SelectRanker(LambdaMART(5), 3, 5),
+    "Transform": lambda: Transform(RankSVM(), 4),
+    "Transform, text and top mean": lambda: Transform(RankSVM(), 5, view=SideBySide([TextView(3), TopMean()])),
+    "Transform, more clusters than queries": lambda: Transform(RankSVM(), 500, reference=0, floor=0.5),
+    "Transform, LambdaMART": lambda: Transform(LambdaMART(3, prior="global"), 3),
+    "KnnOffline2, divergence": lambda: KnnOffline2(RankSVM(), k=5, view=Divergence()),
+    "KnnOnline, two models": lambda: KnnOnline(RankSVM(), k=5, view=TwoModels(0)),
 }
 
 

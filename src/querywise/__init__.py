@@ -6,10 +6,13 @@ Data flows one way:
     read_collection, build_index, judged_candidates     text: documents, queries and judgements → Judged
     RankSVM, LambdaMART                                 learners: Judged → one scoring function
     TopMean, TextView, Columns, SideBySide              views: a query as a point
+    TwoModels, Divergence                               views: a query as several models see its documents
     GradientView, LearnedMetric                         views of views, learned
     Nearest, Radius, Everyone                           neighborhoods: which training queries count for a query
     Single, KnnOnline, KnnOffline1, KnnOffline2         rankers: one model for all queries, or one that suits each
     QueryClasses                                        a model per class of query
+    Clusters, RelevantClusters                          groupings: a fixed number of groups of training queries
+    Naive, SelectRanker, Transform                      a model per cluster, picked or blended by query
     ranker.predict                                      Candidates → one score per document
     evaluate, compare                                   scores and labels → a table per query, paired tests
     save, load                                          a fitted ranker ↔ a folder
@@ -24,9 +27,11 @@ from typing import Any
 
 _HOMES = {
     "Candidates": "querywise.data.groups",
+    "Clusters": "querywise.groupings",
     "Collection": "querywise.data.collections",
     "Columns": "querywise.views.columns",
     "DataError": "querywise.errors",
+    "Divergence": "querywise.views.divergence",
     "Document": "querywise.data.collections",
     "Evaluation": "querywise.evaluation.evaluate",
     "Everyone": "querywise.neighborhoods",
@@ -40,6 +45,7 @@ _HOMES = {
     "LambdaMART": "querywise.learners.trees",
     "LearnedMetric": "querywise.rankers.metric",
     "ModelFileError": "querywise.errors",
+    "Naive": "querywise.rankers.clusters",
     "Nearest": "querywise.neighborhoods",
     "NotFittedError": "querywise.errors",
     "OneFeature": "querywise.rankers.column",
@@ -49,11 +55,15 @@ _HOMES = {
     "QuerywiseError": "querywise.errors",
     "Radius": "querywise.neighborhoods",
     "RankSVM": "querywise.learners.ranksvm",
+    "RelevantClusters": "querywise.groupings",
+    "SelectRanker": "querywise.rankers.clusters",
     "SideBySide": "querywise.views.columns",
     "Single": "querywise.rankers.single",
     "SolverError": "querywise.errors",
     "TextView": "querywise.views.text",
     "TopMean": "querywise.views.topmean",
+    "Transform": "querywise.rankers.clusters",
+    "TwoModels": "querywise.views.twomodels",
     "build_index": "querywise.text.index",
     "candidates_for": "querywise.text.features",
     "compare": "querywise.evaluation.compare",

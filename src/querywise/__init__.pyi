@@ -25,12 +25,17 @@ from querywise.errors import SolverError as SolverError
 from querywise.evaluation.compare import compare as compare
 from querywise.evaluation.evaluate import Evaluation as Evaluation
 from querywise.evaluation.evaluate import evaluate as evaluate
+from querywise.groupings import Clusters as Clusters
+from querywise.groupings import RelevantClusters as RelevantClusters
 from querywise.learners.ranksvm import RankSVM as RankSVM
 from querywise.learners.trees import LambdaMART as LambdaMART
 from querywise.neighborhoods import Everyone as Everyone
 from querywise.neighborhoods import Nearest as Nearest
 from querywise.neighborhoods import Radius as Radius
 from querywise.rankers.classes import QueryClasses as QueryClasses
+from querywise.rankers.clusters import Naive as Naive
+from querywise.rankers.clusters import SelectRanker as SelectRanker
+from querywise.rankers.clusters import Transform as Transform
 from querywise.rankers.column import OneFeature as OneFeature
 from querywise.rankers.gradients import GradientView as GradientView
 from querywise.rankers.knn import KnnOffline1 as KnnOffline1
@@ -55,5 +60,7 @@ from querywise.text.stdlib import stdlib_collection as stdlib_collection
 from querywise.tuning import tune as tune
 from querywise.views.columns import Columns as Columns
 from querywise.views.columns import SideBySide as SideBySide
+from querywise.views.divergence import Divergence as Divergence
 from querywise.views.text import TextView as TextView
 from querywise.views.topmean import TopMean as TopMean
+from querywise.views.twomodels import TwoModels as TwoModels

@@ -17,7 +17,7 @@ from querywise.evaluation.significance import find_test
 from querywise.evaluation.trained import Fit
 from querywise.files import make_folder
 from querywise.measures import find_measure, find_measures
-from querywise.methods import TEXT_VIEWS, Method, find_method
+from querywise.methods import TEXT_VIEW, Method, find_method
 from querywise.progress import doing, track
 from querywise.ranking import GivenScores, read_scores
 from querywise.tuning import tune_or_fit
@@ -88,7 +88,7 @@ def _settings(method: Method, asked: Asked) -> dict[str, Any]:
     return {
         "method": method.name,
         "grid": {name: list(values) for name, values in method.grid.items()},
-        "text_views": list(TEXT_VIEWS),
+        "text_view": TEXT_VIEW,
         "fixed": {name: value for name, value in asked.fixed.items() if name in method.parameters},
         "measure": asked.measure,
         "flavour": asked.flavour,

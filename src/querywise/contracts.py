@@ -52,6 +52,10 @@ class Models(Protocol):
         """Documents × models: every document under every model."""
         ...
 
+    def blend(self, candidates: Candidates, shares: Floats, /) -> Floats:
+        """One score per document: Σ shares of each model's scores, brought to 0 … 1 within the query first."""
+        ...
+
 
 class Prepared(Protocol):
     """A learner that has seen its training queries and can train on any weighting of them."""
@@ -92,4 +96,18 @@ class Neighborhood(Protocol):
 
     def weights(self, points: Floats, /) -> csr_array:
         """New queries × training queries, relative; an empty row means: the global model."""
+        ...
+
+
+class Grouping(Protocol):
+    """A fixed number of groups of training queries, which may overlap; each is a row of query weights."""
+
+    members_: csr_array  # groups × training queries
+
+    def fit(self, points: Floats, data: Judged, /) -> Self:
+        """Group the training queries, which lie at these points."""
+        ...
+
+    def distances(self, points: Floats, /) -> Floats:
+        """New queries × groups: how far each is from each."""
         ...

@@ -13,12 +13,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from querywise.arrays import Floats, Ints
+from querywise.data.groups import Judged
 from querywise.errors import DataError
+from querywise.threads import in_threads
+
+_BLOCK = 1_000_000  # scores at a time, in each thread
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,24 @@ def average_precisions(labels: Ints, scores: Floats, flavour: Flavour) -> Floats
     precisions = np.cumsum(hits, axis=0) / np.arange(1, len(labels) + 1)[:, None]
     found: Floats = (precisions * hits).sum(axis=0) / relevant.sum()
     return found
+
+
+def precision_table(models: Any, data: Judged, flavour: Flavour, tie_break: Ints | None = None) -> Floats:
+    """Queries × models: every query's average precision under every model; ties by `tie_break`, else by order."""
+    candidates = data.candidates
+    table = np.zeros((len(data), len(models)))
+
+    def fill(block: tuple[int, int]) -> None:
+        first, last = block
+        part = candidates if last - first == len(candidates) else candidates.select(np.arange(first, last))
+        scores = models.scores(part)
+        for query in range(first, last):
+            own, rows = scores[part.rows(query - first)], candidates.rows(query)
+            turn = slice(None) if tie_break is None else np.argsort(tie_break[rows], kind="stable")
+            table[query] = average_precisions(data.labels[rows][turn], own[turn], flavour)
+
+    in_threads(fill, list(candidates.blocks(_BLOCK // max(len(models), 1))))
+    return table
 
 
 def reciprocal_rank(labels: Ints, k: int | None, flavour: Flavour) -> float:

@@ -13,7 +13,7 @@ from querywise.contracts import Ranker
 from querywise.data.groups import Judged
 from querywise.errors import DataError
 
-TEXT_VIEWS = ("top-mean", "gradient:text")  # tried where queries have a text and no view is asked for
+TEXT_VIEW = "gradient:text"  # tried beside a method's own where queries have a text and no view is asked for
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,11 @@ class Method:
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def grid_on(self, data: Judged) -> Mapping[str, Sequence[Any]]:
-        """What is worth trying on some data: where queries have a text, views of it too."""
+        """What is worth trying on some data: where queries have a text, a view of it too."""
         table = data.candidates.queries
         worded = table is not None and table.texts is not None and any(table.texts)
-        return {**self.grid, "view": TEXT_VIEWS} if worded and "view" in self.parameters else self.grid
+        view = self.parameters.get("view")
+        return {**self.grid, "view": (view.default, TEXT_VIEW)} if worded and view is not None else self.grid
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
@@ -90,17 +91,47 @@ def _query_classes(
     )
 
 
+def _local_learner(
+    *,
+    l2: float = 1.0,
+    prior_l2: float = 0.0,
+    loss: str = "squared_hinge",
+    pairs: str = "query",
+    scale: str = "standard",
+    tolerance: float = 1e-3,
+    base: str = "ranksvm",
+) -> Any:
+    """What local models are trained by: prior_l2 holds ranking SVMs to the global one, and lets trees start from it."""
+    if base not in ("ranksvm", "lambdamart"):
+        raise DataError(f"base={base!r} is unknown. Known: ranksvm, lambdamart.")
+    learner = _ranksvm(l2=l2, loss=loss, pairs=pairs, scale=scale, tolerance=tolerance)
+    if base == "lambdamart":
+        learner = _lambdamart()
+    else:
+        learner.prior_l2 = prior_l2 or None
+    learner.prior = "global" if prior_l2 else None
+    return learner
+
+
+def _of_local_models(build: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of local models with the settings of the learner that trains them; `build` is handed the learner."""
+    own, learning = (inspect.signature(each).parameters for each in (build, _local_learner))
+
+    @functools.wraps(build)
+    def built(**settings: Any) -> Any:
+        learner = _local_learner(**{name: settings.pop(name) for name in learning if name in settings})
+        return build(learner, **settings)
+
+    shown = [each for name, each in {**own, **learning}.items() if name != "learner"]
+    built.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    return built
+
+
 def _knn(kind: str) -> Callable[..., Any]:
     def build(
+        learner: Any,
         *,
         k: float = 0.2,
-        l2: float = 1.0,
-        prior_l2: float = 0.0,
-        loss: str = "squared_hinge",
-        pairs: str = "query",
-        scale: str = "standard",
-        tolerance: float = 1e-3,
-        base: str = "ranksvm",
         view: str = "top-mean",
         reference: int | str | None = None,
         top: int = 50,
@@ -113,15 +144,6 @@ def _knn(kind: str) -> Callable[..., Any]:
         from querywise.neighborhoods import Nearest, Radius
         from querywise.rankers import knn
 
-        if base not in ("ranksvm", "lambdamart"):
-            raise DataError(f"base={base!r} is unknown. Known: ranksvm, lambdamart.")
-        prior: Any = "global" if prior_l2 else None
-        learner = _ranksvm(l2=l2, loss=loss, pairs=pairs, scale=scale, tolerance=tolerance)
-        if base == "lambdamart":
-            learner = _lambdamart()
-        else:
-            learner.prior_l2 = prior_l2 or None
-        learner.prior = prior
         how: Any = metric
         tree: Any = search
         near = Nearest(k, metric=how, search=tree) if radius is None else Radius(radius, metric=how)
@@ -134,17 +156,77 @@ def _knn(kind: str) -> Callable[..., Any]:
     return build
 
 
-VIEWS = ("top-mean", "text", "columns")
+def _naive(
+    learner: Any,
+    *,
+    clusters: float = 20,
+    top: int = 10,
+    view: str | None = None,
+    reference: int | str | None = None,
+    softness: float = 0.0,
+    seed: int = 0,
+) -> Any:
+    from querywise.rankers.clusters import Naive
+
+    place = _view(view, reference, top)
+    return Naive(learner, clusters, top=top, view=place, softness=softness, seed=seed)
+
+
+def _select_ranker(
+    learner: Any,
+    *,
+    clusters: float = 20,
+    k: int = 10,
+    view: str | None = None,
+    reference: int | str | None = None,
+    top: int = 10,
+    floor: float = 0.0,
+    softness: float = 0.0,
+    seed: int = 0,
+) -> Any:
+    from querywise.rankers.clusters import SelectRanker
+
+    place = _view(view, reference, top)
+    return SelectRanker(
+        learner, clusters, k, reference=reference, view=place, floor=floor, softness=softness, seed=seed
+    )
+
+
+def _transform(
+    learner: Any,
+    *,
+    clusters: float = 20,
+    top: int = 10,
+    view: str | None = None,
+    reference: int | str | None = None,
+    floor: float = 0.0,
+    softness: float = 0.0,
+    seed: int = 0,
+) -> Any:
+    from querywise.rankers.clusters import Transform
+
+    place = _view(view, reference, top)
+    return Transform(
+        learner, clusters, reference=reference, top=top, view=place, floor=floor, softness=softness, seed=seed
+    )
+
+
+VIEWS = ("top-mean", "text", "columns", "two-models", "divergence")
 _LEARNED = ("learned", "gradient")  # of what stands behind the colon; of top-mean where nothing does
 
 
-def _view(name: str, reference: int | str | None, top: int) -> Any:
-    """A view by name; `reference` is a column by name or counted from 0, None the single model."""
+def _view(name: str | None, reference: int | str | None, top: int) -> Any:
+    """A view by name, None the method's own; `reference` is a column by name or from 0, None the single model."""
+    if name is None:
+        return None
+    from querywise.rankers.column import OneFeature
     from querywise.rankers.gradients import GradientView
     from querywise.rankers.metric import LearnedMetric
     from querywise.views.columns import Columns, SideBySide
+    from querywise.views.divergence import Divergence
     from querywise.views.text import TextView
     from querywise.views.topmean import TopMean
+    from querywise.views.twomodels import TwoModels
 
     how, colon, rest = name.partition(":")
     if how in _LEARNED:
@@ -157,7 +239,13 @@ def _view(name: str, reference: int | str | None, top: int) -> Any:
             f"Unknown view {unknown[0]!r}. Known: {', '.join(VIEWS)}, several joined by +, and learned or gradient, "
             "or either of a view as in gradient:text."
         )
-    views = {"top-mean": TopMean(reference, top), "text": TextView(), "columns": Columns()}
+    views: dict[str, Any] = {
+        "top-mean": TopMean(reference, top),
+        "text": TextView(),
+        "columns": Columns(),
+        "two-models": TwoModels(OneFeature() if reference is None else reference, None, top),
+        "divergence": Divergence(reference),
+    }
     made = [views[part] for part in parts]
     return made[0] if len(made) == 1 else SideBySide(made)
 
@@ -182,6 +270,7 @@ def _normalisable(build: Callable[..., Any]) -> Callable[..., Any]:
 
 _L2 = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _KNN_GRID = {"l2": (0.1, 1.0, 10.0), "k": (0.1, 0.2, 0.35, 0.6), "prior_l2": (0.0, 0.5, 5.0)}
+_CLUSTERS_GRID = {"l2": (0.1, 1.0, 10.0), "clusters": (5, 20, 50), "prior_l2": (0.0, 0.5, 5.0)}
 
 METHODS = {
     method.name: method
@@ -201,7 +290,7 @@ METHODS = {
         ),
         Method(
             "single",
-            "one ranking SVM for all queries: what the next four are measured against",
+            "one ranking SVM for all queries: what those below are measured against",
             _normalisable(_single),
             {"l2": _L2},
         ),
@@ -212,12 +301,30 @@ METHODS = {
             {"l2": _L2},
         ),
         *(
-            Method(name, description, _normalisable(_knn(kind)), _KNN_GRID)
+            Method(name, description, _normalisable(_of_local_models(_knn(kind))), _KNN_GRID)
             for name, kind, description in (
                 ("knn-online", "KnnOnline", "a model of its own for each query, from its neighbours"),
                 ("knn-offline-1", "KnnOffline1", "the stored model that shares most training pairs"),
                 ("knn-offline-2", "KnnOffline2", "the stored model of the nearest training query"),
             )
+        ),
+        Method(
+            "naive",
+            "a model per cluster of relevant documents; the nearest cluster's answers",
+            _normalisable(_of_local_models(_naive)),
+            {**_CLUSTERS_GRID, "top": (5, 50)},
+        ),
+        Method(
+            "select-ranker",
+            "the models of naive, blended by how each served training queries like this one",
+            _normalisable(_of_local_models(_select_ranker)),
+            {**_CLUSTERS_GRID, "k": (5, 20), "floor": (0.0, 0.7)},
+        ),
+        Method(
+            "transform",
+            "a model per cluster in the plane of two models, blended by distance",
+            _normalisable(_of_local_models(_transform)),
+            {**_CLUSTERS_GRID, "top": (5, 50), "floor": (0.0, 0.5)},
         ),
     )
 }

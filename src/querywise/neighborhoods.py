@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 
 from querywise.arrays import Floats, Ints
 from querywise.errors import DataError, NotFittedError
+from querywise.parameters import number_of
 from querywise.threads import in_threads
 
 Metric = Literal["euclidean", "cosine"]
@@ -101,22 +102,6 @@ class Radius:
         pointers = np.concatenate([[0], np.cumsum([len(each) for each in columns])])
         indices = np.concatenate([np.zeros(0, np.int64), *columns])
         return csr_array((np.ones(len(indices)), indices, pointers), shape=(len(points), len(self.points_)))
-
-
-def number_of(k: float, available: int, what: str) -> int:
-    """A number of queries from a number or a share of those available.
-
-    >>> number_of(7, 100, "k"), number_of(0.25, 100, "k"), number_of(1.0, 100, "k")
-    (7, 25, 100)
-    """
-    share = isinstance(k, float) and not isinstance(k, bool) and 0 < k <= 1
-    count = max(1, round(k * available)) if share else k
-    if isinstance(count, bool) or not 1 <= count <= available or count != int(count):
-        raise DataError(
-            f"{what.replace('…', str(k))} must be 1 to {available}, the number of training queries, or a share of them "
-            "above 0.0 and up to 1.0."
-        )
-    return int(count)
 
 
 class Search:

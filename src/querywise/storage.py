@@ -37,10 +37,13 @@ _LIBRARIES = ("numpy", "scipy", "lightgbm")
 
 # The only classes a model folder can name.
 _SAVABLE = {
+    "Clusters": "querywise.groupings",
     "Columns": "querywise.views.columns",
+    "Divergence": "querywise.views.divergence",
     "Everyone": "querywise.neighborhoods",
     "FittedModels": "querywise.learners.rows",
     "GradientView": "querywise.rankers.gradients",
+    "GroupModels": "querywise.rankers.clusters",
     "KnnOffline1": "querywise.rankers.knn",
     "KnnOffline2": "querywise.rankers.knn",
     "KnnOnline": "querywise.rankers.knn",
@@ -49,6 +52,7 @@ _SAVABLE = {
     "LinearModels": "querywise.learners.linear",
     "Locality": "querywise.rankers.locality",
     "NGrams": "querywise.views.text",
+    "Naive": "querywise.rankers.clusters",
     "Nearest": "querywise.neighborhoods",
     "OfflineModels": "querywise.rankers.knn",
     "OneFeature": "querywise.rankers.column",
@@ -58,11 +62,16 @@ _SAVABLE = {
     "QueryNormalised": "querywise.rankers.normalised",
     "Radius": "querywise.neighborhoods",
     "RankSVM": "querywise.learners.ranksvm",
+    "RelevantClusters": "querywise.groupings",
     "Scaling": "querywise.scaling",
+    "SelectRanker": "querywise.rankers.clusters",
     "SideBySide": "querywise.views.columns",
+    "SimilarQueries": "querywise.combinations",
     "Single": "querywise.rankers.single",
     "TextView": "querywise.views.text",
     "TopMean": "querywise.views.topmean",
+    "Transform": "querywise.rankers.clusters",
+    "TwoModels": "querywise.views.twomodels",
 }
 
 

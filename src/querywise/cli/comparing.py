@@ -12,6 +12,7 @@ from querywise.cli.app import app
 from querywise.cli.inputs import feature_from, folds_of, local_settings
 from querywise.cli.options import (
     AsJson,
+    Clusters,
     FlavourName,
     Judgements,
     Measures,
@@ -63,6 +64,7 @@ def compare(
         str | None, typer.Option(help="What the others are compared with; else the first.", show_default=False)
     ] = None,
     k: Neighbours = None,
+    clusters: Clusters = None,
     view: ViewName = None,
     reference: Reference = None,
     queries: Queries = None,
@@ -89,7 +91,7 @@ def compare(
         measure=measure,
         test=test,
         baseline=baseline,
-        fixed=local_settings(k, view, reference),
+        fixed=local_settings(k, clusters, view, reference),
     )
     with shown(quiet=quiet):
         folds = folds_of(data, queries, seed=seed, judgements=judgements, top=top, skip_unknown=skip_unknown)

@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Any
 
 
-def local_settings(k: str | None, view: str | None, reference: str | None) -> dict[str, Any]:
+def local_settings(k: str | None, clusters: str | None, view: str | None, reference: str | None) -> dict[str, Any]:
     """The options of query-dependent methods, as the methods take them: columns counted from 0."""
     from querywise.errors import DataError
 
     fixed: dict[str, Any] = {}
-    if k is not None and k != "auto":
-        try:
-            fixed["k"] = int(k) if k.isdigit() else float(k)
-        except ValueError:
-            raise DataError(f"--k {k}: expected a number of queries, a share like 0.2, or auto.") from None
+    for name, text, what in (("k", k, "queries"), ("clusters", clusters, "clusters")):
+        if text is not None and text != "auto":
+            try:
+                fixed[name] = int(text) if text.isdigit() else float(text)
+            except ValueError:
+                raise DataError(f"--{name} {text}: expected a number of {what}, a share like 0.2, or auto.") from None
     if view is not None:
         fixed["view"] = view
     if reference is not None:

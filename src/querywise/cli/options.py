@@ -42,17 +42,26 @@ Neighbours = Annotated[
         show_default=False,
     ),
 ]
+Clusters = Annotated[
+    str | None,
+    typer.Option(
+        help="Clusters of naive, select-ranker and transform: a number, a share, or auto, chosen on validation data.",
+        show_default=False,
+    ),
+]
 ViewName = Annotated[
     str | None,
     typer.Option(
-        help="What makes queries alike: top-mean, text, columns, several joined by +, learned:VIEW or gradient:VIEW.",
+        help="What makes queries alike: top-mean, text, columns, two-models, divergence, several joined by +, "
+        "learned:VIEW or gradient:VIEW.",
         show_default=False,
     ),
 ]
 Reference = Annotated[
     str | None,
     typer.Option(
-        help="Feature that picks the top documents, by name or its number in the file; else the single model.",
+        help="Feature that picks the top documents, by name or its number in the file; else the single model. For "
+        "select-ranker and transform the base model; else the best feature.",
         show_default=False,
     ),
 ]

@@ -12,6 +12,7 @@ from querywise.cli.app import app
 from querywise.cli.inputs import local_settings, read_data, read_training
 from querywise.cli.options import (
     AsJson,
+    Clusters,
     DataFiles,
     Features,
     FlavourName,
@@ -40,6 +41,7 @@ def fit(
     ] = None,
     fold: Annotated[int | None, typer.Option(min=1, help="Which fold of the folder.", show_default=False)] = None,
     k: Neighbours = None,
+    clusters: Clusters = None,
     view: ViewName = None,
     reference: Reference = None,
     settings: Annotated[
@@ -67,7 +69,7 @@ def fit(
     find_measures(measure)
     find_flavour(flavour)
     chosen = find_method(method)
-    fixed = {**local_settings(k, view, reference), **parse_settings(chosen, settings or [])}
+    fixed = {**local_settings(k, clusters, view, reference), **parse_settings(chosen, settings or [])}
     stray = next((name for name in fixed if name not in chosen.parameters), None)
     if stray is not None:
         raise DataError(f"--{stray} says nothing to {method}. Its settings: {', '.join(chosen.parameters)}.")
@@ -87,6 +89,9 @@ def fit(
         f1 = getattr(tuned.ranker, "f1_", None)
         if f1 is not None:
             notes["classifier_f1"] = round(f1, 4)
+        sizes = getattr(tuned.ranker, "sizes", None)
+        if sizes is not None:
+            notes["clusters"] = sizes._asdict()
         save(tuned.ranker, out, notes=notes)
     if as_json:
         print_json({"model": str(out), **notes})
@@ -97,6 +102,11 @@ def fit(
             say(trials_table(tuned))
         if "classifier_f1" in notes:
             say(f"The classifier's macro F1, over five folds of the training queries: {notes['classifier_f1']}")
+        if sizes is not None:
+            say(
+                f"{sizes.groups} clusters; {sizes.of_one_query} have one query to learn from and {sizes.empty} none: "
+                "those are given the global model."
+            )
         say(f"{method} trained on {len(train)} queries, saved in {out}")
 
 
@@ -194,15 +204,15 @@ def evaluate(
 @app.command()
 @guarded_command
 def explain(
-    model: Annotated[Path, typer.Argument(help="A folder with a nearest-neighbour model.", show_default=False)],
+    model: Annotated[Path, typer.Argument(help="A folder with a model of local models.", show_default=False)],
     data: DataFiles,
     qid: Annotated[str, typer.Option(help="The query to explain.", show_default=False)],
-    show: Annotated[int, typer.Option(min=1, help="How many neighbours and features to show.")] = 10,
+    show: Annotated[int, typer.Option(min=1, help="How many neighbours, or models, and features to show.")] = 10,
     features: Features = None,
     queries: Queries = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show which training queries shaped a query's model, and how it departs from the global one."""
+    """Show which training queries or local models answer a query, and how that departs from the global model."""
     from dataclasses import asdict
 
     from querywise.explanations import explain as explained

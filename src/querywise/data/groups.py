@@ -5,7 +5,7 @@ The rows of a query are contiguous, so a query is a slice and never a search.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -119,6 +119,15 @@ class Candidates:
     def query_of_row(self) -> Ints:
         """The number of the query that owns each row."""
         return np.repeat(np.arange(len(self)), self.sizes)
+
+    def blocks(self, rows: int) -> Iterator[tuple[int, int]]:
+        """Runs of whole queries, as (first, last + 1), of about so many rows each; at least one query in each."""
+        first = 0
+        while first < len(self):
+            fitting = int(np.searchsorted(self.starts, self.starts[first] + rows, "right")) - 1
+            last = min(max(first + 1, fitting), len(self))
+            yield first, last
+            first = last
 
     def feature_label(self, column: int) -> str:
         """What messages call a column: its name, or its number in a LETOR file."""

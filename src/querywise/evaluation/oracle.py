@@ -10,9 +10,7 @@ import numpy as np
 from querywise.arrays import Floats
 from querywise.data.groups import Judged
 from querywise.evaluation.evaluate import tie_break
-from querywise.measures import average_precisions, find_flavour
-
-_BLOCK = 8_000_000  # scores at a time
+from querywise.measures import find_flavour, precision_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,26 +35,8 @@ def oracle_gap(ranker: Any, data: Judged, *, flavour: str = "standard") -> Oracl
     """The gap of a ranker made of several models; None for one that is not (it has no `several_models`)."""
     if not hasattr(ranker, "several_models"):
         return None
-    models = ranker.several_models()
-    candidates = data.candidates
     conventions = find_flavour(flavour)
-    ties = tie_break(candidates, conventions)
-    table = np.zeros((len(data), len(models)))
-    size = max(1, _BLOCK // max(len(models), 1))
-    first = 0
-    while first < len(data):
-        last = max(first + 1, int(np.searchsorted(candidates.starts, candidates.starts[first] + size, "right")) - 1)
-        last = min(last, len(data))
-        part = data.select(np.arange(first, last))
-        scores = models.scores(part.candidates)
-        for query in range(len(part)):
-            rows = part.candidates.rows(query)
-            labels, own = part.labels[rows], scores[rows]
-            if ties is not None:
-                turn = np.argsort(ties[candidates.rows(first + query)], kind="stable")
-                labels, own = labels[turn], own[turn]
-            table[first + query] = average_precisions(labels, own, conventions)
-        first = last
+    table = precision_table(ranker.several_models(), data, conventions, tie_break(data.candidates, conventions))
     routed = ranker.routed_by_relevance(data) if hasattr(ranker, "routed_by_relevance") else None
     only = None if routed is None else np.where(routed >= 0, table[np.arange(len(data)), np.maximum(routed, 0)], 0.0)
     ranked = -np.sort(-table, axis=1)

@@ -7,6 +7,8 @@ import numpy as np
 from querywise.arrays import Floats, Ints
 from querywise.data.groups import Candidates
 
+_NOISE = 1e-12  # of the scores' size: a range below it is rounding
+
 
 def linear_scores(features: Floats, weights: Floats) -> Floats:
     """Weighted sums, row by row in a fixed order: a document's score does not depend on how many others there are."""
@@ -34,3 +36,28 @@ class LinearModels:
     def scores(self, candidates: Candidates, /) -> Floats:
         """Documents × models."""
         return candidates.features @ self.weights.T
+
+    def blend(self, candidates: Candidates, shares: Floats, /) -> Floats:
+        """Each query's documents under its own mixture of the models, each model's scores brought to 0 … 1 there."""
+        scores = np.empty(len(candidates.features))
+        for query, share in enumerate(shares):
+            rows = candidates.rows(query)
+            if rows.stop > rows.start:
+                documents = candidates.features[rows]
+                mixed = linear_scores(documents, self.mixture(documents, share))
+                # A mixture has its documents between 0 and its models' shares; where it begins moves all alike.
+                scores[rows] = mixed - mixed.min()
+        return scores
+
+    def mixture(self, documents: Floats, share: Floats) -> Floats:
+        """The weights that a mixture of the models comes to on one query's documents: Σ_i share_i w_i / range_i.
+
+        A model that scores all of them alike has no range, and no say.
+        """
+        used = np.flatnonzero(share)
+        weights = self.weights[used]
+        centred = (documents - documents.mean(axis=0)) @ weights.T
+        ranges = centred.max(axis=0) - centred.min(axis=0)
+        tied = ranges <= _NOISE * (np.abs(documents).max(axis=0) @ np.abs(weights).T)
+        mixed: Floats = np.where(tied, 0.0, share[used] / np.where(tied, 1.0, ranges)) @ weights
+        return mixed

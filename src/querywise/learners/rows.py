@@ -38,6 +38,19 @@ class FittedModels:
         """Documents × models."""
         return np.column_stack([ranker.predict(candidates) for ranker in self.rankers])
 
+    def blend(self, candidates: Candidates, shares: Floats, /) -> Floats:
+        """Each query's documents under its own mixture of the models, each model's scores brought to 0 … 1 there."""
+        every = self.scores(candidates)
+        scores = np.empty(len(candidates.features))
+        for query, share in enumerate(shares):
+            rows = candidates.rows(query)
+            if rows.stop > rows.start:
+                own = every[rows]
+                lowest, ranges = own.min(axis=0), np.ptp(own, axis=0)
+                scaled = (own - lowest) / np.where(ranges > 0, ranges, 1.0)
+                scores[rows] = np.einsum("ij,j->i", scaled, share)
+        return scores
+
 
 class PreparedRows:
     """A learner fitted on all queries, which trains a local model for each weighting of them on its own.

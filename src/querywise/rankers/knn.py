@@ -12,13 +12,14 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.arrays import Bools, Floats, Ints
+from querywise.arrays import Floats, Ints
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import NotFittedError
+from querywise.groupings import k_means
 from querywise.learners.rows import prepared
-from querywise.neighborhoods import Search, measured, number_of
-from querywise.parameters import unfitted
-from querywise.rankers.locality import Locality, neighborhood_or_nearest, without
+from querywise.neighborhoods import Search, measured
+from querywise.parameters import number_of, unfitted
+from querywise.rankers.locality import Locality, has_relevant, local_or_global, neighborhood_or_nearest, without
 from querywise.views.topmean import TopMean
 
 
@@ -64,7 +65,7 @@ class KnnOnline:
             scores: Floats = self.prepared_.models(asked).pick(part, np.arange(len(queries)))
             return scores
 
-        return _local_or_global(candidates, local, score, self.prepared_.everyone)
+        return local_or_global(candidates, local, score, self.prepared_.everyone)
 
     def places(self, candidates: Candidates, /) -> Floats:
         """Where each query lies in the view."""
@@ -206,13 +207,8 @@ class OfflineModels:
         return self
 
     def _centres(self, points: Floats) -> Floats:
-        from sklearn.cluster import KMeans
-
         asked = number_of(1.0 if self.models is None else self.models, len(points), "models=…")
-        places = measured(points, self.locality.metric)
-        count = min(asked, len(np.unique(places, axis=0)))
-        found = KMeans(count, n_init=4, random_state=self.seed).fit(places)
-        return np.asarray(found.cluster_centers_, dtype=np.float64)
+        return k_means(measured(points, self.locality.metric), asked, self.seed)
 
     def anchors(self) -> Search:
         """The anchors, ready to be searched."""
@@ -239,14 +235,14 @@ class OfflineModels:
             scores: Floats = self.models_.pick(part, index[queries])
             return scores
 
-        return _local_or_global(candidates, index >= 0, score, self.everyone_)
+        return local_or_global(candidates, index >= 0, score, self.everyone_)
 
     def routed_by_relevance(self, data: Judged) -> Ints | None:
         """The model nearest to where each query's relevant documents lie; −1 without any, None in another view."""
         if not isinstance(self.locality.view_, TopMean):
             return None
         index = self.locality.nearest(self.locality.view_.relevant_points(data), self.anchors())
-        return np.where(_has_relevant(data), index, -1)
+        return np.where(has_relevant(data), index, -1)
 
     def training_queries(self, index: Ints) -> csr_array:
         """The rows of the models named; empty for −1."""
@@ -279,18 +275,3 @@ def _own_first(members: csr_array) -> csr_array:
             edited[query, edited.rows[query][-1]] = 0.0
         edited[query, query] = 1.0
     return csr_array(edited)
-
-
-def _local_or_global(candidates: Candidates, local: Bools, score: Any, everyone: Any) -> Floats:
-    """Scores of the queries that have a model of their own, and of the others by the global one."""
-    scores = np.empty(len(candidates.features))
-    by_row = np.repeat(local, candidates.sizes)
-    for rows, queries, source in ((by_row, np.flatnonzero(local), score), (~by_row, np.flatnonzero(~local), None)):
-        if len(queries):
-            part = candidates if len(queries) == len(candidates) else candidates.select(queries)
-            scores[rows] = everyone.predict(part) if source is None else source(queries, part)
-    return scores
-
-
-def _has_relevant(data: Judged) -> Bools:
-    return np.bincount(data.candidates.query_of_row[data.labels > 0], minlength=len(data)) > 0

@@ -109,3 +109,19 @@ def without(weights: csr_array, rows: Bools) -> csr_array:
     emptied = csr_array(weights.multiply(keep[:, None]))
     emptied.eliminate_zeros()
     return emptied
+
+
+def local_or_global(candidates: Candidates, local: Bools, score: Any, everyone: Any) -> Floats:
+    """Scores of the queries that have a model of their own, and of the others by the global one."""
+    scores = np.empty(len(candidates.features))
+    by_row = np.repeat(local, candidates.sizes)
+    for rows, queries, source in ((by_row, np.flatnonzero(local), score), (~by_row, np.flatnonzero(~local), None)):
+        if len(queries):
+            part = candidates if len(queries) == len(candidates) else candidates.select(queries)
+            scores[rows] = everyone.predict(part) if source is None else source(queries, part)
+    return scores
+
+
+def has_relevant(data: Judged) -> Bools:
+    """Which queries have a relevant document."""
+    return np.bincount(data.candidates.query_of_row[data.labels > 0], minlength=len(data)) > 0

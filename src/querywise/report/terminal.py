@@ -115,18 +115,12 @@ def trials_table(tuned: Tuned[Ranker]) -> Table:
 
 
 def explanation_tables(explanation: Explanation, show: int) -> Group:
-    """The neighbours of a query, and how its weights depart from the global model's."""
+    """The neighbours or models that answer a query, and how its weights depart from the global model's."""
     found = explanation
     if found.is_global:
-        return Group(f"Query {found.query_id} is answered by the global model: it is far from every training query.")
-    neighbours = _table("training query", "distance", "weight", "pairs")
-    for each in found.neighbours[:show]:
-        neighbours.add_row(each.query_id, f"{each.distance:.3f}", f"{each.weight:.4f}", str(each.pairs))
-    count = len(found.neighbours)
-    parts: list[Any] = [
-        f"Query {found.query_id}: its model was trained on {count} queries, the nearest {min(show, count)}:",
-        neighbours,
-    ]
+        why = "no local model has a weight" if found.models else "it is far from every training query"
+        return Group(f"Query {found.query_id} is answered by the global model: {why}.")
+    parts = _shares_of_models(found, show) if found.models else _neighbours(found, show)
     if found.departures:
         weights = _table("feature", "global weight", "this query's", "effect here")
         for departure in found.departures[:show]:
@@ -134,6 +128,29 @@ def explanation_tables(explanation: Explanation, show: int) -> Group:
             weights.add_row(departure.feature, *(f"{number:+.4f}" for number in numbers))
         parts += ["Weights that differ most; effect: the difference times the feature's spread here:", weights]
     return Group(*parts)
+
+
+def _neighbours(found: Explanation, show: int) -> list[Any]:
+    table = _table("training query", "distance", "weight", "pairs")
+    for each in found.neighbours[:show]:
+        table.add_row(each.query_id, f"{each.distance:.3f}", f"{each.weight:.4f}", str(each.pairs))
+    count = len(found.neighbours)
+    return [
+        f"Query {found.query_id}: its model was trained on {count} queries, the nearest {min(show, count)}:",
+        table,
+    ]
+
+
+def _shares_of_models(found: Explanation, show: int) -> list[Any]:
+    table = _table("local model", "weight", "training queries")
+    for each in found.models[:show]:
+        table.add_row(str(each.model + 1), f"{each.weight:.4f}", str(each.queries))
+    used = sum(each.weight > 0 for each in found.models)
+    count = min(show, len(found.models))
+    return [
+        f"Query {found.query_id}: {used} of {len(found.models)} local models answer it, the heaviest {count}:",
+        table,
+    ]
 
 
 def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

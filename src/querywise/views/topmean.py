@@ -9,8 +9,8 @@ import numpy as np
 from querywise.arrays import Floats
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
-from querywise.parameters import is_fitted, unfitted
 from querywise.scaling import Scaling
+from querywise.views.references import fitted_reference, reference_scores
 
 
 class TopMean:
@@ -33,10 +33,7 @@ class TopMean:
             raise DataError(f"TopMean(top={self.top}) must be a whole number from 1 up.")
         if self.reference is None:
             raise DataError("TopMean alone needs a reference: a feature column or a ranker.")
-        if isinstance(self.reference, (int, str)):
-            self.reference_: Any = data.candidates.column_of(self.reference)
-        else:
-            self.reference_ = self.reference if is_fitted(self.reference) else unfitted(self.reference).fit(data)
+        self.reference_ = fitted_reference(self.reference, data)
         means = self._means(data.candidates)
         self.scaling_ = Scaling.learn(means, "standard" if self.standardise else "none")
         return self
@@ -63,9 +60,7 @@ class TopMean:
         return self.scaling_.apply(means)
 
     def _means(self, candidates: Candidates) -> Floats:
-        reference: Any = self.reference_
-        column = isinstance(reference, int)
-        scores: Floats = candidates.features[:, reference] if column else reference.predict(candidates)
+        scores = reference_scores(self.reference_, candidates)
         means = np.zeros((len(candidates), candidates.features.shape[1]))
         for query in range(len(candidates)):
             rows = candidates.rows(query)

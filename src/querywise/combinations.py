@@ -1,0 +1,133 @@
+"""Which models count for a query, and how much: pick one, or blend many [lin2011]_.
+
+Weights are non-negative and, query by query, sum to 1; a row of zeros means the global model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from querywise.arrays import Bools, Floats, Ints
+from querywise.errors import DataError, NotFittedError
+
+_SOFTENING = 0.1
+_TIED = 1e-12  # differences of divergences below this are none
+
+
+def by_distance(distances: Floats) -> Floats:
+    """Weights ∝ 1 / (0.1 + distance): Transform's. However far a query is from everything, they are finite.
+
+    >>> by_distance(np.array([[0.0, 0.3]]))
+    array([[0.8, 0.2]])
+    """
+    return normalised(1 / (_SOFTENING + distances))
+
+
+def without_the_weak(weights: Floats, floor: float) -> Floats:
+    """The same without the models whose weight is below a share `floor` of the largest: 0 keeps all, 1 the best.
+
+    >>> without_the_weak(np.array([[0.5, 0.4, 0.1]]), 0.5).round(3)
+    array([[0.556, 0.444, 0.   ]])
+    """
+    if not 0 <= floor <= 1:
+        raise DataError(f"floor={floor} must be a share between 0, which keeps every model, and 1, the best alone.")
+    kept = weights >= floor * weights.max(axis=1, initial=0.0, keepdims=True)
+    return normalised(np.where(kept, weights, 0.0))
+
+
+def normalised(weights: Floats) -> Floats:
+    """Rows that sum to 1; a row of zeros stays one."""
+    totals = weights.sum(axis=1, keepdims=True)
+    return weights / np.where(totals > 0, totals, 1.0)
+
+
+class SimilarQueries:
+    """SelectRanker's weights: how well each model did on the training queries that it sees as it sees this query.
+
+    For model i take, among its own training queries, the k whose coordinate i is nearest to the query's; the weight is
+    the sum of their average precision under model i. Queries equally near at the k-th place share it. fit takes the
+    training queries' points (queries × models), the models' members (models × queries) and the training queries'
+    average precision (queries × models).
+    """
+
+    def __init__(self, k: int = 10) -> None:
+        self.k = k
+
+    def fit(self, points: Floats, members: csr_array, precision: Floats, /) -> Self:
+        """Sort every model's training queries by their coordinate."""
+        if self.k < 1 or self.k != int(self.k):
+            raise DataError(f"k={self.k} must be a whole number of training queries, from 1 up.")
+        values, sums, starts = [], [np.zeros(1)], [0]
+        for model in range(members.shape[0]):
+            own = members.indices[members.indptr[model] : members.indptr[model + 1]]
+            own = own[np.argsort(points[own, model], kind="stable")]
+            values.append(points[own, model])
+            sums.append(precision[own, model])
+            starts.append(starts[-1] + len(own))
+        self.values_ = np.concatenate([*values, np.zeros(1)])
+        self.sums_ = np.cumsum(np.concatenate(sums))  # the precision of all before a place
+        self.starts_ = np.array(starts)
+        return self
+
+    def weights(self, points: Floats, /) -> Floats:
+        """New queries × models."""
+        if not hasattr(self, "values_"):
+            raise NotFittedError(self)
+        begin, end = (np.broadcast_to(each, points.shape) for each in (self.starts_[:-1], self.starts_[1:]))
+        count = np.minimum(self.k, end - begin)
+        first = self._window(points, begin, end, count)
+        some = count > 0
+        low, high = (self._value(place) for place in (first, first + count - 1))
+        cut = np.where(some, np.maximum(points - low, high - points), 0.0)
+        inner, outer = cut - _TIED, cut + _TIED
+        left, right = (
+            self._place(begin, end, points - inner, after=True),
+            self._place(begin, end, points + inner, after=False),
+        )
+        right = np.maximum(left, right)
+        widest = (
+            self._place(begin, end, points - outer, after=False),
+            self._place(begin, end, points + outer, after=True),
+        )
+        near, near_sum = right - left, self.sums_[right] - self.sums_[left]
+        tied = widest[1] - widest[0] - near
+        tied_sum = self.sums_[widest[1]] - self.sums_[widest[0]] - near_sum
+        shared = np.where(tied > 0, (count - near) / np.maximum(tied, 1), 0.0) * tied_sum
+        return normalised(np.where(some, np.maximum(near_sum + shared, 0.0), 0.0))
+
+    def _window(self, points: Floats, begin: Ints, end: Ints, count: Ints) -> Ints:
+        """Where the `count` nearest of a model's sorted values begin."""
+
+        def farther(middle: Ints) -> Bools:
+            after: Bools = points - self._value(middle) > self._value(middle + count) - points
+            return after
+
+        return _bisect(begin, end - count, farther)
+
+    def _place(self, begin: Ints, end: Ints, targets: Floats, *, after: bool) -> Ints:
+        """How many values come before a target, those equal to it included or not."""
+
+        def before(middle: Ints) -> Bools:
+            values = self._value(middle)
+            found: Bools = values <= targets if after else values < targets
+            return found
+
+        return _bisect(begin, end, before)
+
+    def _value(self, place: Ints) -> Floats:
+        found: Floats = self.values_[np.clip(place, 0, len(self.values_) - 1)]
+        return found
+
+
+def _bisect(low: Ints, high: Ints, holds: Callable[[Ints], Bools]) -> Ints:
+    """The first place from `low` on where `holds` no longer does, many searches at once."""
+    low, high = low.copy(), high.copy()
+    while np.any(low < high):
+        middle = (low + high) // 2
+        onward = holds(middle) & (low < high)
+        low, high = np.where(onward, middle + 1, low), np.where(onward, high, np.where(low < high, middle, high))
+    return low

@@ -1,0 +1,310 @@
+"""A fixed number of local models, picked or blended by query: Naive, SelectRanker and Transform [lin2011]_.
+
+The training queries are grouped, one model is trained per group, and a query is answered by the model of the nearest
+group (Naive), by all of them as they served similar queries (SelectRanker) or as they are near (Transform).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from scipy.sparse import csr_array, vstack
+
+from querywise.arrays import Bools, Floats, Ints
+from querywise.combinations import SimilarQueries, by_distance, normalised, without_the_weak
+from querywise.contracts import Ranker
+from querywise.data.groups import Candidates, Judged
+from querywise.errors import NotFittedError
+from querywise.groupings import Clusters, RelevantClusters
+from querywise.learners.rows import prepared
+from querywise.measures import FLAVOURS, precision_table
+from querywise.parameters import unfitted
+from querywise.rankers.column import OneFeature
+from querywise.rankers.locality import fitted_view, has_relevant, local_or_global
+from querywise.sharing import once
+from querywise.views.divergence import Divergence
+from querywise.views.topmean import TopMean
+from querywise.views.twomodels import TwoModels
+
+_ENOUGH = 2  # queries to learn from without which a group gets the global model
+
+
+class Sizes(NamedTuple):
+    """What became of the groups: how many there are, with one query to learn from, and with none."""
+
+    groups: int
+    of_one_query: int
+    empty: int
+
+
+class GroupModels:
+    """A model for each group of training queries, and the global one.
+
+    Groups with fewer than two queries to learn from get a row of everyone: their model is the global one.
+    """
+
+    def __init__(self, view: Any, grouping: Any) -> None:
+        self.view = view
+        self.grouping = grouping
+
+    def fit(self, data: Judged, learner: Any, valid: Judged | None, /) -> Self:
+        """Place and group the training queries; train the models."""
+        ready = prepared(learner, data, valid)
+        self.everyone_: Ranker = ready.everyone
+        self.view_ = fitted_view(self.view, data, self.everyone_)
+        by_documents = isinstance(self.grouping, RelevantClusters)  # which do not depend on where queries lie
+        points = np.zeros((0, 0)) if by_documents else self.points(data.candidates)
+        self.grouping_ = once(
+            "groups", self.grouping, data if by_documents else points, lambda: unfitted(self.grouping).fit(points, data)
+        )
+        members = self.grouping_.members_
+        self.teachers_ = np.asarray((members > 0).astype(np.float64) @ (data.pairs > 0)).ravel()
+        self.models_ = once("group models", learner, members, lambda: ready.models(_or_everyone(members, self.thin)))
+        return self
+
+    @property
+    def thin(self) -> Bools:
+        """Which groups have too few queries to learn from."""
+        found: Bools = self.teachers_ < _ENOUGH
+        return found
+
+    @property
+    def sizes(self) -> Sizes:
+        """What became of the groups."""
+        return Sizes(len(self.teachers_), int(np.sum(self.teachers_ == 1)), int(np.sum(self.teachers_ == 0)))
+
+    def points(self, candidates: Candidates) -> Floats:
+        """Where queries lie."""
+        return once("points", self.view_, candidates, lambda: np.asarray(self.view_.points(candidates)))
+
+    def distances(self, candidates: Candidates) -> Floats:
+        """Queries × groups."""
+        found: Floats = self.grouping_.distances(self.points(candidates))
+        return found
+
+    def blend(self, candidates: Candidates, weights: Floats) -> Floats:
+        """Scores by mixtures of the models, by the global one where all weights are 0."""
+
+        def score(queries: Ints, part: Candidates) -> Floats:
+            scores: Floats = self.models_.blend(part, weights[queries])
+            return scores
+
+        return local_or_global(candidates, weights.sum(axis=1) > 0, score, self.everyone_)
+
+    def routed_by_relevance(self, data: Judged) -> Ints | None:
+        """The group nearest to where each query's relevant documents lie; −1 without any, None in another view."""
+        if not hasattr(self.view_, "relevant_points"):
+            return None
+        index = np.argmin(self.grouping_.distances(self.view_.relevant_points(data)), axis=1)
+        return np.where(has_relevant(data), index, -1)
+
+
+class _Grouped:
+    """What the three have in common, once `groups_` is fitted."""
+
+    groups_: GroupModels
+
+    def _groups(self) -> GroupModels:
+        if not hasattr(self, "groups_"):
+            raise NotFittedError(self)
+        return self.groups_
+
+    def _fit_groups(self, groups: GroupModels, learner: Any, data: Judged, valid: Judged | None) -> None:
+        self.groups_ = groups.fit(data, unfitted(learner), valid)
+        self.feature_count_ = data.candidates.features.shape[1]
+        self.feature_names_ = data.candidates.feature_names
+
+    def _required(self, candidates: Candidates) -> GroupModels:
+        groups = self._groups()
+        candidates.require_features(self.feature_count_, self.feature_names_)
+        return groups
+
+    @property
+    def sizes(self) -> Sizes:
+        """What became of the clusters."""
+        return self._groups().sizes
+
+    def several_models(self) -> Any:
+        """The models of the clusters."""
+        return self._groups().models_
+
+    def routed_by_relevance(self, data: Judged, /) -> Ints | None:
+        """The model nearest to each query's true relevant documents; None where the view does not place documents."""
+        return self._groups().routed_by_relevance(data)
+
+    def places(self, candidates: Candidates, /) -> Floats:
+        """Where each query lies in the view."""
+        return self._required(candidates).points(candidates)
+
+
+class Naive(_Grouped):
+    """A model per cluster of relevant documents; a query is answered by the model of the nearest cluster.
+
+    learner: any; all ranking SVMs are trained together. clusters: how many, or, between 0 and 1, a share of the
+    training queries. top: how many of the single model's best documents say where a query lies. view: None is the
+    paper's clustering; with one, the training queries themselves are clustered in it. softness: see Clusters.
+    """
+
+    def __init__(
+        self,
+        learner: Any,
+        clusters: float = 20,
+        *,
+        top: int = 10,
+        view: Any = None,
+        softness: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        self.learner = learner
+        self.clusters = clusters
+        self.top = top
+        self.view = view
+        self.softness = softness
+        self.seed = seed
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Cluster, and train a model per cluster."""
+        self._fit_groups(_by_relevance_or_view(self, self.top), self.learner, data, valid)
+        return self
+
+    def chosen(self, candidates: Candidates, /) -> Ints:
+        """The number of the model that answers each query."""
+        chosen: Ints = np.argmin(self._required(candidates).distances(candidates), axis=1)
+        return chosen
+
+    def model_weights(self, candidates: Candidates, /) -> Floats:
+        """Queries × models: 1 for the model that answers."""
+        chosen = self.chosen(candidates)
+        weights = np.zeros((len(candidates), len(self.several_models())))
+        weights[np.arange(len(chosen)), chosen] = 1.0
+        return weights
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document, each query by the model of the nearest cluster."""
+        scores: Floats = self.several_models().pick(candidates, self.chosen(candidates))
+        return scores
+
+
+class Transform(_Grouped):
+    """A model per cluster of training queries in the plane of two models; all are blended, the nearer the more.
+
+    reference: the first of the two, a feature by name or number from 0 or a ranker, None the feature that ranks the
+    training queries best; the second is the single model. top: whose mean score is the coordinate. view: another view
+    instead of the plane. floor: models whose weight is below this share of the largest are left out. For the rest see
+    Naive.
+    """
+
+    def __init__(
+        self,
+        learner: Any,
+        clusters: float = 20,
+        *,
+        reference: Any = None,
+        top: int = 10,
+        view: Any = None,
+        floor: float = 0.0,
+        softness: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        self.learner = learner
+        self.clusters = clusters
+        self.reference = reference
+        self.top = top
+        self.view = view
+        self.floor = floor
+        self.softness = softness
+        self.seed = seed
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Cluster, and train a model per cluster."""
+        plane = TwoModels(_or_best_feature(self.reference), None, self.top)
+        grouping = Clusters(self.clusters, softness=self.softness, seed=self.seed)
+        groups = GroupModels(plane if self.view is None else self.view, grouping)
+        self._fit_groups(groups, self.learner, data, valid)
+        return self
+
+    def model_weights(self, candidates: Candidates, /) -> Floats:
+        """Queries × models: how much each counts; a row sums to 1."""
+        return without_the_weak(by_distance(self._required(candidates).distances(candidates)), self.floor)
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document, each query by its own mixture."""
+        return self._groups().blend(candidates, self.model_weights(candidates))
+
+
+class SelectRanker(_Grouped):
+    """Naive's models, all blended by how well each served the training queries that it sees as it sees this one.
+
+    A model sees a query by its divergence from the reference (see Divergence), None the feature that ranks the training
+    queries best. k: how many training queries of each cluster count (see SimilarQueries). For the rest see Naive and
+    Transform.
+    """
+
+    def __init__(
+        self,
+        learner: Any,
+        clusters: float = 20,
+        k: int = 10,
+        *,
+        reference: Any = None,
+        view: Any = None,
+        floor: float = 0.0,
+        softness: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        self.learner = learner
+        self.clusters = clusters
+        self.k = k
+        self.reference = reference
+        self.view = view
+        self.floor = floor
+        self.softness = softness
+        self.seed = seed
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Cluster, train a model per cluster, and see how each serves its own training queries."""
+        self._fit_groups(_by_relevance_or_view(self, 1), self.learner, data, valid)
+        groups = self.groups_
+        divergence = Divergence(_or_best_feature(self.reference), groups.models_, standardise=False)
+        self.divergence_ = once("divergence", divergence, data, lambda: divergence.fit(data))
+        precision = once(
+            "precision", groups.models_, data, lambda: precision_table(groups.models_, data, FLAVOURS["standard"])
+        )
+        self.similar_ = SimilarQueries(self.k).fit(self.places(data.candidates), groups.grouping_.members_, precision)
+        return self
+
+    def places(self, candidates: Candidates, /) -> Floats:
+        """The divergence of every model from the reference."""
+        self._required(candidates)
+        view = self.divergence_
+        return once("points", view, candidates, lambda: view.points(candidates))
+
+    def model_weights(self, candidates: Candidates, /) -> Floats:
+        """Queries × models: how much each counts; a row sums to 1, or is all 0 for the global model."""
+        weights = self.similar_.weights(self.places(candidates))
+        return without_the_weak(normalised(weights), self.floor)
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document, each query by its own mixture."""
+        return self._groups().blend(candidates, self.model_weights(candidates))
+
+
+def _by_relevance_or_view(ranker: Naive | SelectRanker, top: int) -> GroupModels:
+    """Clusters of relevant documents, or of queries in the view asked for."""
+    kind: Callable[..., Any] = RelevantClusters if ranker.view is None else Clusters
+    grouping = kind(ranker.clusters, softness=ranker.softness, seed=ranker.seed)
+    return GroupModels(TopMean(None, top, standardise=False) if ranker.view is None else ranker.view, grouping)
+
+
+def _or_best_feature(reference: Any) -> Any:
+    return OneFeature() if reference is None else reference
+
+
+def _or_everyone(members: csr_array, thin: Bools) -> csr_array:
+    """The rows of the groups, those that are too thin replaced by a row of everyone."""
+    if not thin.any():
+        return members
+    everyone = csr_array(np.ones((1, members.shape[1])))
+    return csr_array(vstack([everyone if each else members[[row]] for row, each in enumerate(thin)]))

@@ -1,0 +1,22 @@
+"""A reference: what scores a query's documents so that a view can look at the best of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from querywise.arrays import Floats
+from querywise.data.groups import Candidates, Judged
+from querywise.parameters import is_fitted, unfitted
+
+
+def fitted_reference(reference: int | str | Any, data: Judged) -> Any:
+    """A feature, by name or by number from 0, as its column; a ranker that is not fitted, fitted on these queries."""
+    if isinstance(reference, (int, str)):
+        return data.candidates.column_of(reference)
+    return reference if is_fitted(reference) else unfitted(reference).fit(data)
+
+
+def reference_scores(reference: Any, candidates: Candidates) -> Floats:
+    """The scores by a column or a fitted ranker."""
+    scores: Floats = candidates.features[:, reference] if isinstance(reference, int) else reference.predict(candidates)
+    return scores
