@@ -120,6 +120,21 @@ def test_the_papers_tables_and_figures_are_made_anew(folder: Path, tmp_path: Pat
     assert drawn >= {"ndcg.svg", "map-against-k.svg", "change-ratio-against-k.svg"}
 
 
+def test_the_tables_of_local_models_from_clusters_are_made_anew(folder: Path, tmp_path: Path) -> None:
+    text = run("reproduce", "lin2011", folder, "--reference", "1", "--out", tmp_path / "report")
+    assert "60 test queries, flavour letor4; p: paired t-test against single and lambdamart." in text
+    numbers = json.loads((tmp_path / "report" / "numbers.json").read_text())
+    swept = numbers["sweep"]
+    for name in ("naive", "select-ranker", "transform", "UpperBound", "RelevantOnly"):
+        assert abs(swept["map"][name][0] - swept["single"]) < 1e-12, "one cluster is the single model"
+    assert swept["by_rank"] == sorted(swept["by_rank"], reverse=True)
+    assert swept["by_rank"][0] == pytest.approx(swept["map"]["UpperBound"][-1])
+    assert sum(numbers["relevant"]) > 0
+    assert {each["outcome"] for each in numbers["claims"]} >= {"not testable here"}
+    drawn = {path.name for path in (tmp_path / "report").glob("*.svg")}
+    assert drawn == {"against-clusters.svg", "by-rank.svg", "relevant.svg"}
+
+
 def test_help_and_version() -> None:
     assert "Learning to rank, query by query." in run("--help")
     assert "--valid" in run("fit", "--help")

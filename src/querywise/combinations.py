@@ -33,10 +33,15 @@ def without_the_weak(weights: Floats, floor: float) -> Floats:
     >>> without_the_weak(np.array([[0.5, 0.4, 0.1]]), 0.5).round(3)
     array([[0.556, 0.444, 0.   ]])
     """
-    if not 0 <= floor <= 1:
-        raise DataError(f"floor={floor} must be a share between 0, which keeps every model, and 1, the best alone.")
+    check_floor(floor)
     kept = weights >= floor * weights.max(axis=1, initial=0.0, keepdims=True)
     return normalised(np.where(kept, weights, 0.0))
+
+
+def check_floor(floor: float) -> None:
+    """Refuse what is no share."""
+    if not 0 <= floor <= 1:
+        raise DataError(f"floor={floor} must be a share between 0, which keeps every model, and 1, the best alone.")
 
 
 def normalised(weights: Floats) -> Floats:
@@ -59,7 +64,7 @@ class SimilarQueries:
 
     def fit(self, points: Floats, members: csr_array, precision: Floats, /) -> Self:
         """Sort every model's training queries by their coordinate."""
-        if self.k < 1 or self.k != int(self.k):
+        if not 1 <= self.k < np.inf or self.k != int(self.k):
             raise DataError(f"k={self.k} must be a whole number of training queries, from 1 up.")
         values, sums, starts = [], [np.zeros(1)], [0]
         for model in range(members.shape[0]):
@@ -78,7 +83,7 @@ class SimilarQueries:
         if not hasattr(self, "values_"):
             raise NotFittedError(self)
         begin, end = (np.broadcast_to(each, points.shape) for each in (self.starts_[:-1], self.starts_[1:]))
-        count = np.minimum(self.k, end - begin)
+        count = np.minimum(min(int(self.k), len(self.values_)), end - begin)
         first = self._window(points, begin, end, count)
         some = count > 0
         low, high = (self._value(place) for place in (first, first + count - 1))

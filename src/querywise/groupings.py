@@ -5,6 +5,7 @@ K-means is scikit-learn's, seeded, the best of several starts. There are never m
 
 from __future__ import annotations
 
+import warnings
 from typing import Self
 
 import numpy as np
@@ -101,8 +102,11 @@ class RelevantClusters:
 def k_means(points: Floats, count: int, seed: int) -> Floats:
     """The centres of so many clusters, of fewer where there are fewer different points."""
     from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
 
-    with doing("Clustering"):
+    with doing("Clustering"), warnings.catch_warnings():
+        # Points that only rounding sets apart become one cluster, and leave another empty.
+        warnings.simplefilter("ignore", ConvergenceWarning)
         rng = np.random.default_rng(seed)
         chosen = points if len(points) <= _MANY else points[np.sort(rng.choice(len(points), _MANY, replace=False))]
         number = min(count, len(np.unique(chosen, axis=0)))
@@ -112,7 +116,7 @@ def k_means(points: Floats, count: int, seed: int) -> Floats:
 
 def _asked(count: float, queries: int) -> int:
     """A number of clusters, of which there may be as many as there are points; a share is one of the queries."""
-    return number_of(count, max(queries, int(count)), "clusters=…")
+    return number_of(count, max(queries, int(count) if np.isfinite(count) else 0), "clusters=…")
 
 
 def _check_softness(softness: float) -> None:
@@ -133,9 +137,10 @@ def _memberships(points: Floats, centres: Floats, softness: float, reach: float)
     squares = cdist(points, centres) ** 2
     nearest = np.argmin(squares, axis=1)
     found = np.zeros_like(squares)
-    width = 2 * softness**2 * reach
+    width = 2 * softness * softness * reach  # infinite, rather than an error, where the square overflows
     if width > 0:
-        found = np.exp(-(squares - squares.min(axis=1, keepdims=True)) / width)
+        with np.errstate(over="ignore"):
+            found = np.exp(-(squares - squares.min(axis=1, keepdims=True)) / width)
         found[found < _LEAST] = 0.0
     found[np.arange(len(points)), nearest] = 1.0
     return found

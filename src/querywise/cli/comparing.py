@@ -112,7 +112,9 @@ def reproduce(
     what: Annotated[
         str,
         typer.Argument(
-            help="geng2008: k nearest neighbours; from-text: a text collection, several views.", show_default=False
+            help="geng2008: k nearest neighbours; lin2011: local models from clusters; from-text: a text collection, "
+            "several views.",
+            show_default=False,
         ),
     ],
     data: FoldsData,
@@ -124,16 +126,17 @@ def reproduce(
     """Make a paper's tables and figures anew on the data you have."""
     from querywise.errors import DataError
     from querywise.progress import shown
-    from querywise.reproduction import fromtext, geng2008
+    from querywise.reproduction import fromtext, geng2008, lin2011
 
-    if what not in ("geng2008", "from-text"):
-        raise DataError(f"Unknown paper {what!r}. Known: geng2008, from-text.")
+    papers = {"geng2008": geng2008.reproduce, "lin2011": lin2011.reproduce}
+    if what not in (*papers, "from-text"):
+        raise DataError(f"Unknown paper {what!r}. Known: {', '.join(papers)}, from-text.")
     with shown(quiet=quiet):
         folds = folds_of(data, queries)
         if what == "from-text":
             written = fromtext.reproduce(folds, out)
         else:
-            written = geng2008.reproduce(folds, out, reference=None if reference is None else feature_from(reference))
+            written = papers[what](folds, out, reference=None if reference is None else feature_from(reference))
     if not quiet:
         sys.stdout.write(written.read_text())
 

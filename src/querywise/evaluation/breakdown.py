@@ -31,9 +31,8 @@ class Breakdown(NamedTuple):
 
 def breakdowns(compared: Compared, measure: str) -> list[Breakdown]:
     """Every way to cut the test queries up that this data allows."""
-    relevant = relevant_documents(compared)
     found = [
-        _broken_down("relevant documents", compared, measure, by_difficulty(relevant)),
+        difficulty_breakdown(compared, measure),
         _broken_down("class", compared, measure, compared.classes),
         _broken_down("number of candidates", compared, measure, by_quarter(compared.test.candidates.sizes)),
     ]
@@ -43,6 +42,11 @@ def breakdowns(compared: Compared, measure: str) -> list[Breakdown]:
         title = f"distance to the nearest training query ({name})"
         found.insert(2, _broken_down(title, compared, measure, by_distance(values, compared.fold_of)))
     return [each for each in found if len(each.groups) > 1]
+
+
+def difficulty_breakdown(compared: Compared, measure: str) -> Breakdown:
+    """The test queries by number of relevant documents."""
+    return _broken_down("relevant documents", compared, measure, by_difficulty(relevant_documents(compared)))
 
 
 def relevant_documents(compared: Compared) -> Ints:

@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from querywise.evaluation.breakdown import Breakdown, breakdowns
+from querywise.evaluation.breakdown import Breakdown, breakdowns, relevant_documents
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.examples import Example, extremes
+from querywise.evaluation.oracle import best_of
 from querywise.evaluation.significance import TEST_NAMES, TESTS, bootstrap_interval, effect_size, find_test, holm
 from querywise.evaluation.trained import Trained
 
 SIGNIFICANT = 0.05
+_NUMBERS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class OracleFinding:
     baseline: float
     baseline_rank: int | None
     by_rank: tuple[float, ...]
+    by_number: dict[int, float]  # UpperBound with so many of the models, drawn at random
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ class Findings:
     shown: str | None  # the method whose queries are looked at: the best other one, of those that are better if any
     compared_with: int  # methods the correction counts
     ndcg: dict[str, tuple[float, ...]]  # at 1 to 10
+    relevant: tuple[int, ...]  # relevant documents of each test query
     against_k: dict[str, dict[float, float]]  # the best value on validation data at every k tried, mean over folds
 
     @property
@@ -121,6 +125,7 @@ def findings(compared: Compared, measure: str, *, test: str = "t", left_out: Seq
         shown,
         len(counted),
         {name: _ndcg_curve(compared, name) for name in names},
+        tuple(relevant_documents(compared).tolist()),
         {name: points for name in names if len(points := _against_k(compared.trained[name])) > 1},
     )
 
@@ -188,6 +193,7 @@ def _oracle(compared: Compared, name: str) -> OracleFinding | None:
         baseline=single,
         baseline_rank=int(below[0]) + 1 if len(below) else None,
         by_rank=tuple(curve.tolist()),
+        by_number={count: best_of(curve, count) for count in sorted({*_NUMBERS, length}) if count <= length},
     )
 
 
@@ -268,6 +274,7 @@ def as_json(found: Findings) -> dict[str, Any]:
                 "relevant_only": each.relevant_only,
                 "baseline": each.baseline,
                 "baseline_rank": each.baseline_rank,
+                "by_number": each.by_number,
             }
             for each in found.oracles
         },

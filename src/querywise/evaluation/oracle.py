@@ -25,10 +25,31 @@ class OracleGap:
     by_rank: Floats
     relevant_only: Floats | None = None
 
+    def best_of(self, count: int) -> float:
+        """What always taking the best would reach with so many of the models, drawn at random; see `best_of`."""
+        return best_of(self.by_rank, count)
+
     def rank_of(self, value: float) -> int | None:
         """The rank, from 1, of the first model whose mean is at most a value; None if all are above."""
         below = np.flatnonzero(self.by_rank <= value)
         return int(below[0]) + 1 if len(below) else None
+
+
+def best_of(by_rank: Floats, count: int) -> float:
+    """The expected mean of the best of `count` models, drawn at random from those whose r-th best reach `by_rank`.
+
+    The best of the drawn is the r-th of all with probability C(L − r, count − 1) / C(L, count). It never falls when
+    models are added.
+
+    >>> best_of(np.array([0.9, 0.6, 0.3]), 1), best_of(np.array([0.9, 0.6, 0.3]), 2)
+    (0.6, 0.8)
+    """
+    models = len(by_rank)
+    chance, total = count / models, 0.0
+    for rank, value in enumerate(by_rank.tolist(), start=1):
+        total += chance * value
+        chance *= max(models - rank - count + 1, 0) / max(models - rank, 1)
+    return float(round(total, 12))
 
 
 def oracle_gap(ranker: Any, data: Judged, *, flavour: str = "standard") -> OracleGap | None:

@@ -15,6 +15,8 @@ from querywise.parameters import unfitted
 from querywise.progress import track
 from querywise.threads import in_threads
 
+_NOISE = 1e-12  # of the scores' size: a range below it is rounding
+
 
 class FittedModels:
     """Fitted rankers of any kind, side by side."""
@@ -47,7 +49,8 @@ class FittedModels:
             if rows.stop > rows.start:
                 own = every[rows]
                 lowest, ranges = own.min(axis=0), np.ptp(own, axis=0)
-                scaled = (own - lowest) / np.where(ranges > 0, ranges, 1.0)
+                tied = ranges <= _NOISE * np.abs(own).max(axis=0)
+                scaled = np.where(tied, 0.0, (own - lowest) / np.where(tied, 1.0, ranges))
                 scores[rows] = np.einsum("ij,j->i", scaled, share)
         return scores
 
@@ -78,14 +81,14 @@ class PreparedRows:
         return ranker
 
     def models(self, query_weights: csr_array, /) -> FittedModels:
-        """One model per row. A row without a query that has pairs is the global model."""
+        """One model per row. A row without a query that has pairs, or with all of them alike, is the global model."""
         local = self.learner.local(self.everyone_) if hasattr(self.learner, "local") else self.learner
         data = self._data()
         teaches = data.pairs > 0
         rows = query_weights.toarray() * teaches
 
         def train(row: Floats) -> Any:
-            if not row.any():
+            if not row.any() or np.ptp(row[teaches]) == 0:
                 return self.everyone_
             used = np.flatnonzero(row)
             return unfitted(local).fit(data.select(used), query_weights=row[used])

@@ -1,4 +1,4 @@
-"""LambdaMART: boosted trees on NDCG's pairwise gradients, by LightGBM [burges2010]_ [ke2017]_."""
+"""Boosted trees, by LightGBM [ke2017]_: on NDCG's pairwise gradients, LambdaMART [burges2010]_, and on squares."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class LambdaMART:
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
         """Grow trees, until `valid` says to stop where it is given."""
-        self._check_parameters()
+        _check_growth(self, "stop_at")
         data.require_preferences()
         candidates = data.candidates
         if valid is not None:
@@ -156,26 +156,116 @@ class LambdaMART:
             "metric": "ndcg",
             "eval_at": [self.stop_at],
             "label_gain": (gains / gains.max()).tolist() if gains.max() > 0 else [0.0],
-            "num_leaves": self.leaves,
-            "learning_rate": self.learning_rate,
-            "min_data_in_leaf": self.min_documents,
-            "seed": self.seed,
-            "deterministic": True,
-            "force_row_wise": True,
-            "num_threads": self.threads or os.cpu_count() or 1,
-            "verbose": -1,
+            **_growth(self),
         }
 
-    def _check_parameters(self) -> None:
-        for name, least in (
-            ("trees", 1),
-            ("leaves", 2),
-            ("min_documents", 1),
-            ("patience", 1),
-            ("stop_at", 1),
-            ("seed", 0),
-        ):
-            if not least <= getattr(self, name) <= _LARGEST:
-                raise DataError(f"LambdaMART({name}={getattr(self, name)}) must lie between {least} and {_LARGEST}.")
-        if not 0 < self.learning_rate <= 1:
-            raise DataError(f"LambdaMART(learning_rate={self.learning_rate}) must lie above 0 and at most at 1.")
+
+class TreeRegression:
+    """Boosted regression trees on squared errors, for real targets.
+
+    trees: so many; `fit_watching` stops once the error on other data has not fallen for `patience` of them, and later
+    fits grow as many as that one kept. Fitting again on the very same features does not sort them into bins again. The
+    same seed gives the same trees.
+    """
+
+    def __init__(
+        self,
+        trees: int = 300,
+        *,
+        leaves: int = 15,
+        learning_rate: float = 0.05,
+        min_documents: int = 20,
+        patience: int = 30,
+        threads: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.trees = trees
+        self.leaves = leaves
+        self.learning_rate = learning_rate
+        self.min_documents = min_documents
+        self.patience = patience
+        self.threads = threads
+        self.seed = seed
+        self._booster: Booster | None = None
+        self._seen: Floats | None = None
+        self._dataset: Dataset | None = None
+
+    def fit(self, features: Floats, targets: Floats, weights: Floats, /) -> Self:
+        """Grow the trees; weights are relative, and rows of weight 0 have no say."""
+        return self._grow(features, targets, weights, getattr(self, "tree_count_", self.trees))
+
+    def fit_watching(
+        self, features: Floats, targets: Floats, weights: Floats, other: Floats, other_targets: Floats, /
+    ) -> Self:
+        """Grow trees until the error on other data rises."""
+        return self._grow(features, targets, weights, self.trees, (other, other_targets))
+
+    def predict(self, features: Floats, /) -> Floats:
+        """One value per row: the sum of the leaves it falls into."""
+        if not hasattr(self, "model_"):
+            raise NotFittedError(self)
+        if self._booster is None:
+            import lightgbm
+
+            self._booster = lightgbm.Booster(model_str=self.model_)
+        return np.asarray(self._booster.predict(features, num_threads=self.threads or 0), dtype=np.float64)
+
+    def _grow(
+        self,
+        features: Floats,
+        targets: Floats,
+        weights: Floats,
+        count: int,
+        watched: tuple[Floats, Floats] | None = None,
+    ) -> Self:
+        import lightgbm
+
+        _check_growth(self)
+        parameters = {"objective": "regression", "metric": "l2", **_growth(self)}
+        settings = {"verbose": -1, "seed": self.seed, "feature_pre_filter": False}
+        if self._dataset is None or self._seen is not features:
+            self._dataset = lightgbm.Dataset(features, label=targets, params=settings, free_raw_data=False)
+            self._seen = features
+        self._dataset.set_label(targets)
+        self._dataset.set_weight(weights / weights.mean())
+        other = None if watched is None else self._dataset.create_valid(watched[0], label=watched[1], params=settings)
+        try:
+            booster = lightgbm.train(
+                parameters,
+                self._dataset,
+                num_boost_round=count,
+                valid_sets=None if other is None else [other],
+                callbacks=None if other is None else [lightgbm.early_stopping(self.patience, verbose=False)],
+            )
+        except lightgbm.basic.LightGBMError as error:
+            raise DataError(f"LightGBM refuses: {error}") from None
+        if watched is not None:
+            self.tree_count_ = max(booster.best_iteration, 1)
+        self.model_ = booster.model_to_string(num_iteration=getattr(self, "tree_count_", count))
+        self._booster = None
+        return self
+
+
+def _growth(learner: LambdaMART | TreeRegression) -> dict[str, Any]:
+    """How trees grow, whatever they climb."""
+    return {
+        "num_leaves": learner.leaves,
+        "learning_rate": learner.learning_rate,
+        "min_data_in_leaf": learner.min_documents,
+        "seed": learner.seed,
+        "deterministic": True,
+        "force_row_wise": True,
+        "num_threads": learner.threads or os.cpu_count() or 1,
+        "verbose": -1,
+    }
+
+
+def _check_growth(learner: LambdaMART | TreeRegression, *more: str) -> None:
+    kind = type(learner).__name__
+    least = {"trees": 1, "leaves": 2, "min_documents": 1, "patience": 1, **dict.fromkeys(more, 1), "seed": 0}
+    for name, lowest in least.items():
+        value = getattr(learner, name)
+        if not lowest <= value <= _LARGEST:
+            raise DataError(f"{kind}({name}={value}) must lie between {lowest} and {_LARGEST}.")
+    if not 0 < learner.learning_rate <= 1:
+        raise DataError(f"{kind}(learning_rate={learner.learning_rate}) must lie above 0 and at most at 1.")

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from querywise.arrays import Bools, Floats, Ints
-from querywise.combinations import SimilarQueries, by_distance, normalised, without_the_weak
+from querywise.combinations import SimilarQueries, by_distance, check_floor, normalised, without_the_weak
 from querywise.contracts import Ranker
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import NotFittedError
@@ -219,6 +219,7 @@ class Transform(_Grouped):
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Cluster, and train a model per cluster."""
+        check_floor(self.floor)
         plane = TwoModels(_or_best_feature(self.reference), None, self.top)
         grouping = Clusters(self.clusters, softness=self.softness, seed=self.seed)
         groups = GroupModels(plane if self.view is None else self.view, grouping)
@@ -265,6 +266,7 @@ class SelectRanker(_Grouped):
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Cluster, train a model per cluster, and see how each serves its own training queries."""
+        check_floor(self.floor)
         self._fit_groups(_by_relevance_or_view(self, 1), self.learner, data, valid)
         groups = self.groups_
         divergence = Divergence(_or_best_feature(self.reference), groups.models_, standardise=False)

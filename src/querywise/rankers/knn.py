@@ -20,7 +20,6 @@ from querywise.learners.rows import prepared
 from querywise.neighborhoods import Search, measured
 from querywise.parameters import number_of, unfitted
 from querywise.rankers.locality import Locality, has_relevant, local_or_global, neighborhood_or_nearest, without
-from querywise.views.topmean import TopMean
 
 
 class KnnOnline:
@@ -239,7 +238,7 @@ class OfflineModels:
 
     def routed_by_relevance(self, data: Judged) -> Ints | None:
         """The model nearest to where each query's relevant documents lie; −1 without any, None in another view."""
-        if not isinstance(self.locality.view_, TopMean):
+        if not hasattr(self.locality.view_, "relevant_points"):
             return None
         index = self.locality.nearest(self.locality.view_.relevant_points(data), self.anchors())
         return np.where(has_relevant(data), index, -1)

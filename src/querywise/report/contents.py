@@ -173,7 +173,12 @@ def _leading(found: Findings) -> tuple[tuple[str, str, str], ...]:
 
 
 def _queries_figures(found: Findings) -> tuple[tuple[str, str, str], ...]:
-    return (*figures.gain_per_query(found), *figures.quality_by_difficulty(found), *figures.queries_in_the_plane(found))
+    return (
+        *figures.gain_per_query(found),
+        *figures.relevant_per_query(found),
+        *figures.quality_by_difficulty(found),
+        *figures.queries_in_the_plane(found),
+    )
 
 
 def _which(found: Findings) -> str:
@@ -217,7 +222,12 @@ def _oracles(found: Findings) -> Section:
         "RelevantOnly the one nearest to the query's true relevant documents. The last column says how good a choice "
         "must be on average, the 1st best, the 2nd best, …, before it does no better than the baseline."
     )
-    return Section("The oracle gap", text, (("oracle", Table(columns, rows)),), figures.oracle_curves(found))
+    return Section(
+        "The oracle gap",
+        text,
+        (("oracle", Table(columns, rows)),),
+        (*figures.oracle_curves(found), *figures.bounds_by_number(found)),
+    )
 
 
 def _query(example: Example) -> str:

@@ -210,6 +210,42 @@ def oracle_curves(found: Findings) -> tuple[Figure, ...]:
     return (("oracle.svg", "What always choosing the r-th best model would reach", done()),)
 
 
+def bounds_by_number(found: Findings) -> tuple[Figure, ...]:
+    """UpperBound against the number of models to choose from: after Figure 2 of [lin2011]_."""
+    looks = _looks(found.compared.names)
+    with _axes() as (axes, done):
+        drawn: list[tuple[str, Any]] = []
+        for each in found.oracles:
+            colour, marker = looks[each.name]
+            look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4.5, "linewidth": 1.5}
+            (line,) = axes.plot(list(each.by_number), list(each.by_number.values()), **look)
+            drawn.append((each.name, line))
+        level = axes.axhline(found.oracles[0].baseline, color="#000000", linestyle="--", linewidth=1.2)
+        drawn.append((found.compared.baseline, level))
+        axes.set_xscale("log")
+        axes.set_xlabel("models to choose from, drawn at random from the method's own")
+        axes.set_ylabel("MAP")
+        _legend(axes, drawn, fontsize=9)
+    return (("upper-bound.svg", "What always choosing the best of so many models would reach", done()),)
+
+
+def relevant_per_query(found: Findings) -> tuple[Figure, ...]:
+    """How many queries have how many relevant documents: Figure 4 of [lin2011]_."""
+    return (("relevant.svg", "Relevant documents per test query", counts_figure(found.relevant)),)
+
+
+def counts_figure(counts: Sequence[int]) -> str:
+    """Bars: how often each number occurs, the largest ones in wider bars where there are many."""
+    values = np.asarray(counts)
+    width = max(1, int(np.ceil((values.max(initial=0) + 1) / 40)))
+    bars = np.bincount(values // width)
+    with _axes(height=3.0) as (axes, done):
+        axes.bar(np.arange(len(bars)) * width + (width - 1) / 2, bars, width=0.85 * width, color="#0072B2")
+        axes.set_xlabel("relevant documents" + (f", {width} numbers to a bar" if width > 1 else ""))
+        axes.set_ylabel("queries")
+    return str(done())
+
+
 def _lines(
     across: Sequence[float],
     lines: Mapping[str, Sequence[float]],

@@ -23,6 +23,11 @@ def judged(claim: str, here: str, holds: bool | None) -> Claim:
     return Claim(claim, here, NOT_TESTABLE if holds is None else REPRODUCED if holds else NOT_REPRODUCED)
 
 
+def p_text(p: float) -> str:
+    """As in `p = 0.041`."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
 def claims_table(claims: Sequence[Claim]) -> str:
     """As Markdown."""
     return Table((Column("the paper"), Column("here"), Column("outcome")), tuple(map(tuple, claims))).markdown()

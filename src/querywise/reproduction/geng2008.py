@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from querywise.data.groups import Candidates, Judged
 from querywise.evaluation.analysis import change_ratios, class_shares, stability_bounds
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.evaluate import evaluate
-from querywise.evaluation.significance import paired_t_test
 from querywise.evaluation.trained import Fit
 from querywise.files import atomic_text, make_folder
 from querywise.methods import METHODS, Method
@@ -31,10 +29,10 @@ from querywise.progress import track
 from querywise.rankers.knn import models_of
 from querywise.report.figures import line_figure, plane_figure
 from querywise.report.tables import Column, Table
-from querywise.reproduction.claims import Claim, claims_table, judged
+from querywise.reproduction.claims import Claim, claims_table, judged, p_text
+from querywise.reproduction.rows import FLAVOUR, fitting, gain_of, p_of, rows_table
 from querywise.tuning import tune, tune_or_fit
 
-FLAVOUR = "letor4"
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0)
 FEWER = (10, 30)  # stored models, where not one per training query
 KNN = ("knn-online", "knn-offline-1", "knn-offline-2")
@@ -116,24 +114,18 @@ def _class_shares(part: Judged, train: Judged) -> Floats:
 
 
 def _fits(reference: int | str | None, *, classes: bool) -> dict[str, Fit]:
-    def fitting(method: Method, fixed: dict[str, Any]) -> Fit:
-        return lambda train, valid: tune_or_fit(
-            method.build, method.grid, fixed=fixed, train=train, valid=valid, flavour=FLAVOUR
-        )
-
     asked = {"reference": reference}
-    fits = {SINGLE: fitting(METHODS[SINGLE], {})}
+    fits = {SINGLE: fitting(SINGLE, {})}
     if classes:
-        fits[CLASSES] = fitting(METHODS[CLASSES], asked)
+        fits[CLASSES] = fitting(CLASSES, asked)
     for name in KNN:
-        fits[f"{name}, no prior"] = fitting(METHODS[name], {**asked, "prior_l2": 0.0})
-        fits[f"{name}, prior"] = fitting(METHODS[name], asked)
-    plain = METHODS[KNN[2]]
-    metrics = replace(plain, grid={**plain.grid, "view": ("top-mean", "learned")})
-    fits[f"{KNN[2]}, prior, metric by validation"] = fitting(metrics, asked)
+        fits[f"{name}, no prior"] = fitting(name, {**asked, "prior_l2": 0.0})
+        fits[f"{name}, prior"] = fitting(name, asked)
+    metrics = {**METHODS[KNN[2]].grid, "view": ("top-mean", "learned")}
+    fits[f"{KNN[2]}, prior, metric by validation"] = fitting(KNN[2], asked, metrics)
     for models in FEWER:
-        fits[f"{KNN[2]}, prior, {models} models"] = fitting(plain, {**asked, "models": models})
-    fits[f"{SINGLE}, hinge"] = fitting(METHODS[SINGLE], PAPER)
+        fits[f"{KNN[2]}, prior, {models} models"] = fitting(KNN[2], {**asked, "models": models})
+    fits[f"{SINGLE}, hinge"] = fitting(SINGLE, PAPER)
     for name in ([CLASSES] if classes else []) + list(KNN):
         fits[f"{name}, hinge"] = _by_the_paper(METHODS[name], asked)
     return fits
@@ -279,22 +271,10 @@ def _draw(out: Path, compared: Compared, swept: dict[str, Any]) -> None:
 
 def _table(compared: Compared) -> str:
     """Every method's averages; p of MAP and of mean NDCG against the single model, and against QC if there is one."""
-    shown = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", _MAIN, "map")
-    headings = ("NDCG@1", "NDCG@3", "NDCG@5", "NDCG@10", "mean NDCG@1..10", "MAP")
+    shown = {each: each.upper() for each in ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10")}
+    shown |= {_MAIN: "mean NDCG@1..10", "map": "MAP"}
     rivals = [name for name in (SINGLE, CLASSES) if name in compared.names]
-    columns = [Column("method"), *(Column(each, "value") for each in headings)]
-    columns += [Column(f"p ({what}, {name})", "p") for name in rivals for what in ("mean NDCG", "MAP")]
-    rows = []
-    for name in compared.names:
-        means = compared.evaluations[name].mean()
-        ps = [None if name == rival else _p(compared, name, rival, each) for rival in rivals for each in (_MAIN, "map")]
-        rows.append((name, *(means[measure] for measure in shown), *ps))
-    caption = f"{len(compared.test)} test queries, flavour {FLAVOUR}; p: paired t-test against {' and '.join(rivals)}."
-    return Table(tuple(columns), tuple(rows), caption).markdown()
-
-
-def _p(compared: Compared, name: str, rival: str, measure: str) -> float:
-    return paired_t_test(compared.evaluations[name][measure], compared.evaluations[rival][measure]).p
+    return rows_table(compared, shown, rivals, {_MAIN: "mean NDCG", "map": "MAP"}).markdown()
 
 
 def _claims(compared: Compared, swept: dict[str, Any], seen: _Seen) -> list[Claim]:
@@ -319,11 +299,11 @@ def _about_classes(compared: Compared, best: Sequence[str], seen: _Seen) -> list
     f1_claim = "QC's classifier reaches F1 of about 60 %"
     if CLASSES not in compared.names:
         return [judged(claim, "no classes", None) for claim in (beaten, no_better, f1_claim)]
-    gain, p = _gain(compared, CLASSES, SINGLE), _p(compared, CLASSES, SINGLE, _MAIN)
+    gain, p = gain_of(compared, CLASSES, SINGLE, _MAIN), p_of(compared, CLASSES, SINGLE, _MAIN)
     f1 = float(np.mean(seen.f1))
     return [
         _beats(compared, best, CLASSES, beaten),
-        judged(no_better, f"{gain:+.4f}, p = {p:.3f}", not (gain > 0 and p < _FLAT)),
+        judged(no_better, f"{gain:+.4f}, {p_text(p)}", not (gain > 0 and p < _FLAT)),
         judged(f1_claim, f"{100 * f1:.0f} %", 0.5 <= f1 <= 0.7),
     ]
 
@@ -334,19 +314,15 @@ def _better(compared: Compared, one: str, other: str) -> str:
     return one if sum(wins) > len(wins) / 2 else other
 
 
-def _gain(compared: Compared, name: str, rival: str) -> float:
-    return compared.evaluations[name].mean()[_MAIN] - compared.evaluations[rival].mean()[_MAIN]
-
-
 def _beats(compared: Compared, names: Sequence[str], rival: str, claim: str) -> Claim:
-    gains = [(_gain(compared, name, rival), _p(compared, name, rival, _MAIN)) for name in names]
-    here = "; ".join(f"{name} {gain:+.4f}, p = {p:.3f}" for name, (gain, p) in zip(names, gains, strict=True))
+    gains = [(gain_of(compared, name, rival, _MAIN), p_of(compared, name, rival, _MAIN)) for name in names]
+    here = "; ".join(f"{name} {gain:+.4f}, {p_text(p)}" for name, (gain, p) in zip(names, gains, strict=True))
     return judged(claim, here, all(gain > 0 and p < _FLAT for gain, p in gains))
 
 
 def _alike(compared: Compared, names: Sequence[str]) -> Claim:
     pairs = [(a, b) for place, a in enumerate(names) for b in names[place + 1 :]]
-    ps = [_p(compared, a, b, _MAIN) for a, b in pairs]
+    ps = [p_of(compared, a, b, _MAIN) for a, b in pairs]
     return judged(
         "Online, Offline-1 and Offline-2 are alike", f"smallest p between two: {min(ps):.3f}", min(ps) >= _FLAT
     )

@@ -13,7 +13,7 @@ from querywise.scaling import Scaling
 from querywise.views.references import fitted_reference, reference_scores
 
 _BLOCK = 8_000_000  # scores at a time
-_NOISE = 1e-12  # of the largest score: below it a spread is rounding
+_NOISE = 1e-12  # of the largest score: below it a spread is rounding; so is a divergence
 
 
 class Divergence:
@@ -74,15 +74,17 @@ def divergences(base: Floats, scores: Floats) -> Floats:
     if not len(base):
         return np.zeros(scores.shape[1])
     own, other = _log_distributions(base[:, None]), _log_distributions(scores)
-    found: Floats = np.maximum(np.sum(np.exp(own) * (own - other), axis=0), 0.0)
-    return found
+    found = np.sum(np.exp(own) * (own - other), axis=0)
+    # Rounding must not be left: standardised, it would weigh as much as any other coordinate.
+    return np.where(found > _NOISE, found, 0.0)
 
 
 def _log_distributions(scores: Floats) -> Floats:
     largest = np.abs(scores).max(axis=0)
-    centred = scores - scores.mean(axis=0)
+    within = scores / np.where(largest > 0, largest, 1.0)  # −1 … 1, whose squares neither overflow nor vanish
+    centred = within - within.mean(axis=0)
     spread = np.sqrt(np.mean(centred**2, axis=0))
-    tied = spread <= _NOISE * largest
+    tied = spread <= _NOISE
     standard = np.where(tied, 0.0, centred / np.where(tied, 1.0, spread))
     highest = standard.max(axis=0)
     sums: Floats = standard - highest - np.log(np.exp(standard - highest).sum(axis=0))

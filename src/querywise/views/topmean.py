@@ -29,7 +29,7 @@ class TopMean:
 
     def fit(self, data: Judged, /) -> Self:
         """Fit the reference, if it needs it, and learn the scale of every coordinate."""
-        if self.top < 1 or self.top != int(self.top):
+        if not 1 <= self.top < np.inf or self.top != int(self.top):
             raise DataError(f"TopMean(top={self.top}) must be a whole number from 1 up.")
         if self.reference is None:
             raise DataError("TopMean alone needs a reference: a feature column or a ranker.")

@@ -41,7 +41,7 @@ class TwoModels:
 
     def fit(self, data: Judged, /) -> Self:
         """Fit the models, where they need it, and learn the scale of both coordinates."""
-        if self.top < 1 or self.top != int(self.top):
+        if not 1 <= self.top < np.inf or self.top != int(self.top):
             raise DataError(f"TwoModels(top={self.top}) must be a whole number from 1 up.")
         if self.first is None or self.second is None:
             raise DataError("TwoModels alone needs two models: feature columns or rankers.")

@@ -1,0 +1,167 @@
+"""Adaptive target value transformation, aTVT: one function for all queries, learned as if they differed [zha2006]_.
+
+    min_{h, α, β}  Σ_q Σ_j (y_qj − β_q − α_q h(x_qj))²  +  λ_β ‖β‖_p^p  +  λ_α ‖α − 1‖_p^p  +  λ_h Ω(h),     α_q ≥ 0
+
+The two numbers of each training query take up what sets it apart in level and in scale, so that h need not; they are
+thrown away afterwards. A new query is ranked by h alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+
+from querywise.arrays import Floats
+from querywise.data.groups import Candidates, Judged
+from querywise.errors import DataError, NotFittedError
+from querywise.learners.targets import Penalty, Transforms, penalties, squared_errors, transforms
+from querywise.parameters import unfitted
+from querywise.progress import track
+
+Variant = Literal["weighted", "running"]
+_LEAST = 1e-6  # α below which a query's rows would only add noise to h
+
+
+class Moved(NamedTuple):
+    """The (α, β) of a training query."""
+
+    query_id: str
+    scale: float
+    shift: float
+
+
+class ATVT:
+    """Alternate between a regression h and every query's (α, β).
+
+    regressor: TreeRegression, KernelRidge, or anything with fit(features, targets, weights) and predict(features).
+    scale_penalty, shift_penalty: λ_α and λ_β; infinite ones are plain regression. penalty: l2 or l1. variant: weighted
+    is the objective as written, h fitted to (y − β)/α with weights α²; running fits h to α y + β without weights, and
+    its α is on the inverse scale. rounds: at most so many (α, β) steps, each followed by another h; it stops once α and
+    β move by no more than `tolerance` on average. values: what each grade is worth, the grade itself by default.
+
+    `trace_` is the objective after every half step, λ_h Ω(h) in it where the regressor knows its norm.
+    """
+
+    def __init__(
+        self,
+        regressor: Any,
+        *,
+        scale_penalty: float = 100.0,
+        shift_penalty: float = 1.0,
+        penalty: Penalty = "l2",
+        variant: Variant = "weighted",
+        rounds: int = 5,
+        tolerance: float = 1e-3,
+        values: Sequence[float] | None = None,
+    ) -> None:
+        self.regressor = regressor
+        self.scale_penalty = scale_penalty
+        self.shift_penalty = shift_penalty
+        self.penalty = penalty
+        self.variant = variant
+        self.rounds = rounds
+        self.tolerance = tolerance
+        self.values = values
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Learn h. Trees choose their number by the plain regression's error on `valid`, where it is given."""
+        self._check()
+        candidates = data.candidates
+        if valid is not None:
+            valid.candidates.require_features(candidates.features.shape[1], candidates.feature_names)
+        targets = self._targets(data)
+        self.regressor_ = self._first(data, targets, valid)
+        fitted = self.regressor_.predict(candidates.features)
+        found = Transforms.none(len(data))
+        trace = [self._objective(targets, fitted, candidates, found)]
+        for _ in track(range(self.rounds), "Rounds of aTVT") if self.rounds else ():
+            before, found = found, self._step(targets, fitted, candidates)
+            trace.append(self._objective(targets, fitted, candidates, found))
+            moved = max(float(np.mean(np.abs(now - then))) for now, then in zip(found, before, strict=True))
+            if moved <= self.tolerance or not self._fit_again(targets, found, candidates):
+                break
+            fitted = self.regressor_.predict(candidates.features)
+            trace.append(self._objective(targets, fitted, candidates, found))
+        self.scale_, self.shift_ = found
+        self.query_ids_ = candidates.query_ids
+        self.trace_ = tuple(trace)
+        self.feature_count_ = candidates.features.shape[1]
+        self.feature_names_ = candidates.feature_names
+        return self
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document: h."""
+        if not hasattr(self, "regressor_"):
+            raise NotFittedError(self)
+        candidates.require_features(self.feature_count_, self.feature_names_)
+        if not len(candidates.features):
+            return np.zeros(0)
+        scores: Floats = self.regressor_.predict(candidates.features)
+        return scores
+
+    def moved(self) -> tuple[Moved, ...]:
+        """The (α, β) of every training query."""
+        return tuple(
+            Moved(name, float(scale), float(shift))
+            for name, scale, shift in zip(self.query_ids_, self.scale_, self.shift_, strict=True)
+        )
+
+    def _targets(self, data: Judged) -> Floats:
+        if self.values is None:
+            return data.labels.astype(np.float64)
+        worth = np.asarray(self.values, dtype=np.float64)
+        if data.labels.max(initial=0) >= len(worth):
+            raise DataError(f"values has {len(worth)} entries, but there is a grade {int(data.labels.max())}.")
+        return worth[data.labels]
+
+    def _first(self, data: Judged, targets: Floats, valid: Judged | None) -> Any:
+        """Plain regression."""
+        regressor = unfitted(self.regressor)
+        features, weights = data.candidates.features, np.ones(len(targets))
+        if valid is not None and hasattr(regressor, "fit_watching"):
+            return regressor.fit_watching(features, targets, weights, valid.candidates.features, self._targets(valid))
+        return regressor.fit(features, targets, weights)
+
+    def _step(self, targets: Floats, fitted: Floats, candidates: Candidates) -> Transforms:
+        # Running: the targets are moved to meet h instead of h to meet them, so the two change places.
+        goal, mover = (targets, fitted) if self.variant == "weighted" else (fitted, targets)
+        return transforms(
+            goal,
+            mover,
+            candidates.starts,
+            scale_penalty=self.scale_penalty,
+            shift_penalty=self.shift_penalty,
+            penalty=self.penalty,
+        )
+
+    def _fit_again(self, targets: Floats, found: Transforms, candidates: Candidates) -> bool:
+        """Another h for the targets as (α, β) see them; False, and the last h stays, where no query is left."""
+        scale, shift = (np.repeat(each, candidates.sizes) for each in found)
+        if self.variant == "running":
+            self.regressor_.fit(candidates.features, scale * targets + shift, np.ones(len(targets)))
+            return True
+        kept = scale > _LEAST
+        if not kept.any():
+            return False
+        goals = np.divide(targets - shift, scale, out=np.zeros(len(targets)), where=kept)
+        self.regressor_.fit(candidates.features, goals, np.where(kept, scale**2, 0.0))
+        return True
+
+    def _objective(self, targets: Floats, fitted: Floats, candidates: Candidates, found: Transforms) -> float:
+        goal, mover = (targets, fitted) if self.variant == "weighted" else (fitted, targets)
+        settings: Any = {"scale_penalty": self.scale_penalty, "shift_penalty": self.shift_penalty}
+        held = self.regressor_.l2 * self.regressor_.squared_norm if hasattr(self.regressor_, "squared_norm") else 0.0
+        errors = squared_errors(goal, mover, candidates.starts, found)
+        return float(errors + penalties(found, penalty=self.penalty, **settings) + held)
+
+    def _check(self) -> None:
+        for name, known in (("penalty", ("l2", "l1")), ("variant", ("weighted", "running"))):
+            if getattr(self, name) not in known:
+                raise DataError(f"{name}={getattr(self, name)!r} is unknown. Known: {', '.join(known)}.")
+        for name in ("scale_penalty", "shift_penalty", "tolerance"):
+            if not getattr(self, name) >= 0:
+                raise DataError(f"ATVT({name}={getattr(self, name)}) must be 0 or more.")
+        if self.rounds < 0 or self.rounds != int(self.rounds):
+            raise DataError(f"ATVT(rounds={self.rounds}) must be a whole number, 0 or more.")

@@ -1,0 +1,45 @@
+"""Rows of a reproduction: methods as a paper has them, parameters chosen on validation data, each beside its rivals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from querywise.evaluation.compare import Compared
+from querywise.evaluation.significance import paired_t_test
+from querywise.evaluation.trained import Fit
+from querywise.methods import METHODS
+from querywise.report.tables import Column, Table
+from querywise.tuning import tune_or_fit
+
+FLAVOUR = "letor4"
+
+
+def fitting(method: str, fixed: Mapping[str, Any], grid: Mapping[str, Sequence[Any]] | None = None) -> Fit:
+    """A method with some settings fixed, the others of its grid, or of another, chosen by MAP on validation data."""
+    known = METHODS[method]
+    tried = known.grid if grid is None else grid
+    return lambda train, valid: tune_or_fit(known.build, tried, fixed=fixed, train=train, valid=valid, flavour=FLAVOUR)
+
+
+def p_of(compared: Compared, name: str, rival: str, measure: str) -> float:
+    """The paired t-test of two methods."""
+    return paired_t_test(compared.evaluations[name][measure], compared.evaluations[rival][measure]).p
+
+
+def gain_of(compared: Compared, name: str, rival: str, measure: str) -> float:
+    """The difference of two methods' averages."""
+    return compared.evaluations[name].mean()[measure] - compared.evaluations[rival].mean()[measure]
+
+
+def rows_table(compared: Compared, shown: Mapping[str, str], rivals: Sequence[str], tested: Mapping[str, str]) -> Table:
+    """Every method's averages, and its paired t-tests against some rivals; both mappings: measure → heading."""
+    columns = [Column("method"), *(Column(each, "value") for each in shown.values())]
+    columns += [Column(f"p ({what}, {name})", "p") for name in rivals for what in tested.values()]
+    rows = []
+    for name in compared.names:
+        means = compared.evaluations[name].mean()
+        ps = [None if name == rival else p_of(compared, name, rival, each) for rival in rivals for each in tested]
+        rows.append((name, *(means[measure] for measure in shown), *ps))
+    caption = f"{len(compared.test)} test queries, flavour {FLAVOUR}; p: paired t-test against {' and '.join(rivals)}."
+    return Table(tuple(columns), tuple(rows), caption)
