@@ -11,7 +11,17 @@ from pathlib import Path
 from rich.console import Console, Group
 from rich.live import Live
 
-from benchmarks import bench_imports, bench_knn, bench_ranksvm, bench_reader, bench_scaling, bench_text, bench_web30k
+from benchmarks import (
+    bench_atvt,
+    bench_clusters,
+    bench_imports,
+    bench_knn,
+    bench_ranksvm,
+    bench_reader,
+    bench_scaling,
+    bench_text,
+    bench_web30k,
+)
 from benchmarks.results import RESULTS, Report, Result, load, merged, save, this_machine
 from benchmarks.table import add_line, markdown_page, terminal_table
 
@@ -25,6 +35,8 @@ BENCHES: dict[str, Callable[[], Iterator[Result]]] = {
     "scaling": bench_scaling.measure,
     "knn": bench_knn.measure_offline,
     "online": bench_knn.measure_online,
+    "clusters": bench_clusters.measure,
+    "atvt": bench_atvt.measure,
     "text": bench_text.measure,
     "web30k": bench_web30k.measure,
 }

@@ -42,7 +42,7 @@ _TRAINED = 20  # of the models, by LinearSVC
 _ASKED = 200
 _ASKED_OF_PAIRS = 10
 _TOLERANCES = (0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5)
-_REAL = Path(__file__).parents[2] / "shared" / "data" / "MQ2008"
+REAL = Path(__file__).parents[2] / "shared" / "data" / "MQ2008"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Shape:
         return World(self.features, kinds=_KINDS).draw(_ASKED, self.documents, seed=1)
 
 
-_A = Shape("A", 1_000, 35, 46)
+A = Shape("A", 1_000, 35, 46)
 _B = Shape("B", 1_500, 40, 200)
 
 
@@ -92,10 +92,10 @@ def measure_offline() -> Iterator[Result]:
     much. In brackets: the loosest tolerance that will do, and how far above its optimum the worst of the 20 ends. Ours
     uses all cores; LinearSVC knows only one.
     """
-    for shape in (_A, _B):
-        yield from _measure_set(shape.name, shape.train(), aims=shape is _A)
-    if _REAL.is_dir():
-        yield from _measure_set("MQ2008", read_letor(sorted(_REAL.glob("S*.txt"))), aims=False)
+    for shape in (A, _B):
+        yield from _measure_set(shape.name, shape.train(), aims=shape is A)
+    if REAL.is_dir():
+        yield from _measure_set("MQ2008", read_letor(sorted(REAL.glob("S*.txt"))), aims=False)
     else:
         print("MQ2008 is not in shared/data beside the project, so it is left out.")
 
@@ -107,14 +107,14 @@ def measure_online() -> Iterator[Result]:
     arrives; theirs is LinearSVC on the explicit pairs of the same neighbours, the median of 10 queries, not counting
     how they were found. KnnOffline2 less Single is what it takes to find the nearest model.
     """
-    for shape in (_A, _B):
+    for shape in (A, _B):
         train, test = shape.train(), shape.test()
         scaling = Scaling.learn(train.candidates.features, "standard")
-        data, asked = _scaled(train, scaling), _each(_scaled(test, scaling))
-        yield from _online(shape.name, data, asked, aims=shape is _A)
-        yield _routing(shape.name, data, asked, k=0.3, below=0.2 if shape is _A else None)
+        data, asked = _scaled(train, scaling), each_query(_scaled(test, scaling))
+        yield from _online(shape.name, data, asked, aims=shape is A)
+        yield _routing(shape.name, data, asked, k=0.3, below=0.2 if shape is A else None)
     world = World(136, kinds=_KINDS)
-    data, asked = world.draw(18_919, 5, seed=1), _each(world.draw(_ASKED, 120, seed=2))
+    data, asked = world.draw(18_919, 5, seed=1), each_query(world.draw(_ASKED, 120, seed=2))
     yield _routing("18,919 queries × 136 features", data, asked, k=20)
 
 
@@ -159,7 +159,7 @@ def _online(name: str, data: Judged, asked: Sequence[Candidates], *, aims: bool)
     detour = _by_pairs(data, members)
     theirs = 1e3 * float(np.median(detour.seconds))
     for kind, ranker, least in (("bare", bare, 200), (f"checked, LinearSVC ({detour})", checked, 50)):
-        took = _milliseconds(ranker.predict, asked)
+        took = milliseconds(ranker.predict, asked)
         middle, slow = np.quantile(took, (0.5, 0.99)).tolist()
         what = f"{name}, KnnOnline {kind}"
         yield compared("online", what, ours=middle, theirs=theirs, unit="ms", at_least=least if aims else None)
@@ -168,7 +168,7 @@ def _online(name: str, data: Judged, asked: Sequence[Candidates], *, aims: bool)
 
 def _routing(name: str, data: Judged, asked: Sequence[Candidates], *, k: float, below: float | None = None) -> Result:
     single, routed = Single(_ranksvm(None)).fit(data), KnnOffline2(_ranksvm(None), k=k).fit(data)
-    added = np.median(_milliseconds(routed.predict, asked)) - np.median(_milliseconds(single.predict, asked))
+    added = np.median(milliseconds(routed.predict, asked)) - np.median(milliseconds(single.predict, asked))
     return alone("online", f"{name}, KnnOffline2 less Single", ours=float(added), unit="ms", below=below)
 
 
@@ -194,11 +194,12 @@ def _scaled(data: Judged, scaling: Scaling) -> Judged:
     return Judged(Candidates(scaling.apply(given.features), given.starts, given.query_ids), data.labels)
 
 
-def _each(data: Judged) -> list[Candidates]:
+def each_query(data: Judged) -> list[Candidates]:
+    """The queries, one by one."""
     return [data.candidates.select([query]) for query in range(len(data))]
 
 
-def _milliseconds(answer: Callable[[Candidates], object], asked: Sequence[Candidates]) -> Floats:
+def milliseconds(answer: Callable[[Candidates], object], asked: Sequence[Candidates]) -> Floats:
     """What each query takes, after ten that do not count."""
     for query in asked[:10]:
         answer(query)

@@ -13,9 +13,11 @@ import pytest
 from querywise.data.groups import Candidates, Judged, QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
+from querywise.learners.kernel import KernelRidge
 from querywise.learners.ranksvm import RankSVM
-from querywise.learners.trees import LambdaMART
+from querywise.learners.trees import LambdaMART, TreeRegression
 from querywise.neighborhoods import Nearest, Radius
+from querywise.rankers.atvt import ATVT
 from querywise.rankers.classes import QueryClasses
 from querywise.rankers.clusters import Naive, SelectRanker, Transform
 from querywise.rankers.column import OneFeature
@@ -57,6 +59,11 @@ RANKERS: dict[str, Callable[[], Any]] = {
     "QueryNormalised": lambda: QueryNormalised(KnnOnline(RankSVM(), k=5)),
     "OneFeature": lambda: OneFeature(1),
     "OneFeature, the best": OneFeature,
+    "ATVT": lambda: ATVT(TreeRegression(20)),
+    "ATVT, running": lambda: ATVT(TreeRegression(10), variant="running", rounds=2),
+    "ATVT, kernel": lambda: ATVT(KernelRidge()),
+    "ATVT, landmarks": lambda: ATVT(KernelRidge(exact=10, landmarks=8), penalty="l1"),
+    "ATVT, linear kernel, L1": lambda: ATVT(KernelRidge(kernel="linear"), penalty="l1"),
     "Naive": lambda: Naive(RankSVM(), 4),
     "Naive, text, soft": lambda: Naive(RankSVM(), 3, view=TextView(3), softness=0.5),
     "SelectRanker": lambda: SelectRanker(RankSVM(), 4, 3),

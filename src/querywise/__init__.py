@@ -13,6 +13,7 @@ Data flows one way:
     QueryClasses                                        a model per class of query
     Clusters, RelevantClusters                          groupings: a fixed number of groups of training queries
     Naive, SelectRanker, Transform                      a model per cluster, picked or blended by query
+    ATVT over TreeRegression or KernelRidge             one model, learned as if queries differed in level and scale
     ranker.predict                                      Candidates → one score per document
     evaluate, compare                                   scores and labels → a table per query, paired tests
     save, load                                          a fitted ranker ↔ a folder
@@ -26,6 +27,7 @@ import importlib
 from typing import Any
 
 _HOMES = {
+    "ATVT": "querywise.rankers.atvt",
     "Candidates": "querywise.data.groups",
     "Clusters": "querywise.groupings",
     "Collection": "querywise.data.collections",
@@ -39,6 +41,7 @@ _HOMES = {
     "GradientView": "querywise.rankers.gradients",
     "Index": "querywise.text.index",
     "Judged": "querywise.data.groups",
+    "KernelRidge": "querywise.learners.kernel",
     "KnnOffline1": "querywise.rankers.knn",
     "KnnOffline2": "querywise.rankers.knn",
     "KnnOnline": "querywise.rankers.knn",
@@ -63,6 +66,7 @@ _HOMES = {
     "TextView": "querywise.views.text",
     "TopMean": "querywise.views.topmean",
     "Transform": "querywise.rankers.clusters",
+    "TreeRegression": "querywise.learners.trees",
     "TwoModels": "querywise.views.twomodels",
     "build_index": "querywise.text.index",
     "candidates_for": "querywise.text.features",

@@ -27,11 +27,14 @@ from querywise.evaluation.evaluate import Evaluation as Evaluation
 from querywise.evaluation.evaluate import evaluate as evaluate
 from querywise.groupings import Clusters as Clusters
 from querywise.groupings import RelevantClusters as RelevantClusters
+from querywise.learners.kernel import KernelRidge as KernelRidge
 from querywise.learners.ranksvm import RankSVM as RankSVM
 from querywise.learners.trees import LambdaMART as LambdaMART
+from querywise.learners.trees import TreeRegression as TreeRegression
 from querywise.neighborhoods import Everyone as Everyone
 from querywise.neighborhoods import Nearest as Nearest
 from querywise.neighborhoods import Radius as Radius
+from querywise.rankers.atvt import ATVT as ATVT
 from querywise.rankers.classes import QueryClasses as QueryClasses
 from querywise.rankers.clusters import Naive as Naive
 from querywise.rankers.clusters import SelectRanker as SelectRanker

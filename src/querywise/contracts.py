@@ -111,3 +111,15 @@ class Grouping(Protocol):
     def distances(self, points: Floats, /) -> Floats:
         """New queries × groups: how far each is from each."""
         ...
+
+
+class Regressor(Protocol):
+    """A function of document features, fitted to real targets; what aTVT alternates with."""
+
+    def fit(self, features: Floats, targets: Floats, weights: Floats, /) -> Self:
+        """Fit; a row of weight 0 has no say."""
+        ...
+
+    def predict(self, features: Floats, /) -> Floats:
+        """One value per row."""
+        ...

@@ -24,9 +24,12 @@ class Method:
     description: str
     build: Callable[..., Ranker]
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    grids: Mapping[str, Mapping[str, Sequence[Any]]] = field(default_factory=dict)  # other ones, by base
 
-    def grid_on(self, data: Judged) -> Mapping[str, Sequence[Any]]:
-        """What is worth trying on some data: where queries have a text, a view of it too."""
+    def grid_on(self, data: Judged, base: str | None = None) -> Mapping[str, Sequence[Any]]:
+        """What is worth trying on some data, with some base: where queries have a text, a view of it too."""
+        if base is not None and base in self.grids:
+            return self.grids[base]
         table = data.candidates.queries
         worded = table is not None and table.texts is not None and any(table.texts)
         view = self.parameters.get("view")
@@ -113,13 +116,13 @@ def _local_learner(
     return learner
 
 
-def _of_local_models(build: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of local models with the settings of the learner that trains them; `build` is handed the learner."""
-    own, learning = (inspect.signature(each).parameters for each in (build, _local_learner))
+def _with_settings_of(make: Callable[..., Any], build: Callable[..., Any]) -> Callable[..., Any]:
+    """A method with the settings of the learner that `make` makes; `build` is handed the learner."""
+    own, learning = (inspect.signature(each).parameters for each in (build, make))
 
     @functools.wraps(build)
     def built(**settings: Any) -> Any:
-        learner = _local_learner(**{name: settings.pop(name) for name in learning if name in settings})
+        learner = make(**{name: settings.pop(name) for name in learning if name in settings})
         return build(learner, **settings)
 
     shown = [each for name, each in {**own, **learning}.items() if name != "learner"]
@@ -211,6 +214,54 @@ def _transform(
     )
 
 
+def _regressor(
+    *,
+    base: str = "trees",
+    trees: int = 300,
+    leaves: int = 15,
+    learning_rate: float = 0.05,
+    min_documents: int = 20,
+    kernel: str = "gaussian",
+    width: float = 1.0,
+    l2: float = 1.0,
+    seed: int = 0,
+) -> Any:
+    """A regression by name: trees heeds the first settings, kernel those from `kernel` on."""
+    from querywise.learners.kernel import KernelRidge
+    from querywise.learners.trees import TreeRegression
+
+    if base not in ("trees", "kernel"):
+        raise DataError(f"base={base!r} is unknown. Known: trees, kernel.")
+    if base == "trees":
+        return TreeRegression(trees, leaves=leaves, learning_rate=learning_rate, min_documents=min_documents, seed=seed)
+    kind: Any = kernel
+    return KernelRidge(l2, kernel=kind, width=width, seed=seed)
+
+
+def _regression(learner: Any) -> Any:
+    from querywise.rankers.atvt import ATVT
+
+    return ATVT(learner, rounds=0)
+
+
+def _atvt(
+    learner: Any,
+    *,
+    penalty: str = "l2",
+    scale_penalty: float = 100.0,
+    shift_penalty: float = 1.0,
+    variant: str = "weighted",
+    rounds: int = 4,
+) -> Any:
+    from querywise.rankers.atvt import ATVT
+
+    how: Any = penalty
+    form: Any = variant
+    return ATVT(
+        learner, scale_penalty=scale_penalty, shift_penalty=shift_penalty, penalty=how, variant=form, rounds=rounds
+    )
+
+
 VIEWS = ("top-mean", "text", "columns", "two-models", "divergence")
 _LEARNED = ("learned", "gradient")  # of what stands behind the colon; of top-mean where nothing does
 
@@ -272,6 +323,10 @@ _L2 = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _KNN_GRID = {"l2": (0.1, 1.0, 10.0), "k": (0.1, 0.2, 0.35, 0.6), "prior_l2": (0.0, 0.5, 5.0)}
 _CLUSTERS_GRID = {"l2": (0.1, 1.0, 10.0), "clusters": (5, 20, 50), "prior_l2": (0.0, 0.5, 5.0)}
 
+_SHRINKAGE = {"learning_rate": (0.03, 0.1)}
+_SMOOTHNESS = {"l2": (0.1, 1.0, 10.0)}
+_TRANSFORMS = {"scale_penalty": (10.0, 100.0, 1000.0), "shift_penalty": (0.1, 1.0, 10.0)}
+
 METHODS = {
     method.name: method
     for method in (
@@ -301,7 +356,7 @@ METHODS = {
             {"l2": _L2},
         ),
         *(
-            Method(name, description, _normalisable(_of_local_models(_knn(kind))), _KNN_GRID)
+            Method(name, description, _normalisable(_with_settings_of(_local_learner, _knn(kind))), _KNN_GRID)
             for name, kind, description in (
                 ("knn-online", "KnnOnline", "a model of its own for each query, from its neighbours"),
                 ("knn-offline-1", "KnnOffline1", "the stored model that shares most training pairs"),
@@ -311,20 +366,34 @@ METHODS = {
         Method(
             "naive",
             "a model per cluster of relevant documents; the nearest cluster's answers",
-            _normalisable(_of_local_models(_naive)),
+            _normalisable(_with_settings_of(_local_learner, _naive)),
             {**_CLUSTERS_GRID, "top": (5, 50)},
         ),
         Method(
             "select-ranker",
             "the models of naive, blended by how each served training queries like this one",
-            _normalisable(_of_local_models(_select_ranker)),
+            _normalisable(_with_settings_of(_local_learner, _select_ranker)),
             {**_CLUSTERS_GRID, "k": (5, 20), "floor": (0.0, 0.7)},
         ),
         Method(
             "transform",
             "a model per cluster in the plane of two models, blended by distance",
-            _normalisable(_of_local_models(_transform)),
+            _normalisable(_with_settings_of(_local_learner, _transform)),
             {**_CLUSTERS_GRID, "top": (5, 50), "floor": (0.0, 0.5)},
+        ),
+        Method(
+            "regression",
+            "one regression for all queries, on the grades: what the next is measured against",
+            _normalisable(_with_settings_of(_regressor, _regression)),
+            _SHRINKAGE,
+            {"kernel": _SMOOTHNESS},
+        ),
+        Method(
+            "atvt",
+            "one regression, learned as if queries differed in level and scale",
+            _normalisable(_with_settings_of(_regressor, _atvt)),
+            {**_SHRINKAGE, **_TRANSFORMS},
+            {"kernel": {**_SMOOTHNESS, **_TRANSFORMS}},
         ),
     )
 }

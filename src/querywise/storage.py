@@ -37,6 +37,7 @@ _LIBRARIES = ("numpy", "scipy", "lightgbm")
 
 # The only classes a model folder can name.
 _SAVABLE = {
+    "ATVT": "querywise.rankers.atvt",
     "Clusters": "querywise.groupings",
     "Columns": "querywise.views.columns",
     "Divergence": "querywise.views.divergence",
@@ -44,6 +45,7 @@ _SAVABLE = {
     "FittedModels": "querywise.learners.rows",
     "GradientView": "querywise.rankers.gradients",
     "GroupModels": "querywise.rankers.clusters",
+    "KernelRidge": "querywise.learners.kernel",
     "KnnOffline1": "querywise.rankers.knn",
     "KnnOffline2": "querywise.rankers.knn",
     "KnnOnline": "querywise.rankers.knn",
@@ -71,6 +73,7 @@ _SAVABLE = {
     "TextView": "querywise.views.text",
     "TopMean": "querywise.views.topmean",
     "Transform": "querywise.rankers.clusters",
+    "TreeRegression": "querywise.learners.trees",
     "TwoModels": "querywise.views.twomodels",
 }
 

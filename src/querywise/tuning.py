@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from querywise.contracts import Ranker
 from querywise.data.groups import Judged
+from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
 from querywise.progress import track
 from querywise.sharing import sharing
@@ -88,3 +91,36 @@ def tune(
                 best = (value, ranker, parameters)
     assert best is not None, "a product of no lists still has one element"
     return Tuned(best[1], best[2], measure, flavour, tuple(tried))
+
+
+def cross_validate(
+    build: Callable[..., AnyRanker],
+    grid: Mapping[str, Sequence[Any]],
+    *,
+    fixed: Mapping[str, Any],
+    data: Judged,
+    folds: int = 5,
+    measure: str = "map",
+    flavour: str = "standard",
+    seed: int = 0,
+) -> Tuned[AnyRanker]:
+    """Choose what the grid leaves open without a validation part, and train the best setting on everything.
+
+    The queries are cut into parts at random; each part is ranked by what was fitted on the others, and a setting's
+    value is the mean over all queries. Nothing that is fitted sees the part it is measured on, not even to stop early.
+    """
+    if not 2 <= folds <= len(data):
+        raise DataError(f"Cross-validation over {folds} parts needs from 2 parts up, and as many queries: {len(data)}.")
+    whole = {**grid, **{name: [value] for name, value in fixed.items()}}
+    settings = [dict(zip(whole, values, strict=True)) for values in itertools.product(*whole.values())]
+    place = np.random.default_rng(seed).permutation(len(data)) % folds
+    totals = np.zeros(len(settings))
+    for part in track(range(folds), "Cross-validation"):
+        train, held_out = (data.select(np.flatnonzero(chosen)) for chosen in (place != part, place == part))
+        with sharing():
+            for number, parameters in enumerate(track(settings, "Choosing parameters")):
+                scores = build(**parameters).fit(train).predict(held_out.candidates)
+                totals[number] += evaluate(scores, held_out, measures=[measure], flavour=flavour).values.sum()
+    tried = tuple(Trial(each, float(total / len(data))) for each, total in zip(settings, totals, strict=True))
+    best = max(tried, key=lambda trial: trial.value)
+    return Tuned(build(**best.parameters).fit(data), best.parameters, measure, flavour, tried)

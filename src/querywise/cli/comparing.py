@@ -112,8 +112,8 @@ def reproduce(
     what: Annotated[
         str,
         typer.Argument(
-            help="geng2008: k nearest neighbours; lin2011: local models from clusters; from-text: a text collection, "
-            "several views.",
+            help="geng2008: k nearest neighbours; lin2011: local models from clusters; zha2006: aTVT; from-text: a "
+            "text collection, several views.",
             show_default=False,
         ),
     ],
@@ -126,17 +126,18 @@ def reproduce(
     """Make a paper's tables and figures anew on the data you have."""
     from querywise.errors import DataError
     from querywise.progress import shown
-    from querywise.reproduction import fromtext, geng2008, lin2011
+    from querywise.reproduction import fromtext, geng2008, lin2011, zha2006
 
-    papers = {"geng2008": geng2008.reproduce, "lin2011": lin2011.reproduce}
-    if what not in (*papers, "from-text"):
-        raise DataError(f"Unknown paper {what!r}. Known: {', '.join(papers)}, from-text.")
+    referring = {"geng2008": geng2008.reproduce, "lin2011": lin2011.reproduce}
+    others = {"zha2006": zha2006.reproduce, "from-text": fromtext.reproduce}
+    if what not in (*referring, *others):
+        raise DataError(f"Unknown paper {what!r}. Known: {', '.join((*referring, *others))}.")
     with shown(quiet=quiet):
         folds = folds_of(data, queries)
-        if what == "from-text":
-            written = fromtext.reproduce(folds, out)
+        if what in others:
+            written = others[what](folds, out)
         else:
-            written = papers[what](folds, out, reference=None if reference is None else feature_from(reference))
+            written = referring[what](folds, out, reference=None if reference is None else feature_from(reference))
     if not quiet:
         sys.stdout.write(written.read_text())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -44,6 +44,24 @@ def fit(
     clusters: Clusters = None,
     view: ViewName = None,
     reference: Reference = None,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            help="What local models, or aTVT, are made of: ranksvm or lambdamart; trees or kernel.", show_default=False
+        ),
+    ] = None,
+    penalty: Annotated[
+        str | None, typer.Option(help="How aTVT holds its queries together: l2 or l1.", show_default=False)
+    ] = None,
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            help="Without validation data: choose parameters by cross-validation over so many parts of the training "
+            "queries, then train on all of them.",
+            show_default=False,
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="Fix a parameter, as in --set l2=0.3, instead of choosing it.", show_default=False),
@@ -64,27 +82,27 @@ def fit(
     from querywise.methods import find_method, parse_settings
     from querywise.progress import shown
     from querywise.storage import check_model_folder, save
-    from querywise.tuning import tune_or_fit
+    from querywise.tuning import cross_validate, tune_or_fit
 
     find_measures(measure)
     find_flavour(flavour)
     chosen = find_method(method)
     fixed = {**local_settings(k, clusters, view, reference), **parse_settings(chosen, settings or [])}
+    fixed |= {name: value for name, value in (("base", base), ("penalty", penalty)) if value is not None}
+    if folds is not None and (valid or fold is not None):
+        raise DataError("--folds is for training data without a validation part; leave out --valid and --fold.")
     stray = next((name for name in fixed if name not in chosen.parameters), None)
     if stray is not None:
         raise DataError(f"--{stray} says nothing to {method}. Its settings: {', '.join(chosen.parameters)}.")
     check_model_folder(out)
     with shown(quiet=quiet):
         train, held_out = read_training(data, valid or [], fold=fold, features=features, queries=queries)
-        tuned = tune_or_fit(
-            chosen.build,
-            chosen.grid_on(train),
-            fixed=fixed,
-            train=train,
-            valid=held_out,
-            measure=measure,
-            flavour=flavour,
-        )
+        grid = chosen.grid_on(train, fixed.get("base"))
+        by: Any = {"fixed": fixed, "measure": measure, "flavour": flavour}
+        if folds is None:
+            tuned = tune_or_fit(chosen.build, grid, train=train, valid=held_out, **by)
+        else:
+            tuned = cross_validate(chosen.build, grid, data=train, folds=folds, **by)
         notes = {"method": method, **tuned.as_notes()}
         f1 = getattr(tuned.ranker, "f1_", None)
         if f1 is not None:

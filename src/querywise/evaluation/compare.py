@@ -73,6 +73,19 @@ class Compared:
         known = self.test.classes
         return {name: np.array([each == name for each in known]) for name in sorted({name for name in known if name})}
 
+    def moved(self, name: str) -> Floats | None:
+        """The (α, β) of each test query as a training query of other folds, their mean; NaN for one that never was."""
+        found = [each.extra["moved"] for each in self.trained[name] if "moved" in each.extra]
+        if not found:
+            return None
+        nothing = [[np.nan, np.nan]]
+        return np.array(
+            [
+                np.mean([each[query] for each in found if query in each] or nothing, axis=0)
+                for query in self.test.candidates.query_ids
+            ]
+        )
+
     def extra(self, name: str, what: str) -> Floats | None:
         """Something a ranker told of every test query, such as `distances`; None unless it did in every fold."""
         parts = [each.extra.get(what) for each in self.trained[name]]

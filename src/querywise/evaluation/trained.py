@@ -68,6 +68,8 @@ def _extra(ranker: Any, fold: Fold, flavour: str) -> dict[str, Any]:
         extra["by_rank"] = gap.by_rank.tolist()
         if gap.relevant_only is not None:
             extra["relevant_only"] = gap.relevant_only.tolist()
+    if hasattr(ranker, "moved"):
+        extra["moved"] = {each.query_id: [each.scale, each.shift] for each in ranker.moved()}
     if hasattr(ranker, "places"):
         extra["places"] = _plane(ranker.places(fold.train.candidates), ranker.places(fold.test.candidates))
     return extra

@@ -8,6 +8,7 @@ thrown away afterwards. A new query is ranked by h alone.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Self
 
@@ -19,6 +20,7 @@ from querywise.errors import DataError, NotFittedError
 from querywise.learners.targets import Penalty, Transforms, penalties, squared_errors, transforms
 from querywise.parameters import unfitted
 from querywise.progress import track
+from querywise.sharing import once
 
 Variant = Literal["weighted", "running"]
 _LEAST = 1e-6  # α below which a query's rows would only add noise to h
@@ -52,7 +54,7 @@ class ATVT:
         shift_penalty: float = 1.0,
         penalty: Penalty = "l2",
         variant: Variant = "weighted",
-        rounds: int = 5,
+        rounds: int = 4,
         tolerance: float = 1e-3,
         values: Sequence[float] | None = None,
     ) -> None:
@@ -117,12 +119,17 @@ class ATVT:
         return worth[data.labels]
 
     def _first(self, data: Judged, targets: Floats, valid: Judged | None) -> Any:
-        """Plain regression."""
-        regressor = unfitted(self.regressor)
+        """Plain regression, which does not depend on the penalties."""
         features, weights = data.candidates.features, np.ones(len(targets))
-        if valid is not None and hasattr(regressor, "fit_watching"):
+
+        def made() -> Any:
+            regressor = unfitted(self.regressor)
+            if valid is None or not hasattr(regressor, "fit_watching"):
+                return regressor.fit(features, targets, weights)
             return regressor.fit_watching(features, targets, weights, valid.candidates.features, self._targets(valid))
-        return regressor.fit(features, targets, weights)
+
+        # Fitted again later on: a copy, so that the next setting of a grid finds it as it is.
+        return copy.copy(once("plain regression", (self.regressor, self.values, id(valid)), data, made))
 
     def _step(self, targets: Floats, fitted: Floats, candidates: Candidates) -> Transforms:
         # Running: the targets are moved to meet h instead of h to meet them, so the two change places.

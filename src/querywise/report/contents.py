@@ -178,6 +178,7 @@ def _queries_figures(found: Findings) -> tuple[tuple[str, str, str], ...]:
         *figures.relevant_per_query(found),
         *figures.quality_by_difficulty(found),
         *figures.queries_in_the_plane(found),
+        *figures.transforms_by_gain(found),
     )
 
 

@@ -24,6 +24,8 @@ _MARKERS = ("X", "o", "s", "^", "D", "v", "P", "*")
 # A method looks the same in every figure.
 _PLACES = ("single", "knn-online", "knn-offline-1", "knn-offline-2", "lambdamart", "query-classes", "bm25")
 
+_COMPONENTS = ("first principal component", "second principal component")
+
 # File name, what it shows, SVG.
 Figure = tuple[str, str, str]
 
@@ -122,7 +124,10 @@ def queries_in_the_plane(found: Findings) -> tuple[Figure, ...]:
     classes = {name: chosen[first] for name, chosen in compared.classes.items()}
     ours, theirs = (compared.evaluations[name][found.measure][first] for name in (found.shown, compared.baseline))
     by = "class" if classes else "gain"
-    drawn = plane_figure(places, classes) if classes else _plane_by_gain(places, ours - theirs, found)
+    what = f"gain in {found.measure} ({_short(found.shown)})"
+    drawn = (
+        plane_figure(places, classes) if classes else gains_figure(places, ours - theirs, axes=_COMPONENTS, what=what)
+    )
     return (("queries.svg", f"The first fold's test queries as {source} places them, by {by}", drawn),)
 
 
@@ -135,24 +140,42 @@ def plane_figure(places: Floats, classes: Mapping[str, Bools]) -> str:
             across, up = places[chosen].T
             drawn.append((name, axes.scatter(across, up, s=16, alpha=0.75, linewidths=0, **look)))
         _legend(axes, drawn, fontsize=9)
-        _name_components(axes)
+        axes.set_xlabel(_COMPONENTS[0])
+        axes.set_ylabel(_COMPONENTS[1])
     return str(done())
 
 
-def _plane_by_gain(places: Floats, gains: Floats, found: Findings) -> str:
-    with _axes(height=4.2) as (axes, done):
-        reach = max(float(np.abs(gains).max()), 1e-12)
+def transforms_by_gain(found: Findings) -> tuple[Figure, ...]:
+    """Every query's (α, β) under aTVT, by what it gained [zha2006]_."""
+    figures: list[Figure] = []
+    for name in found.compared.names:
+        moved = found.compared.moved(name)
+        if moved is not None and name != found.compared.baseline and np.nansum(np.abs(moved - [1, 0])) > 0:
+            known = np.isfinite(moved[:, 0])
+            base = found.compared.evaluations[found.compared.baseline][found.measure]
+            gains = found.compared.evaluations[name][found.measure] - base
+            drawn = gains_figure(
+                moved[known],
+                gains[known],
+                axes=("scale α", "shift β"),
+                what=f"gain in {found.measure} ({_short(name)})",
+            )
+            text = f"How {name} moved each query's target values while it was a training query, by the query's gain"
+            figures.append((f"transforms-{len(figures) + 1}.svg", text, drawn))
+    return tuple(figures)
+
+
+def gains_figure(places: Floats, gains: Floats, *, axes: tuple[str, str], what: str) -> str:
+    """Queries in a plane, coloured by what they gained."""
+    with _axes(height=4.2) as (drawing, done):
+        reach = max(float(np.abs(gains).max(initial=0.0)), 1e-12)
         across, up = places.T
         look: dict[str, Any] = {"cmap": "PuOr", "vmin": -reach, "vmax": reach, "edgecolors": "#555555"}
-        drawn = axes.scatter(across, up, s=16, c=gains, linewidths=0.3, **look)
-        axes.figure.colorbar(drawn, ax=axes, label=f"gain in {found.measure} ({_short(found.shown or '')})")
-        _name_components(axes)
+        drawn = drawing.scatter(across, up, s=16, c=gains, linewidths=0.3, **look)
+        drawing.figure.colorbar(drawn, ax=drawing, label=what)
+        drawing.set_xlabel(axes[0])
+        drawing.set_ylabel(axes[1])
     return str(done())
-
-
-def _name_components(axes: Axes) -> None:
-    axes.set_xlabel("first principal component")
-    axes.set_ylabel("second principal component")
 
 
 def quality_against_time(found: Findings) -> tuple[Figure, ...]:
