@@ -33,6 +33,11 @@ VIEWS: dict[str, Callable[[], Any]] = {
 }
 
 
+def in_one_query(base: Floats, scores: Floats) -> Floats:
+    found: Floats = divergences(base, scores, np.array([0, len(base)]))[0]
+    return found
+
+
 @pytest.fixture(params=VIEWS, name="view")
 def a_view(request: pytest.FixtureRequest) -> Any:
     return VIEWS[request.param]()
@@ -62,37 +67,40 @@ some_models = arrays(np.float64, st.tuples(documents, st.integers(1, 4)), elemen
 
 
 @given(a_base, some_models)
+@settings(deadline=None)
 def test_the_divergence_is_the_relative_entropy_of_the_two_distributions(base: Floats, scores: Floats) -> None:
-    assert divergences(base, scores) == pytest.approx(by_scipy(base, scores), abs=1e-9)
+    assert in_one_query(base, scores) == pytest.approx(by_scipy(base, scores), abs=1e-9)
 
 
 @given(a_base, some_models)
+@settings(deadline=None)
 def test_a_divergence_is_finite_and_never_negative(base: Floats, scores: Floats) -> None:
-    found = divergences(base, scores)
+    found = in_one_query(base, scores)
     assert np.isfinite(found).all()
     assert (found >= 0).all()
 
 
 @given(a_base, st.floats(1e-3, 1e3), st.integers(-1000, 1000))
+@settings(deadline=None)
 def test_a_model_does_not_diverge_from_itself_whatever_its_scale_and_level(
     base: Floats, factor: float, level: int
 ) -> None:
     alike = np.column_stack([base, factor * base, base + level, factor * base - level])
-    assert divergences(base, alike) == pytest.approx(np.zeros(4), abs=1e-9)
+    assert in_one_query(base, alike) == pytest.approx(np.zeros(4), abs=1e-9)
 
 
 @pytest.mark.parametrize("size", [1e-300, 1e-160, 1e-100, 1e100, 1e160, 1e300])
 def test_the_largest_and_the_smallest_scores_diverge_like_any_others(size: float) -> None:
     base, other = np.array([1.0, 2.0, 5.0, -3.0]), np.array([0.0, 4.0, 1.0, 1.0])
     expected = by_scipy(base, np.column_stack([base, other]))
-    assert divergences(base, size * np.column_stack([base, other])) == pytest.approx(expected, abs=1e-9)
-    assert divergences(size * base, np.column_stack([base, other])) == pytest.approx(expected, abs=1e-9)
+    assert in_one_query(base, size * np.column_stack([base, other])) == pytest.approx(expected, abs=1e-9)
+    assert in_one_query(size * base, np.column_stack([base, other])) == pytest.approx(expected, abs=1e-9)
 
 
 def test_one_score_that_dwarfs_all_others_is_finite() -> None:
     base = np.zeros(1000)
     base[0] = 1e12
-    found = divergences(base, np.column_stack([base, -base, np.arange(1000.0), np.zeros(1000)]))
+    found = in_one_query(base, np.column_stack([base, -base, np.arange(1000.0), np.zeros(1000)]))
     assert np.isfinite(found).all()
     assert found[0] == 0
     assert (found[1:] > 0).all()
@@ -100,7 +108,7 @@ def test_one_score_that_dwarfs_all_others_is_finite() -> None:
 
 def test_two_models_that_turn_all_around_diverge_more_than_two_that_nearly_agree() -> None:
     base = np.array([1.0, 2.0, 3.0, 4.0])
-    nearly, turned = divergences(base, np.column_stack([[1.0, 2.0, 4.0, 3.0], -base]))
+    nearly, turned = in_one_query(base, np.column_stack([[1.0, 2.0, 4.0, 3.0], -base]))
     assert 0 < nearly < turned
 
 
@@ -108,13 +116,13 @@ def test_all_tied_under_both_is_no_divergence_and_rounding_is_a_tie() -> None:
     tied = np.full(3, 0.1 + 0.2)
     noisy = np.array([0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1, 0.6])
     assert np.ptp(noisy) > 0
-    assert divergences(tied, np.column_stack([tied, noisy, [7.0, 7.0, 7.0]])).tolist() == [0.0] * 3
-    assert divergences(noisy, np.column_stack([tied, noisy, [7.0, 7.0, 7.0]])).tolist() == [0.0] * 3
+    assert in_one_query(tied, np.column_stack([tied, noisy, [7.0, 7.0, 7.0]])).tolist() == [0.0] * 3
+    assert in_one_query(noisy, np.column_stack([tied, noisy, [7.0, 7.0, 7.0]])).tolist() == [0.0] * 3
 
 
 def test_queries_of_one_document_or_none_do_not_diverge() -> None:
-    assert divergences(np.array([3.0]), np.array([[-5.0, 0.0]])).tolist() == [0.0, 0.0]
-    assert divergences(np.zeros(0), np.zeros((0, 2))).tolist() == [0.0, 0.0]
+    assert in_one_query(np.array([3.0]), np.array([[-5.0, 0.0]])).tolist() == [0.0, 0.0]
+    assert in_one_query(np.zeros(0), np.zeros((0, 2))).tolist() == [0.0, 0.0]
 
 
 # The view of it

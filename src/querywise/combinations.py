@@ -5,13 +5,12 @@ Weights are non-negative and, query by query, sum to 1; a row of zeros means the
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.arrays import Bools, Floats, Ints
+from querywise.arrays import Floats
 from querywise.errors import DataError, NotFittedError
 
 _SOFTENING = 0.1
@@ -73,7 +72,7 @@ class SimilarQueries:
             values.append(points[own, model])
             sums.append(precision[own, model])
             starts.append(starts[-1] + len(own))
-        self.values_ = np.concatenate([*values, np.zeros(1)])
+        self.values_ = np.concatenate([*values, np.zeros(0)])
         self.sums_ = np.cumsum(np.concatenate(sums))  # the precision of all before a place
         self.starts_ = np.array(starts)
         return self
@@ -82,57 +81,9 @@ class SimilarQueries:
         """New queries × models."""
         if not hasattr(self, "values_"):
             raise NotFittedError(self)
-        begin, end = (np.broadcast_to(each, points.shape) for each in (self.starts_[:-1], self.starts_[1:]))
-        count = np.minimum(min(int(self.k), len(self.values_)), end - begin)
-        first = self._window(points, begin, end, count)
-        some = count > 0
-        low, high = (self._value(place) for place in (first, first + count - 1))
-        cut = np.where(some, np.maximum(points - low, high - points), 0.0)
-        inner, outer = cut - _TIED, cut + _TIED
-        left, right = (
-            self._place(begin, end, points - inner, after=True),
-            self._place(begin, end, points + inner, after=False),
-        )
-        right = np.maximum(left, right)
-        widest = (
-            self._place(begin, end, points - outer, after=False),
-            self._place(begin, end, points + outer, after=True),
-        )
-        near, near_sum = right - left, self.sums_[right] - self.sums_[left]
-        tied = widest[1] - widest[0] - near
-        tied_sum = self.sums_[widest[1]] - self.sums_[widest[0]] - near_sum
-        shared = np.where(tied > 0, (count - near) / np.maximum(tied, 1), 0.0) * tied_sum
-        return normalised(np.where(some, np.maximum(near_sum + shared, 0.0), 0.0))
+        from querywise.windows import nearest_sums
 
-    def _window(self, points: Floats, begin: Ints, end: Ints, count: Ints) -> Ints:
-        """Where the `count` nearest of a model's sorted values begin."""
-
-        def farther(middle: Ints) -> Bools:
-            after: Bools = points - self._value(middle) > self._value(middle + count) - points
-            return after
-
-        return _bisect(begin, end - count, farther)
-
-    def _place(self, begin: Ints, end: Ints, targets: Floats, *, after: bool) -> Ints:
-        """How many values come before a target, those equal to it included or not."""
-
-        def before(middle: Ints) -> Bools:
-            values = self._value(middle)
-            found: Bools = values <= targets if after else values < targets
-            return found
-
-        return _bisect(begin, end, before)
-
-    def _value(self, place: Ints) -> Floats:
-        found: Floats = self.values_[np.clip(place, 0, len(self.values_) - 1)]
-        return found
-
-
-def _bisect(low: Ints, high: Ints, holds: Callable[[Ints], Bools]) -> Ints:
-    """The first place from `low` on where `holds` no longer does, many searches at once."""
-    low, high = low.copy(), high.copy()
-    while np.any(low < high):
-        middle = (low + high) // 2
-        onward = holds(middle) & (low < high)
-        low, high = np.where(onward, middle + 1, low), np.where(onward, high, np.where(low < high, middle, high))
-    return low
+        found = np.empty(points.shape)
+        many = min(int(self.k), len(self.values_))
+        nearest_sums(np.ascontiguousarray(points), self.values_, self.sums_, self.starts_, many, _TIED, found)
+        return normalised(found)

@@ -6,14 +6,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from querywise.arrays import Floats
+from querywise.arrays import Floats, Ints
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.scaling import Scaling
+from querywise.threads import in_threads, one_blas_thread
 from querywise.views.references import fitted_reference, reference_scores
 
-_BLOCK = 8_000_000  # scores at a time
-_NOISE = 1e-12  # of the largest score: below it a spread is rounding; so is a divergence
+_BLOCK = 500_000  # scores at a time, in each thread
 
 
 class Divergence:
@@ -39,7 +39,8 @@ class Divergence:
         if self.reference is None:
             raise DataError("Divergence alone needs a reference: a feature column or a ranker.")
         self.reference_ = fitted_reference(self.reference, data)
-        found = self._divergences(data.candidates)
+        nothing = np.zeros((0, self._width(data.candidates)))
+        found = self._divergences(data.candidates) if self.standardise else nothing
         self.scaling_ = Scaling.learn(found, "standard" if self.standardise else "none")
         return self
 
@@ -49,43 +50,35 @@ class Divergence:
             raise NotFittedError(self)
         return self.scaling_.apply(self._divergences(candidates))
 
+    def _width(self, candidates: Candidates) -> int:
+        return candidates.features.shape[1] if self.models is None else len(self.models)
+
     def _divergences(self, candidates: Candidates) -> Floats:
-        width = candidates.features.shape[1] if self.models is None else len(self.models)
+        width = self._width(candidates)
         found = np.zeros((len(candidates), width))
-        for first, last in candidates.blocks(_BLOCK // max(width, 1)):
+
+        def fill(block: tuple[int, int]) -> None:
+            first, last = block
             part = candidates if last - first == len(candidates) else candidates.select(np.arange(first, last))
-            base = reference_scores(self.reference_, part)
             scores = part.features if self.models is None else self.models.scores(part)
-            for query in range(len(part)):
-                rows = part.rows(query)
-                found[first + query] = divergences(base[rows], scores[rows])
+            found[first:last] = divergences(reference_scores(self.reference_, part), scores, part.starts)
+
+        with one_blas_thread():
+            in_threads(fill, list(candidates.blocks(_BLOCK // max(width, 1))))
         return found
 
 
-def divergences(base: Floats, scores: Floats) -> Floats:
-    """Σ_d P(d) log(P(d) / P_i(d)) of every column of scores, P by the base; 0 for a query without documents.
+def divergences(base: Floats, scores: Floats, starts: Ints) -> Floats:
+    """Σ_d P(d) log(P(d) / P_i(d)) of every query and column of scores, P by the base; 0 for a query without documents.
 
     Scores become a distribution over the query's documents by standardising them and taking their softmax, so that a
     model's divergence from itself is 0 whatever its scale.
 
-    >>> divergences(np.array([1.0, 2.0]), np.array([[10.0, 2.0], [20.0, 1.0]])).round(4)
-    array([0.    , 1.5232])
+    >>> divergences(np.array([1.0, 2.0]), np.array([[10.0, 2.0], [20.0, 1.0]]), np.array([0, 2])).round(4)
+    array([[0.    , 1.5232]])
     """
-    if not len(base):
-        return np.zeros(scores.shape[1])
-    own, other = _log_distributions(base[:, None]), _log_distributions(scores)
-    found = np.sum(np.exp(own) * (own - other), axis=0)
-    # Rounding must not be left: standardised, it would weigh as much as any other coordinate.
-    return np.where(found > _NOISE, found, 0.0)
+    from querywise.views.distributions import divergences_of
 
-
-def _log_distributions(scores: Floats) -> Floats:
-    largest = np.abs(scores).max(axis=0)
-    within = scores / np.where(largest > 0, largest, 1.0)  # −1 … 1, whose squares neither overflow nor vanish
-    centred = within - within.mean(axis=0)
-    spread = np.sqrt(np.mean(centred**2, axis=0))
-    tied = spread <= _NOISE
-    standard = np.where(tied, 0.0, centred / np.where(tied, 1.0, spread))
-    highest = standard.max(axis=0)
-    sums: Floats = standard - highest - np.log(np.exp(standard - highest).sum(axis=0))
-    return sums
+    found = np.empty((len(starts) - 1, scores.shape[1]))
+    divergences_of(np.ascontiguousarray(base), np.ascontiguousarray(scores), starts, found)
+    return found
