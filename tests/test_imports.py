@@ -16,6 +16,7 @@ LAYERS = [
     ["errors", "arrays", "progress", "threads"],
     ["parameters"],
     ["compiled", "files", "scaling", "sharing"],
+    ["quadratic", "windows"],
     ["data"],
     ["text"],
     ["ranking"],

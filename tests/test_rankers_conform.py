@@ -13,7 +13,11 @@ import pytest
 from querywise.data.groups import Candidates, Judged, QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
+from querywise.learners.adarank import AdaRank
+from querywise.learners.hyperplanes import MultipleHyperplanes
 from querywise.learners.kernel import KernelRidge
+from querywise.learners.listnet import ListNet
+from querywise.learners.rankboost import RankBoost
 from querywise.learners.ranksvm import RankSVM
 from querywise.learners.trees import LambdaMART, TreeRegression
 from querywise.neighborhoods import Nearest, Radius
@@ -21,6 +25,7 @@ from querywise.rankers.atvt import ATVT
 from querywise.rankers.classes import QueryClasses
 from querywise.rankers.clusters import Naive, SelectRanker, Transform
 from querywise.rankers.column import OneFeature
+from querywise.rankers.ensemble import SER, SSER
 from querywise.rankers.gradients import GradientView
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
 from querywise.rankers.normalised import QueryNormalised
@@ -59,6 +64,20 @@ RANKERS: dict[str, Callable[[], Any]] = {
     "QueryNormalised": lambda: QueryNormalised(KnnOnline(RankSVM(), k=5)),
     "OneFeature": lambda: OneFeature(1),
     "OneFeature, the best": OneFeature,
+    "RankBoost": lambda: RankBoost(20),
+    "ListNet": ListNet,
+    "AdaRank": lambda: AdaRank(10),
+    "AdaRank, NDCG": lambda: AdaRank(10, measure="ndcg@3", repeat=True),
+    "MultipleHyperplanes": MultipleHyperplanes,
+    "KnnOnline, ListNet": lambda: KnnOnline(ListNet(), k=5),
+    "KnnOffline2, RankBoost": lambda: KnnOffline2(RankBoost(5), k=10, models=3),
+    "SelectRanker, AdaRank": lambda: SelectRanker(AdaRank(5), 3, 2),
+    "KnnOffline2, MultipleHyperplanes": lambda: KnnOffline2(MultipleHyperplanes(), k=10, models=3),
+    "SER": SER,
+    "SER, difference": lambda: SER(grades="difference", norm=10.0),
+    "SER, rbf": lambda: SER(similarity="rbf", similarity_scale=5.0),
+    "SSER": SSER,
+    "SSER, norm": lambda: SSER(3.0, grades="difference", norm=10.0, neighbours=2),
     "ATVT": lambda: ATVT(TreeRegression(20)),
     "ATVT, running": lambda: ATVT(TreeRegression(10), variant="running", rounds=2),
     "ATVT, kernel": lambda: ATVT(KernelRidge()),

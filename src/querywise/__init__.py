@@ -5,6 +5,7 @@ Data flows one way:
     read_letor, read_folds, from_arrays, from_frame     anything you have → Judged
     read_collection, build_index, judged_candidates     text: documents, queries and judgements → Judged
     RankSVM, LambdaMART                                 learners: Judged → one scoring function
+    RankBoost, ListNet, AdaRank, MultipleHyperplanes    the classic ones
     TopMean, TextView, Columns, SideBySide              views: a query as a point
     TwoModels, Divergence                               views: a query as several models see its documents
     GradientView, LearnedMetric                         views of views, learned
@@ -14,6 +15,7 @@ Data flows one way:
     Clusters, RelevantClusters                          groupings: a fixed number of groups of training queries
     Naive, SelectRanker, Transform                      a model per cluster, picked or blended by query
     ATVT over TreeRegression or KernelRidge             one model, learned as if queries differed in level and scale
+    SER, SSER                                           an ensemble of rankers, weighted for all queries or for each
     ranker.predict                                      Candidates → one score per document
     evaluate, compare                                   scores and labels → a table per query, paired tests
     save, load                                          a fitted ranker ↔ a folder
@@ -28,6 +30,7 @@ from typing import Any
 
 _HOMES = {
     "ATVT": "querywise.rankers.atvt",
+    "AdaRank": "querywise.learners.adarank",
     "Candidates": "querywise.data.groups",
     "Clusters": "querywise.groupings",
     "Collection": "querywise.data.collections",
@@ -47,7 +50,9 @@ _HOMES = {
     "KnnOnline": "querywise.rankers.knn",
     "LambdaMART": "querywise.learners.trees",
     "LearnedMetric": "querywise.rankers.metric",
+    "ListNet": "querywise.learners.listnet",
     "ModelFileError": "querywise.errors",
+    "MultipleHyperplanes": "querywise.learners.hyperplanes",
     "Naive": "querywise.rankers.clusters",
     "Nearest": "querywise.neighborhoods",
     "NotFittedError": "querywise.errors",
@@ -57,8 +62,11 @@ _HOMES = {
     "QueryTable": "querywise.data.groups",
     "QuerywiseError": "querywise.errors",
     "Radius": "querywise.neighborhoods",
+    "RankBoost": "querywise.learners.rankboost",
     "RankSVM": "querywise.learners.ranksvm",
     "RelevantClusters": "querywise.groupings",
+    "SER": "querywise.rankers.ensemble",
+    "SSER": "querywise.rankers.ensemble",
     "SelectRanker": "querywise.rankers.clusters",
     "SideBySide": "querywise.views.columns",
     "Single": "querywise.rankers.single",

@@ -27,7 +27,11 @@ from querywise.evaluation.evaluate import Evaluation as Evaluation
 from querywise.evaluation.evaluate import evaluate as evaluate
 from querywise.groupings import Clusters as Clusters
 from querywise.groupings import RelevantClusters as RelevantClusters
+from querywise.learners.adarank import AdaRank as AdaRank
+from querywise.learners.hyperplanes import MultipleHyperplanes as MultipleHyperplanes
 from querywise.learners.kernel import KernelRidge as KernelRidge
+from querywise.learners.listnet import ListNet as ListNet
+from querywise.learners.rankboost import RankBoost as RankBoost
 from querywise.learners.ranksvm import RankSVM as RankSVM
 from querywise.learners.trees import LambdaMART as LambdaMART
 from querywise.learners.trees import TreeRegression as TreeRegression
@@ -40,6 +44,8 @@ from querywise.rankers.clusters import Naive as Naive
 from querywise.rankers.clusters import SelectRanker as SelectRanker
 from querywise.rankers.clusters import Transform as Transform
 from querywise.rankers.column import OneFeature as OneFeature
+from querywise.rankers.ensemble import SER as SER
+from querywise.rankers.ensemble import SSER as SSER
 from querywise.rankers.gradients import GradientView as GradientView
 from querywise.rankers.knn import KnnOffline1 as KnnOffline1
 from querywise.rankers.knn import KnnOffline2 as KnnOffline2

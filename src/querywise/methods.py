@@ -12,6 +12,7 @@ from typing import Any
 from querywise.contracts import Ranker
 from querywise.data.groups import Judged
 from querywise.errors import DataError
+from querywise.parameters import parameters_of
 
 TEXT_VIEW = "gradient:text"  # tried beside a method's own where queries have a text and no view is asked for
 
@@ -125,7 +126,7 @@ def _with_settings_of(make: Callable[..., Any], build: Callable[..., Any]) -> Ca
         learner = make(**{name: settings.pop(name) for name in learning if name in settings})
         return build(learner, **settings)
 
-    shown = [each for name, each in {**own, **learning}.items() if name != "learner"]
+    shown = [each for each in {**own, **learning}.values() if each.kind is inspect.Parameter.KEYWORD_ONLY]
     built.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     return built
 
@@ -262,6 +263,61 @@ def _atvt(
     )
 
 
+def _ser(
+    *,
+    cost: float = 1.0,
+    grades: str = "three",
+    theta: float = 0.5,
+    smoothing: float = 1.0,
+    similarity: str = "trace",
+    similarity_scale: float = 1.0,
+    norm: float | None = None,
+) -> Any:
+    from querywise.rankers.ensemble import SER
+
+    build: Any = SER  # which refuses unknown names itself, with the known ones
+    return build(
+        cost,
+        grades=grades,
+        theta=theta,
+        smoothing=smoothing,
+        similarity=similarity,
+        similarity_scale=similarity_scale,
+        norm=norm,
+    )
+
+
+def _sser(supervised: Any, *, gamma: float = 0.5, neighbours: int = 5) -> Any:
+    from querywise.rankers.ensemble import SSER
+
+    return SSER(gamma, neighbours=neighbours, **parameters_of(supervised))
+
+
+def _rankboost(*, rounds: int = 300, thresholds: int = 16, learning_rate: float = 1.0, patience: int = 50) -> Any:
+    from querywise.learners.rankboost import RankBoost
+
+    return RankBoost(rounds, thresholds=thresholds, learning_rate=learning_rate, patience=patience)
+
+
+def _listnet(*, l2: float = 0.03) -> Any:
+    from querywise.learners.listnet import ListNet
+
+    return ListNet(l2)
+
+
+def _adarank(*, rounds: int = 500, measure: str = "map", repeat: bool = False, patience: int = 50) -> Any:
+    from querywise.learners.adarank import AdaRank
+
+    return AdaRank(rounds, measure=measure, repeat=repeat, patience=patience)
+
+
+def _mhr_bc(*, l2: float = 1.0, loss: str = "squared_hinge", pairs: str = "query") -> Any:
+    from querywise.learners.hyperplanes import MultipleHyperplanes
+
+    build: Any = MultipleHyperplanes
+    return build(l2, loss=loss, pairs=pairs)
+
+
 VIEWS = ("top-mean", "text", "columns", "two-models", "divergence")
 _LEARNED = ("learned", "gradient")  # of what stands behind the colon; of top-mean where nothing does
 
@@ -325,7 +381,7 @@ _CLUSTERS_GRID = {"l2": (0.1, 1.0, 10.0), "clusters": (5, 20, 50), "prior_l2": (
 
 _SHRINKAGE = {"learning_rate": (0.03, 0.1)}
 _SMOOTHNESS = {"l2": (0.1, 1.0, 10.0)}
-_TRANSFORMS = {"scale_penalty": (10.0, 100.0, 1000.0), "shift_penalty": (0.1, 1.0, 10.0)}
+_TRANSFORMS = {"scale_penalty": (1.0, 10.0, 100.0), "shift_penalty": (0.1, 1.0, 10.0)}
 
 METHODS = {
     method.name: method
@@ -394,6 +450,37 @@ METHODS = {
             _normalisable(_with_settings_of(_regressor, _atvt)),
             {**_SHRINKAGE, **_TRANSFORMS},
             {"kernel": {**_SMOOTHNESS, **_TRANSFORMS}},
+        ),
+        Method(
+            "ser",
+            "an ensemble: every feature a ranker, one weight each, none negative",
+            _ser,
+            {"norm": (None, 10.0), "cost": (0.1, 1.0, 10.0)},
+        ),
+        Method(
+            "sser",
+            "the same, weighted anew for each query by its own documents",
+            _with_settings_of(_ser, _sser),
+            {"norm": (None, 10.0), "gamma": (0.0, 0.1, 0.5, 2.0, 5.0)},
+        ),
+        Method(
+            "rankboost",
+            "thresholds on single features, boosted over preference pairs",
+            _normalisable(_rankboost),
+            {"thresholds": (8, 16, 64), "learning_rate": (0.3, 1.0)},
+        ),
+        Method(
+            "listnet",
+            "one linear model, trained on whole lists",
+            _normalisable(_listnet),
+            {"l2": (0.01, 0.03, 0.1, 0.3, 1.0)},
+        ),
+        Method("adarank", "single features, boosted over queries by MAP or NDCG", _normalisable(_adarank)),
+        Method(
+            "mhr-bc",
+            "a ranking SVM per pair of grades, put together by Borda count",
+            _normalisable(_mhr_bc),
+            {"l2": (0.1, 1.0, 3.0)},
         ),
     )
 }

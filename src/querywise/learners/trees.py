@@ -226,8 +226,10 @@ class TreeRegression:
         if self._dataset is None or self._seen is not features:
             self._dataset = lightgbm.Dataset(features, label=targets, params=settings, free_raw_data=False)
             self._seen = features
-        self._dataset.set_label(targets)
-        self._dataset.set_weight(weights / weights.mean())
+        self._dataset.construct().set_label(targets)
+        # By field: its own set_weight leaves the last weights in place where the new ones are all 1.
+        alike = np.ptp(weights) == 0
+        self._dataset.set_field("weight", None if alike else (weights / weights.mean()).astype(np.float32))
         other = None if watched is None else self._dataset.create_valid(watched[0], label=watched[1], params=settings)
         try:
             booster = lightgbm.train(

@@ -1,0 +1,173 @@
+"""Ensemble ranking, supervised and semi-supervised: non-negative weights over rankers, by query [hoi2008]_.
+
+Every feature is the score of a ranker. SER learns one set of weights from the judged queries; SSER learns another for
+every query that arrives, so that near documents of that query get near scores:
+
+    min_{w ≥ 0}  ½ wᵀM w  +  C Σ_i max(0, 1 − w·bⁱ),        M = I + γ GᵀLG for the query's documents G,  I for SER
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+
+from querywise.arrays import Floats
+from querywise.data.groups import Candidates, Judged
+from querywise.errors import DataError, NotFittedError
+from querywise.learners.agreement import Grades, Similarity, agreements, check_agreement
+from querywise.learners.graph import roughness
+from querywise.learners.linear import linear_scores
+from querywise.quadratic import Solution, solve
+from querywise.rankers.normalised import normalised
+from querywise.threads import in_threads
+
+
+class SER:
+    """One weight per ranker, none negative, so that the blend agrees with the judgements of the training queries.
+
+    cost: C. grades: three is the paper's, the top grade against 0 and, θ as much, against those between; difference is
+    for any grades. smoothing: δ. similarity: trace, or rbf of ‖A − R‖ over similarity_scale. norm: bring every query's
+    bⁱ to this sum of absolute values, so that each counts alike; None leaves them. Features are put on 0 … 1 within
+    each query first.
+    """
+
+    def __init__(
+        self,
+        cost: float = 1.0,
+        *,
+        grades: Grades = "three",
+        theta: float = 0.5,
+        smoothing: float = 1.0,
+        similarity: Similarity = "trace",
+        similarity_scale: float = 1.0,
+        norm: float | None = None,
+    ) -> None:
+        self.cost = cost
+        self.grades = grades
+        self.theta = theta
+        self.smoothing = smoothing
+        self.similarity = similarity
+        self.similarity_scale = similarity_scale
+        self.norm = norm
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Learn the weights."""
+        self._check()
+        data.require_preferences()
+        self.rows_ = self._agreements(data)
+        width = data.candidates.features.shape[1]
+        found = solve(np.eye(width), self.rows_, self.cost)
+        self.weights_, self.prices_, self.free_, self.side_ = found.weights, found.prices, found.free, found.side
+        self.residual_ = found.residual
+        self.feature_count_ = width
+        self.feature_names_ = data.candidates.feature_names
+        return self
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document: the weighted sum of its scores, each on 0 … 1 within the query."""
+        if not hasattr(self, "weights_"):
+            raise NotFittedError(self)
+        candidates.require_features(self.feature_count_, self.feature_names_)
+        return linear_scores(normalised(candidates).features, self.weights_)
+
+    def _agreements(self, data: Judged) -> Floats:
+        """The bⁱ of the queries that say anything."""
+        features, labels = normalised(data.candidates).features, data.labels
+        top = int(labels.max(initial=0))
+
+        def row(query: int) -> Floats:
+            rows = data.candidates.rows(query)
+            return agreements(
+                features[rows],
+                labels[rows],
+                top=top,
+                kind=self.grades,
+                theta=self.theta,
+                smoothing=self.smoothing,
+                similarity=self.similarity,
+                scale=self.similarity_scale,
+            )
+
+        found = np.array(in_threads(row, np.flatnonzero(data.pairs > 0).tolist()))
+        sizes = np.abs(found).sum(axis=1)
+        found = found[sizes > 0]
+        factors = np.ones(len(found)) if self.norm is None else self.norm / sizes[sizes > 0]
+        scaled: Floats = found * factors[:, None]
+        return scaled
+
+    def _check(self) -> None:
+        check_agreement(self.grades, self.theta, self.smoothing, self.similarity, self.similarity_scale)
+        for name, value in (("cost", self.cost), ("norm", 1.0 if self.norm is None else self.norm)):
+            if not 0 < value < np.inf:
+                raise DataError(f"{type(self).__name__}({name}={value}) must be a number above 0.")
+
+
+class SSER(SER):
+    """SER, solved anew for every query, its own documents having a say: near ones are to get near scores.
+
+    gamma: γ; 0 is SER. neighbours: how many nearest documents of each are joined in the graph. Every solution is
+    certified, to a KKT residual of 1e-8, and starts from SER's. For the rest see SER.
+    """
+
+    def __init__(
+        self,
+        gamma: float = 0.5,
+        *,
+        neighbours: int = 5,
+        cost: float = 1.0,
+        grades: Grades = "three",
+        theta: float = 0.5,
+        smoothing: float = 1.0,
+        similarity: Similarity = "trace",
+        similarity_scale: float = 1.0,
+        norm: float | None = None,
+    ) -> None:
+        super().__init__(
+            cost,
+            grades=grades,
+            theta=theta,
+            smoothing=smoothing,
+            similarity=similarity,
+            similarity_scale=similarity_scale,
+            norm=norm,
+        )
+        self.gamma = gamma
+        self.neighbours = neighbours
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document, each query by weights of its own."""
+        weights = self.query_weights(candidates)
+        features = normalised(candidates).features
+        scores = np.empty(len(features))
+        for query, own in enumerate(weights):
+            rows = candidates.rows(query)
+            scores[rows] = linear_scores(features[rows], own)
+        return scores
+
+    def query_weights(self, candidates: Candidates, /) -> Floats:
+        """Queries × rankers: the weights each query is answered with."""
+        if not hasattr(self, "weights_"):
+            raise NotFittedError(self)
+        candidates.require_features(self.feature_count_, self.feature_names_)
+        features = normalised(candidates).features
+        start = Solution(self.weights_, self.prices_, self.free_, self.side_, self.residual_, 0)
+
+        def one(query: int) -> Floats:
+            if self.gamma == 0:
+                return self.weights_
+            matrix = self.program(features[candidates.rows(query)])
+            return solve(matrix, self.rows_, self.cost, start).weights
+
+        return np.array(in_threads(one, range(len(candidates)))).reshape(len(candidates), self.feature_count_)
+
+    def program(self, documents: Floats) -> Floats:
+        """M = I + γ GᵀLG of some documents, their scores on 0 … 1."""
+        return np.eye(documents.shape[1]) + self.gamma * roughness(documents, self.neighbours)
+
+    def _check(self) -> None:
+        super()._check()
+        if not 0 <= self.gamma < np.inf:
+            raise DataError(f"SSER(gamma={self.gamma}) must be 0, which is SER, or a number above 0.")
+        if self.neighbours < 1 or self.neighbours != int(self.neighbours):
+            raise DataError(f"SSER(neighbours={self.neighbours}) must be a whole number from 1 up.")
