@@ -14,6 +14,7 @@ from rich.live import Live
 from benchmarks import (
     bench_atvt,
     bench_clusters,
+    bench_ensemble,
     bench_imports,
     bench_knn,
     bench_ranksvm,
@@ -37,6 +38,7 @@ BENCHES: dict[str, Callable[[], Iterator[Result]]] = {
     "online": bench_knn.measure_online,
     "clusters": bench_clusters.measure,
     "atvt": bench_atvt.measure,
+    "ensemble": bench_ensemble.measure,
     "text": bench_text.measure,
     "web30k": bench_web30k.measure,
 }

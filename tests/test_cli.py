@@ -135,6 +135,25 @@ def test_the_tables_of_local_models_from_clusters_are_made_anew(folder: Path, tm
     assert drawn == {"against-clusters.svg", "by-rank.svg", "relevant.svg"}
 
 
+def test_the_tables_of_ensembles_are_made_anew(folder: Path, tmp_path: Path) -> None:
+    text = run("reproduce", "hoi2008", folder, "--out", tmp_path / "report")
+    assert "60 test queries, flavour letor4; p: paired t-test against ranksvm and ser." in text
+    numbers = json.loads((tmp_path / "report" / "numbers.json").read_text())
+    assert set(numbers["training_seconds"]) >= {"ser", "sser", "rankboost", "listnet", "adarank", "mhr-bc"}
+    assert all(len(values) == 8 for values in numbers["map_against_gamma"].values())
+    assert {path.name for path in (tmp_path / "report").glob("*.svg")} == {"precision.svg", "against-gamma.svg"}
+
+
+def test_the_tables_of_atvt_are_made_anew(folder: Path, tmp_path: Path) -> None:
+    text = run("reproduce", "zha2006", folder, "--out", tmp_path / "report")
+    assert "60 test queries, flavour standard; without aTVT" in text
+    numbers = json.loads((tmp_path / "report" / "numbers.json").read_text())
+    largest = [abs(mean - 1) for mean in (numbers["moments"]["λ_α = 1000, λ_β = 100"][0][0],)]
+    assert largest[0] < abs(numbers["moments"]["λ_α = 1, λ_β = 0.1"][0][0] - 1) + 0.05
+    assert all(trace[0] >= trace[1] for traces in numbers["traces"].values() for trace in traces), "a step never rises"
+    assert {path.name for path in (tmp_path / "report").glob("*.svg")} == {"transforms.svg", "objective.svg"}
+
+
 def test_help_and_version() -> None:
     assert "Learning to rank, query by query." in run("--help")
     assert "--valid" in run("fit", "--help")

@@ -28,7 +28,7 @@ LAYERS = [
     ["storage", "tuning", "explanations"],
     ["methods"],
     ["report"],
-    ["comparison"],
+    ["comparison", "fusion"],
     ["reproduction", "demo"],
     ["cli"],
 ]
@@ -41,7 +41,7 @@ NEVER = {
 }
 ONLY_IN = {
     "lightgbm": {"learners/trees.py"},
-    "typer": {f"cli/{name}.py" for name in ("app", "collections", "comparing", "options", "ranking")},
+    "typer": {f"cli/{name}.py" for name in ("app", "collections", "comparing", "fusing", "options", "ranking")},
     "numba": {"compiled.py"},
     "narwhals": {"data/frames.py"},
     "safetensors": {"storage.py"},

@@ -12,6 +12,7 @@ it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,7 @@ TOLERANCE = 1e-8
 # Where a row lies: above 1, held at it, or below.
 _ABOVE, _KINK, _BELOW = 0, 1, 2
 _QUICK = 8  # rounds of mending everything at once
+_GIVE = 1e-14  # of the trace: what is added to a diagonal that may be singular
 _SLACK = 1e-11  # what is nearer to a limit than this is on it
 
 
@@ -52,12 +54,13 @@ def solve(curvature: Floats, rows: Floats, cost: float, start: Solution | None =
     weights, prices = np.zeros(width), np.zeros(count)
     rounds, done = _mend(curvature, rows, float(cost), free, side, weights, prices)
     residual = _residual(curvature, rows, float(cost), weights, prices)
-    if not done or not residual <= TOLERANCE:
-        weights[:], free[:], side[:] = (
-            (0.0, False, _BELOW) if start is None else (start.weights, start.free, start.side)
-        )
-        rounds += _descend(curvature, rows, float(cost), free, side, weights, prices, 200 + 20 * (count + width))
-        residual = _residual(curvature, rows, float(cost), weights, prices)
+    nowhere: Any = (0.0, False, _BELOW)  # fits whatever the rows; the weights of another program need not
+    for origin in [nowhere] if start is None else [(start.weights, start.free, start.side), nowhere]:
+        if not done or not residual <= TOLERANCE:
+            weights[:], free[:], side[:] = origin
+            rounds += _descend(curvature, rows, float(cost), free, side, weights, prices, 200 + 20 * (count + width))
+            residual = _residual(curvature, rows, float(cost), weights, prices)
+            done = True
     if not residual <= TOLERANCE:
         raise SolverError(
             f"A program of {width} weights and {count} rows was solved to a residual of {residual:.1e} only."
@@ -78,7 +81,7 @@ def _residual(curvature: Floats, rows: Floats, cost: float, weights: Floats, pri
     for i in range(len(prices)):
         moved = min(max(prices[i] + 1.0 - margins[i], 0.0), cost)
         worst = max(worst, abs(prices[i] - moved))
-    return worst
+    return worst if np.isfinite(np.sum(weights) + np.sum(prices)) else np.inf  # max() passes over what is not a number
 
 
 @compiled
@@ -111,7 +114,6 @@ def _on_sets(
     side: Ints,
     weights: Floats,
     prices: Floats,
-    give: float,
 ) -> None:
     """The minimum where the sets are these: free weights, rows held at 1, rows that cost C."""
     f, e = np.flatnonzero(free), np.flatnonzero(side == _KINK)
@@ -122,68 +124,70 @@ def _on_sets(
             prices[i] = cost
     if len(f) == 0:
         return
-    pull = _sums(prices, rows)
-    matrix = np.empty((len(f), len(f)))
-    right = np.empty((len(f), 1 + len(e)))
-    for a in range(len(f)):
-        for b in range(len(f)):
-            matrix[a, b] = curvature[f[a], f[b]]
-        right[a, 0] = pull[f[a]]
-        for b in range(len(e)):
-            right[a, 1 + b] = rows[e[b], f[a]]
-    solved = _solved(matrix, right)
-    found = solved[:, 0].copy()
-    if len(e) > 0:
-        price = _held_prices(rows, f, e, solved, give)
-        for b in range(len(e)):
-            prices[e[b]] = price[b]
-            for a in range(len(f)):
-                found[a] += solved[a, 1 + b] * price[b]
-    for a in range(len(f)):
-        weights[f[a]] = found[a]
+    pull = _sums(prices, rows)[f]
+    inner, held = curvature[f][:, f], rows[e][:, f]
+    factor, across = inner.copy(), np.ascontiguousarray(held.T)
+    _factor(factor)
+    _substitute(factor, across)
+    schur = _schur(held, across)
+    found, price = np.zeros(len(f)), np.zeros(len(e))
+    for _ in range(2):  # once more for what rounding, and giving, left
+        change = pull + _sums(price, held) - _sums(found, inner)
+        short = 1.0 - _margins(held, found)
+        _substitute(factor, change.reshape(-1, 1))
+        short -= _margins(held, change)
+        _substitute(schur, short.reshape(-1, 1))
+        found += change + _margins(across, short)
+        price += short
+    weights[f] = found
+    prices[e] = price
 
 
 @compiled
-def _held_prices(rows: Floats, f: Ints, e: Ints, solved: Floats, give: float) -> Floats:
-    """What it takes to hold rows at 1; `give` keeps rows that say the same from asking too much."""
-    schur, short = np.zeros((len(e), len(e))), np.ones((len(e), 1))
+def _schur(held: Floats, across: Floats) -> Floats:
+    """What rows at 1 ask of each other, factored; a little give keeps those that say the same from asking too much."""
+    schur = np.zeros((len(held), len(held)))
     trace = 1e-300
-    for c in range(len(e)):
-        for a in range(len(f)):
-            held = rows[e[c], f[a]]
-            short[c, 0] -= held * solved[a, 0]
-            for b in range(len(e)):
-                schur[c, b] += held * solved[a, 1 + b]
+    for c in range(len(held)):
+        schur[c] = _sums(held[c], across)
         trace += schur[c, c]
-    for c in range(len(e)):
-        schur[c, c] += give * trace
-    return _solved(schur, short)[:, 0].copy()
+    for c in range(len(held)):
+        schur[c, c] += _GIVE * trace
+    _factor(schur)
+    return schur
 
 
 @compiled
-def _solved(matrix: Floats, right: Floats) -> Floats:
-    """The solution of a small positive definite system, by Cholesky's factors; both arguments are overwritten."""
-    n, columns = right.shape
-    for j in range(n):
+def _factor(matrix: Floats) -> None:
+    """Cholesky's factor of a small positive definite matrix, in its place."""
+    for j in range(len(matrix)):
         pivot = matrix[j, j]
         for k in range(j):
             pivot -= matrix[j, k] * matrix[j, k]
         matrix[j, j] = np.sqrt(max(pivot, 1e-300))
-        for i in range(j + 1, n):
+        for i in range(j + 1, len(matrix)):
             total = matrix[i, j]
             for k in range(j):
                 total -= matrix[i, k] * matrix[j, k]
             matrix[i, j] = total / matrix[j, j]
+
+
+@compiled
+def _substitute(factor: Floats, right: Floats) -> None:
+    """The solution of the system whose factor this is, in the place of its right sides."""
+    n, columns = right.shape
+    for j in range(n):
+        for k in range(j):
+            for c in range(columns):
+                right[j, c] -= factor[j, k] * right[k, c]
         for c in range(columns):
-            for k in range(j):
-                right[j, c] -= matrix[j, k] * right[k, c]
-            right[j, c] /= matrix[j, j]
+            right[j, c] /= factor[j, j]
     for j in range(n - 1, -1, -1):
+        for k in range(j + 1, n):
+            for c in range(columns):
+                right[j, c] -= factor[k, j] * right[k, c]
         for c in range(columns):
-            for k in range(j + 1, n):
-                right[j, c] -= matrix[k, j] * right[k, c]
-            right[j, c] /= matrix[j, j]
-    return right
+            right[j, c] /= factor[j, j]
 
 
 @compiled
@@ -198,7 +202,7 @@ def _mend(
 ) -> tuple[int, bool]:
     """Solve on the sets and put right everything that does not fit, until nothing is left to put right."""
     for rounds in range(1, _QUICK + 1):
-        _on_sets(curvature, rows, cost, free, side, weights, prices, 1e-14)
+        _on_sets(curvature, rows, cost, free, side, weights, prices)
         slope = _sums(weights, curvature) - _sums(prices, rows)
         margins = _margins(rows, weights)
         changed = False
@@ -240,17 +244,16 @@ def _descend(
     width, count = len(weights), len(prices)
     target, held = np.zeros(width), np.zeros(count)
     for rounds in range(limit):
-        _on_sets(curvature, rows, cost, free, side, target, held, 0.0)
+        _on_sets(curvature, rows, cost, free, side, target, held)
         step = target - weights
         moving = np.max(np.abs(step)) if width > 0 else 0.0
         vertex = np.sum(side == _KINK) >= np.sum(free)  # as many rows held as weights are free: nothing can move
-        if vertex or moving <= _SLACK * (1.0 + np.max(np.abs(weights)) if width > 0 else 1.0):
-            weights[:], prices[:] = target, held
+        still = vertex or moving <= _SLACK * (1.0 + np.max(np.abs(weights)) if width > 0 else 1.0)
+        if still or not _line_search(curvature, rows, cost, free, side, weights, step):
+            weights[:], prices[:] = np.maximum(target, 0.0), held
             if not _release(curvature, rows, cost, free, side, weights, prices):
                 return rounds
-            continue
-        _line_search(curvature, rows, cost, free, side, weights, step)
-    _on_sets(curvature, rows, cost, free, side, target, held, 0.0)
+    _on_sets(curvature, rows, cost, free, side, target, held)
     prices[:] = held
     return limit
 
@@ -288,8 +291,11 @@ def _release(
 @compiled
 def _line_search(
     curvature: Floats, rows: Floats, cost: float, free: Bools, side: Ints, weights: Floats, step: Floats
-) -> None:
-    """Go to the lowest point of the ray, kinks and limits considered; a kink or limit that stops it joins the sets."""
+) -> bool:
+    """Go to the lowest point of the ray, kinks and limits considered; a kink or limit that stops it joins the sets.
+
+    False where the ray, made of rounding errors, does not fall.
+    """
     moves = _row_moves(rows, step)
     times = _kink_times(side, _margins(rows, weights), moves)
     stop, limit = _first_limit(free, weights, step)
@@ -301,6 +307,8 @@ def _line_search(
     for i in range(len(side)):
         if side[i] == _BELOW:
             slope -= cost * moves[i]
+    if slope >= 0.0:
+        return False
     kink, length = -1, -1.0
     while True:
         i = int(np.argmin(times)) if len(times) > 0 else -1
@@ -321,6 +329,7 @@ def _line_search(
     elif stop >= 0 and length >= limit:
         weights[stop] = 0.0
         free[stop] = False
+    return True
 
 
 @compiled
@@ -355,6 +364,6 @@ def _first_limit(free: Bools, weights: Floats, step: Floats) -> tuple[int, float
     stop, limit = -1, 1.0
     longest = np.max(np.abs(step))
     for j in range(len(weights)):
-        if free[j] and step[j] < -1e-13 * longest and weights[j] / -step[j] < limit:
+        if free[j] and step[j] < -1e-11 * longest and weights[j] / -step[j] < limit:
             stop, limit = j, weights[j] / -step[j]
     return stop, limit

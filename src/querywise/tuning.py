@@ -104,15 +104,31 @@ def cross_validate(
     flavour: str = "standard",
     seed: int = 0,
 ) -> Tuned[AnyRanker]:
-    """Choose what the grid leaves open without a validation part, and train the best setting on everything.
+    """Choose what the grid leaves open without a validation part, and train the best setting on everything."""
+    whole = {**grid, **{name: [value] for name, value in fixed.items()}}
+    tried = cross_validated(build, whole, data=data, folds=folds, measure=measure, flavour=flavour, seed=seed)
+    best = max(tried, key=lambda trial: trial.value)
+    return Tuned(build(**best.parameters).fit(data), best.parameters, measure, flavour, tried)
+
+
+def cross_validated(
+    build: Callable[..., AnyRanker],
+    grid: Mapping[str, Sequence[Any]],
+    *,
+    data: Judged,
+    folds: int = 5,
+    measure: str = "map",
+    flavour: str = "standard",
+    seed: int = 0,
+) -> tuple[Trial, ...]:
+    """What every combination in the grid reaches on queries it was not fitted on.
 
     The queries are cut into parts at random; each part is ranked by what was fitted on the others, and a setting's
     value is the mean over all queries. Nothing that is fitted sees the part it is measured on, not even to stop early.
     """
     if not 2 <= folds <= len(data):
         raise DataError(f"Cross-validation over {folds} parts needs from 2 parts up, and as many queries: {len(data)}.")
-    whole = {**grid, **{name: [value] for name, value in fixed.items()}}
-    settings = [dict(zip(whole, values, strict=True)) for values in itertools.product(*whole.values())]
+    settings = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     place = np.random.default_rng(seed).permutation(len(data)) % folds
     totals = np.zeros(len(settings))
     for part in track(range(folds), "Cross-validation"):
@@ -121,6 +137,4 @@ def cross_validate(
             for number, parameters in enumerate(track(settings, "Choosing parameters")):
                 scores = build(**parameters).fit(train).predict(held_out.candidates)
                 totals[number] += evaluate(scores, held_out, measures=[measure], flavour=flavour).values.sum()
-    tried = tuple(Trial(each, float(total / len(data))) for each, total in zip(settings, totals, strict=True))
-    best = max(tried, key=lambda trial: trial.value)
-    return Tuned(build(**best.parameters).fit(data), best.parameters, measure, flavour, tried)
+    return tuple(Trial(each, float(total / len(data))) for each, total in zip(settings, totals, strict=True))

@@ -112,8 +112,8 @@ def reproduce(
     what: Annotated[
         str,
         typer.Argument(
-            help="geng2008: k nearest neighbours; lin2011: local models from clusters; zha2006: aTVT; from-text: a "
-            "text collection, several views.",
+            help="geng2008: k nearest neighbours; lin2011: local models from clusters; zha2006: aTVT; hoi2008: "
+            "ensembles; from-text: a text collection, several views.",
             show_default=False,
         ),
     ],
@@ -126,10 +126,10 @@ def reproduce(
     """Make a paper's tables and figures anew on the data you have."""
     from querywise.errors import DataError
     from querywise.progress import shown
-    from querywise.reproduction import fromtext, geng2008, lin2011, zha2006
+    from querywise.reproduction import fromtext, geng2008, hoi2008, lin2011, zha2006
 
     referring = {"geng2008": geng2008.reproduce, "lin2011": lin2011.reproduce}
-    others = {"zha2006": zha2006.reproduce, "from-text": fromtext.reproduce}
+    others = {"zha2006": zha2006.reproduce, "hoi2008": hoi2008.reproduce, "from-text": fromtext.reproduce}
     if what not in (*referring, *others):
         raise DataError(f"Unknown paper {what!r}. Known: {', '.join((*referring, *others))}.")
     with shown(quiet=quiet):

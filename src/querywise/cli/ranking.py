@@ -53,6 +53,13 @@ def fit(
     penalty: Annotated[
         str | None, typer.Option(help="How aTVT holds its queries together: l2 or l1.", show_default=False)
     ] = None,
+    gamma: Annotated[
+        str | None,
+        typer.Option(
+            help="How much a query's own documents have a say in sser: a number, or auto, chosen on validation data.",
+            show_default=False,
+        ),
+    ] = None,
     folds: Annotated[
         int | None,
         typer.Option(
@@ -89,6 +96,8 @@ def fit(
     chosen = find_method(method)
     fixed = {**local_settings(k, clusters, view, reference), **parse_settings(chosen, settings or [])}
     fixed |= {name: value for name, value in (("base", base), ("penalty", penalty)) if value is not None}
+    if gamma is not None and gamma != "auto":
+        fixed |= parse_settings(chosen, [f"gamma={gamma}"])
     if folds is not None and (valid or fold is not None):
         raise DataError("--folds is for training data without a validation part; leave out --valid and --fold.")
     stray = next((name for name in fixed if name not in chosen.parameters), None)

@@ -54,21 +54,22 @@ def agreements(
     """
     grades, place = np.unique(labels, return_inverse=True)
     wanted = preference_matrix(grades, top, kind, theta)
-    counts = np.bincount(place, minlength=len(grades))
-    found = np.zeros(scores.shape[1])
-    for ranker in range(scores.shape[1]):
-        column = scores[:, ranker]
-        # Of every grade, how many documents are strictly above each document.
-        above = np.stack(
-            [counts[g] - np.searchsorted(np.sort(column[place == g]), column, "right") for g in range(len(grades))]
-        )
-        totals = above.sum(axis=0) + smoothing
-        shares = np.einsum("gl,gl->l", above, wanted[:, place]) / np.where(totals > 0, totals, 1.0)
-        found[ranker] = shares.sum()
-        if similarity == "rbf":
-            ranks = np.sum((above.sum(axis=0) + smoothing**2) / np.where(totals > 0, totals, 1.0) ** 2)
-            judged = counts @ (wanted**2) @ counts
-            found[ranker] = np.exp(-np.sqrt(max(judged - 2 * found[ranker] + ranks, 0.0)) / scale)
+    order = np.argsort(-scores, axis=0, kind="stable")
+    ranked, grade = np.take_along_axis(scores, order, axis=0), place[order]
+    begins = np.ones(scores.shape, np.bool_)
+    begins[1:] = ranked[1:] != ranked[:-1]
+    # The number of documents strictly above each one is where those it is tied with begin.
+    above = np.maximum.accumulate(np.where(begins, np.arange(len(labels))[:, None], 0), axis=0)
+    pull = np.zeros(scores.shape)
+    for number in range(len(grades)):
+        seen = np.cumsum(grade == number, axis=0) - (grade == number)
+        pull += np.take_along_axis(seen, above, axis=0) * wanted[number, grade]
+    totals = above + smoothing
+    found: Floats = (pull / totals).sum(axis=0)
+    if similarity == "rbf":
+        counts = np.bincount(place, minlength=len(grades))
+        sizes = counts @ (wanted**2) @ counts + ((above + smoothing**2) / totals**2).sum(axis=0)
+        found = np.exp(-np.sqrt(np.maximum(sizes - 2 * found, 0.0)) / scale)
     return found
 
 

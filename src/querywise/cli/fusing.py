@@ -1,0 +1,188 @@
+"""The command that puts the runs of several search engines together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from querywise.cli.app import app
+from querywise.cli.inputs import collection_from
+from querywise.cli.options import AsJson, FlavourName, Measures, Quiet, guarded_command, print_json, say
+
+
+@app.command()
+@guarded_command
+def fuse(
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(help="TREC runs, two or more: query Q0 document rank score tag.", show_default=False),
+    ] = None,
+    judged: Annotated[
+        Path | None,
+        typer.Option(help="Judgements: TREC qrels, or query <tab> document <tab> grade lines.", show_default=False),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="What the fused run is made by: combsum, combmnz, rrf, borda; with judgements also best-run, ser, "
+            "sser and all of `querywise methods`. By default rrf, or sser with judgements.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write the fused run, of all queries.", show_default=False)
+    ] = None,
+    names: Annotated[
+        str | None,
+        typer.Option(help="What the runs are called, separated by commas; else as their files.", show_default=False),
+    ] = None,
+    normalise: Annotated[
+        str, typer.Option(help="How a run's scores of a query are made comparable: minmax, zscore, rank or none.")
+    ] = "minmax",
+    collection: Annotated[
+        Path | None,
+        typer.Option(
+            help="A text collection: its own BM25 and language models make four runs, its judgements are used.",
+            show_default=False,
+        ),
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="Documents per query in each run made of a collection.")] = 100,
+    keep_runs: Annotated[
+        Path | None, typer.Option(help="Folder to write the runs of a collection to.", show_default=False)
+    ] = None,
+    folds: Annotated[
+        int, typer.Option(min=3, help="Parts the judged queries are cut into; each is ranked by what others taught.")
+    ] = 5,
+    measures: Measures = "map,ndcg@10",
+    measure: Annotated[str, typer.Option(help="What parameters are chosen by, and the verdict goes by.")] = "map",
+    flavour: FlavourName = "standard",
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="What the others are compared with; else the best without weights.", show_default=False),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="How the judged queries are cut into parts.")] = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Put the runs of several search engines together, and with judgements say whether learned weights help.
+
+    Without judgements the runs vote. With them every query is ranked by weights that other queries taught, beside the
+    votes and each run alone.
+    """
+    from dataclasses import asdict
+
+    from querywise.fusion.job import Fusing, check_fusing, compare_fusions, fused, vote
+    from querywise.fusion.runs import join_runs, judge, read_runs
+    from querywise.measures import find_flavour, find_measures
+    from querywise.progress import shown
+    from querywise.ranking import write_run
+
+    find_measures([*measures.split(","), measure])
+    find_flavour(flavour)
+    called = None if names is None else _names(names)
+    _check_places(out, keep_runs, collection)
+    if method is not None:
+        check_fusing(method, judged=judged is not None or collection is not None)
+    with shown(quiet=quiet):
+        table, judgements, made = _known(collection, judged, top, keep_runs)
+        chosen = method or ("rrf" if judgements is None else "sser")
+        check_fusing(chosen, judged=judgements is not None)
+        _check_use(out, judgements)
+        candidates = join_runs([*made, *read_runs(runs or [], called)], normalise=normalise)
+        if table is not None and set(candidates.query_ids) <= set(table.ids):
+            candidates = candidates.with_queries(table)
+        asked = Fusing(chosen, measures, measure, flavour, baseline, folds, seed)
+        content: dict[str, Any] = {"method": chosen, "runs": list(candidates.feature_names or ())}
+        found = None
+        if judgements is not None:
+            data, coverage = judge(candidates, judgements)
+            found = compare_fusions(data, asked)
+            content |= {"coverage": asdict(coverage), **found.compared.as_json(), "verdict": found.verdict}
+        if out is not None:
+            scores = vote(candidates, chosen) if found is None else fused(candidates, data, found.compared, asked)
+            write_run(out, candidates, scores, tag=chosen)
+            content |= {"out": str(out), "queries_written": len(candidates), "documents": len(scores)}
+    if as_json:
+        print_json(content)
+        return
+    if found is not None:
+        from querywise.report.terminal import comparison_table
+
+        say(comparison_table(found.compared), found.verdict)
+        if not quiet:
+            say(*_coverage_lines(coverage))
+    if out is not None and not quiet:
+        say(f"{len(scores)} documents of {len(candidates)} queries fused by {chosen}, written to {out}")
+
+
+def _known(collection: Path | None, judged: Path | None, top: int, keep_runs: Path | None) -> tuple[Any, Any, Any]:
+    """Queries and judgements, where there are any, and the runs made of a collection."""
+    from querywise.data.collections import read_judgements
+    from querywise.errors import DataError
+    from querywise.progress import doing
+
+    found = None if judged is None else list(read_judgements(judged))
+    if found == []:
+        raise DataError(f"{judged}: the file holds no judgement. Expected lines of 'query 0 document grade'.")
+    if collection is None:
+        return None, found, []
+    from querywise.fusion.own import runs_of
+    from querywise.fusion.runs import write_runs
+    from querywise.text.index import build_index
+
+    text = collection_from(collection)
+    with doing("Indexing"):
+        index = build_index(text.documents())
+    made = runs_of(text, index, top=top)
+    if keep_runs is not None:
+        write_runs(made, keep_runs)
+    return text.queries, found or list(text.judgements) or None, made
+
+
+def _names(text: str) -> list[str]:
+    from querywise.errors import DataError
+
+    names = [name.strip() for name in text.split(",")]
+    if "" in names:
+        raise DataError(f"--names {text}: expected a name for every run, separated by commas, as in --names bm25,lm.")
+    return names
+
+
+def _check_places(out: Path | None, keep_runs: Path | None, collection: Path | None) -> None:
+    from querywise.errors import DataError
+    from querywise.files import check_folder, check_writable
+
+    if out is not None:
+        check_writable(out)
+    if keep_runs is not None:
+        if collection is None:
+            raise DataError("--keep-runs writes the runs made of a text collection; name one with --collection.")
+        check_folder(keep_runs)
+
+
+def _check_use(out: Path | None, judgements: Any) -> None:
+    from querywise.errors import DataError
+
+    if out is None and judgements is None:
+        raise DataError(
+            "Without judgements there is nothing to compare, only a run to write: name a file for it with --out, or "
+            "give judgements with --judged."
+        )
+
+
+def _coverage_lines(coverage: Any) -> list[str]:
+    share = coverage.found / max(coverage.relevant, 1)
+    lines = [f"{coverage.found} of {coverage.relevant} relevant documents ({share:.0%}) are in the runs."]
+    if coverage.without_relevant:
+        lines.append(
+            f"{coverage.without_relevant} judged queries have no relevant document in a run; they stay in, and count 0."
+        )
+    if coverage.queries > coverage.judged:
+        lines.append(
+            f"{coverage.queries - coverage.judged} queries of the runs have no judgement; nothing is learned from them."
+        )
+    if coverage.absent:
+        lines.append(f"{coverage.absent} judged queries are in no run.")
+    return lines
