@@ -142,10 +142,8 @@ def test_random_programs_are_optimal() -> None:
         assert_optimal(program, solve(*program))
 
 
-@pytest.mark.parametrize(
-    "seed", [2129, 6464, 8463, 9092, 9963, 10436, 13403, 17148, 20986, 24531, 25463, 101087, 126804]
-)
-def test_degenerate_programs_that_once_went_in_circles_or_ended_in_nan_are_optimal(seed: int) -> None:
+@pytest.mark.parametrize("seed", [59, 118, 3087, 5725, 16608, 31029, 4182, 7192, 9357, 10298, 16978, 20981])
+def test_degenerate_programs_are_solved_without_going_in_circles(seed: int) -> None:
     program = random_program(seed)
     found = solve(*program)
     assert_optimal(program, found)

@@ -49,6 +49,8 @@ def solve(curvature: Floats, rows: Floats, cost: float, start: Solution | None =
     count, width = rows.shape
     rows = np.ascontiguousarray(rows, dtype=np.float64)
     curvature = np.ascontiguousarray(curvature, dtype=np.float64)
+    if start is not None and (len(start.free), len(start.side)) != (width, count):
+        start = None  # of another size: nothing to begin with
     free = np.ones(width, np.bool_) if start is None else start.free.copy()
     side = np.full(count, _BELOW, np.int64) if start is None else start.side.copy()
     weights, prices = np.zeros(width), np.zeros(count)

@@ -8,6 +8,7 @@ from scipy.spatial.distance import cdist
 from querywise.arrays import Floats
 
 _TIED = 1e-12  # of a distance: those within it of the last neighbour's are equally near
+_FAR = 1e3  # in median edges: exp(−½ · 1e6) is 0 already
 
 
 def roughness(documents: Floats, neighbours: int) -> Floats:
@@ -26,7 +27,7 @@ def roughness(documents: Floats, neighbours: int) -> Floats:
     cut = np.partition(gaps, last, axis=1)[:, last]
     near = gaps <= cut[:, None] * (1 + _TIED)
     span = float(np.median(gaps[near])) or 1.0
-    likeness = np.where(near, np.exp(-((np.where(near, gaps, 0.0) / span) ** 2) / 2), 0.0)
+    likeness = np.where(near, np.exp(-(np.minimum(np.where(near, gaps, 0.0) / span, _FAR) ** 2) / 2), 0.0)
     likeness = np.maximum(likeness, likeness.T)
     degree = likeness.sum(axis=1)
     joined = degree > 0

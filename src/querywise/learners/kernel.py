@@ -106,7 +106,7 @@ class KernelRidge:
         with one_blas_thread():
             system = roots[:, None] * kernel * roots[None, :]
             system[np.diag_indices_from(system)] += self.l2
-            self.coefficients_: Floats = roots * cho_solve(cho_factor(system), roots * targets)
+            self.coefficients_: Floats = roots * self._solved(system, roots * targets)
         self.squared_norm_ = float(self.coefficients_ @ kernel @ self.coefficients_)
 
     def _fit_coordinates(self, features: Floats, targets: Floats, weights: Floats) -> None:
@@ -123,9 +123,16 @@ class KernelRidge:
                 weighted = part * weights[rows][:, None]
                 system += weighted.T @ part
                 right += weighted.T @ targets[rows]
-            found = cho_solve(cho_factor(system), right)
+            found = self._solved(system, right)
         self.coefficients_ = found if self.kernel == "linear" else self.whitening_ @ found
         self.squared_norm_ = float(found @ found)
+
+    def _solved(self, system: Floats, right: Floats) -> Floats:
+        try:
+            found: Floats = cho_solve(cho_factor(system), right)
+        except np.linalg.LinAlgError:
+            raise DataError(f"KernelRidge(l2={self.l2}) is too small for rows this much alike; raise it.") from None
+        return found
 
     def _flat(self, features: Floats) -> Floats:
         inside = self._inside(features)
@@ -152,7 +159,11 @@ class KernelRidge:
     def _check(self) -> None:
         if self.kernel not in _KERNELS:
             raise DataError(f"kernel={self.kernel!r} is unknown. Known: {', '.join(_KERNELS)}.")
-        for name in ("l2", "width", "landmarks"):
+        for name in ("l2", "width"):
             value = getattr(self, name)
-            if not 0 < value < np.inf:
+            if not 0 < value * value < np.inf:
                 raise DataError(f"KernelRidge({name}={value}) must be a number above 0.")
+        for name, lowest in {"exact": 0, "landmarks": 1, "seed": 0}.items():
+            value = getattr(self, name)
+            if not lowest <= value < np.inf or value != int(value):
+                raise DataError(f"KernelRidge({name}={value}) must be a whole number from {lowest} up.")

@@ -230,11 +230,14 @@ class TreeRegression:
         # By field: its own set_weight leaves the last weights in place where the new ones are all 1.
         alike = np.ptp(weights) == 0
         self._dataset.set_field("weight", None if alike else (weights / weights.mean()).astype(np.float32))
+        # Left out rather than weighed by 0: a leaf's least number of documents counts rows, whatever their weight.
+        kept = np.flatnonzero(weights > 0)
+        training = self._dataset if len(kept) == len(weights) else self._dataset.subset(kept.tolist())
         other = None if watched is None else self._dataset.create_valid(watched[0], label=watched[1], params=settings)
         try:
             booster = lightgbm.train(
                 parameters,
-                self._dataset,
+                training,
                 num_boost_round=count,
                 valid_sets=None if other is None else [other],
                 callbacks=None if other is None else [lightgbm.early_stopping(self.patience, verbose=False)],

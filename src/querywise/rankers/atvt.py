@@ -74,11 +74,13 @@ class ATVT:
         if valid is not None:
             valid.candidates.require_features(candidates.features.shape[1], candidates.feature_names)
         targets = self._targets(data)
+        if not len(targets):
+            raise DataError(f"There is no document to learn from in any of the {len(data)} queries.")
         self.regressor_ = self._first(data, targets, valid)
         fitted = self.regressor_.predict(candidates.features)
         found = Transforms.none(len(data))
         trace = [self._objective(targets, fitted, candidates, found)]
-        for _ in track(range(self.rounds), "Rounds of aTVT") if self.rounds else ():
+        for _ in track(range(int(self.rounds)), "Rounds of aTVT") if self.rounds else ():
             before, found = found, self._step(targets, fitted, candidates)
             trace.append(self._objective(targets, fitted, candidates, found))
             moved = max(float(np.mean(np.abs(now - then))) for now, then in zip(found, before, strict=True))
@@ -114,6 +116,8 @@ class ATVT:
         if self.values is None:
             return data.labels.astype(np.float64)
         worth = np.asarray(self.values, dtype=np.float64)
+        if not np.isfinite(worth).all():
+            raise DataError(f"values={self.values!r} must be finite numbers.")
         if data.labels.max(initial=0) >= len(worth):
             raise DataError(f"values has {len(worth)} entries, but there is a grade {int(data.labels.max())}.")
         return worth[data.labels]
@@ -170,5 +174,5 @@ class ATVT:
         for name in ("scale_penalty", "shift_penalty", "tolerance"):
             if not getattr(self, name) >= 0:
                 raise DataError(f"ATVT({name}={getattr(self, name)}) must be 0 or more.")
-        if self.rounds < 0 or self.rounds != int(self.rounds):
+        if not 0 <= self.rounds < np.inf or self.rounds != int(self.rounds):
             raise DataError(f"ATVT(rounds={self.rounds}) must be a whole number, 0 or more.")
