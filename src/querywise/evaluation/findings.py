@@ -193,7 +193,11 @@ def _oracle(compared: Compared, name: str) -> OracleFinding | None:
         baseline=single,
         baseline_rank=int(below[0]) + 1 if len(below) else None,
         by_rank=tuple(curve.tolist()),
-        by_number={count: best_of(curve, count) for count in sorted({*_NUMBERS, length}) if count <= length},
+        by_number={
+            count: float(np.average([best_of(each, count) for each in curves], weights=sizes))
+            for count in sorted({*_NUMBERS, length})
+            if count <= length
+        },
     )
 
 

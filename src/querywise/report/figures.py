@@ -195,7 +195,7 @@ def quality_against_time(found: Findings) -> tuple[Figure, ...]:
                 textcoords="offset points",
                 fontsize=9,
             )
-        axes.set_xscale("log")
+        _log_scale(axes)
         axes.margins(x=0.3, y=0.15)
         axes.set_xlabel("milliseconds per query")
         axes.set_ylabel(found.measure)
@@ -245,7 +245,7 @@ def bounds_by_number(found: Findings) -> tuple[Figure, ...]:
             drawn.append((each.name, line))
         level = axes.axhline(found.oracles[0].baseline, color="#000000", linestyle="--", linewidth=1.2)
         drawn.append((found.compared.baseline, level))
-        axes.set_xscale("log")
+        _log_scale(axes)
         axes.set_xlabel("models to choose from, drawn at random from the method's own")
         axes.set_ylabel("MAP")
         _legend(axes, drawn, fontsize=9)
@@ -337,6 +337,13 @@ def _looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
     return {
         name: (_COLOURS[place % count], _MARKERS[(place + place // count) % count]) for name, place in places.items()
     }
+
+
+def _log_scale(axes: Axes) -> None:
+    """Powers of ten across, written as plain numbers."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("")
 
 
 def _short(name: str) -> str:
