@@ -30,6 +30,7 @@ from querywise.rankers.gradients import GradientView
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
 from querywise.rankers.normalised import QueryNormalised
 from querywise.rankers.single import Single
+from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
 from querywise.storage import load, save
 from querywise.views.columns import SideBySide
 from querywise.views.divergence import Divergence
@@ -73,6 +74,10 @@ RANKERS: dict[str, Callable[[], Any]] = {
     "KnnOffline2, RankBoost": lambda: KnnOffline2(RankBoost(5), k=10, models=3),
     "SelectRanker, AdaRank": lambda: SelectRanker(AdaRank(5), 3, 2),
     "KnnOffline2, MultipleHyperplanes": lambda: KnnOffline2(MultipleHyperplanes(), k=10, models=3),
+    "CombSUM": CombSUM,
+    "CombMNZ": CombMNZ,
+    "ReciprocalRank": ReciprocalRank,
+    "Borda": Borda,
     "SER": SER,
     "SER, difference": lambda: SER(grades="difference", norm=10.0),
     "SER, rbf": lambda: SER(similarity="rbf", similarity_scale=5.0),
