@@ -176,7 +176,8 @@ def _planted(fold: Fold, number: int) -> Fold:
     def planted(part: Judged) -> Judged:
         sizes = part.candidates.sizes
         scale, shift = (np.repeat(rng.choice(each, len(sizes)), sizes) for each in ((1, 2, 4), (0, 2, 4)))
-        return replace(part, labels=scale * part.labels + shift)
+        known = 1 if part.judged is None else part.judged.astype(np.int64)  # what nobody judged stays 0
+        return replace(part, labels=known * (scale * part.labels + shift))
 
     return Fold(planted(fold.train), planted(fold.valid), fold.test)
 
