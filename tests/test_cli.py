@@ -14,7 +14,7 @@ from querywise.data.folds import make_folds
 from querywise.data.letor import read_letor, write_letor
 from querywise.data.synthetic import make_judged
 from querywise.methods import METHODS
-from querywise.storage import read_manifest
+from querywise.storage import load, read_manifest
 
 COMMAND = Path(sys.executable).with_name("querywise")
 
@@ -104,6 +104,13 @@ def test_a_query_dependent_model_is_fitted_ranked_with_and_explained(folder: Pat
     gaps = [each["distance"] for each in content["neighbours"]]
     assert len(gaps) == 12
     assert gaps == sorted(gaps)
+    candidates = read_letor(folder / "S5.txt").candidates
+    rows = candidates.rows(3)
+    pair = ["--qid", qid, "--above", 1, "--below", 2]  # documents without ids go by their place in the query
+    reason = json.loads(run("explain", tmp_path / "m", folder / "S5.txt", *pair, "--json"))
+    scores = load(tmp_path / "m").predict(candidates)[rows]
+    assert sum(each["here"] for each in reason["terms"]) == pytest.approx(scores[0] - scores[1], abs=1e-9)
+    assert f"{abs(reason['difference']):.4f}" in run("explain", tmp_path / "m", folder / "S5.txt", *pair)
     run("fit", folder, *words, "--k", "auto", "--out", tmp_path / "m")
     assert read_manifest(tmp_path / "m").notes["parameters"]["k"] in METHODS["knn-online"].grid["k"]
 

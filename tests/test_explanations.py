@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,14 +10,19 @@ from hypothesis.extra.numpy import arrays
 from scipy.sparse import csr_array
 
 from querywise.arrays import Floats, Ints
+from querywise.contributions import scores_by_everyone
 from querywise.data.synthetic import make_judged
-from querywise.errors import DataError
+from querywise.errors import DataError, NotFittedError
 from querywise.evaluation.analysis import change_ratios, stability_bounds
-from querywise.explanations import explain
+from querywise.explanations import explain, why
 from querywise.learners.ranksvm import RankSVM
 from querywise.learners.trees import LambdaMART
 from querywise.neighborhoods import Radius
+from querywise.rankers.clusters import SelectRanker, Transform
+from querywise.rankers.ensemble import SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline
+from querywise.rankers.normalised import QueryNormalised
+from querywise.rankers.single import Single
 from querywise.views.topmean import TopMean
 from tests.worlds import explicit_pairs
 
@@ -62,6 +69,70 @@ def test_what_cannot_be_explained_is_refused() -> None:
         explain(KnnOnline(RankSVM(), k=10).fit(DATA), DATA.candidates, "nobody")
     with pytest.raises(DataError, match="A RankSVM has one model for all queries"):
         explain(RankSVM().fit(DATA), DATA.candidates, "q1")
+
+
+RANKERS: dict[str, Any] = {
+    "online": KnnOnline(RankSVM(), k=10),
+    "online, pairs": KnnOnline(RankSVM(pairs="pair"), k=10),
+    "offline": KnnOffline2(RankSVM(), k=10),
+    "normalised": QueryNormalised(KnnOffline2(RankSVM(), k=10)),
+    "trees": KnnOffline2(LambdaMART(5), k=20, models=2),
+    "blend": SelectRanker(RankSVM(), 4, 3),
+    "blend of trees": Transform(LambdaMART(5), 3),
+    "ensemble": SSER(2.0),
+    "single": Single(RankSVM()),
+}
+
+
+@pytest.mark.parametrize("name", RANKERS)
+def test_the_terms_of_a_reason_add_up_to_the_difference(name: str) -> None:
+    ranker = RANKERS[name].fit(DATA)
+    rows = DATA.candidates.rows(4)
+    scores, every = ranker.predict(DATA.candidates)[rows], scores_by_everyone(ranker, DATA.candidates)[rows]
+    labels = [DATA.candidates.document_label(row) for row in range(rows.start, rows.stop)]
+    found = why(ranker, DATA.candidates, "q5", "3", "6")
+    assert found.difference == pytest.approx(scores[2] - scores[5], abs=1e-9)
+    assert sum(each.here for each in found.terms) == pytest.approx(found.difference, abs=1e-9)
+    assert sum(each.everyone for each in found.terms) == pytest.approx(found.everyone, abs=1e-9)
+    assert found.everyone + found.local == pytest.approx(found.difference, abs=1e-9)
+    assert len(labels) == len(scores)
+    if found.models:
+        assert sum(each.here for each in found.models) == pytest.approx(found.difference, abs=1e-9)
+    else:
+        assert found.everyone == pytest.approx(every[2] - every[5], abs=1e-9)
+    back = why(ranker, DATA.candidates, "q5", "6", "3")
+    assert back.difference == pytest.approx(-found.difference, abs=1e-9)
+
+
+def test_a_pull_is_the_fall_of_a_neighbours_loss_along_the_way() -> None:
+    for pairs in ("query", "pair"):
+        learner = RankSVM(scale="none", pairs=pairs, tolerance=1e-8)
+        for ranker in (KnnOnline(learner, k=6), KnnOffline2(learner, k=6)):
+            found = explain(ranker.fit(DATA), DATA.candidates, "q9")
+            order = sorted(found.departures, key=lambda each: int(each.feature))
+            here, common = (np.array([getattr(each, name) for each in order]) for name in ("here", "everyone"))
+            falls = []
+            for neighbour in found.neighbours:
+                query = DATA.candidates.query_ids.index(neighbour.query_id)
+                few = DATA.select([query])
+                differences = explicit_pairs(few)[0]
+                slack = np.maximum(0, 1 - differences @ common)
+                gradient = -(slack[:, None] * differences).sum(axis=0)
+                if pairs == "query":
+                    gradient = gradient / max(len(differences), 1)
+                falls.append(-neighbour.weight * float(gradient @ (here - common)))
+            expected = np.array(falls) / np.abs(falls).sum()
+            assert [each.pull for each in found.neighbours] == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_document_that_is_not_there_is_named() -> None:
+    ranker = KnnOnline(RankSVM(), k=10).fit(DATA)
+    with pytest.raises(DataError, match=r"Query 'q5' has no document 'nobody'\. There are 1, 2, 3 …"):
+        why(ranker, DATA.candidates, "q5", "nobody", "2")
+    with pytest.raises(DataError, match="There is no query 'q99' here"):
+        why(ranker, DATA.candidates, "q99", "1", "2")
+    with pytest.raises(NotFittedError):
+        why(RankSVM(), DATA.candidates, "q5", "1", "2")
 
 
 members = arrays(np.float64, (3, 6), elements=st.sampled_from([0.0, 1.0]))

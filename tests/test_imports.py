@@ -25,6 +25,7 @@ LAYERS = [
     ["learners", "views", "neighborhoods", "groupings", "combinations"],
     ["rankers"],
     ["evaluation"],
+    ["contributions"],
     ["storage", "tuning", "explanations"],
     ["methods"],
     ["report"],

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from querywise.contributions import contributions
 from querywise.data.groups import Candidates, Judged, QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
@@ -195,6 +196,29 @@ def test_one_query_at_a_time_equals_all_at_once(build: Callable[[], Any], train:
     together = ranker.predict(held_out.candidates)
     alone = [ranker.predict(held_out.candidates.select([query])) for query in range(len(held_out))]
     assert np.concatenate(alone) == pytest.approx(together, abs=1e-9)
+
+
+# Those whose score is a vote, a product or a kernel: no sum over features.
+WITHOUT_PARTS = {"CombMNZ", "ReciprocalRank", "Borda", "MultipleHyperplanes", "KnnOffline2, MultipleHyperplanes"}
+
+
+def test_the_parts_of_a_score_add_up_to_it(
+    build: Callable[[], Any], train: Judged, held_out: Judged, request: pytest.FixtureRequest
+) -> None:
+    ranker = build().fit(train)
+    name = request.node.callspec.params["build"]
+    if name in WITHOUT_PARTS or isinstance(getattr(ranker, "regressor", None), KernelRidge):
+        with pytest.raises(DataError, match="is not a sum over features"):
+            contributions(ranker, held_out.candidates.select([0]))
+        return
+    for data in (train, held_out):
+        scores = ranker.predict(data.candidates)
+        for query in range(0, len(data), 5):
+            parts = contributions(ranker, data.candidates.select([query]))
+            own = scores[data.candidates.rows(query)]
+            assert parts.here.sum(axis=1) - parts.here.sum(axis=1)[:1] == pytest.approx(own - own[:1], abs=1e-9)
+            if parts.models.any():
+                assert parts.models.sum(axis=1) - parts.models.sum(axis=1)[:1] == pytest.approx(own - own[:1], abs=1e-9)
 
 
 def test_no_documents_no_scores(build: Callable[[], Any], train: Judged) -> None:

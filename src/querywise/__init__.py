@@ -18,6 +18,7 @@ Data flows one way:
     SER, SSER                                           an ensemble of rankers, weighted for all queries or for each
     ranker.predict                                      Candidates → one score per document
     evaluate, compare                                   scores and labels → a table per query, paired tests
+    explain, why                                        what is particular to a query; why one document is above another
     save, load                                          a fitted ranker ↔ a folder
 
 Names are resolved when first used, so that importing querywise costs next to nothing.
@@ -80,6 +81,7 @@ _HOMES = {
     "candidates_for": "querywise.text.features",
     "compare": "querywise.evaluation.compare",
     "evaluate": "querywise.evaluation.evaluate",
+    "explain": "querywise.explanations",
     "from_arrays": "querywise.data.frames",
     "from_frame": "querywise.data.frames",
     "judged_candidates": "querywise.text.features",
@@ -98,6 +100,7 @@ _HOMES = {
     "split_queries": "querywise.data.folds",
     "stdlib_collection": "querywise.text.stdlib",
     "tune": "querywise.tuning",
+    "why": "querywise.explanations",
     "write_collection": "querywise.data.collections",
     "write_letor": "querywise.data.letor",
     "write_parts": "querywise.data.folds",

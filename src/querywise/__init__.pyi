@@ -25,6 +25,8 @@ from querywise.errors import SolverError as SolverError
 from querywise.evaluation.compare import compare as compare
 from querywise.evaluation.evaluate import Evaluation as Evaluation
 from querywise.evaluation.evaluate import evaluate as evaluate
+from querywise.explanations import explain as explain
+from querywise.explanations import why as why
 from querywise.groupings import Clusters as Clusters
 from querywise.groupings import RelevantClusters as RelevantClusters
 from querywise.learners.adarank import AdaRank as AdaRank

@@ -231,28 +231,43 @@ def evaluate(
 @app.command()
 @guarded_command
 def explain(
-    model: Annotated[Path, typer.Argument(help="A folder with a model of local models.", show_default=False)],
+    model: Annotated[Path, typer.Argument(help="A folder with a model.", show_default=False)],
     data: DataFiles,
     qid: Annotated[str, typer.Option(help="The query to explain.", show_default=False)],
+    above: Annotated[
+        str | None,
+        typer.Option(
+            help="With --below: why this document is above that one. Documents without ids go by their place in the "
+            "query, from 1.",
+            show_default=False,
+        ),
+    ] = None,
+    below: Annotated[str | None, typer.Option(help="See --above.", show_default=False)] = None,
     show: Annotated[int, typer.Option(min=1, help="How many neighbours, or models, and features to show.")] = 10,
     features: Features = None,
     queries: Queries = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show which training queries or local models answer a query, and how that departs from the global model."""
-    from dataclasses import asdict
-
+    """Show which training queries or local models answer a query, or why one document is above another."""
+    from querywise.errors import DataError
+    from querywise.explanations import as_dict, why
     from querywise.explanations import explain as explained
     from querywise.storage import load
 
-    found = explained(load(model), read_data(data, features=features, queries=queries).candidates, qid)
-    if as_json:
-        departures = [{**asdict(each), "effect": each.effect} for each in found.departures]
-        print_json({**asdict(found), "departures": departures})
+    if (above is None) != (below is None):
+        raise DataError("--above and --below go together: why is the one document above the other?")
+    ranker, candidates = load(model), read_data(data, features=features, queries=queries).candidates
+    found: Any
+    if above is not None and below is not None:
+        found = why(ranker, candidates, qid, above, below)
     else:
-        from querywise.report.terminal import explanation_tables
+        found = explained(ranker, candidates, qid)
+    if as_json:
+        print_json(as_dict(found))
+    else:
+        from querywise.report.terminal import explanation_tables, reason_tables
 
-        say(explanation_tables(found, show))
+        say(explanation_tables(found, show) if above is None else reason_tables(found, show))
 
 
 @app.command()

@@ -109,6 +109,10 @@ class PreparedRankSVM:
         whitened: Floats = self.gradients_ @ (directions / np.sqrt(np.maximum(values, self.learner.l2)))
         return whitened
 
+    def gradients(self) -> Floats | None:
+        """Training queries × features: each one's gradient at the global model, by the weights as the user has them."""
+        return self.gradients_ * self.spread_ if hasattr(self, "gradients_") else None
+
     def _ridge(self) -> Ridge:
         prior = (self.learner.prior_l2 or 0.0) if self.learner.prior == "global" else 0.0
         return Ridge(self.learner.l2, self.centre_, prior)

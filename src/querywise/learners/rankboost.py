@@ -78,6 +78,13 @@ class RankBoost:
             scores += weight * (candidates.features[:, column] > threshold)
         return scores
 
+    def contributions(self, features: Floats, /) -> Floats:
+        """Documents × features: the weights of the stumps on each feature whose threshold the document exceeds."""
+        added = np.zeros(features.shape)
+        for column, threshold, weight in zip(self.columns_, self.thresholds_, self.stump_weights_, strict=True):
+            added[:, column] += weight * (features[:, column] > threshold)
+        return added
+
     def _boost(self, pairs: _Pairs, valid: Judged | None) -> None:
         columns, thresholds, weights, losses = [], [], [], []
         best = BestRound(valid, "map", self.patience)

@@ -110,6 +110,11 @@ class LambdaMART:
         )
         return scores if self.base is None else scores + self.base.predict(candidates)
 
+    def contributions(self, features: Floats) -> Floats:
+        """Documents × features: what each adds to a document's score, by LightGBM's Shapley values."""
+        own = _contributions(self._loaded(), features, self.threads)
+        return own if self.base is None else own + self.base.contributions(features)
+
     def _loaded(self) -> Booster:
         """The trees, read from their text when first needed."""
         if self._booster is None:
@@ -204,11 +209,19 @@ class TreeRegression:
         """One value per row: the sum of the leaves it falls into."""
         if not hasattr(self, "model_"):
             raise NotFittedError(self)
+        return np.asarray(self._loaded().predict(features, num_threads=self.threads or 0), dtype=np.float64)
+
+    def contributions(self, features: Floats, /) -> Floats:
+        """Documents × features: what each adds to a document's value, by LightGBM's Shapley values."""
+        return _contributions(self._loaded(), features, self.threads)
+
+    def _loaded(self) -> Booster:
+        """The trees, read from their text when first needed."""
         if self._booster is None:
             import lightgbm
 
             self._booster = lightgbm.Booster(model_str=self.model_)
-        return np.asarray(self._booster.predict(features, num_threads=self.threads or 0), dtype=np.float64)
+        return self._booster
 
     def _grow(
         self,
@@ -249,6 +262,13 @@ class TreeRegression:
         self.model_ = booster.model_to_string(num_iteration=getattr(self, "tree_count_", count))
         self._booster = None
         return self
+
+
+def _contributions(booster: Booster, features: Floats, threads: int | None) -> Floats:
+    if not len(features):
+        return np.zeros(features.shape)
+    # The last column is what is expected before anything is known: the same for every document.
+    return np.asarray(booster.predict(features, pred_contrib=True, num_threads=threads or 0), dtype=np.float64)[:, :-1]
 
 
 def _growth(learner: LambdaMART | TreeRegression) -> dict[str, Any]:

@@ -202,6 +202,7 @@ class OfflineModels:
         self.usable_ = self.locality.teaches(self.members_)
         self.models_ = ready.models(self.members_)
         self.everyone_ = ready.everyone
+        self.gradients_ = gradients_of(ready)
         self._search = None
         return self
 
@@ -261,6 +262,19 @@ def models_of(ranker: Any, candidates: Candidates) -> tuple[Any, Ints, Any]:
         index = np.where(ranker.locality_.teaches(weights), np.arange(len(candidates)), -1)
         return ranker.prepared_.models(weights), index, ranker.prepared_.everyone
     return ranker.offline_.models_, ranker.chosen(candidates), ranker.offline_.everyone_
+
+
+def gradients_of(prepared_learner: Any) -> Floats | None:
+    """Training queries × features: the gradient of each one's loss at the global model; None of a learner without."""
+    found: Floats | None = prepared_learner.gradients() if hasattr(prepared_learner, "gradients") else None
+    return found
+
+
+def training_gradients(ranker: Any) -> Floats | None:
+    """Those of the training queries of a fitted ranker."""
+    if isinstance(ranker, KnnOnline):
+        return gradients_of(ranker.prepared_)
+    return getattr(ranker.offline_, "gradients_", None)  # models saved before there was such a thing have none
 
 
 def _own_first(members: csr_array) -> csr_array:

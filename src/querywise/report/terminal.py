@@ -15,7 +15,7 @@ from querywise.evaluation.compare import Compared
 from querywise.evaluation.evaluate import Evaluation
 from querywise.evaluation.examples import Example
 from querywise.evaluation.significance import TEST_NAMES
-from querywise.explanations import Explanation
+from querywise.explanations import Explanation, Reason
 from querywise.text.features import Coverage
 from querywise.text.search import Answer
 from querywise.tuning import Tuned
@@ -127,6 +127,42 @@ def explanation_tables(explanation: Explanation, show: int) -> Group:
             numbers = (departure.everyone, departure.here, departure.effect)
             weights.add_row(departure.feature, *(f"{number:+.4f}" for number in numbers))
         parts += ["Weights that differ most; effect: the difference times the feature's spread here:", weights]
+    return Group(*parts)
+
+
+def reason_tables(found: Reason, show: int) -> Group:
+    """Why one document is above another: what each feature adds to the distance between their scores."""
+    where = "above" if found.difference > 0 else "below" if found.difference < 0 else "level with"
+    parts: list[Any] = [
+        f"Query {found.query_id}: {found.above} is {where} {found.below} by {abs(found.difference):.4f}. "
+        f"The global model alone says {found.everyone:+.4f}; what is particular to this query adds {found.local:+.4f}."
+    ]
+    if found.models:
+        models = _table("model", "weight", "adds")
+        for each in found.models[:show]:
+            models.add_row(str(each.model), f"{each.weight:.4f}", f"{each.here:+.4f}")
+        parts += [models]
+    terms = _table("feature", found.above, found.below, "adds", "in the global model")
+    for term in found.terms[:show]:
+        terms.add_row(
+            escape(term.feature),
+            *(f"{value:.4f}" for value in (term.above, term.below)),
+            *(f"{value:+.4f}" for value in (term.here, term.everyone)),
+        )
+    rest = found.terms[show:]
+    if rest:
+        sums = (sum(each.here for each in rest), sum(each.everyone for each in rest))
+        terms.add_row(f"{len(rest)} more", "", "", *(f"{value:+.4f}" for value in sums))
+    terms.add_section()
+    terms.add_row("all", "", "", f"{found.difference:+.4f}", f"{found.everyone:+.4f}")
+    parts.append(terms)
+    if any(each.pull for each in found.neighbours):
+        hardest = sorted(found.neighbours, key=lambda each: -abs(each.pull))[:show]
+        pulls = _table("training query", "distance", "weight", "pull")
+        for neighbour in hardest:
+            numbers = (f"{neighbour.distance:.3f}", f"{neighbour.weight:.4f}", f"{neighbour.pull:+.1%}")
+            pulls.add_row(escape(neighbour.query_id), *numbers)
+        parts += ["Training queries that pulled this query's model hardest away from the global one:", pulls]
     return Group(*parts)
 
 

@@ -1,0 +1,165 @@
+"""What each feature adds to each document's score, for this query's model and for the global one.
+
+Rows sum to the score, up to what all documents of the query have in common: the differences between documents are
+exact. A linear model adds weight × value, a stump or tree what it gives for the feature it asks about, a blend the
+shares of its models.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from querywise.arrays import Floats
+from querywise.data.groups import Candidates
+from querywise.errors import DataError
+from querywise.learners.linear import LinearModels
+from querywise.rankers.atvt import ATVT
+from querywise.rankers.classes import QueryClasses
+from querywise.rankers.clusters import Naive, SelectRanker, Transform
+from querywise.rankers.column import OneFeature
+from querywise.rankers.ensemble import SER, SSER
+from querywise.rankers.knn import KnnOffline2, KnnOnline, models_of
+from querywise.rankers.normalised import QueryNormalised, normalised
+from querywise.rankers.single import Single
+from querywise.rankers.voting import CombSUM
+
+
+@dataclass(frozen=True, eq=False)
+class Contributions:
+    """Documents × features, in the model that answers the query and in the global one; the same where that answers.
+
+    `seen` are the features as the model sees them. `models`, documents × models, are what each model of a blend adds,
+    its share included; without columns where one model answers alone.
+    """
+
+    seen: Floats
+    here: Floats
+    everyone: Floats
+    models: Floats
+
+    @property
+    def is_global(self) -> bool:
+        """Whether the global model answers."""
+        return self.here is self.everyone
+
+
+def contributions(ranker: Any, query: Candidates) -> Contributions:
+    """Those of the documents of one query; a DataError where a score is not a sum over features."""
+    if isinstance(ranker, QueryNormalised):
+        return contributions(ranker.ranker_, normalised(query))
+    if isinstance(ranker, SER):
+        return _ensemble(ranker, normalised(query))
+    if isinstance(ranker, (SelectRanker, Transform)):
+        return _blended(ranker, query)
+    model, everyone = answering_models(ranker, query)
+    ours = _terms(everyone, query)
+    return Contributions(query.features, ours if model is everyone else _terms(model, query), ours, _none(query))
+
+
+def answering_models(ranker: Any, query: Candidates) -> tuple[Any, Any]:
+    """The one model that answers a query, and the global one; the very same where that answers, or there is no other.
+
+    Where several are blended there is no such model, and the ranker stands for itself.
+    """
+    if isinstance(ranker, QueryNormalised):
+        return answering_models(ranker.ranker_, normalised(query))
+    if isinstance(ranker, (KnnOnline, KnnOffline2)):
+        models, index, everyone = models_of(ranker, query)
+        return _picked(models, int(index[0]), everyone), everyone
+    if isinstance(ranker, QueryClasses):
+        number = int(ranker.chosen(query)[0])
+        return _picked(ranker.models_, number if ranker.usable_[number] else -1, ranker.everyone_), ranker.everyone_
+    if isinstance(ranker, Naive):
+        groups = ranker.groups_
+        return _picked(groups.models_, int(ranker.chosen(query)[0]), groups.everyone_), groups.everyone_
+    return ranker, ranker
+
+
+def linear_weights(model: Any, width: int) -> Floats | None:
+    """The weights of a linear model; None of any other."""
+    if isinstance(model, CombSUM):
+        return np.ones(width)
+    if isinstance(model, OneFeature):
+        alone: Floats = (np.arange(width) == model.column_).astype(np.float64)
+        return alone
+    found: Floats | None = model if isinstance(model, np.ndarray) else getattr(model, "weights_", None)
+    return found
+
+
+def scores_by_everyone(ranker: Any, candidates: Candidates) -> Floats:
+    """What one model for all queries makes of the documents: the ranker's own global model."""
+    if isinstance(ranker, QueryNormalised):
+        return scores_by_everyone(ranker.ranker_, normalised(candidates))
+    if isinstance(ranker, SSER):
+        scores: Floats = SER.predict(ranker, candidates)
+        return scores
+    everyone = ranker
+    if isinstance(ranker, KnnOnline):
+        everyone = ranker.prepared_.everyone
+    elif isinstance(ranker, KnnOffline2):
+        everyone = ranker.offline_.everyone_
+    elif isinstance(ranker, QueryClasses):
+        everyone = ranker.everyone_
+    elif isinstance(ranker, (Naive, SelectRanker, Transform)):
+        everyone = ranker.groups_.everyone_
+    found: Floats = everyone.predict(candidates)
+    return found
+
+
+def _picked(models: Any, number: int, everyone: Any) -> Any:
+    if number < 0:
+        return everyone
+    return models.weights[number] if isinstance(models, LinearModels) else models.rankers[number]
+
+
+def _terms(model: Any, query: Candidates) -> Floats:
+    """Documents × features of one model."""
+    if isinstance(model, Single):
+        return _terms(model.model_, query)
+    weights: Floats | None = linear_weights(model, query.features.shape[1])
+    if weights is not None:
+        return query.features * weights
+    source = model.regressor_ if isinstance(model, ATVT) else model
+    if not hasattr(source, "contributions"):
+        raise DataError(
+            f"A {type(source).__name__}'s score is not a sum over features, so there are no parts to show. Linear "
+            "models, trees, and rankers made of them have some."
+        )
+    found: Floats = source.contributions(query.features)
+    return found
+
+
+def _ensemble(ranker: SER, query: Candidates) -> Contributions:
+    everyone = query.features * ranker.weights_
+    here = query.features * ranker.query_weights(query)[0] if isinstance(ranker, SSER) and ranker.gamma else everyone
+    return Contributions(query.features, here, everyone, _none(query))
+
+
+def _blended(ranker: SelectRanker | Transform, query: Candidates) -> Contributions:
+    """A blend brings each model's scores to 0 … 1 within the query; so the global one's here, to be compared."""
+    groups, share = ranker.groups_, ranker.model_weights(query)[0]
+    everyone = _terms(groups.everyone_, query)
+    if not share.any():
+        return Contributions(query.features, everyone, everyone, _none(query))
+    every = np.zeros((len(query.features), len(share)))
+    here = np.zeros_like(everyone)
+    for number in np.flatnonzero(share):
+        terms = share[number] * _to_unit_range(_terms(_picked(groups.models_, int(number), None), query))
+        every[:, number] = terms.sum(axis=1)
+        here += terms
+    return Contributions(query.features, here, _to_unit_range(everyone), every)
+
+
+def _to_unit_range(terms: Floats) -> Floats:
+    """Divided so that the scores they sum to span 1; nothing where all are alike."""
+    scores = terms.sum(axis=1)
+    reach = float(np.ptp(scores)) if len(scores) else 0.0
+    tied = reach <= 1e-12 * float(np.abs(terms).sum(axis=1).max(initial=0.0))
+    return np.zeros_like(terms) if tied else terms / reach
+
+
+def _none(query: Candidates) -> Floats:
+    return np.zeros((len(query.features), 0))
