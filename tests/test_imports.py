@@ -28,7 +28,7 @@ LAYERS = [
     ["contributions"],
     ["storage", "tuning", "explanations"],
     ["methods"],
-    ["report"],
+    ["report", "service"],
     ["comparison", "fusion"],
     ["reproduction", "demo"],
     ["cli"],
@@ -38,13 +38,19 @@ NEVER = {
     ("evaluation", "learners"): "any system's scores can be compared",
     ("evaluation", "rankers"): "any system's scores can be compared",
     ("learners", "evaluation"): "a learner does not grade itself",
+    ("service", "evaluation"): "what answers requests does not grade",
     ("storage", "evaluation"): "a model is stored without being judged",
 }
 ONLY_IN = {
+    "fastapi": {"service/app.py"},
     "lightgbm": {"learners/trees.py"},
-    "typer": {f"cli/{name}.py" for name in ("app", "collections", "comparing", "fusing", "options", "ranking")},
+    "typer": {
+        f"cli/{name}.py" for name in ("app", "collections", "comparing", "fusing", "options", "ranking", "serving")
+    },
+    "msgspec": {"service/app.py", "service/schema.py"},
     "numba": {"compiled.py"},
     "narwhals": {"data/frames.py"},
+    "uvicorn": {"service/server.py"},
     "safetensors": {"storage.py"},
     "Stemmer": {"text/words.py"},
 }

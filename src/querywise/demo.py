@@ -12,7 +12,7 @@ import numpy as np
 from querywise.arrays import Floats
 from querywise.data.collections import write_collection
 from querywise.data.folds import Fold, make_folds
-from querywise.data.groups import Judged
+from querywise.data.groups import Judged, QueryTable
 from querywise.evaluation.analysis import class_shares
 from querywise.evaluation.compare import compare
 from querywise.evaluation.examples import examples
@@ -26,7 +26,7 @@ from querywise.report.terminal import classes_table, comparison_table, coverage_
 from querywise.report.writing import write_report
 from querywise.storage import check_model_folder, save
 from querywise.text.features import judged_candidates
-from querywise.text.index import build_index, check_index_folder, save_index
+from querywise.text.index import Index, build_index, check_index_folder, save_index
 from querywise.text.stdlib import stdlib_collection
 from querywise.tuning import tune
 
@@ -98,6 +98,20 @@ def run(out: Path, *, folds: int = 1) -> list[Any]:
         found.verdict,
         _onward(out, page, folds),
     ]
+
+
+def fitted(folder: Path) -> tuple[Index, Judged, QueryTable]:
+    """The collection's index, queries the model has not seen, all queries, and a fitted ranker, saved in a folder."""
+    collection = stdlib_collection()
+    with doing("Indexing"):
+        index = build_index(collection.documents())
+    judged, _ = judged_candidates(collection, index)
+    fold = make_folds(judged)[0]
+    with doing("Fitting"):
+        ranker = METHODS[SHOWN].build(l2=0.1, k=0.2, prior_l2=0.5, view="gradient:text").fit(fold.train)
+    save(ranker, folder, notes={"method": SHOWN})
+    assert collection.queries is not None
+    return index, fold.test, collection.queries
 
 
 def _fit(name: str) -> Fit:

@@ -166,6 +166,11 @@ def read_manifest(folder: PathLike) -> Manifest:
     return Manifest(features["count"], names, body["missing"], body["versions"], body["notes"])
 
 
+def version_of(folder: PathLike) -> str:
+    """The digest of the model in a folder: another model, another version."""
+    return _digest_of(_read_body(Path(folder)))
+
+
 def check_model_folder(path: Path) -> None:
     """Refuse a place where no model can be written, before any long work is done for it."""
     if path.exists() and not path.is_dir():

@@ -1,0 +1,114 @@
+"""Serving a model over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from querywise.cli.app import app
+from querywise.cli.inputs import read_data
+from querywise.cli.options import Queries, Quiet, guarded_command
+
+
+@app.command()
+@guarded_command
+def serve(
+    model: Annotated[Path | None, typer.Argument(help="A folder with a model.", show_default=False)] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of them.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8080,
+    index: Annotated[
+        Path | None,
+        typer.Option(help="An index folder, to search in on the page and at /v1/search.", show_default=False),
+    ] = None,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(help="A LETOR file whose queries can be chosen on the page.", show_default=False),
+    ] = None,
+    queries: Queries = None,
+    demo: Annotated[bool, typer.Option("--demo", help="Serve the embedded collection, searchable.")] = False,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file with the token that requests must carry; else $QUERYWISE_TOKEN, if set.", show_default=False
+        ),
+    ] = None,
+    max_body: Annotated[float, typer.Option(min=0.001, help="Longest request, in megabytes.")] = 16.0,
+    max_documents: Annotated[int, typer.Option(min=1, help="Most documents in a request.")] = 20_000,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds an answer may take.")] = 10.0,
+    quiet: Quiet = False,
+) -> None:
+    """Answer ranking requests over HTTP, with a page at / to look at the model; one replaced on disk is taken up."""
+    from querywise.errors import DataError
+
+    if (model is None) != demo:
+        raise DataError("Name a model folder, or say --demo for the embedded collection; one of the two.")
+    if demo and (index or data or queries):
+        raise DataError("--demo has an index and queries of its own; leave out --index, --data and --queries.")
+    token = _token(token_file)
+    _check_installed()
+    import logging
+    import tempfile
+
+    from querywise.progress import shown
+    from querywise.service.app import Service
+    from querywise.service.folder import ModelFolder
+    from querywise.service.limits import Limits
+    from querywise.service.server import run
+
+    logging.basicConfig(
+        level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    limits = Limits(int(max_body * 1e6), max_documents, timeout)
+    with tempfile.TemporaryDirectory() as place:
+        with shown(quiet=quiet):
+            folder, shelf = _demo(Path(place) / "model") if model is None else (model, _shelf(index, data, queries))
+            service = Service(ModelFolder(folder), shelf, limits=limits, token=token)
+        if token is None and host not in ("127.0.0.1", "localhost", "::1"):
+            logging.getLogger("querywise.service").warning("anyone who reaches %s can ask: there is no token", host)
+        run(service, host, port)
+
+
+def _check_installed() -> None:
+    from importlib.util import find_spec
+
+    from querywise.errors import DataError
+
+    missing = [name for name in ("fastapi", "uvicorn", "httptools", "msgspec") if find_spec(name) is None]
+    if missing:
+        raise DataError(f"Serving needs {', '.join(missing)}. Install it with: pip install 'querywise[serve]'")
+
+
+def _token(file: Path | None) -> str | None:
+    import os
+
+    from querywise.errors import DataError
+    from querywise.files import read_text
+
+    token = os.environ.get("QUERYWISE_TOKEN") if file is None else read_text(file).strip()
+    if token is not None and (not token or not token.isascii() or any(each.isspace() for each in token)):
+        where = "QUERYWISE_TOKEN" if file is None else str(file)
+        raise DataError(f"{where}: a token is one word of ASCII letters, digits and signs.")
+    return token
+
+
+def _shelf(index: Path | None, data: list[Path] | None, queries: Path | None) -> Any:
+    from querywise.data.queries import read_queries
+    from querywise.service.shelf import Shelf
+    from querywise.text.index import load_index
+
+    return Shelf(
+        None if index is None else load_index(index),
+        read_data(data, queries=queries) if data else None,
+        None if queries is None else read_queries(queries),
+    )
+
+
+def _demo(folder: Path) -> tuple[Path, Any]:
+    from querywise.demo import fitted
+    from querywise.service.shelf import Shelf
+
+    index, test, known = fitted(folder)
+    return folder, Shelf(index, test, known)

@@ -1,0 +1,97 @@
+"""Counts and times, in the text format that Prometheus reads."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_DISTANCES = tuple(2.0**power for power in range(-6, 11))
+
+
+class Histogram:
+    """How many values lie at or below each bound, their number and their sum."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def add(self, value: float) -> None:
+        """Count a value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def lines(self, name: str, labels: str) -> Iterable[str]:
+        """Its lines."""
+        joined, below = f"{labels}," if labels else "", 0
+        for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
+            below += count
+            yield f'{name}_bucket{{{joined}le="{bound}"}} {below}'
+        braces = f"{{{labels}}}" if labels else ""
+        yield f"{name}_sum{braces} {self.total}"
+        yield f"{name}_count{braces} {below}"
+
+
+class Metrics:
+    """What the service has done since it started. Written by the event loop alone, so nothing is counted twice."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[tuple[str, int]] = Counter()
+        self.seconds: dict[str, Histogram] = {}
+        self.documents = 0
+        self.back_offs = 0
+        self.distances = Histogram(_DISTANCES)
+        self.reloads: Counter[str] = Counter()
+        self.in_flight = 0
+
+    def answered(self, path: str, status: int, seconds: float) -> None:
+        """Count a request that has been answered."""
+        self.requests[path, status] += 1
+        if path not in self.seconds:
+            self.seconds[path] = Histogram(_SECONDS)
+        self.seconds[path].add(seconds)
+
+    def text(self, version: str, ranker: str, stale: bool) -> str:
+        """Everything, as text."""
+        parts = [
+            "# HELP querywise_requests_total Requests answered, by path and status.",
+            "# TYPE querywise_requests_total counter",
+            *(
+                f'querywise_requests_total{{path="{path}",status="{status}"}} {count}'
+                for (path, status), count in sorted(self.requests.items())
+            ),
+            "# HELP querywise_request_seconds Time to answer, by path.",
+            "# TYPE querywise_request_seconds histogram",
+            *(
+                line
+                for path, each in sorted(self.seconds.items())
+                for line in each.lines("querywise_request_seconds", f'path="{path}"')
+            ),
+            "# HELP querywise_requests_in_flight Requests being answered.",
+            "# TYPE querywise_requests_in_flight gauge",
+            f"querywise_requests_in_flight {self.in_flight}",
+            "# HELP querywise_documents_total Documents ranked.",
+            "# TYPE querywise_documents_total counter",
+            f"querywise_documents_total {self.documents}",
+            "# HELP querywise_back_offs_total Queries too far from every training query, answered by the global model.",
+            "# TYPE querywise_back_offs_total counter",
+            f"querywise_back_offs_total {self.back_offs}",
+            "# HELP querywise_nearest_distance Distance to the nearest training query, of queries looked at.",
+            "# TYPE querywise_nearest_distance histogram",
+            *self.distances.lines("querywise_nearest_distance", ""),
+            "# HELP querywise_model_reloads_total Changes of the model folder, by what became of them.",
+            "# TYPE querywise_model_reloads_total counter",
+            *(
+                f'querywise_model_reloads_total{{outcome="{outcome}"}} {self.reloads[outcome]}'
+                for outcome in ("replaced", "refused")
+            ),
+            "# HELP querywise_model_stale 1 while the folder holds a model that cannot be served.",
+            "# TYPE querywise_model_stale gauge",
+            f"querywise_model_stale {int(stale)}",
+            "# HELP querywise_model_info The model that is served.",
+            "# TYPE querywise_model_info gauge",
+            f'querywise_model_info{{version="{version}",ranker="{ranker}"}} 1',
+        ]
+        return "\n".join(parts) + "\n"

@@ -1,0 +1,147 @@
+"""What travels over HTTP, read and checked in one pass."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+Features = list[float | None] | dict[str, float | None]
+
+
+class Query(Struct, forbid_unknown_fields=True):
+    """Who is asking, and what is known of the query beside its documents."""
+
+    id: Annotated[str, Meta(max_length=1000)] = ""
+    text: Annotated[str, Meta(max_length=10_000)] | None = None
+    class_: str | None = field(default=None, name="class")
+    columns: dict[str, float] | None = None
+
+
+class Document(Struct, forbid_unknown_fields=True):
+    """A candidate: its features in the model's order, or by name; null and names left out are missing."""
+
+    id: Annotated[str, Meta(max_length=1000)]
+    features: Features
+
+
+class RankRequest(Struct, forbid_unknown_fields=True):
+    """One query and its candidates."""
+
+    query: Query
+    documents: list[Document]
+    top: Count | None = None
+
+
+class BatchRequest(Struct, forbid_unknown_fields=True):
+    """Several queries, answered together."""
+
+    requests: list[RankRequest]
+
+
+class ExplainRequest(Struct, forbid_unknown_fields=True):
+    """One query to explain; with `above` and `below`, why the one document is above the other.
+
+    Without documents the query is looked up: its text in the index, its id among the judged queries.
+    """
+
+    query: Query
+    documents: list[Document] | None = None
+    above: str | None = None
+    below: str | None = None
+    top: Count = 100
+
+
+class RankedDocument(Struct):
+    """A document and its score; only scores of one query can be compared."""
+
+    id: str
+    score: float
+
+
+class RankResponse(Struct):
+    """The documents, best first, and the version of the model that ranked them."""
+
+    query: str
+    model: str
+    documents: list[RankedDocument]
+
+
+class BatchResponse(Struct):
+    """The answers, in the order of the requests."""
+
+    responses: list[RankResponse]
+
+
+class FoundDocument(Struct):
+    """A candidate under both models: where each puts it, and with what score; `grade` where somebody judged it."""
+
+    id: str
+    title: str
+    snippet: str
+    rank: int
+    score: float
+    rank_everyone: int
+    score_everyone: float
+    grade: int | None = None
+
+
+class KnownQuery(Struct):
+    """A query the service knows: one to try, or a training query that counted for another."""
+
+    id: str
+    text: str | None = None
+    class_: str | None = field(default=None, name="class")
+
+
+class SearchResponse(Struct):
+    """A query's candidates in the order of its own model, beside what one model for all makes of them."""
+
+    query: KnownQuery
+    model: str
+    documents: list[FoundDocument]
+    explanation: dict[str, Any] | None
+    neighbours: list[KnownQuery]
+    milliseconds: float
+
+
+class QueriesResponse(Struct):
+    """Judged queries to choose from."""
+
+    queries: list[KnownQuery]
+
+
+class ModelResponse(Struct):
+    """What is being served."""
+
+    version: str
+    ranker: str
+    feature_count: int
+    feature_names: list[str] | None
+    missing: str
+    versions: dict[str, str]
+    notes: dict[str, Any]
+    searches: bool
+    judged_queries: int
+
+
+class Problem(Struct):
+    """What went wrong, in words; `where` is the place in the request."""
+
+    code: str
+    message: str
+    where: str | None = None
+
+
+class ErrorResponse(Struct):
+    """The one shape of every error."""
+
+    error: Problem
+
+
+def components(*kinds: type) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The JSON schemas of some of these, as references, and what they refer to."""
+    schemas, parts = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    return list(schemas), parts

@@ -1,0 +1,174 @@
+"""A fitted ranker, ready to answer requests. Nothing here knows of HTTP."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from querywise.arrays import Floats
+from querywise.data.groups import Candidates, QueryTable
+from querywise.errors import DataError, ModelFileError, QuerywiseError
+from querywise.explanations import as_dict, explain, why
+from querywise.ranking import check_scores, order
+from querywise.service.schema import Document, ExplainRequest, Query, RankedDocument, RankRequest, RankResponse
+from querywise.storage import Manifest, load, read_manifest, version_of
+
+_QUICK = 0.005  # seconds for a hundred documents up to which an answer is not worth a thread
+_FEW = 1_000  # documents up to which it is not
+_REHEARSALS = 3
+
+
+class Served:
+    """A ranker and what its folder says of it. `quick`: answers come so fast that they need no thread of their own."""
+
+    def __init__(self, ranker: Any, manifest: Manifest, version: str) -> None:
+        self.ranker = ranker
+        self.manifest = manifest
+        self.version = version
+        self.quick = self._rehearsed() < _QUICK
+
+    @staticmethod
+    def of(folder: Path) -> Served:
+        """The model in a folder, whole."""
+        for _ in range(5):
+            version = version_of(folder)
+            ranker, manifest = load(folder), read_manifest(folder)
+            if version_of(folder) == version:  # else it was replaced meanwhile: take the new one
+                return Served(ranker, manifest, version[:12])
+        raise ModelFileError(f"{folder}: the model changes faster than it can be read.")
+
+    def _rehearsed(self) -> float:
+        """Answer a made-up query a few times, so that everything is compiled and known to work; the best time."""
+        names = self.manifest.feature_names
+        width = self.manifest.feature_count
+        features = np.random.default_rng(0).random((100, width))
+        table = QueryTable(("rehearsal",), texts=("rehearsal",), classes=(None,))
+        candidates = Candidates(features, np.array([0, 100]), ("rehearsal",), feature_names=names, queries=table)
+        best = np.inf
+        for _ in range(_REHEARSALS):
+            begun = time.perf_counter()
+            try:
+                check_scores(self.ranker.predict(candidates), candidates)
+            except DataError:
+                pass  # a model that needs columns of the query's own, which cannot be made up
+            except QuerywiseError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever a damaged model does, it is not served
+                raise ModelFileError(f"The model cannot rank ({type(error).__name__}: {error}).") from None
+            best = min(best, time.perf_counter() - begun)
+        return best
+
+    def is_small(self, documents: int) -> bool:
+        """Whether so many documents are ranked in less time than it takes to hand them to a thread."""
+        return self.quick and documents <= _FEW
+
+    def candidates(self, requests: Sequence[RankRequest | ExplainRequest]) -> Candidates:
+        """The documents of some requests, in the model's columns; queries go by number, whatever their ids."""
+        width, names = self.manifest.feature_count, self.manifest.feature_names
+        documents = [request.documents or [] for request in requests]
+        rows = [_packed(each, width, names, number) for number, each in enumerate(documents)]
+        features = np.frombuffer(b"".join(rows), np.float64).reshape(-1, width)
+        ids = tuple(map(str, range(len(requests))))
+        return Candidates(
+            features,
+            np.cumsum([0, *map(len, documents)]),
+            ids,
+            document_ids=tuple(document.id for each in documents for document in each),
+            feature_names=names,
+            queries=query_table(ids, [request.query for request in requests]),
+        )
+
+    def scores(self, candidates: Candidates) -> Floats:
+        """One per document, finite."""
+        return check_scores(self.ranker.predict(candidates), candidates)
+
+    def rank(self, requests: Sequence[RankRequest]) -> tuple[list[RankResponse], Candidates]:
+        """The answers to some requests, and the documents they were about."""
+        candidates = self.candidates(requests)
+        scores = self.scores(candidates)
+        best = order(scores, candidates.starts)
+        names, values = candidates.document_ids or (), scores[best].tolist()
+        answers = []
+        for number, request in enumerate(requests):
+            rows = candidates.rows(number)
+            ranked = [
+                RankedDocument(names[row], value) for row, value in zip(best[rows].tolist(), values[rows], strict=True)
+            ]
+            answers.append(RankResponse(request.query.id, self.version, ranked[: request.top]))
+        return answers, candidates
+
+    def explain(self, candidates: Candidates, request: ExplainRequest) -> dict[str, Any]:
+        """What is particular to a query, or why one document is above another."""
+        name = candidates.query_ids[0]
+        if request.above is not None and request.below is not None:
+            found = as_dict(why(self.ranker, candidates, name, request.above, request.below))
+        else:
+            found = as_dict(explain(self.ranker, candidates, name))
+        return {**found, "query_id": request.query.id or name, "model": self.version}
+
+
+def query_table(ids: Sequence[str], queries: Sequence[Query]) -> QueryTable | None:
+    """What the asker says of the queries; None where that is nothing."""
+    texts, classes = tuple(query.text for query in queries), tuple(query.class_ for query in queries)
+    columns = [query.columns for query in queries]
+    if not any(columns) and not any(each is not None for each in (*texts, *classes)):
+        return None
+    names = tuple(columns[0] or ())
+    for query, own in zip(queries, columns, strict=True):
+        if set(own or ()) != set(names):
+            raise DataError(
+                f"Query {query.id!r} has the columns {sorted(own or ())}; the first has {sorted(names)}. All need the "
+                "same ones."
+            )
+    values = np.array([[(own or {})[name] for name in names] for own in columns]) if names else None
+    return QueryTable(tuple(ids), texts, classes, values, names)
+
+
+def _packed(documents: Sequence[Document], width: int, names: tuple[str, ...] | None, request: int) -> bytes:
+    """The features of one request's documents as the bytes of doubles."""
+    if len({document.id for document in documents}) != len(documents):
+        raise _repeated(documents, request)
+    form = struct.Struct(f"{width}d")
+    try:
+        return b"".join([form.pack(*document.features) for document in documents])
+    except (struct.error, TypeError):  # by name, with something missing, or wrong
+        rows = [_row(document, width, names, f"documents[{place}]") for place, document in enumerate(documents)]
+        return b"".join([form.pack(*row) for row in rows])
+
+
+def _row(document: Document, width: int, names: tuple[str, ...] | None, where: str) -> list[float]:
+    """The features of one document, what is missing 0, as the models are trained to expect."""
+    given = document.features
+    if isinstance(given, dict):
+        known = names if names is not None else tuple(str(number + 1) for number in range(width))
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            raise DataError(
+                f"{where}: document {document.id!r} has a feature {unknown[0]!r}, which the model does not know. It "
+                f"knows {', '.join(known[:8])}{' …' if len(known) > 8 else ''}."
+            )
+        return [given.get(name) or 0.0 for name in known]
+    if len(given) != width:
+        raise DataError(
+            f"{where}: document {document.id!r} has {len(given)} features; the model was trained on {width}. Give them "
+            "all, null for one that is missing, or give them by name."
+        )
+    return [value or 0.0 for value in given]
+
+
+def _repeated(documents: Sequence[Document], request: int) -> DataError:
+    seen: dict[str, int] = {}
+    for place, document in enumerate(documents):
+        if document.id in seen:
+            break
+        seen[document.id] = place
+    return DataError(
+        f"documents[{place}]: id {document.id!r} is also that of documents[{seen[document.id]}]"
+        + (f", of request {request}" if request else "")
+        + "; every document needs an id of its own."
+    )
