@@ -1,10 +1,13 @@
-"""A paper's claims, each beside what the data at hand says."""
+"""A paper's claims, each beside what the data at hand says, and the files that end with them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from querywise.files import atomic_text
 from querywise.report.tables import Column, Table
 
 REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE = "reproduced", "not reproduced", "not testable here"
@@ -28,6 +31,16 @@ def p_text(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
-def claims_table(claims: Sequence[Claim]) -> str:
-    """As Markdown."""
+def write_findings(out: Path, numbers: Mapping[str, Any], tables: Sequence[str], claims: Sequence[Claim] = ()) -> Path:
+    """Write numbers.json and table.md into a folder, the claims last in both; returns the table's path."""
+    content = {**numbers, "claims": [each._asdict() for each in claims]} if claims else numbers
+    with atomic_text(out / "numbers.json") as file:
+        json.dump(content, file, indent=1)
+        file.write("\n")
+    with atomic_text(out / "table.md") as file:
+        file.write("\n".join([*tables, _table(claims)] if claims else tables))
+    return out / "table.md"
+
+
+def _table(claims: Sequence[Claim]) -> str:
     return Table((Column("the paper"), Column("here"), Column("outcome")), tuple(map(tuple, claims))).markdown()

@@ -6,7 +6,6 @@ itself there too.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,11 @@ from querywise.data.folds import Fold, Folds
 from querywise.evaluation.analysis import class_shares
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.trained import Fit
-from querywise.files import atomic_text, make_folder
+from querywise.files import make_folder
 from querywise.methods import METHODS
 from querywise.progress import track
 from querywise.report.tables import Cell, Column, Table
+from querywise.reproduction.claims import write_findings
 from querywise.tuning import tune_or_fit
 
 VIEWS = ("top-mean", "text", "top-mean+text", "gradient:text", "gradient:top-mean+text")
@@ -50,12 +50,8 @@ def reproduce(folds: Folds, out: Path) -> Path:
         name: [{key: each.notes.get(key) for key in ("method", "parameters")} for each in trained]
         for name, trained in compared.trained.items()
     }
-    with atomic_text(out / "numbers.json") as file:
-        json.dump({"comparison": compared.as_json(), "same_class": alike, "chosen": choices}, file, indent=1)
-        file.write("\n")
-    with atomic_text(out / "table.md") as file:
-        file.write("\n".join([_table(compared), *_by_class(compared, alike)]))
-    return out / "table.md"
+    numbers = {"comparison": compared.as_json(), "same_class": alike, "chosen": choices}
+    return write_findings(out, numbers, [_table(compared), *_by_class(compared, alike)])
 
 
 def _fits(*, classes: bool) -> dict[str, Fit]:

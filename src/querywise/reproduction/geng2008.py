@@ -9,7 +9,6 @@ model.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from querywise.progress import track
 from querywise.rankers.knn import models_of
 from querywise.report.figures import line_figure, plane_figure
 from querywise.report.tables import Column, Table
-from querywise.reproduction.claims import Claim, claims_table, judged, p_text
+from querywise.reproduction.claims import Claim, judged, p_text, write_findings
 from querywise.reproduction.rows import FLAVOUR, fitting, gain_of, p_of, rows_table
 from querywise.tuning import tune, tune_or_fit
 
@@ -70,15 +69,11 @@ def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None) ->
         "stability": stability,
         "locality": seen.locality,
         "classifier_f1": seen.f1,
-        "claims": [each._asdict() for each in claims],
     }
-    with atomic_text(out / "numbers.json") as file:
-        json.dump(numbers, file, indent=1)
-        file.write("\n")
+    tables = [_table(compared), _sweep_table(swept), _stability_text(stability)]
+    table = write_findings(out, numbers, tables, claims)
     _draw(out, compared, swept)
-    with atomic_text(out / "table.md") as file:
-        file.write("\n".join([_table(compared), _sweep_table(swept), _stability_text(stability), claims_table(claims)]))
-    return out / "table.md"
+    return table
 
 
 class _Seen:

@@ -8,7 +8,6 @@ on the first fold, with default settings, the best of three.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,12 +19,12 @@ from querywise.data.folds import Fold, Folds
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.trained import Fit
-from querywise.files import atomic_text, make_folder
+from querywise.files import make_folder
 from querywise.methods import METHODS
 from querywise.progress import track
 from querywise.report.figures import line_figure
 from querywise.report.tables import Column, Table
-from querywise.reproduction.claims import Claim, claims_table, judged, p_text
+from querywise.reproduction.claims import Claim, judged, p_text, write_findings
 from querywise.reproduction.rows import FLAVOUR, fitting, gain_of, p_of, rows_table
 
 SER, SSER, SVM = "ser", "sser", "ranksvm"
@@ -52,12 +51,7 @@ def reproduce(folds: Folds, out: Path) -> Path:
         "chosen": {name: [each.notes.get("parameters") for each in compared.trained[name]] for name in compared.names},
         "map_against_gamma": swept,
         "training_seconds": seconds,
-        "claims": [each._asdict() for each in claims],
     }
-    with atomic_text(out / "numbers.json") as file:
-        json.dump(numbers, file, indent=1)
-        file.write("\n")
-    _draw(out, compared, swept)
     headings = {
         "map": "MAP",
         "ndcg@10": "NDCG@10",
@@ -71,9 +65,9 @@ def reproduce(folds: Folds, out: Path) -> Path:
         _gamma_table(swept),
         _time_table(seconds),
     ]
-    with atomic_text(out / "table.md") as file:
-        file.write("\n".join([*(each.markdown() for each in tables), claims_table(claims)]))
-    return out / "table.md"
+    table = write_findings(out, numbers, [each.markdown() for each in tables], claims)
+    _draw(out, compared, swept)
+    return table
 
 
 def _fits() -> dict[str, Fit]:

@@ -10,7 +10,6 @@ the single model; k and t are 10.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from querywise.methods import METHODS
 from querywise.progress import track
 from querywise.report.figures import counts_figure, line_figure
 from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.claims import Claim, claims_table, judged, p_text
+from querywise.reproduction.claims import Claim, judged, p_text, write_findings
 from querywise.reproduction.rows import FLAVOUR, fitting, gain_of, p_of, rows_table
 from querywise.tuning import tune
 
@@ -68,22 +67,17 @@ def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None) ->
         "chosen": chosen,
         "sweep": swept,
         "relevant": relevant_documents(compared).tolist(),
-        "claims": [each._asdict() for each in claims],
     }
-    with atomic_text(out / "numbers.json") as file:
-        json.dump(numbers, file, indent=1)
-        file.write("\n")
+    headings = {each: "mean NDCG" if each == "mean_ndcg" else each.upper() for each in _MEASURES}
+    tables = [
+        rows_table(compared, headings, [SINGLE, TREES], {"map": "MAP"}),
+        _difficulty_table(difficulty),
+        _sweep_table(swept),
+        _examples_table((*best, *worst)),
+    ]
+    table = write_findings(out, numbers, [each.markdown() for each in tables], claims)
     _draw(out, compared, swept)
-    with atomic_text(out / "table.md") as file:
-        headings = {each: "mean NDCG" if each == "mean_ndcg" else each.upper() for each in _MEASURES}
-        tables = [
-            rows_table(compared, headings, [SINGLE, TREES], {"map": "MAP"}),
-            _difficulty_table(difficulty),
-            _sweep_table(swept),
-            _examples_table((*best, *worst)),
-        ]
-        file.write("\n".join([*(each.markdown() for each in tables), claims_table(claims)]))
-    return out / "table.md"
+    return table
 
 
 def _fits(reference: int | str | None) -> dict[str, Fit]:

@@ -13,7 +13,6 @@ query; test queries are as they were. With more than 50,000 training documents t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -33,7 +32,7 @@ from querywise.methods import METHODS
 from querywise.progress import track
 from querywise.report.figures import gains_figure, line_figure
 from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.claims import Claim, claims_table, judged, p_text
+from querywise.reproduction.claims import Claim, judged, p_text, write_findings
 from querywise.tuning import Tuned, cross_validated, tune
 
 PLAIN, ATVT = "regression", "atvt"
@@ -64,10 +63,6 @@ def reproduce(folds: Folds, out: Path) -> Path:
     moved = compared.moved(CHOSEN)
     assert moved is not None, "aTVT tells how it moved"
     claims = _claims(compared, seen, moved)
-    with atomic_text(out / "numbers.json") as file:
-        json.dump(_numbers(compared, seen, moved, claims), file, indent=1)
-        file.write("\n")
-    _draw(out, compared, seen, moved)
     tables = [
         _grid_table(compared),
         _rows_table(compared),
@@ -75,9 +70,10 @@ def reproduce(folds: Folds, out: Path) -> Path:
         _percentiles_table(compared, moved),
         _by_move_table(compared, moved),
     ]
-    with atomic_text(out / "table.md") as file:
-        file.write("\n".join([*(each.markdown() for each in tables), claims_table(claims)]))
-    return out / "table.md"
+    numbers = _numbers(compared, seen, moved)
+    table = write_findings(out, numbers, [each.markdown() for each in tables], claims)
+    _draw(out, compared, seen, moved)
+    return table
 
 
 class _Seen:
@@ -361,7 +357,7 @@ def _draw(out: Path, compared: Compared, seen: _Seen, moved: Floats) -> None:
     )
 
 
-def _numbers(compared: Compared, seen: _Seen, moved: Floats, claims: Sequence[Claim]) -> dict[str, Any]:
+def _numbers(compared: Compared, seen: _Seen, moved: Floats) -> dict[str, Any]:
     return {
         "comparison": compared.as_json("wilcoxon"),
         "gains": {name: _gain(compared, name) for name in compared.names if not name.startswith(PLAIN)},
@@ -369,5 +365,4 @@ def _numbers(compared: Compared, seen: _Seen, moved: Floats, claims: Sequence[Cl
         "moments": {name: [each.tolist() for each in _moments(seen, name)] for name in seen.transforms},
         "moved": np.nan_to_num(moved, nan=-1.0).tolist(),
         "traces": {name: [list(trace) for trace in traces] for name, traces in seen.traces.items()},
-        "claims": [each._asdict() for each in claims],
     }
