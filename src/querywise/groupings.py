@@ -51,22 +51,21 @@ class Clusters:
         """How far each query is from each centre."""
         if not hasattr(self, "centres_"):
             raise NotFittedError(self)
-        return cdist(points, self.centres_)
+        return cdist(self._placed(points), self.centres_)
+
+    def _placed(self, points: Floats) -> Floats:
+        """The points of queries where the centres lie."""
+        return points
 
 
-class RelevantClusters:
+class RelevantClusters(Clusters):
     """K-means of the *relevant documents* of all training queries [lin2011]_.
 
     A training query joins every cluster that holds one of its relevant documents, so it may belong to several, and to
     none. The points of queries must be means of raw document features (`TopMean(standardise=False)`); both are
-    standardised on the relevant documents. count, softness: as in Clusters; the largest membership of a query's
+    standardised on the relevant documents. Parameters are those of Clusters; the largest membership of a query's
     relevant documents is the query's.
     """
-
-    def __init__(self, count: float = 20, *, softness: float = 0.0, seed: int = 0) -> None:
-        self.count = count
-        self.softness = softness
-        self.seed = seed
 
     def fit(self, points: Floats, data: Judged, /) -> Self:
         """Find the centres; every training query joins the clusters of its relevant documents."""
@@ -92,11 +91,8 @@ class RelevantClusters:
             np.maximum.at(members, owner[part], _memberships(places[part], self.centres_, self.softness, reach))
         return members
 
-    def distances(self, points: Floats, /) -> Floats:
-        """How far each query is from each centre."""
-        if not hasattr(self, "centres_"):
-            raise NotFittedError(self)
-        return cdist(self.scaling_.apply(points), self.centres_)
+    def _placed(self, points: Floats) -> Floats:
+        return self.scaling_.apply(points)
 
 
 def k_means(points: Floats, count: int, seed: int) -> Floats:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from querywise.arrays import Bools, Floats, Ints
-from querywise.combinations import SimilarQueries, by_distance, check_floor, normalised, without_the_weak
+from querywise.combinations import SimilarQueries, by_distance, check_floor, without_the_weak
 from querywise.contracts import Ranker
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import NotFittedError
@@ -187,7 +187,17 @@ class Naive(_Grouped):
         return scores
 
 
-class Transform(_Grouped):
+class _Blended(_Grouped):
+    """The two that blend all models, by the `model_weights` of each."""
+
+    model_weights: Callable[[Candidates], Floats]
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document, each query by its own mixture."""
+        return self._groups().blend(candidates, self.model_weights(candidates))
+
+
+class Transform(_Blended):
     """A model per cluster of training queries in the plane of two models; all are blended, the nearer the more.
 
     reference: the first of the two, a feature by name or number from 0 or a ranker, None the feature that ranks the
@@ -230,12 +240,8 @@ class Transform(_Grouped):
         """Queries × models: how much each counts; a row sums to 1."""
         return without_the_weak(by_distance(self._required(candidates).distances(candidates)), self.floor)
 
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document, each query by its own mixture."""
-        return self._groups().blend(candidates, self.model_weights(candidates))
 
-
-class SelectRanker(_Grouped):
+class SelectRanker(_Blended):
     """Naive's models, all blended by how well each served the training queries that it sees as it sees this one.
 
     A model sees a query by its divergence from the reference (see Divergence), None the feature that ranks the training
@@ -285,12 +291,7 @@ class SelectRanker(_Grouped):
 
     def model_weights(self, candidates: Candidates, /) -> Floats:
         """Queries × models: how much each counts; a row sums to 1, or is all 0 for the global model."""
-        weights = self.similar_.weights(self.places(candidates))
-        return without_the_weak(normalised(weights), self.floor)
-
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document, each query by its own mixture."""
-        return self._groups().blend(candidates, self.model_weights(candidates))
+        return without_the_weak(self.similar_.weights(self.places(candidates)), self.floor)
 
 
 def _by_relevance_or_view(ranker: Naive | SelectRanker, top: int) -> GroupModels:
