@@ -125,7 +125,7 @@ def test_where_everyone_lies_on_a_centre_softness_changes_nothing(grouping: Call
 
 @pytest.mark.parametrize("count", [0, -1, 0.0, -0.5, 2.5, True, np.nan, np.inf, -np.inf])
 def test_a_number_of_clusters_that_cannot_be_is_refused(grouping: Callable[..., Any], count: float) -> None:
-    with pytest.raises(DataError, match=f"clusters={count} must be 1 to"):
+    with pytest.raises(DataError, match=f"clusters={count} must be a whole number from 1 up, or a share"):
         fitted(grouping, places(0, 8), count)
 
 

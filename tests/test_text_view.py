@@ -16,9 +16,12 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
 from querywise.evaluation.evaluate import evaluate
 from querywise.explanations import explain
+from querywise.learners.kernel import KernelRidge
 from querywise.learners.ranksvm import RankSVM
 from querywise.neighborhoods import Search
+from querywise.rankers.atvt import ATVT
 from querywise.rankers.classes import QueryClasses
+from querywise.rankers.clusters import Naive
 from querywise.rankers.column import OneFeature
 from querywise.rankers.gradients import GradientView
 from querywise.rankers.knn import KnnOffline2, KnnOnline
@@ -459,6 +462,21 @@ def test_explanations_are_of_the_model_inside() -> None:
     assert found == explain(by_hand, normalised(data.candidates), "q7")
     assert len(found.neighbours) == 8
     assert len(found.departures) == 4
+
+
+def test_it_tells_what_the_ranker_inside_tells_and_nothing_that_it_does_not() -> None:
+    data, test = make_judged(40, 7, 4, kinds=2), make_judged(10, 7, 4, kinds=2, seed=1)
+    by_hand, seen = replace(data, candidates=normalised(data.candidates)), normalised(test.candidates)
+    near, inside = QueryNormalised(KnnOnline(RankSVM(), k=8)), KnnOnline(RankSVM(), k=8).fit(by_hand)
+    assert not hasattr(near, "distances"), "it is not fitted"
+    near.fit(data)
+    assert near.distances(test.candidates).tobytes() == inside.distances(seen).tobytes()
+    assert near.places(test.candidates).tobytes() == inside.places(seen).tobytes()
+    assert not hasattr(near, "sizes")
+    assert QueryNormalised(Naive(RankSVM(), 3)).fit(data).sizes == Naive(RankSVM(), 3).fit(by_hand).sizes
+    moving = ATVT(KernelRidge(), rounds=1)
+    assert QueryNormalised(moving).fit(data).moved() == moving.fit(by_hand).moved()
+    assert not any(hasattr(QueryNormalised(RankSVM()).fit(data), name) for name in ("sizes", "distances", "moved"))
 
 
 def test_other_features_than_those_of_training_are_refused() -> None:

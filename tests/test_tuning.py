@@ -11,7 +11,8 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.learners.ranksvm import RankSVM
 from querywise.methods import METHODS, find_method, parse_settings
-from querywise.tuning import tune, tune_or_fit
+from querywise.report.terminal import trials_table
+from querywise.tuning import cross_validate, tune, tune_or_fit
 
 
 class OneColumn:
@@ -108,3 +109,13 @@ def test_a_setting_that_cannot_be_is_refused(method: str, text: str, words: str)
 
 def test_made_up_data_is_the_same_every_time() -> None:
     assert np.array_equal(make_judged(3, 4, 5).candidates.features, make_judged(3, 4, 5).candidates.features)
+
+
+def test_the_table_of_what_was_tried_says_where_its_figures_come_from() -> None:
+    data = make_judged(20, 6, 3)
+    train, valid = data.select(range(10)), data.select(range(10, 20))
+    grid = {"l2": (0.1, 1.0)}
+    held_out = tune(METHODS["ranksvm"].build, grid, train=train, valid=valid)
+    crossed = cross_validate(METHODS["ranksvm"].build, grid, fixed={}, data=data, folds=2)
+    headings = [str(trials_table(each).columns[-1].header) for each in (held_out, crossed)]
+    assert headings == ["map on valid", "map by cross-validation"]

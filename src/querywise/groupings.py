@@ -41,7 +41,7 @@ class Clusters:
     def fit(self, points: Floats, data: Judged, /) -> Self:
         """Find the centres; every training query joins its cluster."""
         _check_softness(self.softness)
-        asked = _asked(self.count, len(points))
+        asked = number_of(self.count, len(points), "clusters=…", beyond=True)
         self.centres_ = k_means(points, asked, self.seed)
         reach = _reach(points, self.centres_)
         self.members_ = csr_array(_memberships(points, self.centres_, self.softness, reach).T)
@@ -76,7 +76,7 @@ class RelevantClusters(Clusters):
         documents = data.candidates.features[relevant]
         self.scaling_ = Scaling.learn(documents, "standard")
         places = self.scaling_.apply(documents)
-        asked = _asked(self.count, len(data))
+        asked = number_of(self.count, len(data), "clusters=…", beyond=True)  # as many as there are documents
         self.centres_ = k_means(places, asked, self.seed)
         self.members_ = csr_array(self._members(places, data.candidates.query_of_row[relevant], len(data)).T)
         return self
@@ -108,11 +108,6 @@ def k_means(points: Floats, count: int, seed: int) -> Floats:
         number = min(count, len(np.unique(chosen, axis=0)))
         found = KMeans(number, n_init=_STARTS, random_state=seed).fit(chosen)
     return np.asarray(found.cluster_centers_, dtype=np.float64)
-
-
-def _asked(count: float, queries: int) -> int:
-    """A number of clusters, of which there may be as many as there are points; a share is one of the queries."""
-    return number_of(count, max(queries, int(count) if np.isfinite(count) else 0), "clusters=…")
 
 
 def _check_softness(softness: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from typing import Any, TypeVar
 
 from querywise.errors import DataError
@@ -30,17 +31,17 @@ def is_fitted(thing: object) -> bool:
     return any(name.endswith("_") and not name.startswith("_") for name in vars(thing))
 
 
-def number_of(k: float, available: int, what: str) -> int:
-    """A number of queries from a number or a share of those available.
+def number_of(k: float, available: int, what: str, *, beyond: bool = False) -> int:
+    """A number of queries from a number or a share of those available; `beyond` allows for more than there are.
 
     >>> number_of(7, 100, "k"), number_of(0.25, 100, "k"), number_of(1.0, 100, "k")
     (7, 25, 100)
     """
     share = isinstance(k, float) and not isinstance(k, bool) and 0 < k <= 1
     count = max(1, round(k * available)) if share else k
-    if isinstance(count, bool) or not 1 <= count <= available or count != int(count):
-        raise DataError(
-            f"{what.replace('…', str(k))} must be 1 to {available}, the number of training queries, or a share of them "
-            "above 0.0 and up to 1.0."
-        )
+    most = math.inf if beyond else available
+    if isinstance(count, bool) or not 1 <= count <= most or count == math.inf or count != int(count):
+        whole = "a whole number from 1 up" if beyond else f"1 to {available}, the number of training queries"
+        whose = f"the {available} training queries" if beyond else "them"
+        raise DataError(f"{what.replace('…', str(k))} must be {whole}, or a share of {whose} above 0.0 and up to 1.0.")
     return int(count)

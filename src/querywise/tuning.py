@@ -21,7 +21,7 @@ AnyRanker = TypeVar("AnyRanker", bound=Ranker, covariant=True)
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting and what it reached on the validation part."""
+    """One setting and what it reached on queries that it was not fitted on."""
 
     parameters: dict[str, Any]
     value: float
@@ -36,10 +36,11 @@ class Tuned(Generic[AnyRanker]):
     measure: str
     flavour: str
     tried: tuple[Trial, ...]
+    folds: int | None = None  # of the cross-validation that chose; None: a validation part did
 
     @property
     def value(self) -> float:
-        """What the chosen setting reached on the validation part; NaN where nothing was tried."""
+        """What the chosen setting reached; NaN where nothing was tried."""
         return max((trial.value for trial in self.tried), default=float("nan"))
 
     def as_notes(self) -> dict[str, Any]:
@@ -108,7 +109,7 @@ def cross_validate(
     whole = {**grid, **{name: [value] for name, value in fixed.items()}}
     tried = cross_validated(build, whole, data=data, folds=folds, measure=measure, flavour=flavour, seed=seed)
     best = max(tried, key=lambda trial: trial.value)
-    return Tuned(build(**best.parameters).fit(data), best.parameters, measure, flavour, tried)
+    return Tuned(build(**best.parameters).fit(data), best.parameters, measure, flavour, tried, folds)
 
 
 def cross_validated(

@@ -12,6 +12,10 @@ from querywise.data.groups import Candidates, Judged
 from querywise.errors import NotFittedError
 from querywise.parameters import unfitted
 
+# What evaluation and the command line ask a ranker, where it can tell.
+_OF_ITSELF = ("sizes", "moved", "f1_")
+_OF_QUERIES = ("distances", "places")
+
 
 class QueryNormalised:
     """A ranker that sees every feature on the scale of its query's candidates, 0 the smallest, 1 the largest.
@@ -38,6 +42,13 @@ class QueryNormalised:
         candidates.require_features(self.feature_count_, self.feature_names_)
         scores: Floats = self.ranker_.predict(normalised(candidates))
         return scores
+
+    def __getattr__(self, name: str) -> Any:
+        """What the ranker inside tells of itself, and of queries once their features are normalised."""
+        if name not in (*_OF_ITSELF, *_OF_QUERIES) or "ranker_" not in vars(self):
+            raise AttributeError(f"{type(self).__name__} has no {name}.")
+        told = getattr(self.ranker_, name)
+        return told if name in _OF_ITSELF else lambda candidates: told(normalised(candidates))
 
 
 def normalised(candidates: Candidates) -> Candidates:

@@ -107,7 +107,8 @@ def examples_table(example: Example) -> Group:
 def trials_table(tuned: Tuned[Ranker]) -> Table:
     """What was tried, the chosen setting marked."""
     names = [name for name in tuned.parameters if len({str(trial.parameters[name]) for trial in tuned.tried}) > 1]
-    table = _table("", *names, f"{tuned.measure} on valid")
+    where = "on valid" if tuned.folds is None else "by cross-validation"
+    table = _table("", *names, f"{tuned.measure} {where}")
     for trial in tuned.tried:
         mark = "→" if trial.parameters == tuned.parameters else ""
         table.add_row(mark, *(str(trial.parameters[name]) for name in names), f"{trial.value:.4f}")

@@ -149,7 +149,7 @@ def _cross_validated(train: Judged, valid: Judged) -> Any:
     tried = cross_validated(METHODS[ATVT].build, grid, data=both, folds=_PARTS, measure=CHOSEN_BY)
     best = max(tried, key=lambda trial: trial.value).parameters
     ranker = METHODS[ATVT].build(**{**best, "trees": plain.ranker.regressor.trees}).fit(train, valid=valid)
-    return Tuned(ranker, best, CHOSEN_BY, "standard", tried)
+    return Tuned(ranker, best, CHOSEN_BY, "standard", tried, _PARTS)
 
 
 def _with_query_columns(fold: Fold, number: int) -> Fold:
