@@ -186,7 +186,8 @@ def _the_query(ranker: Any, candidates: Candidates, query_id: str) -> Candidates
         first = f"The first is {candidates.query_ids[0]!r}." if len(candidates) else "There is none at all."
         raise DataError(f"There is no query {query_id!r} here. {first}")
     candidates.require_features(ranker.feature_count_, ranker.feature_names_)
-    return candidates.select([candidates.query_ids.index(query_id)])
+    query = candidates.select([candidates.query_ids.index(query_id)])
+    return replace(query, feature_names=query.feature_names or ranker.feature_names_)
 
 
 def _row_of(query: Candidates, document: str) -> int:

@@ -69,7 +69,8 @@ class Service:
         self.look_every = look_every
         self.metrics = Metrics()
         self.work = Work(self.limits)
-        self.draining = False
+        self.draining = False  # told to stop, and still answering
+        self.closing = False  # every answer is the last of its connection
         self._looked = 0.0
 
     async def watch(self) -> None:
@@ -339,6 +340,10 @@ def _add_errors(app: FastAPI) -> None:
         first = error.errors()[0]
         return problem(422, "invalid", str(first["msg"]), ".".join(map(str, first["loc"])))
 
+    @app.exception_handler(Exception)
+    async def failed(_: Request, error: Exception) -> Response:
+        return problem(500, "internal", "Something went wrong here; it has been logged.")
+
     @app.exception_handler(HTTPException)
     async def nowhere(_: Request, error: HTTPException) -> Response:
         headers = dict(error.headers or {})
@@ -405,14 +410,15 @@ class _Guard:
             await self._app(scope, receive, send)
             return
         service, begun, status = self._service, time.perf_counter(), 500
-        started = False
+        complete = False
 
         async def counted(message: Message) -> None:
-            nonlocal status, started
+            nonlocal status, complete
             if message["type"] == "http.response.start":
-                status, started = message["status"], True
-                if service.draining:
+                status = message["status"]
+                if service.closing:
                     message["headers"] = [*message["headers"], (b"connection", b"close")]
+            complete = message["type"] == "http.response.body" and not message.get("more_body", False)
             await send(message)
 
         service.metrics.in_flight += 1
@@ -425,9 +431,8 @@ class _Guard:
                 await self._app(scope, receive, counted)
         except Exception:
             logger.exception("%s %s failed", scope["method"], scope["path"])
-            if started:
+            if not complete:  # the connection is of no use any more
                 raise
-            await problem(500, "internal", "Something went wrong here; it has been logged.")(scope, receive, counted)
         finally:
             service.metrics.in_flight -= 1
             service.metrics.answered(_path_of(scope), status, time.perf_counter() - begun)

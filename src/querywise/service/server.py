@@ -16,7 +16,8 @@ from querywise.errors import DataError
 from querywise.service.app import Service, create_app
 
 _PATIENCE = 10.0  # seconds for the head of a request to arrive, and for a kept connection to be used again
-_DRAIN = 1.0  # seconds in which connections are asked to close before the socket does
+_DRAIN = 1.0  # seconds between saying that it is not ready any more and refusing new connections
+_LAST_CALL = 0.5  # seconds an open connection then has for a last request
 
 
 class _Impatient(HttpToolsProtocol):
@@ -34,13 +35,28 @@ class _Impatient(HttpToolsProtocol):
         self._deadline.cancel()
         super().connection_lost(exc)
 
+    def shutdown(self) -> None:
+        """Close once nothing is being answered; a request that is on its way already has a moment to arrive."""
+        if self._is_idle():
+            self._deadline.cancel()
+            self._deadline = self.loop.call_later(_LAST_CALL, self._leave)
+        else:
+            super().shutdown()
+
+    def _leave(self) -> None:
+        if self._is_idle():
+            self._give_up()
+
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
     def _give_up(self) -> None:
         if not self.transport.is_closing():
             self.transport.close()
 
 
 class _Server(uvicorn.Server):
-    """Told to stop, it first has everybody leave: not ready any more, and every answer the last of its connection."""
+    """Told to stop, it says so for a moment, then takes no more connections and ends those that are open."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
@@ -51,12 +67,19 @@ class _Server(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for each in sockets or []:
+            # Closing would leave the port open to knock at, for as long as anybody holds a copy of the socket.
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        self._service.closing = True  # not before: who is told to close comes back by the front door
+        await super().shutdown(sockets)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._loop is None or self._service.draining:
             super().handle_exit(sig, frame)
             return
         self._service.draining = True
-        self._captured_signals.append(sig)
         self._loop.call_soon_threadsafe(self._loop.call_later, _DRAIN, self._leave)
 
     def _leave(self) -> None:

@@ -31,8 +31,6 @@ class Shelf:
     def check(self, served: Served) -> None:
         """Refuse an index or judged queries whose features are not the model's."""
         count, names = served.manifest.feature_count, served.manifest.feature_names
-        if self.judged is not None:
-            self.judged.candidates.require_features(count, names)
         if self.index is not None:
             made = feature_names(self.index)
             if len(made) != count or (names is not None and names != made):
@@ -41,6 +39,8 @@ class Shelf:
                     + (f" ({names[0]} …)" if names else "")
                     + ". Serve a model that was fitted on features of this index's kind (`querywise features`)."
                 )
+        if self.judged is not None:
+            self.judged.candidates.require_features(count, names)
 
     def candidates(self, query: Query, top: int) -> Candidates:
         """The documents of a judged query, by its id, or what the index finds for a text."""
