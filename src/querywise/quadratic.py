@@ -3,29 +3,29 @@
     min_{w ≥ 0}  ½ wᵀM w  +  C Σ_i max(0, 1 − b_i·w),        M symmetric, M ⪰ I
 
 At the minimum some weights are 0 and the others free, some rows lie below 1 and cost C each, some above and cost
-nothing, and a few, no more than there are free weights, lie on the kink at 1. Once it is known which, w is one linear
-solve. So: guess the sets, from a similar program where there is one, solve, and mend what does not fit, all of it at
-once; should that go in circles, one thing at a time, downhill, which cannot. Either way the KKT residual says how exact
-it is.
+nothing, and a few lie on the kink at 1. Once it is known which, w is one linear solve. So: guess the sets, from a
+similar program where there is one, solve, and mend what does not fit, all of it at once. Should that go in circles,
+let the kink be round at first and sharper from one guess to the next; should that do the same, find the sets from the
+inside, by an interior point method. Either way the KKT residual says how exact it is.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from querywise.arrays import Bools, Floats, Ints
-from querywise.compiled import compiled
+from querywise.compiled import compiled, compiled_loosely
 from querywise.errors import SolverError
 
 TOLERANCE = 1e-8
 # Where a row lies: above 1, held at it, or below.
 _ABOVE, _KINK, _BELOW = 0, 1, 2
-_QUICK = 8  # rounds of mending everything at once
-_GIVE = 1e-14  # of the trace: what is added to a diagonal that may be singular
 _SLACK = 1e-11  # what is nearer to a limit than this is on it
+_GIVES = (0.07, 0.02, 0.006, 0.002)  # how wide a rounded kink is: 1 ± half of it
+_INSIDE = 100  # rounds of the interior point method, which takes a dozen or two
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,328 +44,279 @@ class Solution:
     rounds: int
 
 
+class _Program(NamedTuple):
+    curvature: Floats
+    rows: Floats
+    columns: Floats  # the rows transposed
+    cost: float
+
+
+class _Guess(NamedTuple):
+    """Which weights are free and where every row lies; weights and prices, changed in place like the sets."""
+
+    free: Bools
+    side: Ints
+    weights: Floats
+    prices: Floats
+
+
 def solve(curvature: Floats, rows: Floats, cost: float, start: Solution | None = None) -> Solution:
     """The minimum; SolverError where its residual cannot be brought below 1e-8, which has not been seen."""
     count, width = rows.shape
     rows = np.ascontiguousarray(rows, dtype=np.float64)
     curvature = np.ascontiguousarray(curvature, dtype=np.float64)
-    if start is not None and (len(start.free), len(start.side)) != (width, count):
-        start = None  # of another size: nothing to begin with
-    free = np.ones(width, np.bool_) if start is None else start.free.copy()
-    side = np.full(count, _BELOW, np.int64) if start is None else start.side.copy()
-    weights, prices = np.zeros(width), np.zeros(count)
-    rounds, done = _mend(curvature, rows, float(cost), free, side, weights, prices)
-    residual = _residual(curvature, rows, float(cost), weights, prices)
-    nowhere: Any = (0.0, False, _BELOW)  # fits whatever the rows; the weights of another program need not
-    for origin in [nowhere] if start is None else [(start.weights, start.free, start.side), nowhere]:
-        if not done or not residual <= TOLERANCE:
-            weights[:], free[:], side[:] = origin
-            rounds += _descend(curvature, rows, float(cost), free, side, weights, prices, 200 + 20 * (count + width))
-            residual = _residual(curvature, rows, float(cost), weights, prices)
-            done = True
+    program = _Program(curvature, rows, np.ascontiguousarray(rows.T), float(cost))
+    if start is None or (len(start.free), len(start.side)) != (width, count):  # nothing, or of another size
+        start, free, side = None, np.ones(width, np.bool_), np.full(count, _BELOW, np.int64)
+    else:
+        free, side = start.free.copy(), start.side.astype(np.int64)
+    guess = _Guess(free, side, np.zeros(width), np.zeros(count))
+    rounds, residual = _solve(program, guess, start is not None)
     if not residual <= TOLERANCE:
         raise SolverError(
             f"A program of {width} weights and {count} rows was solved to a residual of {residual:.1e} only."
         )
-    return Solution(weights, prices, free, side, residual, rounds)
+    return Solution(guess.weights, guess.prices, guess.free, guess.side, residual, rounds)
 
 
 @compiled
-def _residual(curvature: Floats, rows: Floats, cost: float, weights: Floats, prices: Floats) -> float:
-    pull, push = _sums(prices, rows), _sums(weights, curvature)
+def _solve(program: _Program, guess: _Guess, warm: bool) -> tuple[int, float]:
+    """Make the guess the solution: the rounds that took, and the residual."""
+    free, side = guess.free.copy(), guess.side.copy()
+    rounds, done = _mend(program, guess, 0.0, False)
+    if warm and not done:
+        guess.free[:], guess.side[:] = free, side
+        for give in _GIVES:
+            rounds += _mend(program, guess, give / program.cost, False)[0]
+        more, done = _mend(program, guess, 0.0, False)
+        rounds += more
+    residual = _residual(program, guess)
+    if not done or not residual <= TOLERANCE:
+        rounds += _from_inside(program, guess)
+        again = _Guess(guess.free.copy(), guess.side.copy(), guess.weights.copy(), guess.prices.copy())
+        if _mend(program, again, 0.0, False)[1] and _residual(program, again) <= TOLERANCE:  # as from any other start
+            guess.free[:], guess.side[:], guess.weights[:], guess.prices[:] = again
+        residual = _residual(program, guess)
+    return rounds, residual
+
+
+@compiled
+def _residual(program: _Program, guess: _Guess) -> float:
+    weights, prices = guess.weights, guess.prices
+    pull, push = _sums(prices, program.rows), _sums(weights, program.curvature)
+    margins = _sums(weights, program.columns)
     worst = 0.0
     largest = 1.0
     for j in range(len(weights)):
         largest = max(largest, abs(pull[j]), abs(push[j]))
     for j in range(len(weights)):
         worst = max(worst, abs(weights[j] - max(0.0, weights[j] - (push[j] - pull[j]))) / largest)
-    margins = _margins(rows, weights)
     for i in range(len(prices)):
-        moved = min(max(prices[i] + 1.0 - margins[i], 0.0), cost)
+        moved = min(max(prices[i] + 1.0 - margins[i], 0.0), program.cost)
         worst = max(worst, abs(prices[i] - moved))
     return worst if np.isfinite(np.sum(weights) + np.sum(prices)) else np.inf  # max() passes over what is not a number
 
 
 @compiled
-def _margins(rows: Floats, weights: Floats) -> Floats:
-    """Every row times the weights."""
-    found = np.zeros(len(rows))
-    for i in range(rows.shape[0]):
-        for j in range(rows.shape[1]):
-            found[i] += rows[i, j] * weights[j]
-    return found
+def _mend(program: _Program, guess: _Guess, give: float, careful: bool) -> tuple[int, bool]:
+    """Solve on the sets and put right everything that does not fit, until nothing is left to put right.
+
+    With give, a row is held not at 1 but lower by give for every unit its price is above C / 2. Careful is for rows
+    that say the same: the prices found are those nearest to the ones that were there. False where what does not fit
+    does not become less.
+    """
+    free, side, weights, prices = guess
+    fewest, since = len(free) + len(side) + 1, 0
+    for rounds in range(1, 1000):
+        f, e = np.flatnonzero(free), np.flatnonzero(side == _KINK)
+        factor = _held(program, f, e, give, 1e-10 if careful else 1e-14)
+        weights[:] = 0.0
+        for i in range(len(side)):
+            if side[i] != _KINK or not careful:
+                prices[i] = side[i] * program.cost / 2  # 0, C / 2, C
+        for _ in range(4 if careful else 1):
+            _correct(program, guess, f, e, factor, give)
+        wrong = _exchange(program, guess, give)
+        if wrong == 0:
+            _correct(program, guess, f, e, factor, give)  # once more for what rounding left
+            weights[:] = np.maximum(weights, 0.0)
+            prices[:] = np.minimum(np.maximum(prices, 0.0), program.cost)
+            return rounds, True
+        since = 0 if wrong < fewest else since + 1
+        fewest = min(fewest, wrong)
+        if since >= (8 if careful else 2):
+            break
+    return rounds, False
 
 
 @compiled
-def _sums(prices: Floats, rows: Floats) -> Floats:
-    """The sum of rows, each as often as its price says."""
+def _held(program: _Program, f: Ints, e: Ints, give: float, tie: float) -> Floats:
+    """The factor of the system that some free weights and rows held at 1 make."""
+    n = len(f)
+    system = np.zeros((n + len(e), n + len(e)))
+    for a in range(n):
+        for b in range(a + 1):
+            system[a, b] = program.curvature[f[a], f[b]]
+    for c in range(len(e)):
+        for a in range(n):
+            system[n + c, a] = program.rows[e[c], f[a]]
+        system[n + c, n + c] = -give
+    _factor(system, n, tie)
+    return system
+
+
+@compiled
+def _correct(program: _Program, guess: _Guess, f: Ints, e: Ints, factor: Floats, give: float) -> None:
+    """Bring free weights and the prices of rows on the kink to where nothing pulls and the rows are at 1."""
+    n = len(f)
+    pull = _sums(guess.prices, program.rows) - _sums(guess.weights, program.curvature)
+    margins = _sums(guess.weights, program.columns)
+    right = np.empty(n + len(e))
+    for a in range(n):
+        right[a] = pull[f[a]]
+    for c in range(len(e)):
+        right[n + c] = 1.0 - margins[e[c]] - give * (guess.prices[e[c]] - program.cost / 2)
+    _substitute(factor, n, right)
+    for a in range(n):
+        guess.weights[f[a]] += right[a]
+    for c in range(len(e)):
+        guess.prices[e[c]] -= right[n + c]
+
+
+@compiled
+def _exchange(program: _Program, guess: _Guess, give: float) -> int:
+    """Move everything that does not fit its set to the next one; how many there were."""
+    free, side, weights, prices = guess
+    slope = _sums(weights, program.curvature) - _sums(prices, program.rows)
+    margins = _sums(weights, program.columns)
+    wrong = 0
+    for j in range(len(weights)):
+        if (free[j] and weights[j] <= 0.0) or (not free[j] and slope[j] < -_SLACK):
+            free[j] = not free[j]
+            wrong += 1
+    for i in range(len(prices)):
+        short = 1.0 - margins[i] - give * (prices[i] - program.cost / 2)
+        if side[i] == _KINK and prices[i] < 0.0:
+            side[i] = _ABOVE
+        elif side[i] == _KINK and prices[i] > program.cost:
+            side[i] = _BELOW
+        elif (side[i] == _ABOVE and short > _SLACK) or (side[i] == _BELOW and short < -_SLACK):
+            side[i] = _KINK
+        else:
+            continue
+        wrong += 1
+    return wrong
+
+
+@compiled
+def _from_inside(program: _Program, guess: _Guess) -> int:
+    """Guess by Mehrotra's interior point method, in which nothing is on a limit, only ever nearer to one.
+
+    Every time the gap has become a good deal smaller, the nearer limits are tried, until they fit.
+    """
+    curvature, rows, columns, cost = program
+    count, width = rows.shape
+    pairs = width + 2 * count
+    scale = max(np.sum(np.abs(rows)) / max(count, 1), 1e-300)
+    rise = _sums(1.0 / np.diag(curvature), columns**2)  # about how much a row rises with its price
+    w, z = np.full(width, 1.0 / scale), np.full(width, cost * scale)  # weights, and the slope against them
+    a, b = np.full(count, cost / 2), np.full(count, cost / 2)  # prices, and what they are short of C
+    over, under = np.ones(count), np.ones(count)  # how far a row is above 1, or below
+    rounds, enough = 0, 1e-5
+    for _ in range(_INSIDE):
+        rounds += 1
+        pull, push = _sums(a, rows), _sums(w, curvature)
+        gap = np.sum(w * z) + np.sum(a * over) + np.sum(b * under)
+        relative = gap / (np.sum(w * push) / 2 + cost * np.sum(under))
+        if relative < enough:
+            enough = relative / 30
+            guess.free[:] = w > z / np.diag(curvature)
+            for i in range(count):
+                guess.side[i] = _ABOVE if a[i] * rise[i] < over[i] else _BELOW if b[i] * rise[i] < under[i] else _KINK
+            guess.prices[:] = a
+            more, done = _mend(program, guess, 0.0, True)
+            rounds += more
+            if done and _residual(program, guess) <= TOLERANCE:
+                break
+        stretch = over / a + under / b
+        scaled = columns / stretch
+        system = np.empty((width, width))
+        for j in range(width):
+            for k in range(j + 1):
+                system[j, k] = curvature[j, k] + _product(columns[j], scaled[k], 0, count)
+            system[j, j] += z[j] / w[j]
+        _factor(system, width, 0.0)
+        short = 1.0 - _sums(w, columns) - under + over
+        wz, ao, bu = -w * z, -a * over, -b * under  # what the products are to change by
+        for corrector in (False, True):
+            lift = short - bu / b + ao / a
+            dw = pull - push + z + wz / w + _sums(lift / stretch, rows)
+            _substitute(system, width, dw)
+            da = (lift - _sums(dw, columns)) / stretch
+            dz, do, du = (wz - z * dw) / w, (ao - over * da) / a, (bu + under * da) / b
+            fastest = max(1.0, np.max(-dw / w), np.max(-dz / z))
+            for i in range(count):
+                fastest = max(fastest, -da[i] / a[i], da[i] / b[i], -do[i] / over[i], -du[i] / under[i])
+            t = 1.0 / fastest
+            if not corrector:
+                left = np.sum((w + t * dw) * (z + t * dz)) + np.sum((a + t * da) * (over + t * do))
+                left += np.sum((b - t * da) * (under + t * du))
+                aim = gap / pairs * (left / gap) ** 3
+                wz, ao, bu = aim - w * z - dw * dz, aim - a * over - da * do, aim - b * under + da * du
+        t *= 0.995
+        w, z, a, b, over, under = w + t * dw, z + t * dz, a + t * da, b - t * da, over + t * do, under + t * du
+        if not np.isfinite(np.sum(w) + np.sum(z) + np.sum(a) + np.sum(over) + np.sum(under)):
+            break
+    return rounds
+
+
+@compiled
+def _sums(factors: Floats, rows: Floats) -> Floats:
+    """The sum of rows, each as often as its factor says."""
     found = np.zeros(rows.shape[1])
     for i in range(rows.shape[0]):
-        if prices[i] != 0.0:
+        factor = factors[i]
+        if factor != 0.0:
             for j in range(rows.shape[1]):
-                found[j] += prices[i] * rows[i, j]
+                found[j] += factor * rows[i, j]
     return found
 
 
-@compiled
-def _on_sets(
-    curvature: Floats,
-    rows: Floats,
-    cost: float,
-    free: Bools,
-    side: Ints,
-    weights: Floats,
-    prices: Floats,
-) -> None:
-    """The minimum where the sets are these: free weights, rows held at 1, rows that cost C."""
-    f, e = np.flatnonzero(free), np.flatnonzero(side == _KINK)
-    weights[:] = 0.0
-    prices[:] = 0.0
-    for i in range(len(prices)):
-        if side[i] == _BELOW:
-            prices[i] = cost
-    if len(f) == 0:
-        return
-    pull = _sums(prices, rows)[f]
-    inner, held = curvature[f][:, f], rows[e][:, f]
-    factor, across = inner.copy(), np.ascontiguousarray(held.T)
-    _factor(factor)
-    _substitute(factor, across)
-    schur = _schur(held, across)
-    found, price = np.zeros(len(f)), np.zeros(len(e))
-    for _ in range(2):  # once more for what rounding, and giving, left
-        change = pull + _sums(price, held) - _sums(found, inner)
-        short = 1.0 - _margins(held, found)
-        _substitute(factor, change.reshape(-1, 1))
-        short -= _margins(held, change)
-        _substitute(schur, short.reshape(-1, 1))
-        found += change + _margins(across, short)
-        price += short
-    weights[f] = found
-    prices[e] = price
+@compiled_loosely
+def _product(some: Floats, others: Floats, begin: int, end: int) -> float:
+    total = 0.0
+    for k in range(begin, end):
+        total += some[k] * others[k]
+    return total
 
 
 @compiled
-def _schur(held: Floats, across: Floats) -> Floats:
-    """What rows at 1 ask of each other, factored; a little give keeps those that say the same from asking too much."""
-    schur = np.zeros((len(held), len(held)))
+def _factor(system: Floats, positive: int, tie: float) -> None:
+    """L in the lower triangle's place, the matrix being LSLᵀ, S = 1 for its first, positive rows, −1 for the others.
+
+    The others give by a tie, a part of their trace, so that those that say the same do not ask too much of each other.
+    """
     trace = 1e-300
-    for c in range(len(held)):
-        schur[c] = _sums(held[c], across)
-        trace += schur[c, c]
-    for c in range(len(held)):
-        schur[c, c] += _GIVE * trace
-    _factor(schur)
-    return schur
+    for j in range(len(system)):
+        row, split = system[j], min(j, positive)
+        for i in range(j, len(system)):
+            value = system[i, j] - _product(system[i], row, 0, split)
+            if j >= positive:
+                value = -value - _product(system[i], row, split, j)
+            if i > j:
+                system[i, j] = value / row[j]
+            else:
+                trace += value if j >= positive else 0.0
+                row[j] = np.sqrt(max(value + tie * trace, 1e-300))
 
 
 @compiled
-def _factor(matrix: Floats) -> None:
-    """Cholesky's factor of a small positive definite matrix, in its place."""
-    for j in range(len(matrix)):
-        pivot = matrix[j, j]
-        for k in range(j):
-            pivot -= matrix[j, k] * matrix[j, k]
-        matrix[j, j] = np.sqrt(max(pivot, 1e-300))
-        for i in range(j + 1, len(matrix)):
-            total = matrix[i, j]
-            for k in range(j):
-                total -= matrix[i, k] * matrix[j, k]
-            matrix[i, j] = total / matrix[j, j]
-
-
-@compiled
-def _substitute(factor: Floats, right: Floats) -> None:
-    """The solution of the system whose factor this is, in the place of its right sides."""
-    n, columns = right.shape
-    for j in range(n):
-        for k in range(j):
-            for c in range(columns):
-                right[j, c] -= factor[j, k] * right[k, c]
-        for c in range(columns):
-            right[j, c] /= factor[j, j]
-    for j in range(n - 1, -1, -1):
-        for k in range(j + 1, n):
-            for c in range(columns):
-                right[j, c] -= factor[k, j] * right[k, c]
-        for c in range(columns):
-            right[j, c] /= factor[j, j]
-
-
-@compiled
-def _mend(
-    curvature: Floats,
-    rows: Floats,
-    cost: float,
-    free: Bools,
-    side: Ints,
-    weights: Floats,
-    prices: Floats,
-) -> tuple[int, bool]:
-    """Solve on the sets and put right everything that does not fit, until nothing is left to put right."""
-    for rounds in range(1, _QUICK + 1):
-        _on_sets(curvature, rows, cost, free, side, weights, prices)
-        slope = _sums(weights, curvature) - _sums(prices, rows)
-        margins = _margins(rows, weights)
-        changed = False
-        for j in range(len(weights)):
-            if free[j] and weights[j] < 0.0:
-                free[j] = False
-                changed = True
-            elif not free[j] and slope[j] < -_SLACK:
-                free[j] = True
-                changed = True
-        for i in range(len(prices)):
-            if side[i] == _KINK:
-                if prices[i] < 0.0:
-                    side[i] = _ABOVE
-                    changed = True
-                elif prices[i] > cost:
-                    side[i] = _BELOW
-                    changed = True
-            elif (side[i] == _ABOVE and margins[i] < 1.0 - _SLACK) or (side[i] == _BELOW and margins[i] > 1.0 + _SLACK):
-                side[i] = _KINK
-                changed = True
-        if not changed:
-            return rounds, True
-    return _QUICK, False
-
-
-@compiled
-def _descend(
-    curvature: Floats,
-    rows: Floats,
-    cost: float,
-    free: Bools,
-    side: Ints,
-    weights: Floats,
-    prices: Floats,
-    limit: int,
-) -> int:
-    """From weights that fit the sets downhill, one set member at a time, to where none can be exchanged."""
-    width, count = len(weights), len(prices)
-    target, held = np.zeros(width), np.zeros(count)
-    for rounds in range(limit):
-        _on_sets(curvature, rows, cost, free, side, target, held)
-        step = target - weights
-        moving = np.max(np.abs(step)) if width > 0 else 0.0
-        vertex = np.sum(side == _KINK) >= np.sum(free)  # as many rows held as weights are free: nothing can move
-        still = vertex or moving <= _SLACK * (1.0 + np.max(np.abs(weights)) if width > 0 else 1.0)
-        if still or not _line_search(curvature, rows, cost, free, side, weights, step):
-            weights[:], prices[:] = np.maximum(target, 0.0), held
-            if not _release(curvature, rows, cost, free, side, weights, prices):
-                return rounds
-    _on_sets(curvature, rows, cost, free, side, target, held)
-    prices[:] = held
-    return limit
-
-
-@compiled
-def _release(
-    curvature: Floats,
-    rows: Floats,
-    cost: float,
-    free: Bools,
-    side: Ints,
-    weights: Floats,
-    prices: Floats,
-) -> bool:
-    """Let go of the one limit that is held against its slope the most; False where none is."""
-    slope = _sums(weights, curvature) - _sums(prices, rows)
-    worst, which, row = _SLACK, -1, False
-    for j in range(len(weights)):
-        if not free[j] and -slope[j] > worst:
-            worst, which, row = -slope[j], j, False
-    for i in range(len(prices)):
-        if side[i] == _KINK:
-            wrong = max(-prices[i], prices[i] - cost)
-            if wrong > worst:
-                worst, which, row = wrong, i, True
-    if which < 0:
-        return False
-    if row:
-        side[which] = _ABOVE if prices[which] < 0.0 else _BELOW
-    else:
-        free[which] = True
-    return True
-
-
-@compiled
-def _line_search(
-    curvature: Floats, rows: Floats, cost: float, free: Bools, side: Ints, weights: Floats, step: Floats
-) -> bool:
-    """Go to the lowest point of the ray, kinks and limits considered; a kink or limit that stops it joins the sets.
-
-    False where the ray, made of rounding errors, does not fall.
-    """
-    moves = _row_moves(rows, step)
-    times = _kink_times(side, _margins(rows, weights), moves)
-    stop, limit = _first_limit(free, weights, step)
-    uphill = _sums(step, curvature)
-    slope, bend = 0.0, 0.0
-    for j in range(len(step)):
-        slope += uphill[j] * weights[j]
-        bend += uphill[j] * step[j]
-    for i in range(len(side)):
-        if side[i] == _BELOW:
-            slope -= cost * moves[i]
-    if slope >= 0.0:
-        return False
-    kink, length = -1, -1.0
-    while True:
-        i = int(np.argmin(times)) if len(times) > 0 else -1
-        if i < 0 or times[i] >= limit or slope + bend * times[i] >= 0.0:
-            break
-        if slope + cost * abs(moves[i]) + bend * times[i] >= 0.0:
-            kink, length = i, times[i]
-            break
-        slope += cost * abs(moves[i])
-        side[i] = _ABOVE if side[i] == _BELOW else _BELOW
-        times[i] = np.inf
-    if kink < 0:
-        length = min(max(-slope / bend, 0.0), limit)
-    for j in range(len(weights)):
-        weights[j] = max(weights[j] + length * step[j], 0.0) if free[j] else 0.0
-    if kink >= 0:
-        side[kink] = _KINK
-    elif stop >= 0 and length >= limit:
-        weights[stop] = 0.0
-        free[stop] = False
-    return True
-
-
-@compiled
-def _row_moves(rows: Floats, step: Floats) -> Floats:
-    """How fast each row rises along a step; a row that is held, by itself or by others like it, does not."""
-    moves = _margins(rows, step)
-    for i in range(len(moves)):
-        size = 0.0
-        for j in range(len(step)):
-            size += abs(rows[i, j] * step[j])
-        if abs(moves[i]) <= 1e-10 * size:
-            moves[i] = 0.0
-    return moves
-
-
-@compiled
-def _kink_times(side: Ints, margins: Floats, moves: Floats) -> Floats:
-    """When each row reaches 1; never for those that do not go there."""
-    times = np.full(len(side), np.inf)
-    for i in range(len(side)):
-        if (side[i] == _BELOW and moves[i] > 0.0) or (side[i] == _ABOVE and moves[i] < 0.0):
-            times[i] = max((1.0 - margins[i]) / moves[i], 0.0)
-    return times
-
-
-@compiled
-def _first_limit(free: Bools, weights: Floats, step: Floats) -> tuple[int, float]:
-    """The first weight to reach 0, and when; −1 and 1 where none does by then.
-
-    Kinks only steepen the way up, so the lowest point never lies beyond that of the face, which is at 1.
-    """
-    stop, limit = -1, 1.0
-    longest = np.max(np.abs(step))
-    for j in range(len(weights)):
-        if free[j] and step[j] < -1e-11 * longest and weights[j] / -step[j] < limit:
-            stop, limit = j, weights[j] / -step[j]
-    return stop, limit
+def _substitute(factor: Floats, positive: int, right: Floats) -> None:
+    """The solution of the system whose factor this is, in the place of its right side."""
+    for k in range(len(right)):
+        right[k] = (right[k] - _product(factor[k], right, 0, k)) / factor[k, k]
+    right[positive:] *= -1.0
+    for k in range(len(right) - 1, -1, -1):
+        right[k] /= factor[k, k]
+        for i in range(k):
+            right[i] -= factor[k, i] * right[k]

@@ -22,6 +22,8 @@ from querywise.quadratic import Solution, solve
 from querywise.rankers.normalised import normalised
 from querywise.threads import in_threads
 
+_STARTS = 256  # so many training queries' solutions are kept at most
+
 
 class SER:
     """One weight per ranker, none negative, so that the blend agrees with the judgements of the training queries.
@@ -107,7 +109,8 @@ class SSER(SER):
     """SER, solved anew for every query, its own documents having a say: near ones are to get near scores.
 
     gamma: γ; 0 is SER. neighbours: how many nearest documents of each are joined in the graph. Every solution is
-    certified, to a KKT residual of 1e-8, and starts from SER's. For the rest see SER.
+    certified, to a KKT residual of 1e-8, and starts from that of the training query whose documents are the most alike,
+    which is quicker and changes nothing. For the rest see SER.
     """
 
     def __init__(
@@ -135,6 +138,22 @@ class SSER(SER):
         self.gamma = gamma
         self.neighbours = neighbours
 
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Learn the weights of SER, and where to start from for queries like those of the training data."""
+        super().fit(data, valid=valid)
+        features, count = normalised(data.candidates).features, len(data.candidates)
+        start = Solution(self.weights_, self.prices_, self.free_, self.side_, self.residual_, 0)
+
+        def one(query: int) -> tuple[Floats, Solution]:
+            matrix = self.program(features[data.candidates.rows(query)])
+            return np.diag(matrix), solve(matrix, self.rows_, self.cost, start)
+
+        found = in_threads(one, np.unique(np.linspace(0, count - 1, min(count, _STARTS)).astype(np.int64)).tolist())
+        self.start_points_ = np.array([point for point, _ in found])
+        self.start_free_ = np.array([solution.free for _, solution in found])
+        self.start_side_ = np.array([solution.side for _, solution in found], dtype=np.int8)
+        return self
+
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document, each query by weights of its own."""
         weights = self.query_weights(candidates)
@@ -151,19 +170,25 @@ class SSER(SER):
             raise NotFittedError(self)
         candidates.require_features(self.feature_count_, self.feature_names_)
         features = normalised(candidates).features
-        start = Solution(self.weights_, self.prices_, self.free_, self.side_, self.residual_, 0)
 
         def one(query: int) -> Floats:
             if self.gamma == 0:
                 return self.weights_
             matrix = self.program(features[candidates.rows(query)])
-            return solve(matrix, self.rows_, self.cost, start).weights
+            return solve(matrix, self.rows_, self.cost, self.start(matrix)).weights
 
         return np.array(in_threads(one, range(len(candidates)))).reshape(len(candidates), self.feature_count_)
 
     def program(self, documents: Floats) -> Floats:
         """M = I + γ GᵀLG of some documents, their scores on 0 … 1."""
         return np.eye(documents.shape[1]) + self.gamma * roughness(documents, self.neighbours)
+
+    def start(self, matrix: Floats) -> Solution:
+        """The sets of the training query whose M has the most similar diagonal: how rough each ranker's scores are."""
+        nearest = int(np.argmin(((self.start_points_ - np.diag(matrix)) ** 2).sum(axis=1)))
+        return Solution(
+            self.weights_, self.prices_, self.start_free_[nearest], self.start_side_[nearest], self.residual_, 0
+        )
 
     def _check(self) -> None:
         super()._check()
