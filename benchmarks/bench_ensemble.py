@@ -26,10 +26,10 @@ _GAMMA = 0.5
 def measure() -> Iterator[Result]:
     """Ensembles: OHSUMED's first fold, 45 rankers, γ = 0.5.
 
-    A program is that of one test query, the median over all of them, finding where to start counted; theirs is clarabel's, building its sparse matrices
-    not counted, at its own tolerance. The request is the query's documents as JSON, parsed. Trainings are one fit with
-    default settings: SER against RankSVM on OHSUMED, the classic learners against LambdaMART on MQ2008, fold 1, its
-    validation part to stop by. The ratio is theirs / ours.
+    A program is that of one test query, the median over all of them, finding where to start counted; theirs is
+    clarabel's, building its sparse matrices not counted, at its own tolerance. The request is the query's documents as
+    JSON, parsed. Trainings are one fit with default settings: SER against RankSVM on OHSUMED, the classic learners
+    against LambdaMART on MQ2008, fold 1, its validation part to stop by. The ratio is theirs / ours.
     """
     if not _OHSUMED.is_dir():
         print("OHSUMED is not in shared/data beside the project, so it is left out.")

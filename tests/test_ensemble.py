@@ -394,6 +394,16 @@ def test_the_weights_shown_are_the_weights_used(halves: tuple[Judged, Judged]) -
         assert scores[rows] == pytest.approx(features[rows] @ own, abs=1e-12)
 
 
+def test_a_training_query_starts_from_its_own_solution(halves: tuple[Judged, Judged]) -> None:
+    train = halves[0]
+    ranker = SSER(0.5).fit(train)
+    features = normalised(train.candidates).features
+    for query in range(len(train.candidates)):
+        matrix = ranker.program(features[train.candidates.rows(query)])
+        start = ranker.start(matrix)
+        assert solve(matrix, ranker.rows_, ranker.cost, start).rounds == 1
+
+
 def test_a_query_is_answered_alike_whoever_it_comes_with(halves: tuple[Judged, Judged]) -> None:
     train, test = halves
     ranker = SSER(2.0).fit(train)

@@ -170,6 +170,31 @@ def test_a_large_program_is_solved() -> None:
     assert_as_clarabel(program, found)
 
 
+def badly_scaled(seed: int) -> Program:
+    """Rankers and rows whose sizes differ by up to ten million, at a high cost."""
+    rng = np.random.default_rng(seed)
+    width, count = int(rng.integers(1, 30)), int(rng.integers(1, 50))
+    rows = rng.normal(0.3, 1.0, size=(count, width)) * 10.0 ** rng.integers(-4, 4, size=width)
+    documents = rng.random((10, width)) * 10.0 ** rng.integers(-3, 3, size=width)
+    return np.eye(width) + rng.choice([0, 0.5, 1e4]) * documents.T @ documents, rows, float(10 ** rng.uniform(2, 4))
+
+
+def test_badly_scaled_programs_are_solved() -> None:
+    for seed in range(1000):
+        curvature, rows, cost = badly_scaled(seed)
+        found = solve(curvature, rows, cost)
+        assert kkt_residual(curvature, rows, cost, found.weights, found.prices) <= 1e-8
+
+
+def test_a_large_program_that_nothing_is_known_of_takes_few_rounds() -> None:
+    rng = np.random.default_rng(0)
+    rows, documents = rng.normal(0.2, 1.0, size=(500, 136)), rng.random((40, 136))
+    program = np.eye(136) + 0.5 * documents.T @ documents, rows, 1.0
+    found = solve(*program)
+    assert_optimal(program, found)
+    assert found.rounds <= 100
+
+
 # Programs whose solution is known
 
 

@@ -91,12 +91,15 @@ def _solve(program: _Program, guess: _Guess, warm: bool) -> tuple[int, float]:
         more, done = _mend(program, guess, 0.0, False)
         rounds += more
     residual = _residual(program, guess)
-    if not done or not residual <= TOLERANCE:
-        rounds += _from_inside(program, guess)
-        again = _Guess(guess.free.copy(), guess.side.copy(), guess.weights.copy(), guess.prices.copy())
-        if _mend(program, again, 0.0, False)[1] and _residual(program, again) <= TOLERANCE:  # as from any other start
-            guess.free[:], guess.side[:], guess.weights[:], guess.prices[:] = again
-        residual = _residual(program, guess)
+    for plain in (False, True):
+        if not done or not residual <= TOLERANCE:
+            rounds += _from_inside(program, guess, plain)
+            residual = _residual(program, guess)
+            again = _Guess(guess.free.copy(), guess.side.copy(), guess.weights.copy(), guess.prices.copy())
+            if _mend(program, again, 0.0, False)[1] and _residual(program, again) <= TOLERANCE:
+                guess.free[:], guess.side[:], guess.weights[:], guess.prices[:] = again  # as from any other start
+                residual = _residual(program, guess)
+            done = True
     return rounds, residual
 
 
@@ -209,10 +212,11 @@ def _exchange(program: _Program, guess: _Guess, give: float) -> int:
 
 
 @compiled
-def _from_inside(program: _Program, guess: _Guess) -> int:
+def _from_inside(program: _Program, guess: _Guess, plain: bool) -> int:
     """Guess by Mehrotra's interior point method, in which nothing is on a limit, only ever nearer to one.
 
-    Every time the gap has become a good deal smaller, the nearer limits are tried, until they fit.
+    Every time the gap has become a good deal smaller, the nearer limits are tried, until they fit. Plain is without
+    Mehrotra's look ahead, for programs so badly scaled that it misleads.
     """
     curvature, rows, columns, cost = program
     count, width = rows.shape
@@ -262,7 +266,11 @@ def _from_inside(program: _Program, guess: _Guess) -> int:
                 left = np.sum((w + t * dw) * (z + t * dz)) + np.sum((a + t * da) * (over + t * do))
                 left += np.sum((b - t * da) * (under + t * du))
                 aim = gap / pairs * (left / gap) ** 3
-                wz, ao, bu = aim - w * z - dw * dz, aim - a * over - da * do, aim - b * under + da * du
+                bend = 1.0
+                if plain:
+                    aim, bend = 0.2 * gap / pairs, 0.0
+                wz, ao = aim - w * z - bend * dw * dz, aim - a * over - bend * da * do
+                bu = aim - b * under + bend * da * du
         t *= 0.995
         w, z, a, b, over, under = w + t * dw, z + t * dz, a + t * da, b - t * da, over + t * do, under + t * du
         if not np.isfinite(np.sum(w) + np.sum(z) + np.sum(a) + np.sum(over) + np.sum(under)):

@@ -13,6 +13,7 @@ from typing import Self
 import numpy as np
 
 from querywise.arrays import Floats
+from querywise.compiled import compiled
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.learners.agreement import Grades, Similarity, agreements, check_agreement
@@ -185,7 +186,7 @@ class SSER(SER):
 
     def start(self, matrix: Floats) -> Solution:
         """The sets of the training query whose M has the most similar diagonal: how rough each ranker's scores are."""
-        nearest = int(np.argmin(((self.start_points_ - np.diag(matrix)) ** 2).sum(axis=1)))
+        nearest = _nearest(self.start_points_, matrix)
         return Solution(
             self.weights_, self.prices_, self.start_free_[nearest], self.start_side_[nearest], self.residual_, 0
         )
@@ -196,3 +197,15 @@ class SSER(SER):
             raise DataError(f"SSER(gamma={self.gamma}) must be 0, which is SER, or a number above 0.")
         if self.neighbours < 1 or self.neighbours != int(self.neighbours):
             raise DataError(f"SSER(neighbours={self.neighbours}) must be a whole number from 1 up.")
+
+
+@compiled
+def _nearest(points: Floats, matrix: Floats) -> int:
+    found, least = 0, np.inf
+    for i in range(len(points)):
+        gap = 0.0
+        for j in range(points.shape[1]):
+            gap += (points[i, j] - matrix[j, j]) ** 2
+        if gap < least:
+            found, least = i, gap
+    return found
