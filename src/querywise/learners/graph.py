@@ -63,8 +63,8 @@ def _likeness(gaps: Floats, neighbours: int) -> Floats:
             if other != k and gaps[k, other] <= cuts[k]:
                 edges[many] = gaps[k, other]
                 many += 1
-    span = np.median(edges[:many])
-    span = span if span > 0.0 else 1.0
+    middle = float(np.median(edges[:many]))
+    span = middle if middle > 0.0 else 1.0
     for k in range(count):
         for other in range(count):
             if other != k and gaps[k, other] <= max(cuts[k], cuts[other]):
