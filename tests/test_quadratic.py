@@ -77,7 +77,7 @@ def assert_optimal(program: Program, found: Solution) -> None:
 
 def assert_as_clarabel(program: Program, found: Solution) -> None:
     ours, theirs = objective(*program, found.weights), objective(*program, by_clarabel(*program))
-    assert ours == pytest.approx(theirs, rel=1e-8, abs=1e-10)
+    assert ours == pytest.approx(theirs, rel=1e-8, abs=1e-8)
 
 
 def random_program(seed: int) -> Program:
