@@ -219,7 +219,10 @@ def _add_answers(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/explain", openapi_extra=_describes(schema.ExplainRequest, dict[str, Any]), response_class=Response)
     async def explain(request: Request) -> Response:
-        """What is particular to a query, or why one document is above another; the parts add up exactly."""
+        """What is particular to a query, or why one document is above another; the parts add up exactly.
+
+        `known` are the words and classes of the neighbours, in their order.
+        """
         asked = decoded(read_explain, await body_of(request, service.limits))
         if (asked.above is None) != (asked.below is None):
             raise Refused(422, "one_document", "`above` and `below` go together.", "above")
@@ -231,7 +234,8 @@ def _add_answers(app: FastAPI, service: Service) -> None:
             candidates = (
                 served.candidates([asked]) if given else service.shelf.candidates(asked.query, bounded(asked.top))
             )
-            return served.explain(candidates, asked)
+            found = served.explain(candidates, asked)
+            return {**found, "known": [service.shelf.query(each["query_id"]) for each in found["neighbours"]]}
 
         return Response(_encode(await service.answer(job, small=False)), media_type=_JSON)
 
@@ -258,11 +262,12 @@ def _add_looking_up(app: FastAPI, service: Service) -> None:
         def job() -> schema.SearchResponse:
             asked = schema.Query(id=qid or "", text=q)
             candidates = service.shelf.candidates(asked, top)
-            documents = service.shelf.found(served, candidates, show)
+            documents = service.shelf.found(served, candidates, show, judged_as=qid)
             explanation, neighbours = service.shelf.explanation(served, candidates) if documents else (None, [])
             query = service.shelf.query(qid) if qid is not None else schema.KnownQuery("", q)
             took = 1000 * (time.perf_counter() - begun)
-            return schema.SearchResponse(query, served.version, documents, explanation, neighbours, took)
+            ranked = len(candidates.features)
+            return schema.SearchResponse(query, served.version, ranked, documents, explanation, neighbours, took)
 
         return Response(_encode(await service.work.run(job)), media_type=_JSON)
 

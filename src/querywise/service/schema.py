@@ -97,10 +97,14 @@ class KnownQuery(Struct):
 
 
 class SearchResponse(Struct):
-    """A query's candidates in the order of its own model, beside what one model for all makes of them."""
+    """A query's candidates in the order of its own model, beside what one model for all makes of them.
+
+    `candidates` were ranked; `documents` are the first of either order.
+    """
 
     query: KnownQuery
     model: str
+    candidates: int
     documents: list[FoundDocument]
     explanation: dict[str, Any] | None
     neighbours: list[KnownQuery]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,13 @@ class Shelf:
         table = QueryTable(("q",), texts=(query.text,), classes=(query.class_,))
         return candidates_for(self.index, table, top=top)
 
-    def found(self, served: Served, candidates: Candidates, show: int) -> list[FoundDocument]:
-        """The documents of one query, best first, with their places under one model for all."""
+    def found(
+        self, served: Served, candidates: Candidates, show: int, *, judged_as: str | None = None
+    ) -> list[FoundDocument]:
+        """The documents of one query, best first, with their places under one model for all.
+
+        judged_as: the judged query these are the documents of; what a search found has no grades.
+        """
         ours, theirs = served.scores(candidates), scores_by_everyone(served.ranker, candidates)
         best, common = order(ours, candidates.starts), order(theirs, candidates.starts)
         place = np.empty(len(common), np.int64)
@@ -70,7 +76,7 @@ class Shelf:
                 score=float(ours[row]),
                 rank_everyone=int(place[row]) + 1,
                 score_everyone=float(theirs[row]),
-                grade=self._grade(candidates.query_ids[0], row),
+                grade=self._grade(judged_as, row),
             )
             for row in shown
         ]
@@ -88,10 +94,9 @@ class Shelf:
 
     def query(self, query_id: str) -> KnownQuery:
         """What is known of a query."""
-        tables = [self.known, None if self.judged is None else self.judged.candidates.queries]
-        for table in tables:
-            place = None if table is None else self._places(table).get(query_id)
-            if table is not None and place is not None:
+        for table, places in self._tables:
+            place = places.get(query_id)
+            if place is not None:
                 text = None if table.texts is None else table.texts[place]
                 kind = None if table.classes is None else table.classes[place]
                 return KnownQuery(query_id, text, kind)
@@ -117,14 +122,20 @@ class Shelf:
             return {"title": document, "snippet": ""}
         return {"title": self.index.titles[place] or document, "snippet": self.index.snippets[place]}
 
-    def _grade(self, query_id: str, row: int) -> int | None:
+    def _grade(self, query_id: str | None, row: int) -> int | None:
         judged = self.judged
-        if judged is None or query_id not in judged.candidates.query_ids:
+        if judged is None or query_id is None or query_id not in judged.candidates.query_ids:
             return None
         first = judged.candidates.rows(judged.candidates.query_ids.index(query_id)).start
         seen = judged.judged is None or bool(judged.judged[first + row])
         return int(judged.labels[first + row]) if seen else None
 
-    @staticmethod
-    def _places(table: QueryTable) -> dict[str, int]:
-        return {query_id: place for place, query_id in enumerate(table.ids)}
+    @cached_property
+    def _tables(self) -> list[tuple[QueryTable, dict[str, int]]]:
+        """Where queries are described, and in which row each is."""
+        tables = [self.known, None if self.judged is None else self.judged.candidates.queries]
+        return [
+            (table, {query_id: place for place, query_id in enumerate(table.ids)})
+            for table in tables
+            if table is not None
+        ]
