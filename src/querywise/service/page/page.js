@@ -146,8 +146,8 @@ function showToken() {
 function showWelcome(queries) {
   const { searches } = state.model;
   at("welcome-lead").textContent =
-    `${searches ? "Search" : "Choose a judged query"}, and see its documents in two orders side by side: as one model for ` +
-    "all queries has them, and as the model that was made for this query has them; and why.";
+    `${searches ? "Search" : "Choose a judged query"}, and see the documents in two orders side by side: by one model for all ` +
+    "queries, and by the model made for this query. Then ask why one is above another.";
   at("examples-title").hidden = queries.length === 0;
   at("examples").replaceChildren(
     ...varied(queries).map((query) =>
@@ -198,8 +198,8 @@ function showModel() {
   const { ranker, feature_count: count, version, judged_queries: judged, searches } = state.model;
   at("model").replaceChildren(
     make("strong", { text: ranker }),
-    ` · ${counted(count, "feature")} · version `,
-    make("code", { text: version }),
+    ` · ${counted(count, "feature")}`,
+    make("span", { class: "version" }, " · version ", make("code", { text: version })),
   );
   const hasBox = searches || judged > 0;
   at("search").hidden = !hasBox;
@@ -307,13 +307,12 @@ function showResults() {
   at("ours").replaceChildren(...ours.map((each, place) => listed(each, "ours", ours[place + 1])));
   at("theirs").replaceChildren(...(single ? [] : theirs.map((each) => listed(each, "theirs"))));
   for (const list of document.querySelectorAll("#ours, #theirs")) list.firstElementChild?.setAttribute("tabindex", "0");
-  const ranked = `${counted(found.candidates, "candidate")} ranked in ${written(found.milliseconds)} ms`;
-  const first = ours.length === 1 ? "The only document" : `Of the first ${ours.length} documents, ${moved || "none"}`;
+  const ranked = `${counted(found.candidates, "candidate")} ranked in ${Math.max(1, Math.round(found.milliseconds))} ms`;
   const change = single
     ? "This model is the same for all queries, so there is one order."
     : ours.length === 1
       ? "There is only one document."
-      : `${first} ${moved === 1 ? "is" : "are"} elsewhere than in one model for all.`;
+      : `${moved || "None"} of the first ${ours.length} documents ${moved > 1 ? "stand" : "stands"} elsewhere than under one model for all.`;
   at("summary").replaceChildren(
     `${change} ${ranked}. `,
     ...(single ? [] : [make("a", { href: "#own", text: "What made the difference" })]),
@@ -607,7 +606,7 @@ function showReason(reason) {
       make("li", { "data-part": name }, make("span", { class: "label", text: label }), bars(bar(reason[name], most, look)),
         make("span", { class: "figures" }, number(reason[name], { sign: true }))))),
     make("h3", { text: "Feature by feature" }),
-    make("p", { class: "about", text: "What each adds to the difference: its weight times how much more of it the first document has." }),
+    make("p", { class: "about", text: "What each adds to the difference, and its values in the two documents." }),
     single ? null : legend(),
     termList(reason, single, TERMS),
     ...pulledBy(reason),
@@ -615,13 +614,17 @@ function showReason(reason) {
   ].filter(Boolean));
 }
 
-function verdict({ difference, everyone }, higher, lower, single) {
+function verdict({ difference, everyone, local }, higher, lower, single) {
   const size = Math.abs(difference);
   const names = [make("strong", { text: higher }), difference === 0 ? " has the same score as " : " is ahead of ", make("strong", { text: lower })];
   if (difference === 0) return [...names, "."];
   const by = [...names, ` by ${written(size)}. `];
   if (single) return by;
-  if (everyone * difference > 0) return [...by, `One model for all agrees, by ${written(Math.abs(everyone))}.`];
+  if (everyone * difference > 0) {
+    const adds = Math.abs(difference) >= Math.abs(everyone);
+    return [...by, `One model for all agrees, by ${written(Math.abs(everyone))}; this query’s own part ${adds ? "adds" : "takes away"} ` +
+      `${written(Math.abs(local))}.`];
+  }
   if (everyone === 0) return [...by, "One model for all sees no difference between them."];
   return [...by, `One model for all has them the other way round, by ${written(Math.abs(everyone))}.`];
 }
