@@ -20,6 +20,7 @@ from benchmarks import (
     bench_ranksvm,
     bench_reader,
     bench_scaling,
+    bench_service,
     bench_text,
     bench_web30k,
 )
@@ -40,6 +41,7 @@ BENCHES: dict[str, Callable[[], Iterator[Result]]] = {
     "atvt": bench_atvt.measure,
     "ensemble": bench_ensemble.measure,
     "text": bench_text.measure,
+    "service": bench_service.measure,
     "web30k": bench_web30k.measure,
 }
 ONLY_WHEN_NAMED = ("web30k",)  # take long

@@ -212,10 +212,12 @@ def test_explanations_are_the_librarys_and_the_command_lines(server: Serving, mo
     found = server.post("/v1/explain", asked).json()
     version = server.get("/v1/model").json()["version"]
     assert found.pop("model") == version
+    assert [each["id"] for each in found.pop("known")] == [each["query_id"] for each in found["neighbours"]]
     assert found == json.loads(json.dumps(as_dict(explain(ranker, candidates, "q5"))))
     pair = {"above": asked["documents"][2]["id"], "below": asked["documents"][5]["id"]}
     reason = server.post("/v1/explain", {**asked, **pair}).json()
-    reason.pop("model")
+    for name in ("model", "known"):
+        reason.pop(name)
     assert reason == json.loads(json.dumps(as_dict(why(ranker, candidates, "q5", pair["above"], pair["below"]))))
     assert sum(each["here"] for each in reason["terms"]) == pytest.approx(reason["difference"], abs=1e-9)
     write_letor(tmp_path / "data.txt", Judged(candidates, DATA.labels))

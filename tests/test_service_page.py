@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -353,7 +353,11 @@ def test_judged_queries_come_up_while_typing_and_are_chosen_by_keyboard(page: Pa
 def test_suggestions_go_away(page: Page, servers: dict[str, str]) -> None:
     page.goto(servers["search"])
     box = page.get_by_role("combobox")
-    for leave in (lambda: page.keyboard.press("Escape"), lambda: page.get_by_role("heading", level=1).click()):
+    ways: list[Callable[[], None]] = [
+        lambda: page.keyboard.press("Escape"),
+        lambda: page.get_by_role("heading", level=1).click(),
+    ]
+    for leave in ways:
         box.fill("")
         box.press_sequentially("fig")
         expect(page.get_by_role("listbox")).to_be_visible()
@@ -382,7 +386,7 @@ def test_the_address_is_the_state_and_back_goes_back(page: Page, servers: dict[s
 
 def test_an_answer_that_comes_late_does_not_replace_a_later_one(page: Page, servers: dict[str, str]) -> None:
     held: list[Any] = []
-    page.route(re.compile(r"/v1/search\?q=buy\+fig"), lambda route: held.append(route))
+    page.route(re.compile(r"/v1/search\?q=buy\+fig"), held.append)
     page.goto(servers["search"])
     box = page.get_by_role("combobox")
     for text in ("buy fig juice", "grow melon juice"):
@@ -595,7 +599,7 @@ def test_everything_has_a_name_to_be_called_by(page: Page, servers: dict[str, st
     assert lost == []
     page.keyboard.press("Escape")
     for landmark in ("banner", "main", "search", "contentinfo"):
-        assert page.get_by_role(landmark).count() == 1, landmark  # type: ignore[arg-type]
+        assert page.get_by_role(landmark).count() == 1, landmark
 
 
 # Looks
@@ -684,7 +688,7 @@ def test_on_a_telephone_one_order_is_seen_at_a_time(page: Page, servers: dict[st
 
 def test_waiting_does_not_move_what_is_there(page: Page, servers: dict[str, str]) -> None:
     held: list[Any] = []
-    page.route("**/v1/search*", lambda route: held.append(route))
+    page.route("**/v1/search*", held.append)
     page.goto(f"{servers['search']}/?{urlencode({'q': QUERY})}")
     page.wait_for_selector("#ours li.blank")
     expect(page.locator("#progress")).to_be_visible()

@@ -114,10 +114,22 @@ class Search:
 
     def nearest(self, places: Floats, k: int) -> Ints:
         """The k points nearest to each place, nearest first; equally distant ones in their order."""
+        if k == 1 and len(places) == 1:
+            return np.array([[self._nearest_one(places[0])]])
         found = self.among_nearest(places, k)
         for row, columns in enumerate(found if k > 1 else ()):
             found[row] = columns[np.argsort(_exact(places[row], self.points[columns]), kind="stable")]
         return found
+
+    def _nearest_one(self, place: Floats) -> int:
+        """The nearest point to one place, as `among_nearest` finds it, with less ado."""
+        gaps = self.points @ place
+        gaps *= -2
+        gaps += self.squares
+        best = int(gaps.argmin())
+        slack = 2e-12 * (float(place @ place) + self.longest) + 1e-300
+        close = np.flatnonzero(gaps <= gaps[best] + 2 * slack)
+        return best if len(close) == 1 else int(close[_exact(place, self.points[close]).argmin()])
 
     def among_nearest(self, places: Floats, k: int) -> Ints:
         """The k points nearest to each place, in ascending order of their numbers."""
@@ -133,12 +145,13 @@ class Search:
             slack = 2e-12 * (np.einsum("ij,ij->i", part, part) + self.longest) + 1e-300
             for row, gaps in enumerate(rough):
                 cut = gaps.min() if k == 1 else np.partition(gaps, k - 1)[k - 1]
-                sure = np.flatnonzero(gaps < cut - slack[row])
-                close = np.flatnonzero(np.abs(gaps - cut) <= slack[row])
-                if len(sure) + len(close) > k:
+                close = np.flatnonzero(gaps <= cut + slack[row])
+                if len(close) > k:
+                    doubtful = gaps[close] >= cut - slack[row]
+                    sure, close = close[~doubtful], close[doubtful]
                     exact = _exact(part[row], self.points[close])
-                    close = close[np.argsort(exact, kind="stable")[: k - len(sure)]]
-                found[block.start + row] = np.sort(np.concatenate([sure, close]))
+                    close = np.sort(np.concatenate([sure, close[np.argsort(exact, kind="stable")[: k - len(sure)]]]))
+                found[block.start + row] = close
 
         in_threads(search, [slice(first, min(first + size, len(places))) for first in range(0, len(places), size)])
         return found

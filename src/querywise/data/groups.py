@@ -82,7 +82,12 @@ class Candidates:
     def __post_init__(self) -> None:
         features = finite_matrix(self.features, "features", self.feature_names)
         starts = np.asarray(self.starts, dtype=np.int64)
-        if starts.ndim != 1 or len(starts) != len(self.query_ids) + 1 or starts[0] != 0 or np.any(np.diff(starts) < 0):
+        if (
+            starts.ndim != 1
+            or len(starts) != len(self.query_ids) + 1
+            or starts[0] != 0
+            or (starts[1:] < starts[:-1]).any()
+        ):
             raise DataError(
                 f"starts must be {len(self.query_ids) + 1} row numbers that begin at 0 and never fall, "
                 f"one per query and then the number of rows; found {starts.ravel()[:8].tolist()}."

@@ -1,7 +1,7 @@
 """The compiled parser of LETOR / SVMlight lines: `label qid:id column:value … # comment`.
 
-Two passes over the bytes: `survey` finds how large the table is, `parse` fills it. Numbers are read exactly, to the
-last bit; the few that need more than this arithmetic are listed for the caller, who asks Python.
+Two passes over the bytes: `survey` finds how large the table is, `parse` fills it. The few numbers that need more than
+compiled arithmetic are listed for the caller, who asks Python.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ from numpy.typing import NDArray
 
 from querywise.arrays import Bools, Floats, Ints
 from querywise.compiled import compiled
+from querywise.data.decimals import EXACT, HARD, NOT_A_NUMBER, read_number
 
 Bytes = NDArray[np.uint8]
 
 # What `parse` found; the caller words the message.
 DONE, LIST_FULL, BAD_LABEL, NO_QID, BAD_COLUMN, REPEATED_COLUMN, BAD_VALUE = range(7)
-
-_POWERS = 10.0 ** np.arange(23)  # all exact in double precision
-_EXACT, _HARD, _NOT_A_NUMBER = range(3)
-_SPLITTER = 134217729.0  # 2**27 + 1
 
 
 @compiled
@@ -64,87 +61,6 @@ def survey(text: Bytes, begin: int, end: int) -> tuple[int, int]:
 
 
 @compiled
-def _round_exactly(digits: np.uint64, exponent: int) -> tuple[float, int]:
-    """Digits × 10^exponent for |exponent| ≤ 22, correctly rounded, or _HARD when it is too close to call."""
-    high = float(digits)
-    whole = np.uint64(high)
-    low = -float(whole - digits) if whole > digits else float(digits - whole)
-    power = _POWERS[abs(exponent)]
-    first = high / power if exponent < 0 else high
-    # Dekker's product of `first` and `power`, exact as product + rest.
-    product = first * power
-    a = first * _SPLITTER
-    a_high = a - (a - first)
-    a_low = first - a_high
-    b = power * _SPLITTER
-    b_high = b - (b - power)
-    b_low = power - b_high
-    rest = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
-    if exponent < 0:
-        lead, tail = first, (((high - product) - rest) + low) / power
-    else:
-        lead, tail = product, rest + low * power
-    value = lead + tail
-    error = tail - (value - lead)
-    unit = math.ldexp(1.0, math.frexp(value)[1] - 53)
-    share = abs(error) / unit
-    # Half a unit is a tie; a quarter is one just below a power of two.
-    close = abs(share - 0.5) < 1e-9 or abs(share - 0.25) < 1e-9
-    return value, _HARD if close else _EXACT
-
-
-@compiled
-def _number(text: Bytes, i: int, end: int) -> tuple[float, int, int]:
-    """The number that starts at `i`, the position after it, and how sure we are."""
-    negative = False
-    if i < end and (text[i] == 45 or text[i] == 43):
-        negative = text[i] == 45
-        i += 1
-    digits, count, seen, exponent, point = np.uint64(0), 0, False, 0, False
-    while i < end:
-        byte = text[i]
-        if 48 <= byte <= 57:
-            seen = True
-            if count < 19:
-                digits = digits * np.uint64(10) + np.uint64(byte - 48)
-                if digits:
-                    count += 1
-                if point:
-                    exponent -= 1
-            else:
-                count = 20  # more digits than fit: only their presence is remembered
-        elif byte == 46 and not point:
-            point = True
-        else:
-            break
-        i += 1
-    if not seen:
-        return 0.0, i, _NOT_A_NUMBER
-    if i < end and (text[i] == 101 or text[i] == 69):
-        i += 1
-        sign = 1
-        if i < end and (text[i] == 45 or text[i] == 43):
-            sign = -1 if text[i] == 45 else 1
-            i += 1
-        power, any_digit = 0, False
-        while i < end and 48 <= text[i] <= 57:
-            power = min(power * 10 + (text[i] - 48), 100000)
-            any_digit = True
-            i += 1
-        if not any_digit:
-            return 0.0, i, _NOT_A_NUMBER
-        exponent += sign * power
-    value, state = 0.0, _EXACT
-    if count == 20 or (digits and abs(exponent) > 22):
-        state = _HARD
-    elif digits and digits <= np.uint64(9007199254740992):
-        value = float(digits) / _POWERS[-exponent] if exponent < 0 else float(digits) * _POWERS[exponent]
-    elif digits:
-        value, state = _round_exactly(digits, exponent)
-    return (-value if negative else value), i, state
-
-
-@compiled
 def parse(
     text: Bytes,
     begin: int,
@@ -175,8 +91,8 @@ def parse(
         if hard_count + features.shape[1] > hard.shape[0]:
             return LIST_FULL, line, row, hard_count
         token = i
-        label, i, state = _number(text, i, end)
-        if state != _EXACT or not _ends_token(text, i, end) or label < 0 or label != math.floor(label) or label > 2**53:
+        label, i, state = read_number(text, i, end)
+        if state != EXACT or not _ends_token(text, i, end) or label < 0 or label != math.floor(label) or label > 2**53:
             return BAD_LABEL, token, row, hard_count
         labels[row] = np.int64(label)
         while i < end and _is_space(text[i]):
@@ -205,10 +121,10 @@ def parse(
                 return REPEATED_COLUMN, token, row, hard_count
             seen[column - 1] = row
             place = i + 1
-            value, i, state = _number(text, place, end)
-            if state == _NOT_A_NUMBER or not _ends_token(text, i, end):
+            value, i, state = read_number(text, place, end)
+            if state == NOT_A_NUMBER or not _ends_token(text, i, end):
                 return BAD_VALUE, token, row, hard_count
-            if state == _HARD:
+            if state == HARD:
                 hard[hard_count, 0], hard[hard_count, 1], hard[hard_count, 2] = row, column - 1, place
                 hard_count += 1
             features[row, column - 1] = value

@@ -19,6 +19,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from querywise.errors import QuerywiseError
+from querywise.rankers.knn import KnnOffline2, KnnOnline, locality_of
 from querywise.service import schema
 from querywise.service.folder import ModelFolder
 from querywise.service.limits import Limits
@@ -108,8 +109,6 @@ class Service:
 
 def _limit(ranker: Any) -> float | None:
     """How far is too far for a ranker; None where nothing is."""
-    from querywise.rankers.knn import KnnOffline2, KnnOnline, locality_of
-
     if not isinstance(ranker, (KnnOnline, KnnOffline2)) or ranker.back_off is None:
         return None
     return float(locality_of(ranker).limit_)
@@ -183,6 +182,8 @@ def _add_answers(app: FastAPI, service: Service) -> None:
         msgspec.json.Decoder(kind) for kind in (schema.RankRequest, schema.BatchRequest, schema.ExplainRequest)
     )
 
+    read_anything = msgspec.json.Decoder()
+
     def bounded(documents: int) -> int:
         if documents > service.limits.documents:
             raise Refused(
@@ -241,8 +242,8 @@ def _add_answers(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/echo", openapi_extra=_describes(schema.RankRequest, schema.QueriesResponse), response_class=Response)
     async def echo(request: Request) -> Response:
-        """Read a request for a ranking and rank nothing: what the server itself costs."""
-        decoded(read_one, await body_of(request, service.limits))
+        """Read a body as JSON and rank nothing: what the server itself costs."""
+        decoded(read_anything, await body_of(request, service.limits))
         return Response(_encode(schema.QueriesResponse([])), media_type=_JSON)
 
 
@@ -338,7 +339,7 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(QuerywiseError)
     async def cannot(_: Request, error: QuerywiseError) -> Response:
-        return problem(422, "invalid", str(error))
+        return problem(422, "invalid", str(error), getattr(error, "where", None))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:

@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Raw, Struct, field
 
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
-Features = list[float | None] | dict[str, float | None]
+Values = list[float | None] | dict[str, float | None]
+_NUMBER = {"type": ["number", "null"]}
+_ARRAY = {"type": "array", "items": _NUMBER}
+# Known to be JSON and not read yet: that is done for all documents at once.
+Features = Annotated[
+    Raw, Meta(extra_json_schema={"anyOf": [_ARRAY, {"type": "object", "additionalProperties": _NUMBER}]})
+]
+read_values = msgspec.json.Decoder(Values).decode
 
 
 class Query(Struct, forbid_unknown_fields=True):
@@ -20,7 +27,7 @@ class Query(Struct, forbid_unknown_fields=True):
     columns: dict[str, float] | None = None
 
 
-class Document(Struct, forbid_unknown_fields=True):
+class Document(Struct, forbid_unknown_fields=True, gc=False):
     """A candidate: its features in the model's order, or by name; null and names left out are missing."""
 
     id: Annotated[str, Meta(max_length=1000)]
@@ -54,7 +61,7 @@ class ExplainRequest(Struct, forbid_unknown_fields=True):
     top: Count = 100
 
 
-class RankedDocument(Struct):
+class RankedDocument(Struct, gc=False):
     """A document and its score; only scores of one query can be compared."""
 
     id: str
@@ -143,6 +150,11 @@ class ErrorResponse(Struct):
     """The one shape of every error."""
 
     error: Problem
+
+
+def unread(values: list[float]) -> Raw:
+    """Features as they come in a request."""
+    return Raw(msgspec.json.encode(values))
 
 
 def components(*kinds: type) -> tuple[list[dict[str, Any]], dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,16 +10,34 @@ from typing import Any
 import numpy as np
 
 from querywise.arrays import Floats
+from querywise.data.decimals import read_rows
 from querywise.data.groups import Candidates, QueryTable
 from querywise.errors import DataError, ModelFileError, QuerywiseError
 from querywise.explanations import as_dict, explain, why
 from querywise.ranking import check_scores, order
-from querywise.service.schema import Document, ExplainRequest, Query, RankedDocument, RankRequest, RankResponse
+from querywise.service.schema import (
+    Document,
+    ExplainRequest,
+    Query,
+    RankedDocument,
+    RankRequest,
+    RankResponse,
+    read_values,
+    unread,
+)
 from querywise.storage import Manifest, load, read_manifest, version_of
 
 _QUICK = 0.005  # seconds for a hundred documents up to which an answer is not worth a thread
 _FEW = 1_000  # documents up to which it is not
 _REHEARSALS = 3
+
+
+class Misplaced(DataError):  # noqa: N818 - it is a place in a request
+    """Something wrong in a request, and where."""
+
+    def __init__(self, message: str, where: str) -> None:
+        super().__init__(message)
+        self.where = where
 
 
 class Served:
@@ -44,11 +61,9 @@ class Served:
 
     def _rehearsed(self) -> float:
         """Answer a made-up query a few times, so that everything is compiled and known to work; the best time."""
-        names = self.manifest.feature_names
-        width = self.manifest.feature_count
-        features = np.random.default_rng(0).random((100, width))
-        table = QueryTable(("rehearsal",), texts=("rehearsal",), classes=(None,))
-        candidates = Candidates(features, np.array([0, 100]), ("rehearsal",), feature_names=names, queries=table)
+        features = np.random.default_rng(0).random((100, self.manifest.feature_count)).round(6)
+        documents = [Document(str(row), unread(each.tolist())) for row, each in enumerate(features)]
+        candidates = self.candidates([RankRequest(Query("rehearsal", "rehearsal"), documents)])
         best = np.inf
         for _ in range(_REHEARSALS):
             begun = time.perf_counter()
@@ -71,11 +86,13 @@ class Served:
         """The documents of some requests, in the model's columns; queries go by number, whatever their ids."""
         width, names = self.manifest.feature_count, self.manifest.feature_names
         documents = [request.documents or [] for request in requests]
-        rows = [_packed(each, width, names, number) for number, each in enumerate(documents)]
-        features = np.frombuffer(b"".join(rows), np.float64).reshape(-1, width)
+        for number, each in enumerate(documents):
+            if len({document.id for document in each}) != len(each):
+                raise _repeated(each, number)
+        features = [_features(each, width, names) for each in documents]
         ids = tuple(map(str, range(len(requests))))
         return Candidates(
-            features,
+            features[0] if len(features) == 1 else np.concatenate([np.zeros((0, width)), *features]),
             np.cumsum([0, *map(len, documents)]),
             ids,
             document_ids=tuple(document.id for each in documents for document in each),
@@ -129,21 +146,19 @@ def query_table(ids: Sequence[str], queries: Sequence[Query]) -> QueryTable | No
     return QueryTable(tuple(ids), texts, classes, values, names)
 
 
-def _packed(documents: Sequence[Document], width: int, names: tuple[str, ...] | None, request: int) -> bytes:
-    """The features of one request's documents as the bytes of doubles."""
-    if len({document.id for document in documents}) != len(documents):
-        raise _repeated(documents, request)
-    form = struct.Struct(f"{width}d")
-    try:
-        return b"".join([form.pack(*document.features) for document in documents])
-    except (struct.error, TypeError):  # by name, with something missing, or wrong
-        rows = [_row(document, width, names, f"documents[{place}]") for place, document in enumerate(documents)]
-        return b"".join([form.pack(*row) for row in rows])
+def _features(documents: Sequence[Document], width: int, names: tuple[str, ...] | None) -> Floats:
+    """The features of one query's documents."""
+    table = np.empty((len(documents), width))
+    text = b"".join([document.features for document in documents])
+    if not read_rows(np.frombuffer(text, np.uint8), table):  # by name, with something missing, hard to read, or wrong
+        for place, document in enumerate(documents):
+            table[place] = _row(document, width, names, f"documents[{place}]")
+    return table
 
 
 def _row(document: Document, width: int, names: tuple[str, ...] | None, where: str) -> list[float]:
     """The features of one document, what is missing 0, as the models are trained to expect."""
-    given = document.features
+    given = _values(document, where)
     if isinstance(given, dict):
         known = names if names is not None else tuple(str(number + 1) for number in range(width))
         unknown = [name for name in given if name not in known]
@@ -159,6 +174,15 @@ def _row(document: Document, width: int, names: tuple[str, ...] | None, where: s
             "all, null for one that is missing, or give them by name."
         )
     return [value or 0.0 for value in given]
+
+
+def _values(document: Document, where: str) -> Any:
+    try:
+        return read_values(document.features)
+    except ValueError as error:
+        message, _, place = str(error).partition(" - at ")
+        inside = place.strip("`").removeprefix("$")
+        raise Misplaced(f"{message}.", f"{where}.features{inside}") from None
 
 
 def _repeated(documents: Sequence[Document], request: int) -> DataError:

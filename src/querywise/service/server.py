@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import socket
 from types import FrameType
@@ -109,6 +110,10 @@ def run(service: Service, host: str, port: int) -> None:
         timeout_graceful_shutdown=int(service.limits.seconds) + 5,
         h11_max_incomplete_event_size=65_536,
     )
+    # What is there by now stays: a collector that goes through all of it again takes longer than an answer.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
     with contextlib.suppress(KeyboardInterrupt):
         _Server(config, service).run(sockets=[taken])
 

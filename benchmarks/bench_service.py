@@ -1,0 +1,71 @@
+"""Requests per second, against an endpoint of the same server that reads the same body and ranks nothing."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.results import Result, alone
+from benchmarks.serving import Load, drive, is_there, serving
+from benchmarks.worlds import World
+from querywise import SSER, KnnOffline2, KnnOnline, LambdaMART, RankSVM, Single, save
+
+_FEATURES, _DOCUMENTS, _TRAINING, _SECONDS, _ROUNDS = 46, 100, 500, 4.0, 3
+_AIMS = {"KNN Offline-2": 0.7, "KNN Online": 0.4}
+
+
+def rankers() -> dict[str, Any]:
+    """What is served."""
+    return {
+        "Single": Single(RankSVM()),
+        "KNN Offline-2": KnnOffline2(RankSVM(tolerance=None)),
+        "KNN Online": KnnOnline(RankSVM(tolerance=None)),
+        "KNN Online, certified": KnnOnline(RankSVM()),
+        "SSER": SSER(),
+        "LambdaMART": Single(LambdaMART(100)),
+    }
+
+
+def request(seed: int = 9) -> dict[str, Any]:
+    """One query's documents, as numbers of six digits."""
+    features = World(_FEATURES, kinds=3).draw(1, _DOCUMENTS, seed=seed).candidates.features
+    documents = [{"id": f"d{row}", "features": np.round(each, 6).tolist()} for row, each in enumerate(features)]
+    return {"query": {"id": "q", "text": "a query"}, "documents": documents}
+
+
+def measure() -> Iterator[Result]:
+    """Service: 100 documents × 46 features per request, over loopback, 500 training queries.
+
+    wrk drives it from a process of its own over 8 connections. Theirs is /v1/echo of the same server, which reads and
+    checks the same body and ranks nothing; both are driven in turn, three times four seconds each, and the middle run
+    counts. The ratio is ours / theirs. Latencies are those of a busy server: eight requests stand in line.
+    """
+    if not is_there():
+        return
+    data = World(_FEATURES, kinds=3).draw(_TRAINING, 35, seed=1)
+    for name, ranker in rankers().items():
+        with tempfile.TemporaryDirectory() as place:
+            save(ranker.fit(data), Path(place) / "model")
+            with serving(Path(place) / "model") as (url, _):
+                yield from _compared(name, url)
+
+
+def _compared(name: str, url: str) -> Iterator[Result]:
+    content = request()
+    pairs = [(_run(url, "/v1/echo", content), _run(url, "/v1/rank", content)) for _ in range(_ROUNDS)]
+    empty, full = (sorted((each[side] for each in pairs), key=lambda load: load.per_second)[1] for side in (0, 1))
+    failures = sum(load.failures for pair in pairs for load in pair)
+    assert failures == 0, f"{failures} requests failed"
+    ratio, aim = full.per_second / empty.per_second, _AIMS.get(name)
+    said, reached = ("", None) if aim is None else (f"≥ {aim:g}×", ratio >= aim)
+    yield Result("service", f"{name}, requests", full.per_second, empty.per_second, "/s", ratio, said, reached)
+    yield alone("service", f"{name}, half of them within", ours=full.p50, unit="ms")
+    yield alone("service", f"{name}, 99 % of them within", ours=full.p99, unit="ms")
+
+
+def _run(url: str, path: str, content: object) -> Load:
+    return drive(url + path, content, seconds=_SECONDS)

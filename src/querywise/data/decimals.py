@@ -1,0 +1,159 @@
+"""Decimal numbers read from bytes exactly, to the last bit, by compiled code."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from querywise.arrays import Floats
+from querywise.compiled import compiled
+
+Bytes = NDArray[np.uint8]
+
+# How sure `read_number` is of what it read; HARD are the few that need more than this arithmetic.
+EXACT, HARD, NOT_A_NUMBER = range(3)
+
+_POWERS = 10.0 ** np.arange(23)  # all exact in double precision
+_SPLITTER = 134217729.0  # 2**27 + 1
+
+
+@compiled
+def _round_exactly(digits: np.uint64, exponent: int) -> tuple[float, int]:
+    """Digits × 10^exponent for |exponent| ≤ 22, correctly rounded, or HARD when it is too close to call."""
+    high = float(digits)
+    whole = np.uint64(high)
+    low = -float(whole - digits) if whole > digits else float(digits - whole)
+    power = _POWERS[abs(exponent)]
+    first = high / power if exponent < 0 else high
+    # Dekker's product of `first` and `power`, exact as product + rest.
+    product = first * power
+    a = first * _SPLITTER
+    a_high = a - (a - first)
+    a_low = first - a_high
+    b = power * _SPLITTER
+    b_high = b - (b - power)
+    b_low = power - b_high
+    rest = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    if exponent < 0:
+        lead, tail = first, (((high - product) - rest) + low) / power
+    else:
+        lead, tail = product, rest + low * power
+    value = lead + tail
+    error = tail - (value - lead)
+    unit = math.ldexp(1.0, math.frexp(value)[1] - 53)
+    share = abs(error) / unit
+    # Half a unit is a tie; a quarter is one just below a power of two.
+    close = abs(share - 0.5) < 1e-9 or abs(share - 0.25) < 1e-9
+    return value, HARD if close else EXACT
+
+
+@compiled
+def read_number(text: Bytes, i: int, end: int) -> tuple[float, int, int]:
+    """The number that starts at `i`, the position after it, and how sure we are."""
+    negative = False
+    if i < end and (text[i] == 45 or text[i] == 43):
+        negative = text[i] == 45
+        i += 1
+    digits, count, seen, exponent, point = np.uint64(0), 0, False, 0, False
+    while i < end:
+        byte = text[i]
+        if 48 <= byte <= 57:
+            seen = True
+            if count < 19:
+                digits = digits * np.uint64(10) + np.uint64(byte - 48)
+                if digits:
+                    count += 1
+                if point:
+                    exponent -= 1
+            else:
+                count = 20  # more digits than fit: only their presence is remembered
+        elif byte == 46 and not point:
+            point = True
+        else:
+            break
+        i += 1
+    if not seen:
+        return 0.0, i, NOT_A_NUMBER
+    if i < end and (text[i] == 101 or text[i] == 69):
+        i += 1
+        sign = 1
+        if i < end and (text[i] == 45 or text[i] == 43):
+            sign = -1 if text[i] == 45 else 1
+            i += 1
+        power, any_digit = 0, False
+        while i < end and 48 <= text[i] <= 57:
+            power = min(power * 10 + (text[i] - 48), 100000)
+            any_digit = True
+            i += 1
+        if not any_digit:
+            return 0.0, i, NOT_A_NUMBER
+        exponent += sign * power
+    value, state = 0.0, EXACT
+    if count == 20 or (digits and abs(exponent) > 22):
+        state = HARD
+    elif digits and digits <= np.uint64(9007199254740992):
+        value = float(digits) / _POWERS[-exponent] if exponent < 0 else float(digits) * _POWERS[exponent]
+    elif digits:
+        value, state = _round_exactly(digits, exponent)
+    return (-value if negative else value), i, state
+
+
+@compiled
+def read_rows(text: Bytes, table: Floats) -> bool:
+    """Fill a table from JSON arrays of numbers, one per row, end to end; False where anything else is among them.
+
+    The text is known to be JSON, so that every array ends where it should. A number that is HARD counts as something
+    else.
+    """
+    i, end = 0, len(text)
+    for row in range(table.shape[0]):
+        if i >= end or text[i] != 91:  # [
+            return False
+        i += 1
+        for column in range(table.shape[1]):
+            i = _past_space(text, i)
+            value, after = _short_number(text, i)
+            if after == i:
+                value, after, state = read_number(text, i, end)
+                if state != EXACT:
+                    return False
+            table[row, column] = value
+            i = _past_space(text, after)
+            if text[i] != (93 if column == table.shape[1] - 1 else 44):  # ] or ,
+                return False
+            i += 1
+    return i == end
+
+
+@compiled
+def _past_space(text: Bytes, i: int) -> int:
+    while text[i] == 32 or text[i] == 10 or text[i] == 13 or text[i] == 9:
+        i += 1
+    return i
+
+
+@compiled
+def _short_number(text: Bytes, i: int) -> tuple[float, int]:
+    """A number of at most fifteen letters and no exponent, and the position after it; the same position for any other.
+
+    Its digits are exact in double precision, and so is the power of ten they are divided by.
+    """
+    begin, negative = i, text[i] == 45
+    i += negative
+    digits, first = 0, i
+    while 48 <= text[i] <= 57:
+        digits = digits * 10 + (text[i] - 48)
+        i += 1
+    point = i
+    if text[i] == 46:
+        i += 1
+        while 48 <= text[i] <= 57:
+            digits = digits * 10 + (text[i] - 48)
+            i += 1
+    places = max(i - point - 1, 0)
+    if i == first or i - first > 15 or text[i] == 101 or text[i] == 69:
+        return 0.0, begin
+    value = digits / _POWERS[places]
+    return (-value if negative else value), i
