@@ -184,7 +184,7 @@ function showBare() {
   const known = names ?? Array.from({ length: count }, (_, place) => String(place + 1));
   const values = (from) => Object.fromEntries(known.slice(0, 3).map((name, place) => [name, (from + place) / 4]));
   const body = {
-    query: { id: "1" },
+    query: { id: "1", text: "what is asked" },
     documents: ["a", "b"].map((id, place) => ({ id, features: values(place + 1) })),
   };
   const token = sessionStorage.getItem(TOKEN) === null ? "" : ' \\\n  -H "Authorization: Bearer $QUERYWISE_TOKEN"';
