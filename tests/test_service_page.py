@@ -369,7 +369,7 @@ def test_the_address_is_the_state_and_back_goes_back(page: Page, servers: dict[s
     box.fill("buy kiwi juice")
     page.get_by_role("button", name="Search", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("buy kiwi juice")
-    page.get_by_role("link", name="What made the difference").click()
+    page.get_by_role("link", name="What its model is made of").click()
     page.go_back()
     assert page.url.endswith("?q=buy+kiwi+juice"), "a step within the page is no new search"
     page.go_back()

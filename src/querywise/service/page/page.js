@@ -315,7 +315,7 @@ function showResults() {
       : `${moved || "None"} of the first ${ours.length} documents ${moved > 1 ? "stand" : "stands"} elsewhere than under one model for all.`;
   at("summary").replaceChildren(
     `${change} ${ranked}. `,
-    ...(single ? [] : [make("a", { href: "#own", text: "What made the difference" })]),
+    ...(single ? [] : [make("a", { href: "#own", text: "What its model is made of" })]),
   );
   at("more").hidden = show >= found.candidates;
   at("own").hidden = single;
@@ -471,8 +471,7 @@ function origin({ is_global: common, neighbours, models, counts }) {
   if (common && models.length) return "The global model answers this query: no stored model counts for it.";
   if (common) return "The global model answers this query: no training query that could teach it a model of its own is near enough.";
   if (counts.neighbours) {
-    return `Its model was trained on ${counted(counts.neighbours, "training query", "training queries")}, those nearest to it, ` +
-      "beginning from one model for all.";
+    return `Its model was trained on ${counted(counts.neighbours, "training query", "training queries")} near it.`;
   }
   const [first] = models;
   if (first?.weight === 1) {
