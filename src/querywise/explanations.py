@@ -129,10 +129,15 @@ class Reason:
         return self.difference - self.everyone
 
 
+def depends_on_query(ranker: Any) -> bool:
+    """Whether a fitted ranker has more than one model for all queries."""
+    return isinstance(ranker.ranker_ if isinstance(ranker, QueryNormalised) else ranker, _LOCAL)
+
+
 def explain(ranker: Any, candidates: Candidates, query_id: str) -> Explanation:
     """Explain how a fitted ranker of local models answers one of these queries."""
     inside = ranker.ranker_ if isinstance(ranker, QueryNormalised) else ranker
-    if not isinstance(inside, _LOCAL):
+    if not depends_on_query(ranker):
         raise DataError(f"A {type(inside).__name__} has one model for all queries; there is nothing particular to one.")
     query = _the_query(ranker, candidates, query_id)
     return _explained(inside, normalised(query) if isinstance(ranker, QueryNormalised) else query)

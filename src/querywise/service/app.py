@@ -19,6 +19,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from querywise.errors import QuerywiseError
+from querywise.explanations import depends_on_query
 from querywise.rankers.knn import KnnOffline2, KnnOnline, locality_of
 from querywise.service import schema
 from querywise.service.folder import ModelFolder
@@ -291,6 +292,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
         found = schema.ModelResponse(
             version=served.version,
             ranker=type(served.ranker).__name__,
+            per_query=depends_on_query(served.ranker),
             feature_count=said.feature_count,
             feature_names=None if said.feature_names is None else list(said.feature_names),
             missing=said.missing,

@@ -125,10 +125,11 @@ class QueriesResponse(Struct):
 
 
 class ModelResponse(Struct):
-    """What is being served."""
+    """What is being served; `per_query`: whether a query can have a model of its own."""
 
     version: str
     ranker: str
+    per_query: bool
     feature_count: int
     feature_names: list[str] | None
     missing: str

@@ -144,10 +144,13 @@ function showToken() {
 }
 
 function showWelcome(queries) {
-  const { searches } = state.model;
+  const { searches, per_query: local } = state.model;
+  at("welcome-title").textContent = local ? "What does a query’s own model change?" : "How does this model rank?";
   at("welcome-lead").textContent =
-    `${searches ? "Search" : "Choose a judged query"}, and see the documents in two orders side by side: by one model for all ` +
-    "queries, and by the model made for this query. Then ask why one is above another.";
+    `${searches ? "Search" : "Choose a judged query"}, and see ` +
+    (local ? "the documents in two orders side by side: by one model for all queries, and by the model made for this query. Then"
+      : "the documents in the model’s order, which is the same model for all queries. Then") +
+    " ask why one is above another.";
   at("examples-title").hidden = queries.length === 0;
   at("examples").replaceChildren(
     ...varied(queries).map((query) =>
