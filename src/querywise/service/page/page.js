@@ -305,7 +305,7 @@ function showResults() {
   const moved = ours.filter((each) => each.rank !== each.rank_everyone).length;
   view("results");
   columns(single);
-  at("query").replaceChildren(named(found.query), ...[kind(found.query)].filter(Boolean));
+  at("query").replaceChildren(`${named(found.query)} `, ...[kind(found.query)].filter(Boolean));
   at("ours-title").textContent = single ? "The model’s order" : "This query’s model";
   at("ours").replaceChildren(...ours.map((each, place) => listed(each, "ours", ours[place + 1])));
   at("theirs").replaceChildren(...(single ? [] : theirs.map((each) => listed(each, "theirs"))));
@@ -534,7 +534,7 @@ function showDepartures({ departures, is_global: common }) {
   if (!departures.length || common) return panel("departures", "", "");
   const most = largest(departures.flatMap((each) => [each.here * each.spread, each.everyone * each.spread]));
   panel("departures", "Weights that differ most",
-    "A bar is a weight times how much the feature varies among these documents; the effect is how much longer this query’s is.",
+    "A bar is a weight times how much the feature varies among these documents; the effect is the difference between the two.",
     legend(),
     make("ol", { class: "rows" }, ...departures.map((each) =>
       make("li", {}, make("code", { class: "label", text: each.feature }),
