@@ -443,6 +443,17 @@ def test_a_service_that_cannot_be_reached_can_be_asked_again(
     page.wait_for_selector("#reason .sum")
 
 
+def test_a_service_that_does_not_answer_is_not_waited_for_for_ever(page: Page, servers: dict[str, str]) -> None:
+    page.clock.install()
+    page.route("**/v1/search*", lambda _: None)
+    page.goto(f"{servers['search']}/?{urlencode({'q': QUERY})}")
+    page.wait_for_selector("#ours li.blank")
+    page.clock.run_for(59_000)
+    expect(page.get_by_role("alert")).to_be_hidden()
+    page.clock.run_for(2_000)
+    expect(page.get_by_role("alert")).to_contain_text("has not answered for 60 seconds")
+
+
 def test_one_model_for_all_has_one_column_and_its_queries_are_chosen(page: Page, servers: dict[str, str]) -> None:
     page.goto(servers["choose"])
     expect(page.get_by_role("heading", level=1)).to_have_text("How does this model rank?")

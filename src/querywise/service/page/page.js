@@ -7,6 +7,7 @@ const TERMS = 8; // features of an explanation at first
 const PULLERS = 5; // neighbours of an explanation
 const EXAMPLES = 6;
 const PAUSE = 120; // milliseconds without a key before suggestions are asked for
+const PATIENCE = 60; // seconds for an answer
 const TOKEN = "querywise.token";
 const VIEWS = ["welcome", "bare", "token", "problem", "nothing", "results"];
 
@@ -74,17 +75,21 @@ async function ask(purpose, path, body) {
   const token = sessionStorage.getItem(TOKEN);
   const headers = token ? { authorization: `Bearer ${token}` } : {};
   const options = body ? { method: "POST", body: JSON.stringify(body), headers: { ...headers, "content-type": "application/json" } } : { headers };
+  const late = new Problem(0, `The service at ${location.host} has not answered for ${PATIENCE} seconds.`);
+  const timer = setTimeout(() => control.abort(late), 1000 * PATIENCE);
   let answer;
   let said;
   try {
     answer = await fetch(path, { ...options, signal: control.signal });
     said = await answer.json().catch((error) => {
-      if (error.name === "AbortError") throw error;
+      if (control.signal.aborted) throw error;
       return null;
     });
   } catch (error) {
-    if (error.name === "AbortError") throw error;
+    if (control.signal.aborted) throw error;
     throw new Problem(0, `The service at ${location.host} cannot be reached. Is it still running?`);
+  } finally {
+    clearTimeout(timer);
   }
   if (!answer.ok || said === null) {
     throw new Problem(answer.status, said?.error?.message ?? `The service answered with status ${answer.status}.`);
