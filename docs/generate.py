@@ -11,8 +11,8 @@ from pathlib import Path
 PAGE = Path(__file__).parent / "cli.md"
 REPRODUCTION = Path(__file__).parent / "reproduction.md"
 COMMANDS = (
-    "demo", "features", "index", "search", "fit", "rank", "evaluate", "compare", "fuse", "explain", "reproduce",
-    "methods",
+    "demo", "features", "index", "search", "fit", "rank", "evaluate", "compare", "fuse", "explain", "export",
+    "reproduce", "methods",
 )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ LAYERS = [
     ["evaluation"],
     ["contributions"],
     ["storage", "tuning", "explanations", "viewnames"],
-    ["builders"],
+    ["exports", "builders"],
     ["methods"],
     ["report", "service"],
     ["comparison", "fusion"],
@@ -41,12 +41,14 @@ NEVER = {
     ("learners", "evaluation"): "a learner does not grade itself",
     ("service", "evaluation"): "what answers requests does not grade",
     ("storage", "evaluation"): "a model is stored without being judged",
+    ("exports", "evaluation"): "a model is exported without being judged",
 }
 ONLY_IN = {
     "fastapi": {"service/app.py"},
     "lightgbm": {"learners/trees.py"},
     "typer": {
-        f"cli/{name}.py" for name in ("app", "collections", "comparing", "fusing", "options", "ranking", "serving")
+        f"cli/{name}.py"
+        for name in ("app", "collections", "comparing", "exporting", "fusing", "options", "ranking", "serving")
     },
     "msgspec": {"service/app.py", "service/schema.py"},
     "numba": {"compiled.py"},

@@ -20,6 +20,7 @@ Data flows one way:
     evaluate, compare                                   scores and labels → a table per query, paired tests
     explain, why                                        what is particular to a query; why one document is above another
     save, load                                          a fitted ranker ↔ a folder
+    export_model, route, Router                         a fitted ranker → the engine that runs it
 
 Names are resolved when first used, so that importing querywise costs next to nothing.
 """
@@ -66,6 +67,7 @@ _HOMES = {
     "RankBoost": "querywise.learners.rankboost",
     "RankSVM": "querywise.learners.ranksvm",
     "RelevantClusters": "querywise.groupings",
+    "Router": "querywise.exports.routing",
     "SER": "querywise.rankers.ensemble",
     "SSER": "querywise.rankers.ensemble",
     "SelectRanker": "querywise.rankers.clusters",
@@ -82,6 +84,7 @@ _HOMES = {
     "compare": "querywise.evaluation.compare",
     "evaluate": "querywise.evaluation.evaluate",
     "explain": "querywise.explanations",
+    "export_model": "querywise.exports.writing",
     "from_arrays": "querywise.data.frames",
     "from_frame": "querywise.data.frames",
     "judged_candidates": "querywise.text.features",
@@ -94,6 +97,7 @@ _HOMES = {
     "read_letor": "querywise.data.letor",
     "read_queries": "querywise.data.queries",
     "read_scores": "querywise.ranking",
+    "route": "querywise.exports.routing",
     "save": "querywise.storage",
     "save_index": "querywise.text.index",
     "search": "querywise.text.retrieval",

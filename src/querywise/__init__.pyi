@@ -27,6 +27,9 @@ from querywise.evaluation.evaluate import Evaluation as Evaluation
 from querywise.evaluation.evaluate import evaluate as evaluate
 from querywise.explanations import explain as explain
 from querywise.explanations import why as why
+from querywise.exports.routing import Router as Router
+from querywise.exports.routing import route as route
+from querywise.exports.writing import export_model as export_model
 from querywise.groupings import Clusters as Clusters
 from querywise.groupings import RelevantClusters as RelevantClusters
 from querywise.learners.adarank import AdaRank as AdaRank

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +48,37 @@ def atomic_text(path: Path) -> Iterator[TextIO]:
         raise DataError(f"{path}: cannot be written ({error.strerror}).") from None
     finally:
         Path(name).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Write a folder beside `path`, then rename it: until the block ends well, what was there before stays whole."""
+    check_folder(path)
+    make_folder(path.absolute().parent)
+    made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.absolute().parent))
+    try:
+        yield made
+        os.chmod(made, 0o777 & ~current_umask())
+        _exchange(made, path.absolute())
+    except OSError as error:
+        raise DataError(f"{path}: the folder cannot be written ({error.strerror}).") from None
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _exchange(made: Path, path: Path) -> None:
+    """Put a finished folder in the place of another; `made` is then the old one, or nothing."""
+    if not path.exists() or not any(path.iterdir()):
+        os.replace(made, path)  # an empty folder is replaced like a file
+        return
+    aside = made.with_suffix(".old")
+    os.rename(path, aside)
+    try:
+        os.rename(made, path)
+    except OSError:
+        os.rename(aside, path)
+        raise
+    os.rename(aside, made)
 
 
 def put_in_place(written: Path, path: Path) -> None:

@@ -271,6 +271,14 @@ def _contributions(booster: Booster, features: Floats, threads: int | None) -> F
     return np.asarray(booster.predict(features, pred_contrib=True, num_threads=threads or 0), dtype=np.float64)[:, :-1]
 
 
+def trees_of(model: str) -> list[dict[str, Any]]:
+    """The trees of a fitted model as LightGBM dumps them, from the root; a value up to the threshold goes left."""
+    import lightgbm
+
+    dumped = lightgbm.Booster(model_str=model).dump_model()["tree_info"]
+    return [tree["tree_structure"] for tree in dumped]
+
+
 def _growth(learner: LambdaMART | TreeRegression) -> dict[str, Any]:
     """How trees grow, whatever they climb."""
     return {

@@ -1,0 +1,79 @@
+"""The command that writes a model for the engine that will run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from querywise.cli.app import app
+from querywise.cli.inputs import read_data
+from querywise.cli.options import AsJson, Queries, Quiet, guarded_command, print_json, say
+
+_MANY = 100
+
+
+@app.command()
+@guarded_command
+def export(
+    model: Annotated[Path, typer.Argument(help="A model folder.", show_default=False)],
+    to: Annotated[str, typer.Option(help="The engine: opensearch, elasticsearch, solr or vespa.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Folder to write the export to.", show_default=False)],
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="LETOR file whose documents the engine is checked against; else made up.", show_default=False
+        ),
+    ] = None,
+    name: Annotated[str, typer.Option(help="What the feature set and the models are called.")] = "querywise",
+    feature_set: Annotated[
+        Path | None,
+        typer.Option(
+            help="JSON file that says how the engine computes the features, as the engine takes it; else a template.",
+            show_default=False,
+        ),
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, help="Documents in the check.")] = 100,
+    as_is: Annotated[
+        bool, typer.Option("--as-is", help="Export though the data looks normalised within queries.")
+    ] = False,
+    queries: Queries = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a model as a search engine reads it, with a check that the engine scores as querywise does.
+
+    Query-dependent models come with a router: which model answers a query, and the request to the engine.
+    """
+    from querywise.exports.writing import check_export_folder, exactness_sentence, export_model, find_engine
+    from querywise.exports.writing import read_features as features_from
+    from querywise.progress import shown
+    from querywise.storage import load
+
+    find_engine(to)
+    check_export_folder(out)
+    ranker = load(model)
+    given = None if feature_set is None else features_from(feature_set)
+    with shown(quiet=quiet):
+        documents = None if data is None else read_data([data], features=ranker.feature_count_, queries=queries)
+        done = export_model(ranker, to, out, name=name, data=documents, features=given, rows=rows, as_is=as_is)
+    if as_json:
+        routing = None if done.routing is None else {"by": done.routing.by, "requests": done.routing.requests}
+        exact = None if done.exactness is None else done.exactness._asdict()
+        content = {"out": str(out), "engine": to, "models": done.models, "routing": routing, "exactness": exact}
+        print_json({**content, "unfinished_features": done.unfinished})
+        return
+    if quiet:
+        return
+    say(f"{len(done.models)} model{'s' if len(done.models) > 1 else ''} for {to} written to {out}")
+    if len(done.models) > _MANY:
+        say("To keep them few, fit with --set models=20, or --clusters.")
+    if done.unfinished:
+        say("The features are a template: fill in what is marked EDIT_ME, or export again with --feature-set.")
+    if done.routing is not None:
+        count = "one request" if done.routing.requests == 1 else "two requests"
+        say(f"Queries are routed by {' and '.join(done.routing.by)}, with {count} to the engine each: router.py")
+    if done.exactness is not None:
+        say(exactness_sentence(done.exactness))
+    say(f"Read {out / 'README.md'}")

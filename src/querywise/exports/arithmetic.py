@@ -1,0 +1,122 @@
+"""How an engine computes: with which numbers, and on which side of a threshold a value falls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from querywise.arrays import Bools, Floats
+from querywise.data.groups import Candidates
+from querywise.exports.models import Exported, Form, Leaf, Linear, Split
+
+_MEASURED = 20  # models looked at, where there are more
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """The engine's numbers, 32-bit or 64-bit, and the largest value that a threshold, as written, sends low."""
+
+    real: type[np.floating[Any]]
+    highest_low: Callable[[float], float]
+
+    @property
+    def rounding(self) -> float:
+        """The relative error of one operation."""
+        return float(np.finfo(self.real).eps) / 2
+
+    def held(self, features: Floats) -> Floats:
+        """Features as the engine holds them."""
+        return np.asarray(features, dtype=self.real).astype(np.float64)
+
+    def scores(self, form: Form, features: Floats) -> Floats:
+        """What the engine makes of documents."""
+        values = np.asarray(features, dtype=self.real)
+        total = np.zeros(len(values), dtype=self.real)
+        if isinstance(form, Linear):
+            for column, weight in enumerate(form.weights.astype(self.real)):
+                total = total + weight * values[:, column]
+        else:
+            for tree in form.trees:
+                total = total + self._leaves(tree, values).astype(self.real)
+        return total.astype(np.float64)
+
+    def tolerance(self, form: Form, features: Floats) -> Floats:
+        """How far rounding alone can take the engine's scores from ours."""
+        if isinstance(form, Linear):
+            size, terms = np.abs(features) @ np.abs(form.weights), len(form.weights)
+        else:
+            sizes = [np.abs(self._leaves(tree, np.asarray(features, dtype=self.real))) for tree in form.trees]
+            size, terms = np.sum(sizes, axis=0), len(form.trees)
+        bound: Floats = (terms + 3) * self.rounding / (1 - (terms + 3) * self.rounding) * size + 1e-30
+        return bound
+
+    def _leaves(self, tree: Split | Leaf, values: Any) -> Floats:
+        found = np.zeros(len(values))
+
+        def descend(node: Split | Leaf, here: Bools) -> None:
+            if isinstance(node, Leaf):
+                found[here] = node.value
+                return
+            low = values[:, node.column] <= self.real(self.highest_low(node.threshold))
+            descend(node.low, here & low)
+            descend(node.high, here & ~low)
+
+        descend(tree, np.ones(len(values), np.bool_))
+        return found
+
+
+class Exactness(NamedTuple):
+    """How the engine's arithmetic does on some data.
+
+    astray: scores by another way through a tree than ours. swapped: of the pairs of documents next to each other in
+    our order, those that change places.
+    """
+
+    models: int
+    documents: int
+    astray: int
+    pairs: int
+    swapped: int
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every query is ranked as we rank it."""
+        return self.astray == 0 and self.swapped == 0
+
+
+def exactness(exported: Exported, candidates: Candidates, arithmetic: Arithmetic) -> Exactness:
+    """Score the candidates as the engine will, by every model or by twenty of them."""
+    chosen = np.unique(np.linspace(0, len(exported.models) - 1, _MEASURED).round().astype(int))
+    owner = candidates.query_of_row
+    documents = astray = pairs = swapped = 0
+    for number in chosen:
+        model = exported.models[number]
+        ours, theirs = model.own(candidates.features), arithmetic.scores(model.form, candidates.features)
+        slack = 2 * arithmetic.tolerance(model.form, candidates.features)
+        documents += len(ours)
+        astray += int(np.sum(np.abs(ours - theirs) > slack))
+        order = np.lexsort((-ours, owner))
+        apart = (np.diff(ours[order]) < 0) & (np.diff(owner[order]) == 0)
+        pairs += int(apart.sum())
+        swapped += int(np.sum(apart & (np.diff(theirs[order]) > 0)))
+    return Exactness(len(chosen), documents, astray, pairs, swapped)
+
+
+def floor32(value: float) -> float:
+    """The largest 32-bit number up to a value.
+
+    >>> floor32(0.5), floor32(0.1) <= 0.1 < floor32(0.1) + 1e-8
+    (0.5, True)
+    """
+    limit = float(np.finfo(np.float32).max)
+    near = np.float32(min(max(value, -limit), limit))
+    return float(near if float(near) <= value else np.nextafter(near, np.float32(-np.inf)))
+
+
+def above32(value: float) -> float:
+    """The smallest 32-bit number above a value, the largest there is at most."""
+    limit = np.finfo(np.float32).max
+    return float(min(np.nextafter(np.float32(floor32(value)), np.float32(np.inf)), limit))

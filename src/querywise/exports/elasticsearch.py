@@ -1,0 +1,136 @@
+"""Elasticsearch and OpenSearch, with their Learning to Rank plugins: a feature set, and a document per model.
+
+Both plugins keep features, weights, thresholds and sums in 32 bits. A tree's split sends a value below the threshold
+to the child `yes`; a feature whose query does not match a document is 0, or, in newer plugins, follows `missing`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from querywise.errors import DataError
+from querywise.exports.arithmetic import Arithmetic, above32, floor32
+from querywise.exports.engines import UNFINISHED, Engine, Files, as_text, check_feature_names
+from querywise.exports.models import Exported, Forest, Leaf, Linear, NamedModel, Split
+
+_SHAPES = 'a list of features, {"features": […]} or {"featureset": {"features": […]}}'
+
+
+def write(exported: Exported, name: str, features: Any) -> Files:
+    """The feature set and a document per model."""
+    given = _template(exported.features) if features is None else _checked(exported, features)
+    texts = {"featureset.json": as_text({"featureset": {"features": given}})}
+    places = {model.name: f"models/{model.name}.json" for model in exported.models}
+    for model in exported.models:
+        texts[places[model.name]] = as_text(model_document(model, exported.features))
+    return Files(texts, exported.features, places)
+
+
+def model_document(model: NamedModel, features: tuple[str, ...]) -> dict[str, Any]:
+    """What is posted to `_createmodel`."""
+    if isinstance(model.form, Linear):
+        kind, definition = "model/linear", _weights(model.form, features)
+    else:
+        kind, definition = "model/xgboost+json", _trees(model.form, features)
+    return {"model": {"name": model.name, "model": {"type": kind, "definition": definition}}}
+
+
+def _weights(form: Linear, features: tuple[str, ...]) -> str:
+    return json.dumps(dict(zip(features, form.weights.tolist(), strict=True)), ensure_ascii=False)
+
+
+def _trees(form: Forest, features: tuple[str, ...]) -> str:
+    return json.dumps([_numbered(tree, features) for tree in form.trees], ensure_ascii=False)
+
+
+def _numbered(tree: Split | Leaf, features: tuple[str, ...]) -> dict[str, Any]:
+    """A tree in XGBoost's dialect, its nodes numbered from the root."""
+    count = 0
+
+    def written(node: Split | Leaf, depth: int) -> dict[str, Any]:
+        nonlocal count
+        number, count = count, count + 1
+        if isinstance(node, Leaf):
+            return {"nodeid": number, "leaf": node.value}
+        yes, no = written(node.low, depth + 1), written(node.high, depth + 1)
+        below = above32(node.threshold)
+        return {
+            "nodeid": number,
+            "depth": depth,
+            "split": features[node.column],
+            "split_condition": below,
+            "yes": yes["nodeid"],
+            "no": no["nodeid"],
+            "missing": yes["nodeid"] if below > 0 else no["nodeid"],  # where 0 goes
+            "children": [yes, no],
+        }
+
+    return written(tree, 0)
+
+
+def _template(features: tuple[str, ...]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": feature,
+            "params": ["keywords"],
+            "template_language": "mustache",
+            "template": {"match": {f"{UNFINISHED}_{feature}": "{{keywords}}"}},
+        }
+        for feature in features
+    ]
+
+
+def _checked(exported: Exported, content: Any) -> list[Any]:
+    inner = content.get("featureset", content) if isinstance(content, dict) else content
+    found = inner.get("features") if isinstance(inner, dict) else inner
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise DataError(f"The feature set must be {_SHAPES}.")
+    check_feature_names(exported.features, [each.get("name") for each in found], "The feature set")
+    return found
+
+
+def _steps(exported: Exported, name: str) -> str:
+    model = exported.models[0].name
+    return f"""\
+The plugin's feature store is made once per cluster. Then the feature set, then every model:
+
+```
+curl -X PUT  "$URL/_ltr"
+curl -X POST "$URL/_ltr/_featureset/{name}" -H 'Content-Type: application/json' -d @featureset.json
+for model in models/*.json; do
+  curl -X POST "$URL/_ltr/_featureset/{name}/_createmodel" -H 'Content-Type: application/json' -d @$model
+done
+```
+
+A model keeps the feature set it was made with: to change features, delete the models
+(`DELETE _ltr/_model/{model}`) and the feature set (`DELETE _ltr/_featureset/{name}`) and bring them again.
+
+The engine's best answers are ranked anew:
+
+```
+POST INDEX/_search
+{{
+ "query": {{"multi_match": {{"query": "jaguar", "fields": ["title", "body"]}}}},
+ "rescore": {{
+  "window_size": 100,
+  "query": {{
+   "query_weight": 0,
+   "rescore_query_weight": 1,
+   "rescore_query": {{"sltr": {{"model": "{model}", "params": {{"keywords": "jaguar"}}}}}}
+  }}
+ }}
+}}
+```
+
+Ask for no more documents than `window_size`: scores may be negative, and a document beyond the window keeps its first
+score, so that it could come before those ranked anew. Trees: newer plugins follow `missing`, which points to where 0
+goes; plugins that take an absent feature for "not below" rank it otherwise, so let every feature match every document
+(a `function_score` over `match_all`, a `constant_score` beside the match).
+"""
+
+
+ENGINE = Engine("Elasticsearch", Arithmetic(np.float32, floor32), write, _steps, "route_elasticsearch.py")
+OPENSEARCH = Engine("OpenSearch", Arithmetic(np.float32, floor32), write, _steps, "route_elasticsearch.py")

@@ -1,0 +1,60 @@
+"""What every engine's export has in common: the files it is made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from querywise.errors import DataError
+from querywise.exports.arithmetic import Arithmetic
+from querywise.exports.models import Exported
+
+UNFINISHED = "EDIT_ME"  # stands where only the user knows what the engine is to compute
+
+
+@dataclass(frozen=True)
+class Files:
+    """Texts by their place in the export, the features' names in the engine, and where each model went."""
+
+    texts: Mapping[str, str]
+    in_engine: tuple[str, ...]
+    places: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine: how it computes, what is written for it, and how its models are brought to it and asked.
+
+    write is given the models, the name of the export, and the user's own features, or None for a template of them.
+    steps is the part of the export's README that is the engine's own, check what its check needs beside an address.
+    """
+
+    title: str
+    arithmetic: Arithmetic
+    write: Callable[[Exported, str, Any], Files]
+    steps: Callable[[Exported, str], str]
+    router: str
+    check: str = "--url URL"
+
+
+def as_text(content: Any) -> str:
+    """JSON, indented."""
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def check_feature_names(wanted: tuple[str, ...], found: list[Any], where: str) -> None:
+    """Refuse the user's features where one of the model's is missing or one is there twice."""
+    for name in found:
+        if not isinstance(name, str) or not name:
+            raise DataError(f"{where}: every feature needs a name; found {name!r}.")
+    repeated = next((name for place, name in enumerate(found) if name in found[:place]), None)
+    if repeated is not None:
+        raise DataError(f"{where}: the feature {repeated!r} is there twice; names must be unique.")
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise DataError(
+            f"{where}: the model's feature {missing[0]!r} is not among its {len(found)} features "
+            f"({len(missing)} of {len(wanted)} are missing). It has: {', '.join(found[:8])}."
+        )

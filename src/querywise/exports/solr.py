@@ -1,0 +1,122 @@
+"""Solr with its LTR module: a feature store, and a LinearModel or MultipleAdditiveTreesModel per model.
+
+The module keeps features, weights, thresholds and sums in 32 bits. A split sends a value up to the threshold left, but
+adds a millionth to every threshold it reads; what is written makes up for that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from querywise.errors import DataError
+from querywise.exports.arithmetic import Arithmetic, floor32
+from querywise.exports.engines import UNFINISHED, Engine, Files, as_text, check_feature_names
+from querywise.exports.models import Exported, Leaf, Linear, NamedModel, Split
+
+_CLASSES = "org.apache.solr.ltr"
+_SLACK = np.float32(1e-6)
+
+
+def write(exported: Exported, name: str, features: Any) -> Files:
+    """The feature store and a file per model."""
+    given = _template(exported.features) if features is None else _checked(exported, features)
+    stored = [{"store": name, **{key: value for key, value in each.items() if key != "store"}} for each in given]
+    texts = {"features.json": as_text(stored)}
+    places = {model.name: f"models/{model.name}.json" for model in exported.models}
+    for model in exported.models:
+        texts[places[model.name]] = as_text(model_content(model, exported.features, name))
+    return Files(texts, exported.features, places)
+
+
+def model_content(model: NamedModel, features: tuple[str, ...], store: str) -> dict[str, Any]:
+    """What is put to the model store."""
+    if isinstance(model.form, Linear):
+        kind: str = "LinearModel"
+        params: dict[str, Any] = {"weights": dict(zip(features, model.form.weights.tolist(), strict=True))}
+    else:
+        kind = "MultipleAdditiveTreesModel"
+        params = {"trees": [{"weight": "1", "root": _node(tree, features)} for tree in model.form.trees]}
+    return {
+        "store": store,
+        "name": model.name,
+        "class": f"{_CLASSES}.model.{kind}",
+        "features": [{"name": feature} for feature in features],
+        "params": params,
+    }
+
+
+def _node(node: Split | Leaf, features: tuple[str, ...]) -> dict[str, Any]:
+    if isinstance(node, Leaf):
+        return {"value": repr(node.value)}
+    return {
+        "feature": features[node.column],
+        "threshold": repr(written_threshold(node.threshold)),
+        "left": _node(node.low, features),
+        "right": _node(node.high, features),
+    }
+
+
+def written_threshold(threshold: float) -> float:
+    """The 32-bit number that becomes the largest one up to the threshold, or nearly, once a millionth is added."""
+    wanted = np.float32(floor32(threshold))
+    near = np.float32(wanted - _SLACK)
+    steps = np.arange(-2, 3, dtype=np.float32)
+    tried = np.concatenate([near + steps * np.spacing(np.abs(each)) for each in (near, wanted)])
+    good = tried[tried + _SLACK <= wanted]
+    return float(good[np.argmax(good + _SLACK)])
+
+
+def _highest_low(threshold: float) -> float:
+    return float(np.float32(written_threshold(threshold)) + _SLACK)
+
+
+def _template(features: tuple[str, ...]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": feature,
+            "class": f"{_CLASSES}.feature.SolrFeature",
+            "params": {"q": f"{{!field f={UNFINISHED}_{feature}}}${{keywords}}"},
+        }
+        for feature in features
+    ]
+
+
+def _checked(exported: Exported, content: Any) -> list[dict[str, Any]]:
+    if not isinstance(content, list) or not all(isinstance(each, dict) for each in content):
+        raise DataError('The features must be a list like [{"name": …, "class": …, "params": …}], as Solr takes it.')
+    check_feature_names(exported.features, [each.get("name") for each in content], "The features")
+    return content
+
+
+def _steps(exported: Exported, name: str) -> str:
+    model = exported.models[0].name
+    return f"""\
+The collection's configuration must have the LTR module's query parser, cache and transformer. Then the features, then
+every model, and the collection is reloaded, without which Solr does not go by them:
+
+```
+curl -X PUT "$URL/$COLLECTION/schema/feature-store" -H 'Content-Type: application/json' -d @features.json
+for model in models/*.json; do
+  curl -X PUT "$URL/$COLLECTION/schema/model-store" -H 'Content-Type: application/json' -d @$model
+done
+curl "$URL/admin/collections?action=RELOAD&name=$COLLECTION"
+```
+
+(`URL` as in http://localhost:8983/solr.) A model of the same name is not replaced: delete it first, with `curl -X
+DELETE "$URL/$COLLECTION/schema/model-store/{model}"`. On SolrCloud a forest may be larger than ZooKeeper takes; Solr's
+`DefaultWrapperModel` reads it from a file.
+
+The engine's best answers are ranked anew:
+
+```
+curl "$URL/$COLLECTION/query" --data-urlencode 'q=jaguar' --data-urlencode 'keywords=jaguar' \\
+  --data-urlencode 'rq={{!ltr model={model} reRankDocs=100 efi.keywords=$keywords}}' --data-urlencode 'fl=id,score'
+```
+"""
+
+
+ENGINE = Engine(
+    "Solr", Arithmetic(np.float32, _highest_low), write, _steps, "route_solr.py", "--url URL --collection SCRATCH"
+)

@@ -1,0 +1,238 @@
+"""Vespa: a rank profile that takes the weights with the request, or, for forests, a profile per model.
+
+Vespa computes in 64 bits. Its import of LightGBM's trees sends a value below the threshold left, where LightGBM sends
+one up to the threshold, so thresholds are written one step up.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from querywise.errors import DataError
+from querywise.exports.arithmetic import Arithmetic
+from querywise.exports.engines import UNFINISHED, Engine, Files, as_text, check_feature_names
+from querywise.exports.models import Exported, Forest, Leaf, Linear, Split
+
+_RESERVED = {"features", "query", "attribute", "sum"}
+
+
+def write(exported: Exported, name: str, features: Any) -> Files:
+    """The rank profile, the forests, and a small application to check them in."""
+    labels = identifiers(exported.features)
+    given = (
+        {feature: f"attribute({UNFINISHED}_{label})" for feature, label in zip(exported.features, labels, strict=True)}
+        if features is None
+        else _checked(exported, features)
+    )
+    computed = {label: given[feature] for feature, label in zip(exported.features, labels, strict=True)}
+    sampled = {label: f"attribute(value{place})" for place, label in enumerate(labels)}
+    texts: dict[str, str] = {}
+    places: dict[str, str] = {}
+    profile = profile_name(name)
+    for folder, expressions, above in (("", computed, "schemas/SCHEMA/"), ("parity-app/", sampled, "schemas/parity/")):
+        texts[f"{folder}{above}{profile}.profile"] = _profile(exported, profile, expressions)
+        for model in () if exported.is_linear else exported.models:
+            own = profile_name(model.name)
+            places[model.name] = f"models/{own}.json"
+            texts[f"{folder}models/{own}.json"] = as_text(_forest(model.form, labels))
+            if own != profile:
+                texts[f"{folder}{above}{own}.profile"] = _inheriting(own, profile)
+    if exported.is_linear:
+        for model in exported.models:
+            places[model.name] = f"weights/{profile_name(model.name)}.txt"
+            texts[places[model.name]] = literal(_weights(model.form, labels)) + "\n"
+    texts["parity-app/schemas/parity.sd"] = _schema(len(labels))
+    texts["parity-app/services.xml"] = _SERVICES
+    return Files(texts, labels, places)
+
+
+def identifiers(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names as Vespa takes them, letters, digits and underscores, every one once.
+
+    >>> identifiers(("bm25.title", "bm25 title", "7"))
+    ('bm25_title', 'bm25_title_2', 'f7')
+    """
+    found: list[str] = []
+    for name in names:
+        plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
+        plain = plain if re.match(r"[A-Za-z_]", plain) else f"f{plain}"
+        tried, count = plain, 1
+        while tried in found or tried in _RESERVED:
+            count += 1
+            tried = f"{plain}_{count}"
+        found.append(tried)
+    return tuple(found)
+
+
+def profile_name(name: str) -> str:
+    """The name of a model as that of a rank profile."""
+    return name.replace("-", "_")
+
+
+def literal(weights: dict[str, float]) -> str:
+    """Weights as Vespa reads a tensor with one mapped dimension.
+
+    >>> literal({"title": 0.5, "clicks": -2.0})
+    '{title:0.5,clicks:-2.0}'
+    """
+    return "{" + ",".join(f"{label}:{value!r}" for label, value in weights.items()) + "}"
+
+
+def _profile(exported: Exported, name: str, expressions: dict[str, str]) -> str:
+    functions = "\n".join(
+        f"    function {label}() {{\n        expression: {expression}\n    }}"
+        for label, expression in expressions.items()
+    )
+    listed = "\n".join(f"        {label}" for label in expressions)
+    return f"""\
+rank-profile {name} {{
+{_inputs(exported, tuple(expressions))}{functions}
+{_tensor(exported, expressions)}    first-phase {{
+        expression: {"sum(query(w) * features)" if exported.is_linear else _applied(exported)}
+    }}
+    match-features {{
+{listed}
+    }}
+}}
+"""
+
+
+def _inputs(exported: Exported, labels: tuple[str, ...]) -> str:
+    if not exported.is_linear:
+        return ""
+    everyone = literal(_weights(exported.models[0].form, labels))
+    return f"    inputs {{\n        query(w) tensor<double>(feature{{}}):{everyone}\n    }}\n"
+
+
+def _tensor(exported: Exported, expressions: dict[str, str]) -> str:
+    if not exported.is_linear:
+        return ""
+    cells = ",".join(f"{label}:{label}" for label in expressions)
+    return f"    function features() {{\n        expression: tensor<double>(feature{{}}):{{{cells}}}\n    }}\n"
+
+
+def _applied(exported: Exported) -> str:
+    return f'lightgbm("{profile_name(exported.models[0].name)}.json")'
+
+
+def _inheriting(own: str, profile: str) -> str:
+    return f"""\
+rank-profile {own} inherits {profile} {{
+    first-phase {{
+        expression: lightgbm("{own}.json")
+    }}
+}}
+"""
+
+
+def _weights(form: Any, labels: tuple[str, ...]) -> dict[str, float]:
+    if not isinstance(form, Linear):
+        raise DataError("Vespa takes either weights or forests, and this ranker has both kinds of models.")
+    return dict(zip(labels, form.weights.tolist(), strict=True))
+
+
+def _forest(form: Any, labels: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(form, Forest):
+        raise DataError("Vespa takes either weights or forests, and this ranker has both kinds of models.")
+    return {
+        "name": "tree",
+        "version": "v4",
+        "num_class": 1,
+        "num_tree_per_iteration": 1,
+        "label_index": 0,
+        "max_feature_idx": len(labels) - 1,
+        "objective": "regression",
+        "average_output": False,
+        "feature_names": labels,
+        "monotone_constraints": [],
+        "feature_infos": {},
+        "tree_info": [
+            {"tree_index": number, "num_cat": 0, "shrinkage": 1, "tree_structure": _node(tree)}
+            for number, tree in enumerate(form.trees)
+        ],
+        "pandas_categorical": [],
+    }
+
+
+def _node(node: Split | Leaf) -> dict[str, Any]:
+    if isinstance(node, Leaf):
+        return {"leaf_value": node.value}
+    return {
+        "split_feature": node.column,
+        "threshold": float(np.nextafter(node.threshold, np.inf)),
+        "decision_type": "<=",
+        "default_left": node.threshold >= 0,  # where 0 goes
+        "missing_type": "None",
+        "left_child": _node(node.low),
+        "right_child": _node(node.high),
+    }
+
+
+def _checked(exported: Exported, content: Any) -> dict[str, str]:
+    if not isinstance(content, dict) or not all(isinstance(each, str) for each in content.values()):
+        raise DataError('The features must map names to rank expressions, as in {"title": "bm25(title)"}.')
+    check_feature_names(exported.features, list(content), "The features")
+    return content
+
+
+def _schema(width: int) -> str:
+    fields = "\n".join(
+        f"        field value{place} type double {{\n            indexing: attribute | summary\n        }}"
+        for place in range(width)
+    )
+    return f"schema parity {{\n    document parity {{\n{fields}\n    }}\n}}\n"
+
+
+_SERVICES = """\
+<?xml version="1.0" encoding="utf-8" ?>
+<services version="1.0">
+    <container id="default" version="1.0">
+        <search />
+        <document-api />
+    </container>
+    <content id="parity" version="1.0">
+        <min-redundancy>1</min-redundancy>
+        <documents>
+            <document type="parity" mode="index" />
+        </documents>
+    </content>
+</services>
+"""
+
+
+def _steps(exported: Exported, name: str) -> str:
+    profile = profile_name(name)
+    if exported.is_linear:
+        asked = f"""\
+vespa query 'select * from SCHEMA where userQuery()' 'query=jaguar' 'ranking={profile}' \\
+  "input.query(w)=$(cat weights/{profile_name(exported.models[0].name)}.txt)\""""
+        said = (
+            "One profile serves every query: it takes the weights with the request, and without any those of the "
+            "global model. The weights of every stored model are in `weights/`."
+        )
+    else:
+        asked = f"vespa query 'select * from SCHEMA where userQuery()' 'query=jaguar' 'ranking={profile}'"
+        said = "Every model is a profile of its own, over its trees in `models/`."
+    return f"""\
+Put the profile{"" if exported.is_linear else "s"} of `schemas/SCHEMA/` into the folder of your schema
+(`schemas/<schema>/` beside `<schema>.sd`){"" if exported.is_linear else ", the trees of `models/` into `models/`"} and
+deploy:
+
+```
+vespa deploy --wait 300 APPLICATION
+```
+
+{said}
+
+```
+{asked}
+```
+
+The check has an application of its own, `parity-app`: deploy it to a Vespa that is free for it, then run the check.
+"""
+
+
+ENGINE = Engine("Vespa", Arithmetic(np.float64, float), write, _steps, "route_vespa.py")

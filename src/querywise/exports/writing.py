@@ -1,0 +1,257 @@
+"""The whole job of an export: what the engine needs, a parity file, a check, a router, in one folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from importlib.resources import files as resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from querywise.data.groups import Candidates, Judged
+from querywise.data.letor import PathLike
+from querywise.errors import DataError
+from querywise.exports import elasticsearch, solr, vespa
+from querywise.exports.arithmetic import Exactness, exactness
+from querywise.exports.engines import UNFINISHED, Engine, Files, as_text
+from querywise.exports.models import Exported, Linear, exported
+from querywise.exports.parity import is_query_normalised, made_up, parity_lines, sampled
+from querywise.exports.routing import MANIFEST, Routing, routing_of
+from querywise.files import atomic_folder, read_text
+from querywise.storage import save
+
+ENGINES: dict[str, Engine] = {
+    "opensearch": elasticsearch.OPENSEARCH,
+    "elasticsearch": elasticsearch.ENGINE,
+    "solr": solr.ENGINE,
+    "vespa": vespa.ENGINE,
+}
+
+
+@dataclass(frozen=True)
+class Written:
+    """What an export came to: its models' names, what routing goes by, whether features are still to be filled in.
+
+    exactness: how the engine's arithmetic does on the data; None where none was given.
+    """
+
+    engine: str
+    models: tuple[str, ...]
+    routing: Routing | None
+    unfinished: bool
+    exactness: Exactness | None
+
+
+def export_model(
+    ranker: Any,
+    engine: str,
+    folder: PathLike,
+    *,
+    name: str = "querywise",
+    data: Candidates | Judged | None = None,
+    features: Any = None,
+    rows: int = 100,
+    as_is: bool = False,
+) -> Written:
+    """Write a fitted ranker to a folder as an engine reads it: opensearch, elasticsearch, solr or vespa.
+
+    name: what the feature set and the models are called. data: documents whose scores the engine is to be checked
+    against; without any they are made up. features: how the engine computes each feature, as it takes it; without, a
+    template to fill in is written. rows: documents in the check. as_is: export even where the data looks as if its
+    features were normalised within queries, which engines do not do.
+    """
+    kind = find_engine(engine)
+    if rows < 1:
+        raise DataError(f"rows={rows}: the check needs at least one document.")
+    path = Path(folder)
+    check_export_folder(path)
+    found = exported(ranker, name)
+    _check_kind(found, ranker, engine)
+    candidates = data.candidates if isinstance(data, Judged) else data
+    if candidates is not None:
+        candidates.require_features(ranker.feature_count_, ranker.feature_names_)
+        if not len(candidates.features):
+            raise DataError("There is no document in this data to check the engine with.")
+        _refuse_normalised(candidates, as_is)
+    _refuse_large(found, candidates, kind)
+    sample = made_up(found, rows, kind.arithmetic) if candidates is None else sampled(candidates, rows)
+    files = kind.write(found, name, features)
+    done = Written(
+        engine,
+        tuple(model.name for model in found.models),
+        routing_of(ranker),
+        features is None,
+        None if candidates is None else exactness(found, candidates, kind.arithmetic),
+    )
+    with atomic_folder(path) as made:
+        _put(made, files.texts)
+        _put(made, {"parity.jsonl": parity_lines(found, sample, kind.arithmetic, files.in_engine)})
+        _put(made, {"check_parity.py": _script("check_parity.py")})
+        if done.routing is not None:
+            _put(made, {"router.py": _script(kind.router)})
+            save(ranker, made / "model")
+        _put(made, {MANIFEST: as_text(_manifest(done, found, files, name, ranker))})
+        _put(made, {"README.md": _readme(kind, done, found, name)})
+    return done
+
+
+def find_engine(name: str) -> Engine:
+    """The engine of a name."""
+    if name not in ENGINES:
+        raise DataError(f"Unknown engine {name!r}. Known: {', '.join(ENGINES)}.")
+    return ENGINES[name]
+
+
+def check_export_folder(path: Path) -> None:
+    """Refuse a place that holds anything but an earlier export."""
+    if path.is_dir() and any(path.iterdir()) and not (path / MANIFEST).is_file():
+        raise DataError(f"{path}: the folder holds something that is not an export. Name an empty or new one.")
+
+
+def read_features(path: Path) -> Any:
+    """The user's own features, a JSON file."""
+    try:
+        return json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: this is not JSON ({error}).") from None
+
+
+def _check_kind(found: Exported, ranker: Any, engine: str) -> None:
+    if found.trained_on_arrival and engine != "vespa":
+        raise DataError(
+            f"A {type(ranker).__name__} trains a model for every query as it arrives and stores none, and {engine} "
+            "runs stored models. Fit knn-offline-2, with --set models=20 to keep them few; vespa takes weights with "
+            "every request."
+        )
+    if found.trained_on_arrival and not found.is_linear:
+        raise DataError("Only weighted sums can be sent with a request, and these local models are forests.")
+
+
+def _refuse_normalised(candidates: Candidates, as_is: bool) -> None:
+    if not as_is and is_query_normalised(candidates):
+        raise DataError(
+            "In this data every feature runs from 0 to 1 within every query: it was normalised query by query, as "
+            "LETOR's files are. A model trained on it sees the scale of the whole list, which an engine's model does "
+            "not know, so it would rank otherwise there. Train on features as the engine logs them; or, where the "
+            "engine does bring them to that scale, say so with --as-is (as_is=True)."
+        )
+
+
+def _refuse_large(found: Exported, candidates: Candidates | None, kind: Engine) -> None:
+    """Refuse numbers that the engine cannot hold at all."""
+    limit = float(np.finfo(kind.arithmetic.real).max)
+    largest = 0.0 if candidates is None else float(np.abs(candidates.features).max())
+    for model in found.models:
+        if isinstance(model.form, Linear):
+            largest = max(largest, float(np.abs(model.form.weights).max(initial=0.0)))
+    if largest >= limit:
+        raise DataError(
+            f"A feature or weight is as large as {largest:.3g}; {kind.title} computes with numbers up to {limit:.3g}. "
+            "Bring the features to a smaller scale and fit again."
+        )
+
+
+def _put(folder: Path, texts: Any) -> None:
+    for place, text in texts.items():
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / place).write_text(text, encoding="utf-8")
+
+
+def _script(name: str) -> str:
+    return resources("querywise.exports").joinpath("scripts", name).read_text(encoding="utf-8")
+
+
+def _manifest(done: Written, found: Exported, files: Files, name: str, ranker: Any) -> dict[str, Any]:
+    routing = done.routing
+    return {
+        "format": "querywise export",
+        "format_version": 1,
+        "querywise": version("querywise"),
+        "engine": done.engine,
+        "name": name,
+        "ranker": type(ranker).__name__,
+        "missing": "zero",
+        "features": {"names": found.features, "in_engine": files.in_engine, "unfinished": done.unfinished},
+        "models": [
+            {"name": model.name, "number": model.number, "what": model.what, "file": files.places.get(model.name)}
+            for model in found.models
+        ],
+        "routing": None if routing is None else {**asdict(routing), "requests": routing.requests},
+        "exactness": None if done.exactness is None else done.exactness._asdict(),
+    }
+
+
+def _readme(kind: Engine, done: Written, found: Exported, name: str) -> str:
+    parts = [
+        f"# {name} for {kind.title}\n",
+        f"{len(done.models)} model{'s' if len(done.models) > 1 else ''} over {len(found.features)} features, exported "
+        f"by querywise {version('querywise')}. A feature that a document does not have counts as 0.\n",
+        _about_features(done),
+        "## Bring it to the engine\n",
+        kind.steps(found, name),
+        _about_routing(done),
+        "## Check it\n",
+        f"""`parity.jsonl` holds sample documents, their features and our scores by every model.
+
+```
+python check_parity.py {kind.check}
+```
+
+puts them into the engine for a moment, asks it for its scores, and compares; `--log NAME` also compares the features
+that the engine computes with those of training (`--help` says what it touches).
+
+{exactness_sentence(done.exactness)}
+""",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _about_features(done: Written) -> str:
+    if not done.unfinished:
+        return ""
+    return f"""## First: say how the engine computes the features
+
+querywise knows the features by name only. Every place marked `{UNFINISHED}` is to be filled in with the query or
+expression whose values the model was trained on; export again with `--feature-set FILE` to have yours written here.
+"""
+
+
+def _about_routing(done: Written) -> str:
+    if done.routing is None:
+        return ""
+    by = " and ".join(done.routing.by)
+    if done.routing.requests == 1:
+        said = f"It goes by the query's {by}: one request to the engine answers a query."
+        asked = 'python router.py "jaguar"'
+    else:
+        also = ", as does a query that comes with its class" if "class" in done.routing.by else ""
+        said = f"""It goes by the query's {by}: a first request fetches the engine's best documents with their features,
+a second ranks them. A model routed by text (`--view text`) needs one{also}."""
+        asked = """python router.py "jaguar" --first                 # the first request
+python router.py "jaguar" --answer answer.json    # the second, given the engine's answer"""
+    return f"""## Route queries
+
+`router.py` says which model answers a query, and writes the request.
+{said}
+
+```
+{asked}
+```
+"""
+
+
+def exactness_sentence(found: Exactness | None) -> str:
+    """What was measured of the engine's arithmetic, in words."""
+    if found is None:
+        return "No data was given with the export, so its documents are made up."
+    where = f"On {found.documents} scores of the data given, under {found.models} of the models"
+    if found.is_exact:
+        return f"{where}, the engine's arithmetic ranks every query as we do."
+    return (
+        f"{where}, the engine's arithmetic takes {found.astray} another way through a tree and makes "
+        f"{found.swapped} of {found.pairs} neighbours in our order change places: its numbers are coarser than "
+        "the data's."
+    )

@@ -1,0 +1,451 @@
+"""Search engines small enough for a test, written from the engines' documentation and nothing of ours.
+
+Each answers over HTTP to the few endpoints a model needs, refuses what the engine refuses, and computes as it does:
+the Learning to Rank plugins of Elasticsearch and OpenSearch and Solr's module in 32 bits, Vespa in 64.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import json
+import re
+import threading
+import urllib.parse
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+F = np.float32
+
+
+class BadRequestError(Exception):
+    """What the engine answers with an error."""
+
+
+class LearningToRank:
+    """Elasticsearch or OpenSearch with the plugin: indexes, feature sets, models, rescoring by `sltr`."""
+
+    def __init__(self, *, follows_missing: bool = False) -> None:
+        self.follows_missing = follows_missing
+        self.indexes: dict[str, dict[str, dict[str, float]]] = {}
+        self.feature_sets: dict[str, list[dict[str, Any]]] = {}
+        self.models: dict[str, Any] = {}
+
+    def answer(self, method: str, path: str, body: str) -> Any:
+        parts = path.split("?")[0].strip("/").split("/")
+        if parts[0] == "_ltr":
+            return self._plugin(method, parts[1:], body)
+        index = parts[0]
+        if method == "PUT" and len(parts) == 1:
+            if index in self.indexes or index != index.lower():
+                raise BadRequestError(f"invalid index {index}")
+            self.indexes[index] = {}
+            return {"acknowledged": True}
+        if index not in self.indexes:
+            raise BadRequestError("index_not_found_exception")
+        if method == "DELETE":
+            del self.indexes[index]
+            return {"acknowledged": True}
+        return self._bulk(index, body) if parts[1] == "_bulk" else self._search(index, json.loads(body))
+
+    def _bulk(self, index: str, body: str) -> Any:
+        lines = [json.loads(line) for line in body.splitlines()]
+        for action, document in zip(lines[::2], lines[1::2], strict=True):
+            self.indexes[index][action["index"]["_id"]] = document
+        return {"errors": False}
+
+    def _plugin(self, method: str, parts: list[str], body: str) -> Any:
+        if not parts:
+            return {"acknowledged": True}
+        kept: dict[str, Any] = {"_featureset": self.feature_sets, "_model": self.models}[parts[0]]
+        if method == "DELETE":
+            del kept[parts[1]]
+        elif parts[-1] == "_createmodel":
+            self._create_model(self.feature_sets[parts[1]], json.loads(body))
+        else:
+            self._create_feature_set(parts[1], json.loads(body))
+        return {"result": "done"}
+
+    def _create_feature_set(self, name: str, content: Any) -> None:
+        features = content["featureset"]["features"]
+        names = [feature["name"] for feature in features]
+        if len(set(names)) != len(names):
+            raise BadRequestError("feature names must be unique")
+        for feature in features:
+            if set(feature) - {"name", "params", "template_language", "template"}:
+                raise BadRequestError(f"unknown field in {feature}")
+        self.feature_sets[name] = features
+
+    def _create_model(self, features: list[dict[str, Any]], content: Any) -> None:
+        model = content["model"]
+        if model["name"] in self.models:
+            raise BadRequestError("version_conflict_engine_exception")
+        read = {"model/linear": read_linear, "model/xgboost+json": read_xgboost}[model["model"]["type"]]
+        names = [feature["name"] for feature in features]
+        scoring = read(json.loads(model["model"]["definition"]), names, follows_missing=self.follows_missing)
+        self.models[model["name"]] = (features, scoring)
+
+    def _logged(self, index: str, asked: Any) -> Any:
+        terms, sltr = asked["query"]["bool"]["filter"]
+        features = self.feature_sets[sltr["sltr"]["featureset"]]
+        spec = asked["ext"]["ltr_log"]["log_specs"]
+        assert spec["named_query"] == sltr["sltr"]["_name"]
+        hits = []
+        for name in terms["terms"]["_id"]:
+            if name in self.indexes[index]:
+                vector = self._vector(features, self.indexes[index][name])
+                log = [{"name": each["name"], "value": value} for each, value in zip(features, vector, strict=True)]
+                hits.append({"_id": name, "fields": {"_ltrlog": [{spec["name"]: log}]}})
+        return {"hits": {"hits": hits}}
+
+    def _search(self, index: str, asked: Any) -> Any:
+        if "ext" in asked:
+            return self._logged(index, asked)
+        rescore = asked["rescore"]["query"]
+        features, scoring = self.models[rescore["rescore_query"]["sltr"]["model"]]
+        documents = self.indexes[index]
+        vectors = np.array([self._vector(features, document) for document in documents.values()], dtype=F)
+        first, weights = F(1.0), (F(rescore["query_weight"]), F(rescore["rescore_query_weight"]))
+        scores = [float(weights[0] * first + weights[1] * scoring(vector)) for vector in vectors]
+        best = sorted(zip(scores, documents, strict=True), key=lambda pair: -pair[0])[: asked["size"]]
+        return {"hits": {"hits": [{"_id": name, "_score": score} for score, name in best]}}
+
+    def _vector(self, features: list[dict[str, Any]], document: dict[str, float]) -> list[float]:
+        values: dict[str, float] = {}
+        for feature in features:
+            if feature["template_language"] == "derived_expression":
+                values[feature["name"]] = float(F(_arithmetic(feature["template"], values)))
+                continue
+            score = feature["template"]["function_score"]
+            value = document.get(score["field_value_factor"]["field"], score["field_value_factor"]["missing"])
+            if value < 0:
+                raise BadRequestError("field value function must not produce negative scores")
+            values[feature["name"]] = float(F(value))
+        return list(values.values())
+
+
+def _arithmetic(expression: str, names: dict[str, float]) -> float:
+    def value(node: Any) -> float:
+        if isinstance(node, ast.Name):
+            return names[node.id]
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+            return value(node.left) - value(node.right)
+        raise BadRequestError(f"cannot compute {expression}")
+
+    return value(ast.parse(expression, mode="eval").body)
+
+
+def read_linear(definition: Any, names: list[str], **_: Any) -> Any:
+    """model/linear: an object from feature to weight; features left out weigh 0."""
+    unknown = set(definition) - set(names)
+    if unknown:
+        raise BadRequestError(f"Feature {unknown} is unknown.")
+    weights = [F(definition.get(name, 0.0)) for name in names]
+
+    def score(vector: Any) -> Any:
+        total = F(0)
+        for weight, value in zip(weights, vector, strict=True):
+            total = F(total + F(weight * value))
+        return total
+
+    return score
+
+
+def read_xgboost(definition: Any, names: list[str], *, follows_missing: bool = False) -> Any:
+    """model/xgboost+json: a list of trees; a split sends a value below its condition to `yes`."""
+    if not isinstance(definition, list) or not definition:
+        raise BadRequestError("Expected an array of trees")
+    for tree in definition:
+        _check_xgboost(tree, names)
+
+    def leaf(node: Any, vector: Any) -> Any:
+        while "leaf" not in node:
+            value = vector[names.index(node["split"])]
+            went = node["yes"] if F(node["split_condition"]) > value else node["no"]
+            if follows_missing and np.isnan(value):
+                went = node["missing"]
+            node = node["children"][0 if went == node["yes"] else 1]
+        return F(node["leaf"])
+
+    def score(vector: Any) -> Any:
+        total = F(0)
+        for tree in definition:
+            total = F(total + leaf(tree, vector))
+        return total
+
+    return score
+
+
+def _check_xgboost(node: Any, names: list[str]) -> None:
+    if "leaf" in node:
+        if set(node) - {"nodeid", "leaf", "depth"}:
+            raise BadRequestError(f"odd leaf {node}")
+        return
+    yes, no = (child["nodeid"] for child in node["children"])
+    if (node["yes"], node["no"]) != (yes, no) or node["missing"] not in (yes, no):
+        raise BadRequestError("branches do not point to the children")
+    if node["split"] not in names or not {"nodeid", "depth", "split_condition"} <= set(node):
+        raise BadRequestError(f"odd split {node}")
+    for child in node["children"]:
+        _check_xgboost(child, names)
+
+
+class Solr:
+    """Solr with its LTR module; stores are gone by only after a reload, which here only a core knows."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, dict[str, float]] = {}
+        self.features: dict[str, dict[str, Any]] = {}
+        self.models: dict[str, Any] = {}
+        self.active: dict[str, Any] = {}
+
+    def answer(self, method: str, path: str, body: str) -> Any:
+        place, _, query = path.partition("?")
+        parts = place.strip("/").split("/")[1:]
+        if parts[0] == "admin":
+            if parts[1] == "collections":
+                raise BadRequestError("Solr instance is not running in SolrCloud mode.")
+            self.active = {name: self._built(model) for name, model in self.models.items()}
+            return {}
+        if parts[1] == "update":
+            return self._update(json.loads(body))
+        if parts[1] == "schema":
+            return self._store(method, parts[2:], body)
+        return self._select(dict(urllib.parse.parse_qsl(body or query)))
+
+    def _update(self, content: Any) -> Any:
+        if isinstance(content, dict):
+            for name in content["delete"]:
+                del self.documents[name]
+        else:
+            self.documents |= {each["id"]: each for each in content}
+        return {}
+
+    def _store(self, method: str, parts: list[str], body: str) -> Any:
+        if method == "DELETE":
+            if parts[0] == "model-store":
+                del self.models[parts[1]]
+            elif any(model["store"] == parts[1] for model in self.models.values()):
+                raise BadRequestError("the feature store is in use")
+            else:
+                del self.features[parts[1]]
+            return {}
+        content = json.loads(body)
+        if parts[0] == "feature-store":
+            for each in content:
+                self.features.setdefault(each["store"], {})[each["name"]] = each
+        else:
+            if content["name"] in self.models:
+                raise BadRequestError("model already exists")
+            self._built(content)
+            self.models[content["name"]] = content
+        return {}
+
+    def _built(self, model: Any) -> Any:
+        names = [each["name"] for each in model["features"]]
+        stored = self.features[model["store"]]
+        if any(name not in stored for name in names):
+            raise BadRequestError("Feature not found in store")
+        kind = model["class"].removeprefix("org.apache.solr.ltr.model.")
+        scoring = {"LinearModel": read_solr_linear, "MultipleAdditiveTreesModel": read_solr_trees}[kind](model)
+        return [stored[name] for name in names], scoring
+
+    def _logged(self, asked: dict[str, str]) -> Any:
+        terms = re.fullmatch(r"\{!terms f=id\}(.*)", asked["q"])
+        store = re.search(r"\[features store=(\S+) format=dense efi.keywords='.*'\]", asked["fl"])
+        assert terms is not None
+        assert store is not None
+        features = self.features[store[1]].values()
+        found = [
+            {
+                "id": name,
+                "[features]": ",".join(
+                    f"{each['name']}={F(self.documents[name].get(each['params']['field'], 0.0))}" for each in features
+                ),
+            }
+            for name in terms[1].split(",")
+            if name in self.documents
+        ]
+        return {"response": {"docs": found}}
+
+    def _select(self, asked: dict[str, str]) -> Any:
+        if "[features" in asked["fl"]:
+            return self._logged(asked)
+        prefix = re.fullmatch(r"\{!prefix f=id\}(.*)", asked["q"])
+        ltr = re.fullmatch(r"\{!ltr model=(\S+) reRankDocs=(\d+)\}", asked["rq"])
+        assert prefix is not None
+        assert ltr is not None
+        features, scoring = self.active[ltr[1]]
+        found: list[dict[str, Any]] = []
+        for name, document in self.documents.items():
+            if name.startswith(prefix[1]):
+                vector = [F(document.get(feature["params"]["field"], 0.0)) for feature in features]
+                found.append({"id": name, "score": float(scoring(vector))})
+        return {"response": {"docs": sorted(found, key=lambda each: -each["score"])[: int(asked["rows"])]}}
+
+
+def read_solr_linear(model: Any) -> Any:
+    """LinearModel: every feature needs a weight, which has to be a number with a point."""
+    weights = model["params"]["weights"]
+    names = [each["name"] for each in model["features"]]
+    if any(not isinstance(weights.get(name), float) for name in names):
+        raise BadRequestError("Model doesn't contain any weight for some feature")
+
+    def score(vector: Any) -> Any:
+        total = F(0)
+        for name, value in zip(names, vector, strict=True):
+            total = F(total + F(value * F(weights[name])))
+        return total
+
+    return score
+
+
+def read_solr_trees(model: Any) -> Any:
+    """MultipleAdditiveTreesModel: a value up to the threshold, to which a millionth is added, goes left."""
+    names = [each["name"] for each in model["features"]]
+    trees = model["params"]["trees"]
+
+    def leaf(node: Any, vector: Any) -> Any:
+        while "feature" in node:
+            limit = F(F(node["threshold"]) + F(1e-6))
+            node = node["left"] if vector[names.index(node["feature"])] <= limit else node["right"]
+        return F(node["value"])
+
+    def score(vector: Any) -> Any:
+        total = F(0)
+        for tree in trees:
+            total = F(total + F(F(tree["weight"]) * leaf(tree["root"], vector)))
+        return total
+
+    return score
+
+
+class Vespa:
+    """Vespa with an application deployed: document/v1 and search, rank profiles of the kinds that are written here."""
+
+    def __init__(self, application: Path) -> None:
+        self.documents: dict[str, dict[str, float]] = {}
+        schema = (application / "schemas" / "parity.sd").read_text()
+        self.fields = set(re.findall(r"field (\w+) type double \{\s*indexing: attribute \| summary\s*\}", schema))
+        self.profiles: dict[str, Profile] = {}
+        waiting = {path.stem: path.read_text() for path in application.glob("schemas/parity/*.profile")}
+        for name in sorted(waiting, key=lambda each: "inherits" in waiting[each]):
+            self.profiles[name] = Profile(waiting[name], self.profiles, application / "models")
+            assert self.profiles[name].name == name, "a profile's file is called as the profile"
+
+    def answer(self, method: str, path: str, body: str) -> Any:
+        if path.startswith("/document/v1/parity/parity/docid/"):
+            name = path.rpartition("/")[2]
+            if method == "DELETE":
+                del self.documents[name]
+            else:
+                fields = json.loads(body)["fields"]
+                if set(fields) - self.fields:
+                    raise BadRequestError("No field by that name")
+                self.documents[name] = fields
+            return {}
+        asked = json.loads(body)
+        profile = self.profiles[asked["ranking"]]
+        hits = [
+            {
+                "relevance": profile.score(document, asked.get("input.query(w)")),
+                "fields": {
+                    "documentid": f"id:parity:parity::{name}",
+                    "matchfeatures": {each: profile.value(each, document) for each in profile.listed},
+                },
+            }
+            for name, document in self.documents.items()
+        ]
+        ranked = sorted(hits, key=lambda hit: -float(hit["relevance"]))  # type: ignore[arg-type]
+        return {"root": {"children": ranked[: asked["hits"]]}}
+
+
+class Profile:
+    """A rank profile: functions, an input with a default, a first phase."""
+
+    def __init__(self, text: str, others: dict[str, Profile], models: Path) -> None:
+        head = re.match(r"rank-profile (\w+)(?: inherits (\w+))? \{", text)
+        assert head is not None
+        self.name = head[1]
+        above = others[head[2]] if head[2] else None
+        own = dict(re.findall(r"function (\w+)\(\) \{\s*expression: (.*?)\n\s*\}", text, re.DOTALL))
+        self.functions: dict[str, str] = {**(above.functions if above else {}), **own}
+        given = re.search(r"inputs \{\s*query\(w\) tensor<double>\(feature\{\}\):(\{.*?\})\n", text)
+        self.weights: dict[str, float] = read_tensor(given[1]) if given else (above.weights if above else {})
+        first = re.search(r"first-phase \{\s*expression: (.*?)\n", text)
+        assert first is not None
+        self.first = first[1]
+        features = re.search(r"match-features \{(.*?)\}", text, re.DOTALL)
+        self.listed: list[str] = features[1].split() if features else (above.listed if above else [])
+        trees = re.fullmatch(r'lightgbm\("(.*)"\)', self.first)
+        self.trees = json.loads((models / trees[1]).read_text()) if trees else None
+
+    def value(self, function: str, document: dict[str, float]) -> float:
+        field = re.fullmatch(r"attribute\((\w+)\)", self.functions[function])
+        assert field is not None
+        return float(document[field[1]])
+
+    def score(self, document: dict[str, float], given: str | None) -> float:
+        if self.trees is not None:
+            names = self.trees["feature_names"]
+            ordered = [self.value(name, document) for name in names]
+            return sum(self._leaf(tree["tree_structure"], ordered) for tree in self.trees["tree_info"])
+        assert self.first == "sum(query(w) * features)"
+        weights = self.weights if given is None else read_tensor(given)
+        cells = re.fullmatch(r"tensor<double>\(feature\{\}\):\{(.*)\}", self.functions["features"])
+        assert cells is not None
+        pairs = [cell.split(":") for cell in cells[1].split(",")]
+        vector = {label: self.value(name, document) for label, name in pairs}
+        # A product of two mapped tensors has the labels that both have.
+        return sum(weights[label] * vector[label] for label in weights if label in vector)
+
+    @staticmethod
+    def _leaf(node: Any, vector: list[float]) -> float:
+        while "leaf_value" not in node:
+            assert node["decision_type"] == "<="
+            # As Vespa imports it: strictly below goes left.
+            node = node["left_child"] if vector[node["split_feature"]] < node["threshold"] else node["right_child"]
+        return float(node["leaf_value"])
+
+
+def read_tensor(text: str) -> dict[str, float]:
+    """The short form of a tensor with one mapped dimension."""
+    assert re.fullmatch(r"\{(\w+:-?[0-9.]+(e[+-]?[0-9]+)?,?)*\}", text), text
+    return {label: float(value) for label, value in (cell.split(":") for cell in text[1:-1].split(","))}
+
+
+@contextlib.contextmanager
+def serving(engine: Any) -> Iterator[str]:
+    """The engine over HTTP; gives its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def _any(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+            try:
+                code, content = 200, engine.answer(self.command, self.path, body)
+            except (BadRequestError, KeyError) as error:
+                code, content = 400, {"error": repr(error)}
+            data = json.dumps(content).encode()
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = do_PUT = do_DELETE = _any  # noqa: N815
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
