@@ -21,6 +21,7 @@ from benchmarks import (
     bench_reader,
     bench_scaling,
     bench_service,
+    bench_soak,
     bench_text,
     bench_web30k,
 )
@@ -42,9 +43,11 @@ BENCHES: dict[str, Callable[[], Iterator[Result]]] = {
     "ensemble": bench_ensemble.measure,
     "text": bench_text.measure,
     "service": bench_service.measure,
+    "faults": bench_soak.measure_faults,
+    "soak": bench_soak.measure_soak,
     "web30k": bench_web30k.measure,
 }
-ONLY_WHEN_NAMED = ("web30k",)  # take long
+ONLY_WHEN_NAMED = ("soak", "web30k")  # take long
 
 
 def main() -> None:

@@ -150,7 +150,10 @@ def load(folder: PathLike) -> Any:
                 continue  # the model was replaced between the two reads: take the new one
             raise ModelFileError(f"{path}: the arrays file {body['arrays']['file']} is missing.") from None
         try:
-            return _Reader(arrays).decode(body["ranker"])
+            found = _Reader(arrays).decode(body["ranker"])
+            if not hasattr(found, "predict") or not hasattr(found, "feature_count_"):
+                raise ModelFileError(f"{path}: the manifest describes something that is not a fitted ranker.")
+            return found
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             if isinstance(error, ModelFileError):
                 raise

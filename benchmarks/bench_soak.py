@@ -1,0 +1,219 @@
+"""Minutes of mixed load, and everything that can go wrong meanwhile: no request may fail, and nothing may pile up."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.bench_service import request
+from benchmarks.results import Result, alone
+from benchmarks.serving import serving
+from benchmarks.worlds import World
+from querywise import SSER, KnnOffline2, KnnOnline, RankSVM, Single, save
+
+_MINUTES = float(os.environ.get("QUERYWISE_SOAK_MINUTES", "10"))
+_FEATURES, _CLIENTS, _LEFT = 46, 4, 3000
+_WRONG = (b"", b"[" * 50_000, b'{"query": {}, "documents": [{"id": "a", "features": ["x"]}]}', b"\xff\xfe", b"NaN")
+
+
+def measure_soak() -> Iterator[Result]:
+    """Soak: ten minutes of mixed load, a model replaced every twenty seconds.
+
+    Four clients send single rankings of 1 to 1,000 documents, batches, explanations and requests that are wrong; four
+    kinds of model take turns. Memory is that of the server process after the first minute and at the end, both right
+    after the same model was taken up. QUERYWISE_SOAK_MINUTES sets another length.
+    """
+    data = World(_FEATURES, kinds=3).draw(300, 20, seed=1)
+    models: list[Any] = [
+        Single(RankSVM()),
+        KnnOffline2(RankSVM(tolerance=None)),
+        KnnOnline(RankSVM(tolerance=None)),
+        SSER(),
+    ]
+    fitted = [model.fit(data) for model in models]
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "model"
+        save(fitted[0], folder)
+        with serving(folder) as (url, process):
+            clients = _Clients(url)
+            memory: list[float] = []
+            end, turn = time.monotonic() + 60 * _MINUTES, 0
+            while time.monotonic() < end:
+                turn += 1
+                save(fitted[turn % len(fitted)], folder)
+                time.sleep(min(20.0, max(end - time.monotonic(), 1.0)))
+                if turn % len(fitted) == 0:
+                    memory.append(_megabytes(process))
+            clients.stop()
+    yield alone("soak", "requests answered", ours=float(sum(clients.seen.values())), unit="")
+    yield alone("soak", "requests that failed", ours=float(clients.failed), unit="", below=1)
+    yield alone("soak", "memory at the end", ours=memory[-1], unit="MB")
+    if len(memory) > 1:
+        yield alone(
+            "soak", "growth from the second turn of models on", ours=memory[-1] - memory[1], unit="MB", below=20
+        )
+
+
+def measure_faults() -> Iterator[Result]:
+    """Faults: what is done to the server while two clients ask without a pause.
+
+    Ours are the requests of these clients that failed meanwhile; none may, and nothing may need a restart.
+    """
+    data = World(_FEATURES, kinds=3).draw(300, 20, seed=1)
+    first, second = Single(RankSVM()).fit(data), KnnOffline2(RankSVM(tolerance=None)).fit(data)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "model"
+        save(first, folder)
+        with serving(folder) as (url, process):
+            deeds: dict[str, Callable[[], None]] = {
+                "the model replaced ten times": lambda: _replace(folder, [first, second]),
+                "the model cut short": lambda: _cut(folder),
+                "the model removed": lambda: shutil.rmtree(folder),
+                "a model again": lambda: save(second, folder),
+                "a body of a million documents": lambda: _giant(url),
+                "a body without an end": lambda: _endless(url),
+                f"{_LEFT} connections opened and left": lambda: _left(url),
+                "a thousand requests that are wrong": lambda: _wrong(url),
+            }
+            for name, deed in deeds.items():
+                clients = _Clients(url, count=2, wrong=False)
+                time.sleep(1)
+                deed()
+                time.sleep(2)
+                clients.stop()
+                answered = sum(clients.seen.values())
+                assert answered > 0, "nobody was answered"
+                yield alone("faults", f"{name}: failed, of {answered}", ours=float(clients.failed), unit="", below=1)
+            assert process.poll() is None, "the server is gone"
+
+
+class _Clients:
+    """Threads that ask and count."""
+
+    def __init__(self, url: str, *, count: int = _CLIENTS, wrong: bool = True) -> None:
+        self.seen: Counter[int] = Counter()
+        self.failed = 0
+        self._wrong = wrong
+        self._where = url.removeprefix("http://")
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._ask, args=[seed]) for seed in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _ask(self, seed: int) -> None:
+        rng = random.Random(seed)
+        line = http.client.HTTPConnection(self._where, timeout=60)
+        bodies = _bodies(seed)
+        while not self._stop.is_set():
+            path, body, expected = rng.choice(bodies if self._wrong else bodies[:3])
+            try:
+                line.request("POST", path, body, {"Content-Type": "application/json"})
+                answer = line.getresponse()
+                answer.read()
+            except (OSError, http.client.HTTPException):
+                self.failed += 1
+                line.close()
+                continue
+            self.seen[answer.status] += 1
+            self.failed += answer.status not in expected
+
+
+def _bodies(seed: int) -> list[tuple[str, bytes, tuple[int, ...]]]:
+    one = request(seed)
+    documents = one["documents"]
+    many = [{"id": f"d{row}", "features": documents[row % 100]["features"]} for row in range(1000)]
+    pair = {"above": "d1", "below": "d2"}
+    good: list[tuple[str, Any]] = [
+        ("/v1/rank", one),
+        ("/v1/rank", {**one, "documents": documents[:1]}),
+        ("/v1/rank", {**one, "documents": many}),
+        ("/v1/rank/batch", {"requests": [one] * 5}),
+        ("/v1/explain", {**one, **pair}),
+    ]
+    said = [(path, json.dumps(content).encode(), (200,)) for path, content in good]
+    return said + [("/v1/rank", body, (400, 422)) for body in _WRONG]
+
+
+def _replace(folder: Path, models: list[Any]) -> None:
+    for turn in range(10):
+        save(models[turn % 2], folder)
+        time.sleep(0.5)
+
+
+def _cut(folder: Path) -> None:
+    arrays = next(folder.glob("arrays-*"))
+    arrays.write_bytes(arrays.read_bytes()[:100])
+
+
+def _giant(url: str) -> None:
+    """A million documents, sent as long as the server listens."""
+    host, port = url.removeprefix("http://").split(":")
+    row = json.dumps({"id": "d", "features": np.zeros(_FEATURES).tolist()}).encode() + b","
+    with socket.create_connection((host, int(port)), timeout=30) as line:
+        head = f"POST /v1/rank HTTP/1.1\r\nHost: x\r\nContent-Length: {len(row) * 1_000_000}\r\n\r\n"
+        try:
+            line.sendall(head.encode())
+            for _ in range(1_000_000):
+                line.sendall(row)
+        except OSError:
+            return
+    raise AssertionError("a million documents were taken")
+
+
+def _endless(url: str) -> None:
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as line:
+        line.sendall(b"POST /v1/rank HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        try:
+            while True:
+                line.sendall(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
+        except OSError:
+            return
+
+
+def _left(url: str) -> None:
+    host, port = url.removeprefix("http://").split(":")
+    script = f"""
+import resource, socket, time
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+lines = [socket.create_connection(({host!r}, {port}), timeout=60) for _ in range({_LEFT})]
+for line in lines[::2]:
+    line.sendall(b"POST /v1/rank HTTP/1.1\\r\\nContent-Le")
+time.sleep(5)
+"""
+    subprocess.run(["python3", "-c", script], check=True)
+
+
+def _wrong(url: str) -> None:
+    for turn in range(1000):
+        line = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
+        line.request("POST", "/v1/rank", _WRONG[turn % len(_WRONG)])
+        assert line.getresponse().status in (400, 422)
+        line.close()
+
+
+def _megabytes(process: subprocess.Popen[str]) -> float:
+    found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())
+    assert found is not None
+    return int(found.group(1)) / 1e3

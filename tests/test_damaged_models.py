@@ -1,0 +1,111 @@
+"""A model folder damaged in any way is refused with a reason, or is the very same model; it never executes anything."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from querywise.data.synthetic import make_judged
+from querywise.errors import ModelFileError
+from querywise.learners.ranksvm import RankSVM
+from querywise.learners.trees import LambdaMART
+from querywise.rankers.knn import KnnOffline2
+from querywise.rankers.single import Single
+from querywise.storage import _digest_of, load, save
+
+DATA = make_judged(20, 6, 3, kinds=2, seed=1)
+RANKERS: dict[str, Any] = {"linear": KnnOffline2(RankSVM(), k=5), "trees": Single(LambdaMART(3))}
+
+
+@pytest.fixture(scope="module", params=RANKERS)
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole") / "model"
+    save(RANKERS[request.param].fit(DATA), folder)
+    return folder
+
+
+def damaged(folder: Path, name: str, content: bytes) -> None:
+    """Load a copy of the folder with one file's content replaced."""
+    expected = load(folder).predict(DATA.candidates)
+    with tempfile.TemporaryDirectory() as place:
+        copy = Path(place) / "model"
+        shutil.copytree(folder, copy)
+        next(copy.glob(name)).write_bytes(content)
+        try:
+            found = load(copy)
+        except ModelFileError:
+            return
+        assert np.array_equal(found.predict(DATA.candidates), expected)  # space between two signs, say
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "arrays-*"])
+@settings(deadline=None, max_examples=150)
+@given(data=st.data())
+def test_a_byte_changed_added_or_lost_is_noticed(model: Path, name: str, data: st.DataObject) -> None:
+    content = bytearray(next(model.glob(name)).read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, max(len(content) - 1, 0)))
+        kind = data.draw(st.sampled_from(["change", "add", "lose", "cut"]))
+        if kind == "change" and content:
+            content[place] = data.draw(st.integers(0, 255))
+        elif kind == "add":
+            content[place:place] = data.draw(st.binary(min_size=1, max_size=4))
+        elif kind == "lose":
+            del content[place : place + data.draw(st.integers(1, 8))]
+        else:
+            del content[place:]
+    damaged(model, name, bytes(content))
+
+
+@settings(deadline=None, max_examples=50)
+@given(content=st.binary(max_size=300))
+def test_any_bytes_at_all_are_refused(model: Path, content: bytes) -> None:
+    for name in ("manifest.json", "arrays-*"):
+        damaged(model, name, content)
+
+
+EVIL = [
+    {"$class": "system", "number": 0, "parameters": {}, "learned": {}},
+    {"$class": "os.system", "number": 0, "parameters": {"command": "true"}, "learned": {}},
+    {"$class": "Single", "number": 0, "parameters": {"learner": None}, "learned": {"__class__": "x"}},
+    {"$class": "Single", "number": 0, "parameters": {"learner": None}, "learned": {"predict": "x"}},
+    {"$class": "Single", "number": 0, "parameters": {"learner": {"$same": 7}}, "learned": {}},
+    {"$class": ["Single"], "number": 0, "parameters": {}, "learned": {}},
+    {"$class": "Single"},
+    {"$array": "nowhere"},
+    {"$csr": [1, 2]},
+    [],
+    None,
+]
+
+
+@pytest.mark.parametrize("ranker", EVIL, ids=str)
+def test_a_manifest_written_with_a_purpose_makes_nothing_but_models(model: Path, tmp_path: Path, ranker: Any) -> None:
+    shutil.copytree(model, tmp_path / "model")
+    manifest = tmp_path / "model" / "manifest.json"
+    body = json.loads(manifest.read_bytes())
+    body.pop("sha256")
+    body["ranker"] = ranker
+    manifest.write_text(json.dumps({**body, "sha256": _digest_of(body)}))
+    with pytest.raises(ModelFileError):
+        load(tmp_path / "model")
+
+
+def test_files_outside_the_folder_are_not_read(model: Path, tmp_path: Path) -> None:
+    shutil.copytree(model, tmp_path / "model")
+    manifest = tmp_path / "model" / "manifest.json"
+    for name in ("../secret", "/etc/passwd", "a/b"):
+        body = json.loads(manifest.read_bytes())
+        body.pop("sha256")
+        body["arrays"]["file"] = name
+        manifest.write_text(json.dumps({**body, "sha256": _digest_of(body)}))
+        with pytest.raises(ModelFileError, match="names a file outside the model folder"):
+            load(tmp_path / "model")
