@@ -7,13 +7,18 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 PAGE = Path(__file__).parent / "cli.md"
+HTTP = Path(__file__).parent / "http.md"
 REPRODUCTION = Path(__file__).parent / "reproduction.md"
 COMMANDS = (
-    "demo", "features", "index", "search", "fit", "rank", "evaluate", "compare", "fuse", "explain", "export",
+    "demo", "features", "index", "search", "fit", "rank", "evaluate", "compare", "fuse", "explain", "serve", "export",
     "reproduce", "methods",
 )  # fmt: skip
+
+
+_LIMITS = {"minimum": "from", "maximum": "to", "maxLength": "up to length"}
 
 
 def help_of(*words: str) -> str:
@@ -32,6 +37,58 @@ def command_line_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def http_page() -> str:
+    """Every path, and what it takes and gives, from the document the service itself hands out."""
+    from querywise.service.app import api_description
+
+    said = api_description()
+    parts = ["# HTTP", "Written by `make docs` from the service's own `/openapi.json`. " + said["info"]["description"]]
+    for path, operations in said["paths"].items():
+        for method, operation in operations.items():
+            parts += [f"## {method.upper()} {path}", operation["description"]]
+            parts += [_parameters(operation)] if operation.get("parameters") else []
+            taken = operation.get("requestBody", {}).get("content", {}).get("application/json")
+            parts += [f"Takes {_kind(taken['schema'])}."] if taken else []
+            given = operation["responses"].get("200", {}).get("content", {}).get("application/json", {}).get("schema")
+            parts += [f"Gives {_kind(given)}."] if given and "$ref" in given else []
+    parts.append("## Bodies")
+    for name, schema in said["components"]["schemas"].items():
+        rows = [
+            f"| `{each}` | {_kind(kind)} | {'yes' if each in schema.get('required', ()) else ''} |"
+            for each, kind in schema["properties"].items()
+        ]
+        table = "\n".join(["| field | is | needed |", "|---|---|---|", *rows])
+        parts += [f"### {name}", " ".join(schema.get("description", "").split()), table]
+    return "\n\n".join(parts) + "\n"
+
+
+def _parameters(operation: dict[str, Any]) -> str:
+    rows = [
+        f"| `{each['name']}` | {_kind(each['schema'])} | {each.get('description', '')} |"
+        for each in operation["parameters"]
+    ]
+    return "\n".join(["| parameter | is | |", "|---|---|---|", *rows])
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    """A schema in words."""
+    if "$ref" in schema:
+        name = schema["$ref"].rsplit("/", 1)[1]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(_kind(each) for each in schema["anyOf"])
+    kind = schema.get("type", "anything")
+    if isinstance(kind, list):
+        return " or ".join(kind)
+    if kind == "array":
+        return f"array of {_kind(schema.get('items', {}))}"
+    if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return f"object of {_kind(schema['additionalProperties'])}"
+    limits = [f"{word} {schema[key]}" for key, word in _LIMITS.items() if key in schema]
+    default = [f"by default {schema['default']}"] if schema.get("default") not in (None, "") else []
+    return ", ".join([kind, *limits, *default])
+
+
 def with_tables(page: str) -> str:
     """A page with the tables that commands have written, each between the two comments that name its file."""
 
@@ -43,4 +100,5 @@ def with_tables(page: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(command_line_page())
+    HTTP.write_text(http_page())
     REPRODUCTION.write_text(with_tables(REPRODUCTION.read_text()))

@@ -126,13 +126,25 @@ def create_app(service: Service) -> ASGIApp:
         service.work.close()
 
     app = FastAPI(title="querywise", version="1", docs_url=None, redoc_url=None, lifespan=lifespan)
-    _add_answers(app, service)
-    _add_looking_up(app, service)
-    _add_state(app, service)
+    _add_paths(app, service)
     _add_page(app)
     _add_errors(app)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return _Guard(app, service)
+
+
+def api_description() -> dict[str, Any]:
+    """The OpenAPI document, without a model to serve."""
+    app = FastAPI(title="querywise", version="1")
+    nobody: Any = None
+    _add_paths(app, nobody)
+    return _openapi(app)
+
+
+def _add_paths(app: FastAPI, service: Service) -> None:
+    _add_answers(app, service)
+    _add_looking_up(app, service)
+    _add_state(app, service)
 
 
 def _describes(request: type | None, response: type) -> dict[str, Any]:
