@@ -161,6 +161,15 @@ def test_the_tables_of_atvt_are_made_anew(folder: Path, tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "report").glob("*.svg")} == {"transforms.svg", "objective.svg"}
 
 
+def test_a_comparison_can_give_every_method_of_trees_the_same_bag(folder: Path, tmp_path: Path) -> None:
+    words = ["--methods", "lambdamart,single", "--bag", 2, "--out", tmp_path / "report"]
+    run("compare", folder, *words)
+    kept = [json.loads(path.read_text()) for path in sorted((tmp_path / "report" / "runs").glob("fold?-*[a-z].json"))]
+    chosen = [each["notes"]["parameters"] for each in kept if "notes" in each]
+    assert sum("bag" in each for each in chosen) == 5
+    assert {each["bag"] for each in chosen if "bag" in each} == {2}
+
+
 def test_help_and_version() -> None:
     assert "Learning to rank, query by query." in run("--help")
     assert "--valid" in run("fit", "--help")

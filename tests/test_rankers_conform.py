@@ -15,6 +15,7 @@ from querywise.data.groups import Candidates, Judged, QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
 from querywise.learners.adarank import AdaRank
+from querywise.learners.context import QueryContext
 from querywise.learners.hyperplanes import MultipleHyperplanes
 from querywise.learners.kernel import KernelRidge
 from querywise.learners.listnet import ListNet
@@ -23,6 +24,7 @@ from querywise.learners.ranksvm import RankSVM
 from querywise.learners.trees import LambdaMART, TreeRegression
 from querywise.neighborhoods import Nearest, Radius
 from querywise.rankers.atvt import ATVT
+from querywise.rankers.blend import Blend
 from querywise.rankers.classes import QueryClasses
 from querywise.rankers.clusters import Naive, SelectRanker, Transform
 from querywise.rankers.column import OneFeature
@@ -44,6 +46,7 @@ RANKERS: dict[str, Callable[[], Any]] = {
     "RankSVM": RankSVM,
     "RankSVM, hinge": lambda: RankSVM(loss="hinge", pairs="pair"),
     "LambdaMART": lambda: LambdaMART(20),
+    "LambdaMART, bag, listwise": lambda: LambdaMART(10, bag=3, objective="rank_xendcg"),
     "Single": lambda: Single(RankSVM()),
     "KnnOnline": lambda: KnnOnline(RankSVM(), k=5),
     "KnnOnline, bare step": lambda: KnnOnline(RankSVM(tolerance=None), k=5),
@@ -64,6 +67,12 @@ RANKERS: dict[str, Callable[[], Any]] = {
     "QueryClasses": lambda: QueryClasses(RankSVM()),
     "QueryClasses, known": lambda: QueryClasses(RankSVM(), view=TextView(2), known=True),
     "QueryNormalised": lambda: QueryNormalised(KnnOnline(RankSVM(), k=5)),
+    "QueryContext": lambda: QueryContext(LambdaMART(10)),
+    "QueryContext, linear": lambda: QueryContext(RankSVM(), ["z", "rank"]),
+    "QueryContext, text": lambda: QueryContext(LambdaMART(10), ["length", "view"], view=TextView(2)),
+    "KnnOffline2, QueryContext": lambda: KnnOffline2(QueryContext(LambdaMART(5, prior="global")), k=10, models=3),
+    "Blend": lambda: Blend([RankSVM(), QueryContext(LambdaMART(10, bag=2)), KnnOnline(RankSVM(), k=5)]),
+    "Blend, ranks": lambda: Blend([Single(RankSVM()), OneFeature(1)], scores="rank", weights="learned"),
     "OneFeature": lambda: OneFeature(1),
     "OneFeature, the best": OneFeature,
     "RankBoost": lambda: RankBoost(20),
@@ -200,6 +209,9 @@ def test_one_query_at_a_time_equals_all_at_once(build: Callable[[], Any], train:
 
 # Those whose score is a vote, a product or a kernel: no sum over features.
 WITHOUT_PARTS = {"CombMNZ", "ReciprocalRank", "Borda", "MultipleHyperplanes", "KnnOffline2, MultipleHyperplanes"}
+# Those that also add up what they make of other documents.
+WITHOUT_PARTS |= {"QueryContext", "QueryContext, linear", "QueryContext, text", "KnnOffline2, QueryContext"}
+WITHOUT_PARTS |= {"Blend", "Blend, ranks"}
 
 
 def test_the_parts_of_a_score_add_up_to_it(

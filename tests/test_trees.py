@@ -77,8 +77,58 @@ def test_a_query_longer_than_lightgbm_takes_is_sampled_and_keeps_its_relevant_do
         (LambdaMART(0), r"trees=0\) must lie between 1 and"),
         (LambdaMART(leaves=1), "leaves=1"),
         (LambdaMART(learning_rate=0.0), "learning_rate=0.0"),
+        (LambdaMART(bag=0), r"bag=0\) must lie between 1 and"),
+        (LambdaMART(bag=2, seed=2**31 - 1), r"The seeds of LambdaMART\(bag=2, seed=2147483647\) must not pass"),
+        (LambdaMART(objective="auc"), "objective='auc' is unknown. Known: lambdarank, rank_xendcg"),  # type: ignore[arg-type]
     ],
 )
 def test_a_parameter_that_cannot_be_is_refused(ranker: LambdaMART, words: str) -> None:
     with pytest.raises(DataError, match=words):
         ranker.fit(ragged())
+
+
+def test_a_bag_is_the_mean_of_its_forests_whose_seeds_follow_one_another() -> None:
+    data = make_judged(40, 12, 6, seed=4)
+    bags = [LambdaMART(15, bag=3, seed=seed).fit(data) for seed in (5, 6)]
+    assert len(set(bags[0].models_)) == 3, "seeds that change nothing would make one forest three times"
+    # The bins are drawn by the first seed, and of so few rows all are looked at: forest 1 of seed 5 is forest 0 of 6.
+    trees_of = [[model.partition("end of trees")[0] for model in bag.models_] for bag in bags]
+    assert trees_of[0][1:] == trees_of[1][:2]
+    members = []
+    for model in bags[0].models_:
+        one = LambdaMART(15).fit(data)
+        one.models_, one._boosters = (model,), None
+        members.append(one.predict(data.candidates))
+    assert bags[0].predict(data.candidates) == pytest.approx(np.mean(members, axis=0), abs=1e-12)
+
+
+def test_a_bag_of_one_sees_every_feature_and_is_what_it_was() -> None:
+    data = make_judged(40, 12, 6, seed=4)
+    assert "[feature_fraction: 1]" in LambdaMART(5).fit(data).models_[0]
+    assert "[feature_fraction: 0.5]" in LambdaMART(5, bag=2).fit(data).models_[0]
+
+
+def test_every_forest_of_a_bag_stops_on_its_own() -> None:
+    data = make_judged(90, 20, 5, seed=1)
+    train, valid = data.select(range(60)), data.select(range(60, 90))
+    bag = LambdaMART(400, patience=10, bag=4).fit(train, valid=valid)
+    counts = [model.count("\nTree=") for model in bag.models_]
+    assert len(set(counts)) > 1
+    assert max(counts) < 400
+    assert bag.tree_count_ == round(np.mean(counts))
+
+
+def test_the_listwise_objective_learns_and_gives_other_trees() -> None:
+    data = make_judged(120, 20, 5, seed=1)
+    train, test = data.select(range(90)), data.select(range(90, 120))
+    listwise = LambdaMART(60, objective="rank_xendcg").fit(train).predict(test.candidates)
+    pairwise = LambdaMART(60).fit(train).predict(test.candidates)
+    assert not np.allclose(listwise, pairwise)
+    chance = evaluate(np.zeros(len(test.labels)), test, measures=["map"]).mean()["map"]
+    assert evaluate(listwise, test, measures=["map"]).mean()["map"] > chance + 0.2
+
+
+def test_local_models_of_a_bag_are_bags_with_as_many_trees() -> None:
+    everyone = LambdaMART(12, bag=2, prior="global").fit(make_judged(30, 10, 4))
+    local = everyone.local(everyone)
+    assert (local.bag, local.trees, local.base) == (2, 12, everyone)

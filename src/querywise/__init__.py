@@ -16,6 +16,8 @@ Data flows one way:
     Naive, SelectRanker, Transform                      a model per cluster, picked or blended by query
     ATVT over TreeRegression or KernelRidge             one model, learned as if queries differed in level and scale
     SER, SSER                                           an ensemble of rankers, weighted for all queries or for each
+    QueryContext over any learner                       features beside those of the query's other candidates
+    Blend                                               several rankers' scores as one
     ranker.predict                                      Candidates → one score per document
     evaluate, compare                                   scores and labels → a table per query, paired tests
     explain, why                                        what is particular to a query; why one document is above another
@@ -33,6 +35,7 @@ from typing import Any
 _HOMES = {
     "ATVT": "querywise.rankers.atvt",
     "AdaRank": "querywise.learners.adarank",
+    "Blend": "querywise.rankers.blend",
     "Candidates": "querywise.data.groups",
     "Clusters": "querywise.groupings",
     "Collection": "querywise.data.collections",
@@ -60,6 +63,7 @@ _HOMES = {
     "NotFittedError": "querywise.errors",
     "OneFeature": "querywise.rankers.column",
     "QueryClasses": "querywise.rankers.classes",
+    "QueryContext": "querywise.learners.context",
     "QueryNormalised": "querywise.rankers.normalised",
     "QueryTable": "querywise.data.groups",
     "QuerywiseError": "querywise.errors",

@@ -33,6 +33,7 @@ from querywise.exports.writing import export_model as export_model
 from querywise.groupings import Clusters as Clusters
 from querywise.groupings import RelevantClusters as RelevantClusters
 from querywise.learners.adarank import AdaRank as AdaRank
+from querywise.learners.context import QueryContext as QueryContext
 from querywise.learners.hyperplanes import MultipleHyperplanes as MultipleHyperplanes
 from querywise.learners.kernel import KernelRidge as KernelRidge
 from querywise.learners.listnet import ListNet as ListNet
@@ -44,6 +45,7 @@ from querywise.neighborhoods import Everyone as Everyone
 from querywise.neighborhoods import Nearest as Nearest
 from querywise.neighborhoods import Radius as Radius
 from querywise.rankers.atvt import ATVT as ATVT
+from querywise.rankers.blend import Blend as Blend
 from querywise.rankers.classes import QueryClasses as QueryClasses
 from querywise.rankers.clusters import Naive as Naive
 from querywise.rankers.clusters import SelectRanker as SelectRanker

@@ -26,12 +26,21 @@ def ranksvm(
 
 
 def lambdamart(
-    *, trees: int = 500, leaves: int = 15, learning_rate: float = 0.05, min_documents: int = 20, seed: int = 0
+    *,
+    trees: int = 500,
+    leaves: int = 15,
+    learning_rate: float = 0.05,
+    min_documents: int = 20,
+    objective: str = "lambdarank",
+    bag: int = 1,
+    seed: int = 0,
 ) -> Any:
     """Boosted trees."""
     from querywise.learners.trees import LambdaMART
 
-    return LambdaMART(trees, leaves=leaves, learning_rate=learning_rate, min_documents=min_documents, seed=seed)
+    build: Any = LambdaMART  # which refuses unknown names itself, with the known ones
+    growth = {"leaves": leaves, "learning_rate": learning_rate, "min_documents": min_documents, "seed": seed}
+    return build(trees, objective=objective, bag=bag, **growth)
 
 
 def single(*, l2: float = 1.0, loss: str = "squared_hinge", pairs: str = "query") -> Any:
@@ -288,3 +297,38 @@ def mhr_bc(*, l2: float = 1.0, loss: str = "squared_hinge", pairs: str = "query"
 
     build: Any = MultipleHyperplanes
     return build(l2, loss=loss, pairs=pairs)
+
+
+def querywise(
+    *,
+    context: str = "mean+spread+z+rank+length",
+    weights: str = "equal",
+    measure: str = "map",
+    shrinkage: float = 0.5,
+    bag: int = 5,
+    trees: int = 500,
+    leaves: int = 15,
+    learning_rate: float = 0.05,
+    min_documents: int = 20,
+    k: float = 0.2,
+    l2: float = 1.0,
+    prior_l2: float = 5.0,
+    view: str = "top-mean",
+    reference: int | str | None = None,
+    top: int = 50,
+    seed: int = 0,
+) -> Any:
+    """Trees in their query's context, by both objectives, and a local linear model for each query, blended."""
+    from querywise.learners.context import QueryContext
+    from querywise.learners.trees import OBJECTIVES
+    from querywise.rankers.blend import Blend
+
+    growth: Any = {"leaves": leaves, "learning_rate": learning_rate, "min_documents": min_documents, "seed": seed}
+    columns = [] if context == "none" else context.split("+")
+    forests = [lambdamart(trees=trees, objective=each, bag=bag, **growth) for each in OBJECTIVES]
+    step: Any = None  # bare: the blend gains nothing from certified models
+    local = local_learner(l2=l2, prior_l2=prior_l2, tolerance=step)
+    online = knn("KnnOnline")(local, k=k, view=view, reference=reference, top=top)
+    build: Any = Blend  # which refuses unknown names itself, with the known ones
+    rankers = [*(QueryContext(each, columns) for each in forests), online]
+    return build(rankers, weights=weights, measure=measure, shrinkage=shrinkage)

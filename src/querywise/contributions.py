@@ -17,6 +17,7 @@ from querywise.data.groups import Candidates
 from querywise.errors import DataError
 from querywise.learners.linear import LinearModels
 from querywise.rankers.atvt import ATVT
+from querywise.rankers.blend import Blend
 from querywise.rankers.classes import QueryClasses
 from querywise.rankers.clusters import Naive, SelectRanker, Transform
 from querywise.rankers.column import OneFeature
@@ -85,6 +86,8 @@ def linear_weights(model: Any, width: int) -> Floats | None:
     if isinstance(model, OneFeature):
         alone: Floats = (np.arange(width) == model.column_).astype(np.float64)
         return alone
+    if isinstance(model, Blend):
+        return None  # its weights are of rankers
     found: Floats | None = model if isinstance(model, np.ndarray) else getattr(model, "weights_", None)
     return found
 

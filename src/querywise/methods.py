@@ -20,6 +20,7 @@ from querywise.builders import (
     mhr_bc,
     naive,
     query_classes,
+    querywise,
     rankboost,
     ranksvm,
     regression,
@@ -200,6 +201,11 @@ METHODS = {
             "a ranking SVM per pair of grades, put together by Borda count",
             _normalisable(mhr_bc),
             {"l2": (0.1, 1.0, 3.0)},
+        ),
+        Method(
+            "querywise",
+            "a blend of trees that see their query's other candidates and of knn-online; the one to try first",
+            querywise,
         ),
     )
 }

@@ -39,6 +39,7 @@ _LIBRARIES = ("numpy", "scipy", "lightgbm")
 _SAVABLE = {
     "ATVT": "querywise.rankers.atvt",
     "AdaRank": "querywise.learners.adarank",
+    "Blend": "querywise.rankers.blend",
     "Borda": "querywise.rankers.voting",
     "Clusters": "querywise.groupings",
     "Columns": "querywise.views.columns",
@@ -67,6 +68,7 @@ _SAVABLE = {
     "PreparedRankSVM": "querywise.learners.curvature",
     "PreparedRows": "querywise.learners.rows",
     "QueryClasses": "querywise.rankers.classes",
+    "QueryContext": "querywise.learners.context",
     "QueryNormalised": "querywise.rankers.normalised",
     "Radius": "querywise.neighborhoods",
     "RankBoost": "querywise.learners.rankboost",

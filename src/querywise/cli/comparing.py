@@ -67,6 +67,10 @@ def compare(
     clusters: Clusters = None,
     view: ViewName = None,
     reference: Reference = None,
+    bag: Annotated[
+        int | None,
+        typer.Option(min=1, help="Forests that lambdamart and querywise average over seeds.", show_default=False),
+    ] = None,
     queries: Queries = None,
     judgements: Judgements = None,
     top: Top = 100,
@@ -91,7 +95,7 @@ def compare(
         measure=measure,
         test=test,
         baseline=baseline,
-        fixed=local_settings(k, clusters, view, reference),
+        fixed=local_settings(k, clusters, view, reference) | ({} if bag is None else {"bag": bag}),
     )
     with shown(quiet=quiet):
         folds = folds_of(data, queries, seed=seed, judgements=judgements, top=top, skip_unknown=skip_unknown)
@@ -113,7 +117,7 @@ def reproduce(
         str,
         typer.Argument(
             help="geng2008: k nearest neighbours; lin2011: local models from clusters; zha2006: aTVT; hoi2008: "
-            "ensembles; from-text: a text collection, several views.",
+            "ensembles; from-text: a text collection, several views; blend: the method querywise, part by part.",
             show_default=False,
         ),
     ],
@@ -126,10 +130,11 @@ def reproduce(
     """Make a paper's tables and figures anew on the data you have."""
     from querywise.errors import DataError
     from querywise.progress import shown
-    from querywise.reproduction import fromtext, geng2008, hoi2008, lin2011, zha2006
+    from querywise.reproduction import blend, fromtext, geng2008, hoi2008, lin2011, zha2006
 
     referring = {"geng2008": geng2008.reproduce, "lin2011": lin2011.reproduce}
-    others = {"zha2006": zha2006.reproduce, "hoi2008": hoi2008.reproduce, "from-text": fromtext.reproduce}
+    others = {"zha2006": zha2006.reproduce, "hoi2008": hoi2008.reproduce}
+    others |= {"from-text": fromtext.reproduce, "blend": blend.reproduce}
     if what not in (*referring, *others):
         raise DataError(f"Unknown paper {what!r}. Known: {', '.join((*referring, *others))}.")
     with shown(quiet=quiet):

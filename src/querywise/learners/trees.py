@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 # LightGBM refuses queries with more documents than this; longer ones are trained on a sample.
 _LONGEST_QUERY = 10_000
 _LARGEST = 2**31 - 1
+_SHARE_IN_A_BAG = 0.5  # of the features, for each tree of a bag
+
+OBJECTIVES = ("lambdarank", "rank_xendcg")
 
 
 class LambdaMART:
@@ -27,6 +30,9 @@ class LambdaMART:
 
     trees: at most so many; with a validation set, training stops once its NDCG@`stop_at` has not risen for
     `patience` trees. Any non-negative grade is fine; a label is worth 2^label − 1. The same seed gives the same trees.
+    objective: what the trees climb, NDCG's pairwise gradients or a listwise cross entropy [bruch2021]_.
+    bag: the mean score of so many forests, grown with seeds from `seed` on; in a bag of several each tree sees a random
+    share of the features. Each forest stops on its own.
     prior: local models start from the global one's scores. base: a fitted one whose scores to start from.
     """
 
@@ -39,6 +45,8 @@ class LambdaMART:
         min_documents: int = 20,
         patience: int = 50,
         stop_at: int = 10,
+        objective: Literal["lambdarank", "rank_xendcg"] = "lambdarank",
+        bag: int = 1,
         prior: Literal["global"] | None = None,
         base: LambdaMART | None = None,
         threads: int | None = None,
@@ -50,15 +58,21 @@ class LambdaMART:
         self.min_documents = min_documents
         self.patience = patience
         self.stop_at = stop_at
+        self.objective = objective
+        self.bag = bag
         self.prior = prior
         self.base = base
         self.threads = threads
         self.seed = seed
-        self._booster: Booster | None = None
+        self._boosters: list[Booster] | None = None
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
         """Grow trees, until `valid` says to stop where it is given."""
-        _check_growth(self, "stop_at")
+        _check_growth(self, "stop_at", "bag")
+        if self.objective not in OBJECTIVES:
+            raise DataError(f"objective={self.objective!r} is unknown. Known: {', '.join(OBJECTIVES)}.")
+        if self.seed + self.bag - 1 > _LARGEST:
+            raise DataError(f"The seeds of LambdaMART(bag={self.bag}, seed={self.seed}) must not pass {_LARGEST}.")
         data.require_preferences()
         candidates = data.candidates
         if valid is not None:
@@ -72,22 +86,26 @@ class LambdaMART:
         grades = np.unique(np.concatenate([[0], data.labels, [] if valid is None else valid.labels])).astype(np.int64)
         training = self._dataset(data, weights, grades, None)
         checked = None if valid is None else self._dataset(valid, np.ones(len(valid)), grades, training)
+        grown: list[tuple[int, str]] = []
         try:
-            with doing("Growing trees"):
-                booster = lightgbm.train(
-                    self._parameters(grades),
-                    training,
-                    num_boost_round=self.trees,
-                    valid_sets=None if checked is None else [checked],
-                    callbacks=None if checked is None else [lightgbm.early_stopping(self.patience, verbose=False)],
-                )
+            for number in range(self.bag):
+                with doing("Growing trees"):
+                    booster = lightgbm.train(
+                        self._parameters(grades, number),
+                        training,
+                        num_boost_round=self.trees,
+                        valid_sets=None if checked is None else [checked],
+                        callbacks=None if checked is None else [lightgbm.early_stopping(self.patience, verbose=False)],
+                    )
+                count = booster.best_iteration if checked is not None else booster.current_iteration()
+                grown.append((count, booster.model_to_string(num_iteration=count)))
         except lightgbm.basic.LightGBMError as error:
             raise DataError(f"LightGBM refuses: {error}") from None
-        self.tree_count_ = booster.best_iteration if checked is not None else booster.current_iteration()
-        self.model_ = booster.model_to_string(num_iteration=self.tree_count_)
+        self.tree_count_ = round(sum(count for count, _ in grown) / self.bag)
+        self.models_ = tuple(model for _, model in grown)
         self.feature_count_ = candidates.features.shape[1]
         self.feature_names_ = candidates.feature_names
-        self._booster = None
+        self._boosters = None
         return self
 
     def local(self, everyone: LambdaMART) -> LambdaMART:
@@ -99,29 +117,33 @@ class LambdaMART:
         return few
 
     def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document: the sum of the leaves it falls into."""
-        if not hasattr(self, "model_"):
+        """One score per document: the sum of the leaves it falls into, the mean of these over the bag."""
+        if not hasattr(self, "models_"):
             raise NotFittedError(self)
         candidates.require_features(self.feature_count_, self.feature_names_)
         if not len(candidates.features):
             return np.zeros(0)
-        scores = np.asarray(
-            self._loaded().predict(candidates.features, num_threads=self.threads or 0), dtype=np.float64
-        )
+        scores = np.zeros(len(candidates.features))
+        for booster in self._loaded():
+            scores += np.asarray(booster.predict(candidates.features, num_threads=self.threads or 0), dtype=np.float64)
+        scores /= self.bag
         return scores if self.base is None else scores + self.base.predict(candidates)
 
     def contributions(self, features: Floats) -> Floats:
         """Documents × features: what each adds to a document's score, by LightGBM's Shapley values."""
-        own = _contributions(self._loaded(), features, self.threads)
+        own = np.zeros(features.shape)
+        for booster in self._loaded():
+            own += _contributions(booster, features, self.threads)
+        own /= self.bag
         return own if self.base is None else own + self.base.contributions(features)
 
-    def _loaded(self) -> Booster:
+    def _loaded(self) -> list[Booster]:
         """The trees, read from their text when first needed."""
-        if self._booster is None:
+        if self._boosters is None:
             import lightgbm
 
-            self._booster = lightgbm.Booster(model_str=self.model_)
-        return self._booster
+            self._boosters = [lightgbm.Booster(model_str=model) for model in self.models_]
+        return self._boosters
 
     def _dataset(self, data: Judged, weights: Floats, grades: Ints, reference: Dataset | None) -> Dataset:
         import lightgbm
@@ -153,15 +175,19 @@ class LambdaMART:
             chosen.append(rows)
         return np.concatenate(chosen), np.array([len(rows) for rows in chosen])
 
-    def _parameters(self, grades: Ints) -> dict[str, Any]:
+    def _parameters(self, grades: Ints, number: int) -> dict[str, Any]:
+        """What one forest of the bag is grown with."""
         highest = float(grades.max())
         gains = np.exp2(grades - highest) - np.exp2(-highest)
+        # One by one: the general seed is also that of the bins, which all forests share.
+        seeds = dict.fromkeys(("feature_fraction_seed", "objective_seed"), self.seed + number)
         return {
-            "objective": "lambdarank",
+            "objective": self.objective,
             "metric": "ndcg",
             "eval_at": [self.stop_at],
             "label_gain": (gains / gains.max()).tolist() if gains.max() > 0 else [0.0],
             **_growth(self),
+            **({"feature_fraction": _SHARE_IN_A_BAG, **seeds} if self.bag > 1 else {}),
         }
 
 

@@ -1,0 +1,129 @@
+"""Several rankers as one: their scores on one scale within the query, weighed and added up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from querywise.arrays import Floats
+from querywise.data.groups import Candidates, Judged
+from querywise.errors import DataError, NotFittedError
+from querywise.learners.lists import Worth, check_worth
+from querywise.learners.rows import FittedModels
+from querywise.learners.standing import standing
+from querywise.parameters import unfitted
+from querywise.sharing import once
+
+SCALES = ("standard", "rank")
+WEIGHTS = ("equal", "learned")
+_STEPS = (0.2, 0.1, 0.05)  # how much weight moves from one ranker to another at a time
+_RISE = 1e-9  # of a measure: less is rounding
+
+
+class Blend:
+    """The weighted sum of several rankers' scores.
+
+    scores: how a ranker's scores are made comparable within a query. "standard" takes their mean away and divides by
+    their spread, "rank" puts the share of documents each one is above; a query that a ranker scores all alike is 0
+    there, or ½. weights: "equal", or "learned" on validation queries by `measure` (map, ndcg or ndcg@k); without
+    validation queries they are equal. shrinkage: how far learned weights are drawn back to equal ones, 0 not at all and
+    1 entirely. Rankers that stop early on those queries look better there than they are, and a few queries decide by
+    luck: shrinkage answers both.
+    """
+
+    def __init__(
+        self,
+        rankers: Sequence[Any],
+        *,
+        scores: Literal["standard", "rank"] = "standard",
+        weights: Literal["equal", "learned"] = "equal",
+        measure: str = "map",
+        shrinkage: float = 0.5,
+    ) -> None:
+        self.rankers = rankers
+        self.scores = scores
+        self.weights = weights
+        self.measure = measure
+        self.shrinkage = shrinkage
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Fit every ranker, then learn how much each counts if that is asked for."""
+        self._check()
+        self.rankers_ = tuple(_fitted(each, data, valid) for each in self.rankers)
+        self.feature_count_ = data.candidates.features.shape[1]
+        self.feature_names_ = data.candidates.feature_names
+        self.weights_ = np.full(len(self.rankers_), 1 / len(self.rankers_))
+        if self.weights == "learned" and valid is not None and len(valid):
+            learned = learned_weights(self.scaled(valid.candidates), Worth(valid, self.measure))
+            self.weights_ = self.shrinkage * self.weights_ + (1 - self.shrinkage) * learned
+        return self
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document."""
+        return _weighed(self.scaled(candidates), self.weights_)
+
+    def scaled(self, candidates: Candidates, /) -> Floats:
+        """Documents × rankers: every ranker's scores, comparable within the query."""
+        if not hasattr(self, "rankers_"):
+            raise NotFittedError(self)
+        candidates.require_features(self.feature_count_, self.feature_names_)
+        found = standing(self.several_models().scores(candidates), candidates)
+        return found.z if self.scores == "standard" else found.ranks
+
+    def several_models(self) -> FittedModels:
+        """The fitted rankers."""
+        return FittedModels(self.rankers_)
+
+    def _check(self) -> None:
+        if not len(self.rankers):
+            raise DataError(
+                "Blend has no ranker to blend. Give it at least one, as in Blend([RankSVM(), LambdaMART()])."
+            )
+        for name, known in (("scores", SCALES), ("weights", WEIGHTS)):
+            if getattr(self, name) not in known:
+                raise DataError(f"Blend({name}={getattr(self, name)!r}) is unknown. Known: {', '.join(known)}.")
+        if not 0 <= self.shrinkage <= 1:
+            raise DataError(f"Blend(shrinkage={self.shrinkage}) must lie between 0 and 1.")
+        check_worth(self.measure)
+
+
+def _fitted(ranker: Any, data: Judged, valid: Judged | None) -> Any:
+    """A ranker fitted; once for all blends of a grid that have it."""
+    return once("fitted", (ranker, valid), data, lambda: unfitted(ranker).fit(data, valid=valid))
+
+
+def learned_weights(scaled: Floats, worth: Worth) -> Floats:
+    """Weights from 0 up that sum to 1, under which some judged queries are ranked best.
+
+    From equal weights on, the one move of weight from one ranker to another that raises the mean over the queries most
+    is made, the first of equals, as long as there is one; then with smaller moves.
+    """
+    count = scaled.shape[1]
+    shares = np.full(count, 1 / count)
+    highest = float(worth.of(_weighed(scaled, shares)).mean())
+    for step in _STEPS:
+        while True:
+            moves = [_moved(shares, giver, taker, step) for giver in range(count) for taker in range(count)]
+            values = [float(worth.of(_weighed(scaled, each)).mean()) for each in moves]
+            best = int(np.argmax(values))
+            if values[best] <= highest + _RISE:
+                break
+            shares, highest = moves[best], values[best]
+    return shares
+
+
+def _moved(shares: Floats, giver: int, taker: int, step: float) -> Floats:
+    moved = shares.copy()
+    given = min(step, moved[giver])
+    moved[giver] -= given
+    moved[taker] += given
+    return moved
+
+
+def _weighed(scaled: Floats, weights: Floats) -> Floats:
+    total = np.zeros(len(scaled))
+    for column, weight in zip(scaled.T, weights, strict=True):  # one by one: the same bits whatever rows are beside it
+        total += weight * column
+    return total

@@ -1,0 +1,164 @@
+"""The method `querywise`, part by part: what context, objectives, local models and weights each add to LambdaMART.
+
+All trees are averaged over five seeds and stop on the validation part of each fold; no other parameter is chosen, but
+for *lambdamart chosen*, which goes through the grid of `lambdamart` there. Validation MAP is what the defaults of the
+method go by; learned weights are measured on the half of the validation queries that they were not learned on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from querywise.arrays import Floats
+from querywise.data.folds import Fold, Folds
+from querywise.evaluation.compare import Compared, compare
+from querywise.evaluation.evaluate import evaluate
+from querywise.evaluation.significance import holm
+from querywise.evaluation.trained import Fit
+from querywise.files import make_folder
+from querywise.learners.context import QueryContext
+from querywise.learners.lists import Worth
+from querywise.methods import METHODS
+from querywise.progress import track
+from querywise.rankers.blend import Blend, learned_weights
+from querywise.report.tables import Cell, Column, Table
+from querywise.reproduction.claims import write_findings
+from querywise.reproduction.rows import FLAVOUR, p_of
+from querywise.tuning import tune_or_fit
+
+BAG = 5
+PLAIN, CHOSEN, SINGLE, WHOLE = "lambdamart", "lambdamart chosen", "single", "querywise"
+RIVALS = (CHOSEN, SINGLE)
+LEARNED = f"{WHOLE}, learned weights"
+GROUPS = {"level": ("mean", "spread"), "z": ("z",), "rank": ("rank",), "length": ("length",)}
+_MEASURES = ("map", "ndcg@10", "mean_ndcg")
+
+
+def reproduce(folds: Folds, out: Path) -> Path:
+    """Write table.md and numbers.json into a folder; returns the table's path."""
+    make_folder(out)
+    parts = list(folds)
+    table = parts[0].train.candidates.queries
+    flavour = FLAVOUR if table is None or table.texts is None else "standard"
+    validated: dict[str, list[Floats]] = {}
+    weights: dict[str, list[list[float]]] = {}
+
+    def observe(fold: Fold, name: str, ranker: Any) -> None:
+        learned = getattr(ranker, "weights", "equal") == "learned"
+        scores = _crossed(ranker, fold.valid) if learned else ranker.predict(fold.valid.candidates)
+        validated.setdefault(name, []).append(evaluate(scores, fold.valid, measures=["map"], flavour=flavour)["map"])
+        if learned:
+            weights.setdefault(name, []).append(ranker.weights_.tolist())
+
+    fits = _fits(flavour)
+    compared = compare(fits, track(parts, "Folds"), measures=_MEASURES, flavour=flavour, observe=observe)
+    valid = {name: float(np.concatenate(each).mean()) for name, each in validated.items()}
+    seconds = {name: _seconds(name, parts[0]) for name in (PLAIN, WHOLE)}
+    tested = _tested(compared)
+    numbers = {
+        "comparison": compared.as_json(),
+        "validation_map": valid,
+        "holm": tested,
+        "learned_weights": weights,
+        "chosen": [each.notes.get("parameters") for each in compared.trained[CHOSEN]],
+        "training_seconds": seconds,
+    }
+    return write_findings(out, numbers, [_table(compared, valid, tested), _remark(weights, seconds) + "\n"])
+
+
+def _fits(flavour: str) -> dict[str, Fit]:
+    """Every row a blend, of one ranker or several: what rows have in common is then fitted once in a fold."""
+    context, listwise, knn = METHODS[WHOLE].build(bag=BAG).rankers  # type: ignore[attr-defined]
+    plain, plain_listwise = context.learner, listwise.learner
+    single = METHODS[SINGLE].build()
+    lambdamart = METHODS["lambdamart"]
+    blends = {PLAIN: Blend([plain])}
+    blends["xendcg"] = Blend([plain_listwise])
+    blends[SINGLE] = Blend([single])
+    blends["knn-online"] = Blend([knn])
+    blends["lambdamart + xendcg + knn"] = Blend([plain, plain_listwise, knn])
+    blends["context"] = Blend([context])
+    every = [name for names in GROUPS.values() for name in names]
+    for group, names in GROUPS.items():
+        blends[f"context, {group} alone"] = Blend([QueryContext(plain, names)])
+        blends[f"context without {group}"] = Blend([QueryContext(plain, [each for each in every if each not in names])])
+    blends["context + xendcg"] = Blend([context, listwise])
+    blends["context + knn"] = Blend([context, knn])
+    blends["context + xendcg + single"] = Blend([context, listwise, single])
+    blends[WHOLE] = Blend([context, listwise, knn])
+    blends[LEARNED] = Blend([context, listwise, knn], weights="learned")
+    blends[f"{WHOLE}, by ranks"] = Blend([context, listwise, knn], scores="rank")
+
+    def chosen(train: Any, valid: Any) -> Any:
+        build, fixed = lambdamart.build, {"bag": BAG}
+        return tune_or_fit(build, lambdamart.grid, fixed=fixed, train=train, valid=valid, flavour=flavour)
+
+    fits: dict[str, Fit] = {name: _as_it_is(blend) for name, blend in blends.items()}
+    return {PLAIN: fits.pop(PLAIN), CHOSEN: chosen, **fits}
+
+
+def _as_it_is(blend: Blend) -> Fit:
+    return lambda train, valid: blend.fit(train, valid=valid)
+
+
+def _crossed(blend: Blend, valid: Any) -> Floats:
+    """Validation scores with weights that were learned on the other half of the validation queries."""
+    scores = np.zeros(len(valid.labels))
+    for half in (0, 1):
+        ours, others = (np.flatnonzero(np.arange(len(valid)) % 2 == each) for each in (half, 1 - half))
+        teachers = valid.select(others)
+        learned = learned_weights(blend.scaled(teachers.candidates), Worth(teachers, blend.measure))
+        shares = blend.shrinkage / len(learned) + (1 - blend.shrinkage) * learned
+        mine = np.isin(valid.candidates.query_of_row, ours)
+        scores[mine] = blend.scaled(valid.candidates.select(ours)) @ shares
+    return scores
+
+
+def _tested(compared: Compared) -> dict[str, float]:
+    """Holm's correction of the tests on MAP against plain LambdaMART, over all rows."""
+    rivals = [name for name in compared.names if name != PLAIN]
+    return dict(zip(rivals, holm([compared.against_baseline(name, "map").p for name in rivals]), strict=True))
+
+
+def _seconds(name: str, fold: Fold) -> float:
+    """One training on the first fold, all five seeds."""
+    begin = time.perf_counter()
+    METHODS[name].build(bag=BAG).fit(fold.train, valid=fold.valid)
+    return time.perf_counter() - begin
+
+
+def _table(compared: Compared, valid: dict[str, float], tested: dict[str, float]) -> str:
+    columns = [Column("ranker"), Column("MAP, validation", "value")]
+    columns += [Column("MAP", "value"), Column("p", "p"), Column("p, Holm", "p")]
+    columns += [Column(f"p ({rival})", "p") for rival in RIVALS]
+    columns += [Column("NDCG@10", "value"), Column("p", "p"), Column("mean NDCG", "value"), Column("p", "p")]
+    rows: list[tuple[Cell, ...]] = []
+    for name in compared.names:
+        means = compared.evaluations[name].mean()
+        cells: list[Cell] = [name, valid.get(name)]
+        for measure in _MEASURES:
+            cells += [means[measure], None if name == PLAIN else compared.against_baseline(name, measure).p]
+            if measure == "map":
+                others = [None if name == rival else p_of(compared, name, rival, measure) for rival in RIVALS]
+                cells += [tested.get(name), *others]
+        rows.append(tuple(cells))
+    caption = (
+        f"{len(compared.test)} test queries, flavour {compared.flavour}; p: paired t-test against {PLAIN}, and "
+        f"on MAP against {' and '.join(RIVALS)}; all trees averaged over {BAG} seeds."
+    )
+    return Table(tuple(columns), tuple(rows), caption).markdown()
+
+
+def _remark(weights: dict[str, list[list[float]]], seconds: dict[str, float]) -> str:
+    ratio = seconds[WHOLE] / seconds[PLAIN]
+    told = f"Training {WHOLE} takes {ratio:.1f} times what {PLAIN} takes, {BAG} seeds each."
+    if LEARNED not in weights:
+        return told
+    mean: Sequence[float] = np.mean(weights[LEARNED], axis=0)
+    shares = ", ".join(f"{each:.2f}" for each in mean)
+    return f"{told} Learned weights, the mean over the folds: {shares} (context, xendcg, knn)."

@@ -1,0 +1,217 @@
+"""Features beside those of the query's other candidates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import rankdata
+
+from querywise.data.groups import Candidates, Judged, concatenate
+from querywise.data.synthetic import make_judged
+from querywise.errors import DataError
+from querywise.evaluation.evaluate import evaluate
+from querywise.learners import context
+from querywise.learners.context import QueryContext
+from querywise.learners.ranksvm import RankSVM
+from querywise.learners.rows import PreparedRows
+from querywise.learners.standing import standing
+from querywise.learners.trees import LambdaMART
+from querywise.sharing import sharing
+from querywise.storage import load, save
+from querywise.views.topmean import TopMean
+from tests.worlds import ragged
+
+
+def one_query(*columns: list[float]) -> Candidates:
+    return Candidates(np.array(columns).T, np.array([0, len(columns[0])]), ("q",))
+
+
+def test_standing_is_what_numpy_and_scipy_say_query_by_query() -> None:
+    candidates = ragged(1, queries=40).candidates
+    found = standing(candidates.features, candidates)
+    for query in range(len(candidates) - 3):
+        own = candidates.features[candidates.rows(query)]
+        assert found.means[query] == pytest.approx(own.mean(axis=0), abs=1e-12)
+        assert found.spreads[query] == pytest.approx(own.std(axis=0), abs=1e-12)
+        assert found.z[candidates.rows(query)] == pytest.approx((own - own.mean(axis=0)) / own.std(axis=0), abs=1e-9)
+        ranks = (rankdata(own, axis=0) - 1) / (len(own) - 1)
+        assert found.ranks[candidates.rows(query)] == pytest.approx(ranks, abs=1e-12)
+
+
+def test_what_does_not_differ_is_level_even_where_rounding_says_otherwise() -> None:
+    tenth = [0.1, 0.1, 0.1, 0.1 + 1e-17, 0.1]
+    noisy = [1.0, 1.0 + 2e-16, 1.0, 1.0 - 1e-16, 1.0]
+    found = standing(one_query(tenth, noisy).features, one_query(tenth, noisy))
+    assert not found.spreads.any()
+    assert not found.z.any()
+    assert np.all(found.ranks == 0.5)
+    assert found.means[0, 0] == 0.1
+    alone = one_query([3.0])
+    assert [each.tolist() for each in standing(alone.features, alone)] == [[[3.0]], [[0.0]], [[0.0]], [[0.5]]]
+
+
+@pytest.mark.parametrize("size", [1.7e308, 1e-308, 5e-324])
+def test_numbers_of_any_size_have_a_standing(size: float) -> None:
+    candidates = one_query([-size, 0.0, size, size])
+    found = standing(candidates.features, candidates)
+    assert all(np.isfinite(each).all() for each in found)
+    assert found.ranks[:, 0] == pytest.approx([0, 1 / 3, 5 / 6, 5 / 6])
+    if size > 1e-300:
+        assert found.z[:, 0] == pytest.approx(np.array([-5, -1, 3, 3]) / np.sqrt(11))
+
+
+def test_the_order_of_documents_and_the_queries_beside_change_no_bit() -> None:
+    rng = np.random.default_rng(0)
+    data = ragged(5, queries=30)
+    candidates = replace(data.candidates, features=rng.normal(size=data.candidates.features.shape))
+    whole = standing(candidates.features, candidates)
+    for query in range(len(candidates)):
+        rows = candidates.rows(query)
+        turn = rng.permutation(rows.stop - rows.start)
+        alone = candidates.select([query])
+        mixed = standing(alone.features[turn], alone)
+        assert np.array_equal(mixed.means[0], whole.means[query])
+        assert np.array_equal(mixed.spreads[0], whole.spreads[query])
+        assert np.array_equal(mixed.z, whole.z[rows][turn])
+        assert np.array_equal(mixed.ranks, whole.ranks[rows][turn])
+
+
+def test_the_threads_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    candidates = ragged(2, queries=50).candidates
+    whole = standing(candidates.features, candidates)
+    monkeypatch.setattr("querywise.learners.standing._BLOCK", 7)
+    for ours, theirs in zip(standing(candidates.features, candidates), whole, strict=True):
+        assert np.array_equal(ours, theirs)
+
+
+def test_the_columns_are_named_by_what_they_hold() -> None:
+    data = ragged()
+    named = replace(data, candidates=replace(data.candidates, feature_names=("bm25", "age", "clicks", "length")))
+    fitted = QueryContext(RankSVM(), ["rank", "mean", "length"]).fit(named)
+    seen = fitted.context(named.candidates)
+    assert seen.feature_names == (
+        "bm25", "age", "clicks", "length",
+        "mean of bm25", "mean of age", "mean of clicks", "mean of length",
+        "rank of bm25", "rank of age", "rank of clicks", "rank of length",
+        "list length",
+    )  # fmt: skip
+    found = standing(data.candidates.features, data.candidates)
+    assert np.array_equal(seen.features[:, 8:12], found.ranks)
+    assert np.array_equal(seen.features[:, 4:8], found.means[data.candidates.query_of_row])
+    assert np.array_equal(seen.features[:, 12], data.candidates.sizes[data.candidates.query_of_row])
+    unnamed = QueryContext(RankSVM(), ["z"]).fit(data)
+    assert unnamed.context_names_[3:6] == ("feature 4", "z-score of feature 1", "z-score of feature 2")
+    # Trained without names, served with some: as any other model.
+    assert np.array_equal(unnamed.predict(named.candidates), unnamed.predict(data.candidates))
+
+
+def test_without_groups_it_is_the_learner_alone() -> None:
+    data = make_judged(30, 10, 4)
+    assert np.array_equal(
+        QueryContext(LambdaMART(10), ()).fit(data).predict(data.candidates),
+        LambdaMART(10).fit(data).predict(data.candidates),
+    )
+
+
+def test_a_views_coordinates_are_added_to_every_document() -> None:
+    data = ragged()
+    fitted = QueryContext(RankSVM(), ["view"], view=TopMean(0, 2)).fit(data)
+    points = TopMean(0, 2).fit(data).points(data.candidates)
+    seen = fitted.context(data.candidates)
+    assert np.array_equal(seen.features[:, 4:], points[data.candidates.query_of_row])
+    assert fitted.context_names_[4:] == tuple(f"view coordinate {number}" for number in (1, 2, 3, 4))
+
+
+def relative(queries: int, seed: int) -> Judged:
+    """The third of a query's documents with the most of feature 0 are relevant, whatever level the query is on."""
+    rng = np.random.default_rng(seed)
+    parts = []
+    for query in range(queries):
+        x = rng.normal(size=(12, 3))
+        labels = (x[:, 0] >= np.sort(x[:, 0])[8]).astype(np.int64)
+        x[:, 0] = x[:, 0] * np.exp(2 * rng.normal()) + 5 * rng.normal()
+        parts.append(Judged(Candidates(x, np.array([0, 12]), (f"{seed}-{query}",)), labels))
+    return concatenate(parts)
+
+
+def test_trees_learn_what_only_the_list_can_tell() -> None:
+    train, test = relative(40, 1), relative(60, 2)
+
+    def reached(learner: Any) -> float:
+        scores = learner.fit(train).predict(test.candidates)
+        return float(evaluate(scores, test, measures=["map"]).mean()["map"])
+
+    alone = reached(LambdaMART(60))
+    for columns in (["z"], ["rank"]):
+        assert reached(QueryContext(LambdaMART(60), columns)) > max(alone + 0.05, 0.97)
+
+
+def test_query_weights_and_validation_queries_reach_the_learner() -> None:
+    data = make_judged(90, 15, 5, seed=1)
+    half = np.repeat([1.0, 0.0], 45)
+    weighted = QueryContext(LambdaMART(15)).fit(data, query_weights=half).predict(data.candidates)
+    alone = QueryContext(LambdaMART(15)).fit(data.select(range(45))).predict(data.candidates)
+    assert np.array_equal(weighted, alone)
+    stopped = QueryContext(LambdaMART(400, patience=5)).fit(data.select(range(60)), valid=data.select(range(60, 90)))
+    assert stopped.learner_.tree_count_ < 400
+
+
+def test_local_models_grow_as_many_trees_as_the_global_one_on_top_of_it() -> None:
+    data = make_judged(60, 10, 4)
+    ready = PreparedRows(QueryContext(LambdaMART(400, patience=5, prior="global"))).fit(
+        data.select(range(40)), valid=data.select(range(40, 60))
+    )
+    local = ready.learner.local(ready.everyone)
+    assert local.learner.trees == ready.everyone_.learner_.tree_count_
+    assert local.learner.base is ready.everyone_.learner_
+
+
+def test_many_documents_are_scored_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = make_judged(40, 10, 4)
+    fitted = QueryContext(LambdaMART(10)).fit(data)
+    whole = fitted.predict(data.candidates)
+    monkeypatch.setattr(context, "_BLOCK", 33)
+    assert np.array_equal(fitted.predict(data.candidates), whole)
+
+
+def test_learners_in_the_same_context_share_its_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = make_judged(20, 10, 4)
+    seen: list[int] = []
+
+    def counted(*arguments: Any) -> Any:
+        seen.append(1)
+        return standing(*arguments)
+
+    monkeypatch.setattr(context, "standing", counted)
+    with sharing():
+        for trees in (3, 4):
+            QueryContext(LambdaMART(trees)).fit(data)
+        assert len(seen) == 1
+        QueryContext(LambdaMART(3), ["z"]).fit(data)
+    assert len(seen) == 2
+
+
+def test_a_saved_one_still_knows_its_columns(tmp_path: Path) -> None:
+    data = make_judged(30, 10, 4)
+    save(QueryContext(LambdaMART(5), ("rank",)).fit(data), tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.columns == ("rank",)
+    assert again.context_names_[-1] == "rank of feature 4"
+
+
+@pytest.mark.parametrize(
+    ("ranker", "words"),
+    [
+        (QueryContext(RankSVM(), ["mean", "median"]), "'median' is none of them"),
+        (QueryContext(RankSVM(), "mean"), "expected a list of mean, spread, z, rank, length, view"),
+        (QueryContext(RankSVM(), ["view"]), "Give both view=… and 'view' among the columns"),
+        (QueryContext(RankSVM(), view=TopMean(0)), "Give both view=… and 'view' among the columns"),
+    ],
+)
+def test_columns_that_cannot_be_are_refused(ranker: QueryContext, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        ranker.fit(ragged())
