@@ -191,18 +191,21 @@ def form_of(ranker: Any) -> Form:
 
 
 def _grown(ranker: LambdaMART | TreeRegression) -> tuple[Split | Leaf, ...]:
-    below = _grown(ranker.base) if isinstance(ranker, LambdaMART) and ranker.base is not None else ()
-    return (*below, *(_node(tree) for tree in trees_of(ranker.model_)))
+    """All trees, those of a bag with leaves divided by its size: a sum of trees can be a mean of forests."""
+    if isinstance(ranker, TreeRegression):
+        return tuple(_node(tree, 1) for tree in trees_of(ranker.model_))
+    below = () if ranker.base is None else _grown(ranker.base)
+    return (*below, *(_node(tree, ranker.bag) for model in ranker.models_ for tree in trees_of(model)))
 
 
-def _node(dumped: dict[str, Any]) -> Split | Leaf:
+def _node(dumped: dict[str, Any], bag: int) -> Split | Leaf:
     if "leaf_value" in dumped:
-        return Leaf(float(dumped["leaf_value"]))
+        return Leaf(float(dumped["leaf_value"]) / bag)
     return Split(
         int(dumped["split_feature"]),
         float(dumped["threshold"]),
-        _node(dumped["left_child"]),
-        _node(dumped["right_child"]),
+        _node(dumped["left_child"], bag),
+        _node(dumped["right_child"], bag),
     )
 
 
