@@ -15,9 +15,11 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
 from querywise.evaluation.analysis import change_ratios, stability_bounds
 from querywise.explanations import explain, why
+from querywise.learners.context import QueryContext
 from querywise.learners.ranksvm import RankSVM
 from querywise.learners.trees import LambdaMART
 from querywise.neighborhoods import Radius
+from querywise.rankers.blend import Blend
 from querywise.rankers.clusters import SelectRanker, Transform
 from querywise.rankers.ensemble import SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline
@@ -81,6 +83,8 @@ RANKERS: dict[str, Any] = {
     "blend of trees": Transform(LambdaMART(5), 3),
     "ensemble": SSER(2.0),
     "single": Single(RankSVM()),
+    "context": QueryContext(LambdaMART(5)),
+    "several": Blend([QueryContext(LambdaMART(5)), KnnOnline(RankSVM(), k=10)]),
 }
 
 
@@ -98,10 +102,21 @@ def test_the_terms_of_a_reason_add_up_to_the_difference(name: str) -> None:
     assert len(labels) == len(scores)
     if found.models:
         assert sum(each.here for each in found.models) == pytest.approx(found.difference, abs=1e-9)
-    else:
+    if name not in ("blend", "blend of trees"):  # where the global model is brought to the blend's own range
         assert found.everyone == pytest.approx(every[2] - every[5], abs=1e-9)
     back = why(ranker, DATA.candidates, "q5", "6", "3")
     assert back.difference == pytest.approx(-found.difference, abs=1e-9)
+
+
+def test_a_blend_of_rankers_names_them_and_shows_the_neighbours_of_the_local_one() -> None:
+    ranker = RANKERS["several"].fit(DATA)
+    found = explain(ranker, DATA.candidates, "q5")
+    names = [each.name for each in found.models]
+    assert names == ["QueryContext of LambdaMART (lambdarank)", "KnnOnline of RankSVM"]
+    assert len(found.neighbours) == 10
+    assert found.departures == explain(ranker.rankers_[1], DATA.candidates, "q5").departures
+    terms = {each.feature for each in why(ranker, DATA.candidates, "q5", "1", "2").terms}
+    assert {"feature 1", "rank of feature 1", "list length"} <= terms
 
 
 def test_a_pull_is_the_fall_of_a_neighbours_loss_along_the_way() -> None:

@@ -209,9 +209,7 @@ def test_one_query_at_a_time_equals_all_at_once(build: Callable[[], Any], train:
 
 # Those whose score is a vote, a product or a kernel: no sum over features.
 WITHOUT_PARTS = {"CombMNZ", "ReciprocalRank", "Borda", "MultipleHyperplanes", "KnnOffline2, MultipleHyperplanes"}
-# Those that also add up what they make of other documents.
-WITHOUT_PARTS |= {"QueryContext", "QueryContext, linear", "QueryContext, text", "KnnOffline2, QueryContext"}
-WITHOUT_PARTS |= {"Blend", "Blend, ranks"}
+WITHOUT_PARTS |= {"Blend, ranks"}
 
 
 def test_the_parts_of_a_score_add_up_to_it(

@@ -7,7 +7,7 @@ shares of its models.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,9 @@ import numpy as np
 from querywise.arrays import Floats
 from querywise.data.groups import Candidates
 from querywise.errors import DataError
+from querywise.learners.context import QueryContext
 from querywise.learners.linear import LinearModels
+from querywise.learners.standing import standing
 from querywise.rankers.atvt import ATVT
 from querywise.rankers.blend import Blend
 from querywise.rankers.classes import QueryClasses
@@ -32,10 +34,12 @@ from querywise.rankers.voting import CombSUM
 class Contributions:
     """Documents × features, in the model that answers the query and in the global one; the same where that answers.
 
-    `seen` are the features as the model sees them. `models`, documents × models, are what each model of a blend adds,
+    `labels` name the features and `seen` are their values, as the model sees them: a learner in context sees more than
+    there are in the data. `models`, documents × models, are what each model of a blend adds,
     its share included; without columns where one model answers alone.
     """
 
+    labels: tuple[str, ...]
     seen: Floats
     here: Floats
     everyone: Floats
@@ -55,9 +59,27 @@ def contributions(ranker: Any, query: Candidates) -> Contributions:
         return _ensemble(ranker, normalised(query))
     if isinstance(ranker, (SelectRanker, Transform)):
         return _blended(ranker, query)
+    if isinstance(ranker, Blend):
+        return _added_up(ranker, query)
     model, everyone = answering_models(ranker, query)
-    ours = _terms(everyone, query)
-    return Contributions(query.features, ours if model is everyone else _terms(model, query), ours, _none(query))
+    seen = _seen(everyone, query)
+    ours = _terms(everyone, seen)
+    return _parts(seen, ours if model is everyone else _terms(model, seen), ours)
+
+
+def _parts(seen: Candidates, here: Floats, everyone: Floats, models: Floats | None = None) -> Contributions:
+    labels = tuple(seen.feature_label(column) for column in range(seen.features.shape[1]))
+    none = np.zeros((len(seen.features), 0))
+    return Contributions(labels, seen.features, here, everyone, none if models is None else models)
+
+
+def _seen(model: Any, query: Candidates) -> Candidates:
+    """The documents as the model sees them: with their context, where it has one."""
+    if isinstance(model, Single):
+        return _seen(model.model_, query)
+    if isinstance(model, QueryContext):
+        return replace(model.context(query), feature_names=model.context_names_)
+    return query
 
 
 def answering_models(ranker: Any, query: Candidates) -> tuple[Any, Any]:
@@ -99,6 +121,9 @@ def scores_by_everyone(ranker: Any, candidates: Candidates) -> Floats:
     if isinstance(ranker, SSER):
         scores: Floats = SER.predict(ranker, candidates)
         return scores
+    if isinstance(ranker, Blend):
+        alone = [scores_by_everyone(each, candidates) for each in ranker.rankers_]
+        return ranker.blended(np.column_stack(alone), candidates)
     everyone = ranker
     if isinstance(ranker, KnnOnline):
         everyone = ranker.prepared_.everyone
@@ -122,6 +147,8 @@ def _terms(model: Any, query: Candidates) -> Floats:
     """Documents × features of one model."""
     if isinstance(model, Single):
         return _terms(model.model_, query)
+    if isinstance(model, QueryContext):
+        return _terms(model.learner_, query)
     weights: Floats | None = linear_weights(model, query.features.shape[1])
     if weights is not None:
         return query.features * weights
@@ -138,22 +165,49 @@ def _terms(model: Any, query: Candidates) -> Floats:
 def _ensemble(ranker: SER, query: Candidates) -> Contributions:
     everyone = query.features * ranker.weights_
     here = query.features * ranker.query_weights(query)[0] if isinstance(ranker, SSER) and ranker.gamma else everyone
-    return Contributions(query.features, here, everyone, _none(query))
+    return _parts(query, here, everyone)
+
+
+def _added_up(ranker: Blend, query: Candidates) -> Contributions:
+    """A blend adds up z-scores: each ranker's parts, divided by the spread of its scores here.
+
+    All rankers see the features first and, if anything, their context after them.
+    """
+    if ranker.scores != "standard":
+        raise DataError("A Blend of ranks is not a sum over features, so there are no parts to show.")
+    every = [contributions(each, query) for each in ranker.rankers_]
+    widest = max(every, key=lambda each: each.seen.shape[1])
+    here, everyone = np.zeros_like(widest.seen), np.zeros_like(widest.seen)
+    models = np.zeros((len(query.features), len(every)))
+    for number, (part, weight) in enumerate(zip(every, ranker.weights_, strict=True)):
+        width = part.seen.shape[1]
+        own = weight * _to_unit_spread(part.here, query)
+        here[:, :width] += own
+        everyone[:, :width] += own if part.is_global else weight * _to_unit_spread(part.everyone, query)
+        models[:, number] = own.sum(axis=1)
+    alone = all(part.is_global for part in every)
+    return Contributions(widest.labels, widest.seen, everyone if alone else here, everyone, models)
+
+
+def _to_unit_spread(terms: Floats, query: Candidates) -> Floats:
+    found = standing(terms.sum(axis=1)[:, None], query)
+    return terms / found.spreads[0, 0] if found.z.any() else np.zeros_like(terms)
 
 
 def _blended(ranker: SelectRanker | Transform, query: Candidates) -> Contributions:
     """A blend brings each model's scores to 0 … 1 within the query; so the global one's here, to be compared."""
     groups, share = ranker.groups_, ranker.model_weights(query)[0]
-    everyone = _terms(groups.everyone_, query)
+    seen = _seen(groups.everyone_, query)
+    everyone = _terms(groups.everyone_, seen)
     if not share.any():
-        return Contributions(query.features, everyone, everyone, _none(query))
+        return _parts(seen, everyone, everyone)
     every = np.zeros((len(query.features), len(share)))
     here = np.zeros_like(everyone)
     for number in np.flatnonzero(share):
-        terms = share[number] * _to_unit_range(_terms(_picked(groups.models_, int(number), None), query))
+        terms = share[number] * _to_unit_range(_terms(_picked(groups.models_, int(number), None), seen))
         every[:, number] = terms.sum(axis=1)
         here += terms
-    return Contributions(query.features, here, _to_unit_range(everyone), every)
+    return _parts(seen, here, _to_unit_range(everyone), every)
 
 
 def _to_unit_range(terms: Floats) -> Floats:
@@ -162,7 +216,3 @@ def _to_unit_range(terms: Floats) -> Floats:
     reach = float(np.ptp(scores)) if len(scores) else 0.0
     tied = reach <= 1e-12 * float(np.abs(terms).sum(axis=1).max(initial=0.0))
     return np.zeros_like(terms) if tied else terms / reach
-
-
-def _none(query: Candidates) -> Floats:
-    return np.zeros((len(query.features), 0))

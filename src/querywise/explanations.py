@@ -13,6 +13,7 @@ from querywise.data.groups import Candidates
 from querywise.errors import DataError, NotFittedError
 from querywise.learners.linear import LinearModels
 from querywise.neighborhoods import distances
+from querywise.rankers.blend import Blend
 from querywise.rankers.classes import QueryClasses
 from querywise.rankers.clusters import Naive, SelectRanker, Transform
 from querywise.rankers.ensemble import SSER
@@ -42,12 +43,13 @@ class Neighbour:
 class ModelShare:
     """One of several stored models: how much it counts for a query, and how many training queries it learned from.
 
-    One with fewer than two to learn from stands for the global model.
+    One with fewer than two to learn from stands for the global model. A ranker in a Blend has a name instead.
     """
 
     model: int
     weight: float
     queries: int
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ class ModelTerm:
     model: int
     weight: float
     here: float
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,8 @@ class Reason:
 
 def depends_on_query(ranker: Any) -> bool:
     """Whether a fitted ranker has more than one model for all queries."""
+    if isinstance(ranker, Blend):
+        return any(map(depends_on_query, ranker.rankers_))
     return isinstance(ranker.ranker_ if isinstance(ranker, QueryNormalised) else ranker, _LOCAL)
 
 
@@ -154,16 +159,17 @@ def why(ranker: Any, candidates: Candidates, query_id: str, above: str, below: s
     everyone, here = (each[first] - each[second] for each in (parts.everyone, parts.here))
     values = parts.seen[[first, second]]
     terms = [
-        Term(query.feature_label(column), *map(float, (*values[:, column], everyone[column], here[column])))
+        Term(parts.labels[column], *map(float, (*values[:, column], everyone[column], here[column])))
         for column in np.argsort(-np.abs(here), kind="stable")
     ]
     inside = ranker.ranker_ if isinstance(ranker, QueryNormalised) else ranker
     seen = normalised(query) if isinstance(ranker, QueryNormalised) else query
-    explained = _explained(inside, seen) if isinstance(inside, _LOCAL) else None
-    weight = {each.model: each.weight for each in explained.models} if explained else {}
+    explained = _explained(inside, seen) if isinstance(inside, (*_LOCAL, Blend)) else None
+    apart = parts.models[first] - parts.models[second]
     models = [
-        ModelTerm(int(number), weight[int(number)], float(parts.models[first, number] - parts.models[second, number]))
-        for number in np.flatnonzero(parts.models.any(axis=0))
+        ModelTerm(each.model, each.weight, float(apart[each.model]), each.name)
+        for each in (explained.models if explained else ())
+        if parts.models.any() and each.weight > 0
     ]
     return Reason(
         query_id,
@@ -207,6 +213,8 @@ def _row_of(query: Candidates, document: str) -> int:
 
 
 def _explained(ranker: Any, query: Candidates) -> Explanation:
+    if isinstance(ranker, Blend):
+        return _of_several(ranker, query)
     if isinstance(ranker, (SelectRanker, Transform)):
         return _blended(ranker, query)
     if isinstance(ranker, SSER):
@@ -223,6 +231,28 @@ def _explained(ranker: Any, query: Candidates) -> Explanation:
         return found
     move = here - common if common is not None and here is not None else None
     return replace(found, neighbours=_neighbours(ranker, query, move))
+
+
+def _of_several(ranker: Blend, query: Candidates) -> Explanation:
+    """What is particular to a query in the first ranker of a blend in which anything is."""
+    shares = tuple(
+        ModelShare(number, float(weight), 0, _name_of(each))
+        for number, (each, weight) in enumerate(zip(ranker.rankers_, ranker.weights_, strict=True))
+    )
+    local = next((each for each in ranker.rankers_ if depends_on_query(each)), None)
+    if local is None:
+        return Explanation(query.query_ids[0], True, (), (), shares)
+    inside = local.ranker_ if isinstance(local, QueryNormalised) else local
+    seen = normalised(query) if isinstance(local, QueryNormalised) else query
+    return replace(_explained(inside, seen), models=shares)
+
+
+def _name_of(ranker: Any) -> str:
+    """A ranker and what it is made of: QueryContext of LambdaMART (rank_xendcg)."""
+    inner = getattr(ranker, "learner", None)
+    objective = getattr(ranker, "objective", None)
+    said = type(ranker).__name__ + (f" ({objective})" if isinstance(objective, str) else "")
+    return said if inner is None else f"{said} of {_name_of(inner)}"
 
 
 def _one_model(ranker: Any, query: Candidates) -> tuple[ModelShare, ...]:

@@ -121,7 +121,8 @@ def explanation_tables(explanation: Explanation, show: int) -> Group:
     if found.is_global:
         why = "no local model has a weight" if found.models else "it is far from every training query"
         return Group(f"Query {found.query_id} is answered by the global model: {why}.")
-    parts = _shares_of_models(found, show) if found.models else _neighbours(found, show)
+    parts = _shares_of_models(found, show) if found.models else []
+    parts += _neighbours(found, show) if found.neighbours or not found.models else []
     if found.departures:
         weights = _table("feature", "global weight", "this query's", "effect here")
         for departure in found.departures[:show]:
@@ -141,7 +142,7 @@ def reason_tables(found: Reason, show: int) -> Group:
     if found.models:
         models = _table("model", "weight", "adds")
         for each in found.models[:show]:
-            models.add_row(str(each.model), f"{each.weight:.4f}", f"{each.here:+.4f}")
+            models.add_row(each.name or str(each.model), f"{each.weight:.4f}", f"{each.here:+.4f}")
         parts += [models]
     terms = _table("feature", found.above, found.below, "adds", "in the global model")
     for term in found.terms[:show]:
@@ -179,6 +180,11 @@ def _neighbours(found: Explanation, show: int) -> list[Any]:
 
 
 def _shares_of_models(found: Explanation, show: int) -> list[Any]:
+    if found.models[0].name:
+        rankers = _table("ranker", "weight")
+        for each in found.models:
+            rankers.add_row(each.name, f"{each.weight:.4f}")
+        return [f"Query {found.query_id} is answered by {len(found.models)} rankers, blended:", rankers]
     table = _table("local model", "weight", "training queries")
     for each in found.models[:show]:
         table.add_row(str(each.model + 1), f"{each.weight:.4f}", str(each.queries))

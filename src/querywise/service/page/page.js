@@ -478,6 +478,10 @@ function origin({ is_global: common, neighbours, models, counts }) {
   }
   if (common && models.length) return "The global model answers this query: no stored model counts for it.";
   if (common) return "The global model answers this query: no training query that could teach it a model of its own is near enough.";
+  if (counts.neighbours && models.length) {
+    return `It is answered by ${counted(counts.models, "ranker")}, one of them trained on ` +
+      `${counted(counts.neighbours, "training query", "training queries")} near it.`;
+  }
   if (counts.neighbours) {
     return `Its model was trained on ${counted(counts.neighbours, "training query", "training queries")} near it.`;
   }
@@ -520,12 +524,12 @@ function showShares({ models, counts }) {
   const some = models.filter((each) => each.weight > 0);
   if (!some.length) return panel("shares", "", "");
   const most = largest(some.map((each) => each.weight));
-  panel("shares", "Stored models", `${some.length} of ${counts.models}, and how much each counts for this query.`,
+  panel("shares", some[0].name ? "Rankers blended" : "Stored models", `${some.length} of ${counts.models}, and how much each counts for this query.`,
     make("ol", { class: "rows" }, ...some.map((each) =>
-      make("li", {}, make("span", { class: "label", text: `Model ${each.model + 1}` }),
+      make("li", {}, make("span", { class: "label", text: each.name || `Model ${each.model + 1}` }),
         full(each.weight, most),
         make("span", { class: "figures" }, number(each.weight, { percent: true }),
-          make("span", { class: "faint", text: ` from ${counted(each.queries, "query", "queries")}` }))))));
+          make("span", { class: "faint", text: each.name ? "" : ` from ${counted(each.queries, "query", "queries")}` }))))));
 }
 
 function full(value, most) {
@@ -680,7 +684,7 @@ function blendedFrom({ models }) {
   return [
     make("h3", { text: "Model by model" }),
     make("ol", { class: "rows" }, ...models.map((each) =>
-      make("li", {}, make("span", { class: "label", text: `Model ${each.model + 1}` }), bars(bar(each.here, most, "here")),
+      make("li", {}, make("span", { class: "label", text: each.name || `Model ${each.model + 1}` }), bars(bar(each.here, most, "here")),
         make("span", { class: "figures" }, number(each.here, { sign: true }),
           make("span", { class: "faint" }, " share ", number(each.weight, { percent: true })))))),
   ];
