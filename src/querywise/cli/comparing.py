@@ -103,9 +103,9 @@ def compare(
     if as_json:
         print_json(found.compared.as_json(test))
         return
-    from querywise.report.terminal import comparison_table
+    from querywise.report.terminal import comparison_table, gap_lines
 
-    say(comparison_table(found.compared, test), found.verdict)
+    say(comparison_table(found.compared, test), *gap_lines(found), found.verdict)
     if page is not None and not quiet:
         say(f"The report is {page}")
 

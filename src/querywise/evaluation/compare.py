@@ -67,6 +67,11 @@ class Compared:
         """What ranking took, per query."""
         return 1000 * sum(each.predict_seconds for each in self.trained[name]) / max(len(self.test), 1)
 
+    def megabytes(self, name: str) -> float:
+        """How much a fitted ranker holds, the mean over the folds; NaN for scores that were handed over."""
+        sizes = [np.nan if np.isnan(each.fit_seconds) else each.extra["megabytes"] for each in self.trained[name]]
+        return float(np.mean(sizes))
+
     @property
     def classes(self) -> dict[str, Bools]:
         """The test queries of each class, where they have one."""
@@ -114,14 +119,15 @@ class Compared:
                     "p": {each: self.against_baseline(name, each, test=test).p for each in self.measures},
                     "fit_seconds": _known(self.fit_seconds(name)),
                     "predict_milliseconds": _known(self.predict_milliseconds(name)),
+                    "megabytes": _known(self.megabytes(name)),
                 }
                 for name in self.names
             },
         }
 
 
-def _known(seconds: float) -> float | None:
-    return seconds if np.isfinite(seconds) else None  # JSON has no NaN
+def _known(cost: float) -> float | None:
+    return cost if np.isfinite(cost) else None  # JSON has no NaN
 
 
 def compare(

@@ -38,6 +38,7 @@ class MethodFinding:
     p_by_measure: dict[str, float]  # the chosen test's, uncorrected
     fit_seconds: float
     predict_milliseconds: float
+    megabytes: float
 
     @property
     def is_better(self) -> bool:
@@ -63,6 +64,12 @@ class OracleFinding:
     baseline_rank: int | None
     by_rank: tuple[float, ...]
     by_number: dict[int, float]  # UpperBound with so many of the models, drawn at random
+
+    @property
+    def closed(self) -> float | None:
+        """The share of the way from the baseline to UpperBound that the ranker went; None where there is no way."""
+        gap = self.upper_bound - self.baseline
+        return (self.reached - self.baseline) / gap if gap > 0 else None
 
 
 @dataclass(frozen=True)
@@ -150,6 +157,7 @@ def _method(compared: Compared, name: str, measure: str, test: str, corrected: f
         p_by_measure={each: find_test(test)(table[each], base[each]).p for each in compared.measures},
         fit_seconds=compared.fit_seconds(name),
         predict_milliseconds=compared.predict_milliseconds(name),
+        megabytes=compared.megabytes(name),
     )
 
 
@@ -278,6 +286,7 @@ def as_json(found: Findings) -> dict[str, Any]:
                 "relevant_only": each.relevant_only,
                 "baseline": each.baseline,
                 "baseline_rank": each.baseline_rank,
+                "gap_closed": each.closed,
                 "by_number": each.by_number,
             }
             for each in found.oracles

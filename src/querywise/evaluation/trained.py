@@ -13,6 +13,7 @@ from querywise.arrays import Floats
 from querywise.data.folds import Fold
 from querywise.data.groups import Judged
 from querywise.evaluation.oracle import oracle_gap
+from querywise.parameters import learned_bytes
 from querywise.sharing import not_sharing
 
 # Given the training and the validation part, a fitted ranker, or what tuning found; never the test part.
@@ -59,7 +60,7 @@ def train(name: str, fit: Fit, fold: Fold, observe: Observe | None = None, *, fl
 
 
 def _extra(ranker: Any, fold: Fold, flavour: str) -> dict[str, Any]:
-    extra: dict[str, Any] = {}
+    extra: dict[str, Any] = {"megabytes": learned_bytes(ranker) / 1e6}
     if hasattr(ranker, "distances"):
         extra["distances"] = ranker.distances(fold.test.candidates).tolist()
     gap = oracle_gap(ranker, fold.test, flavour=flavour)

@@ -150,8 +150,9 @@ def examples_table(examples: tuple[Example, ...]) -> Table:
 
 def timings_table(found: Findings) -> Table:
     """What everything cost."""
-    rows = tuple((each.name, each.fit_seconds, each.predict_milliseconds) for each in found.methods)
-    return Table((Column("method"), Column("training, s", "time"), Column("ranking, ms per query", "time")), rows)
+    rows = tuple((each.name, each.fit_seconds, each.predict_milliseconds, each.megabytes) for each in found.methods)
+    costs = (Column("training, s", "time"), Column("ranking, ms per query", "time"), Column("model, MB", "time"))
+    return Table((Column("method"), *costs), rows)
 
 
 def chosen_table(found: Findings) -> Table:
@@ -211,17 +212,22 @@ def _oracles(found: Findings) -> Section:
         Column("MAP reached", "value"),
         Column(f"MAP of {found.compared.baseline}", "value"),
         Column("UpperBound", "value"),
+        Column("of the gap closed", "share"),
         Column("RelevantOnly", "value"),
         Column(f"rank at which {found.compared.baseline} is reached", "count"),
     )
     rows = tuple(
-        (each.name, each.models, each.reached, each.baseline, each.upper_bound, each.relevant_only, each.baseline_rank)
+        (
+            *(each.name, each.models, each.reached, each.baseline, each.upper_bound),
+            *(each.closed, each.relevant_only, each.baseline_rank),
+        )
         for each in found.oracles
     )
     text = (
-        "UpperBound always takes, of the method's own models, the one with the best average precision for the query; "
-        "RelevantOnly the one nearest to the query's true relevant documents. The last column says how good a choice "
-        "must be on average, the 1st best, the 2nd best, …, before it does no better than the baseline."
+        "UpperBound always takes, of the method's own models, the one with the best average precision for the query, "
+        "RelevantOnly the one nearest to the query's true relevant documents. The gap is what UpperBound has above the "
+        "baseline. The last column says how good a choice must be on average, the 1st best, the 2nd best, …, before it "
+        "does no better than the baseline."
     )
     return Section(
         "The oracle gap",

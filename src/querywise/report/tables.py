@@ -25,7 +25,7 @@ _SHORT = 28  # characters that stay on one line
 
 @dataclass(frozen=True)
 class Column:
-    """A heading and how the numbers below it are written: `text`, `value`, `signed`, `p`, `count` or `time`."""
+    """A heading and how what is below it is written: `text`, `value`, `signed`, `p`, `count`, `time` or `share`."""
 
     heading: str
     kind: str = "text"
@@ -40,7 +40,7 @@ class Column:
             return "< 0.0001" if cell < 1e-4 else f"{cell:.4f}"
         if self.kind == "count" or isinstance(cell, int):
             return f"{int(cell):,}"
-        return {"signed": f"{cell:+.4f}", "time": f"{cell:.3g}"}.get(self.kind, f"{cell:.4f}")
+        return {"signed": f"{cell:+.4f}", "time": f"{cell:.3g}", "share": f"{cell:.1%}"}.get(self.kind, f"{cell:.4f}")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from querywise.contracts import Ranker
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.evaluate import Evaluation
 from querywise.evaluation.examples import Example
+from querywise.evaluation.findings import Findings
 from querywise.evaluation.significance import TEST_NAMES
 from querywise.explanations import Explanation, Reason
 from querywise.text.features import Coverage
@@ -37,16 +38,31 @@ def comparison_table(compared: Compared, test: str = "t") -> Group:
         f"{len(compared.test)} test queries, flavour {compared.flavour}; "
         f"p: {TEST_NAMES[test]} against {base}, parameters chosen on validation data"
     )
-    table = _table("method", *headings, "training", "ms/query")
+    table = _table("method", *headings, "training", "ms/query", "MB")
     for name in compared.names:
         cells = []
         for measure, mean in compared.evaluations[name].mean().items():
             p = "" if name == base else _p(compared.against_baseline(name, measure, test=test).p)
             cells += [f"{mean:.4f}", p]
         seconds, milliseconds = compared.fit_seconds(name), compared.predict_milliseconds(name)
-        cost = (f"{seconds:.1f} s", f"{milliseconds:.3f}") if math.isfinite(seconds) else ("", "")
+        cost = ("", "", "")
+        if math.isfinite(seconds):
+            cost = (f"{seconds:.1f} s", f"{milliseconds:.3f}", f"{compared.megabytes(name):.2g}")
         table.add_row(escape(name), *cells, *cost)
     return Group(table, escape(caption))
+
+
+def gap_lines(found: Findings) -> list[str]:
+    """How much of the way to always choosing the best of its own models each method goes."""
+    base = found.compared.baseline
+    lines = []
+    for each in found.oracles:
+        best = f"always choosing the best of its {each.models} models (MAP {each.upper_bound:.4f})"
+        if each.closed is not None and each.closed >= 0:
+            lines.append(f"{each.name} goes {each.closed:.0%} of the way from {base} ({each.baseline:.4f}) to {best}.")
+        elif each.closed is not None:
+            lines.append(f"{each.name} is below {base} ({each.baseline:.4f}), far from {best}.")
+    return lines
 
 
 def classes_table(compared: Compared, measure: str) -> Group:
