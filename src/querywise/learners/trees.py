@@ -17,6 +17,8 @@ from querywise.progress import doing
 if TYPE_CHECKING:
     from lightgbm import Booster, Dataset
 
+    from querywise.learners.forest import Forest
+
 # LightGBM refuses queries with more documents than this; longer ones are trained on a sample.
 _LONGEST_QUERY = 10_000
 _LARGEST = 2**31 - 1
@@ -65,6 +67,7 @@ class LambdaMART:
         self.threads = threads
         self.seed = seed
         self._boosters: list[Booster] | None = None
+        self._forests: list[Forest] | None = None
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
         """Grow trees, until `valid` says to stop where it is given."""
@@ -105,7 +108,7 @@ class LambdaMART:
         self.models_ = tuple(model for _, model in grown)
         self.feature_count_ = candidates.features.shape[1]
         self.feature_names_ = candidates.feature_names
-        self._boosters = None
+        self._boosters = self._forests = None
         return self
 
     def local(self, everyone: LambdaMART) -> LambdaMART:
@@ -123,9 +126,11 @@ class LambdaMART:
         candidates.require_features(self.feature_count_, self.feature_names_)
         if not len(candidates.features):
             return np.zeros(0)
+        if self._forests is None:
+            self._forests = [_forest(model, self.feature_count_) for model in self.models_]
         scores = np.zeros(len(candidates.features))
-        for booster in self._loaded():
-            scores += np.asarray(booster.predict(candidates.features, num_threads=self.threads or 0), dtype=np.float64)
+        for forest in self._forests:
+            scores += forest.scores(candidates.features)
         scores /= self.bag
         return scores if self.base is None else scores + self.base.predict(candidates)
 
@@ -138,7 +143,7 @@ class LambdaMART:
         return own if self.base is None else own + self.base.contributions(features)
 
     def _loaded(self) -> list[Booster]:
-        """The trees, read from their text when first needed."""
+        """LightGBM's own trees, read from their text when first needed."""
         if self._boosters is None:
             import lightgbm
 
@@ -218,6 +223,7 @@ class TreeRegression:
         self.threads = threads
         self.seed = seed
         self._booster: Booster | None = None
+        self._forest: Forest | None = None
         self._seen: Floats | None = None
         self._dataset: Dataset | None = None
 
@@ -235,7 +241,9 @@ class TreeRegression:
         """One value per row: the sum of the leaves it falls into."""
         if not hasattr(self, "model_"):
             raise NotFittedError(self)
-        return np.asarray(self._loaded().predict(features, num_threads=self.threads or 0), dtype=np.float64)
+        if self._forest is None:
+            self._forest = _forest(self.model_, features.shape[1])
+        return self._forest.scores(features)
 
     def contributions(self, features: Floats, /) -> Floats:
         """Documents × features: what each adds to a document's value, by LightGBM's Shapley values."""
@@ -286,8 +294,14 @@ class TreeRegression:
         if watched is not None:
             self.tree_count_ = max(booster.best_iteration, 1)
         self.model_ = booster.model_to_string(num_iteration=getattr(self, "tree_count_", count))
-        self._booster = None
+        self._booster = self._forest = None
         return self
+
+
+def _forest(model: str, width: int) -> Forest:
+    from querywise.learners.forest import read_forest  # numba takes half a second to import
+
+    return read_forest(model, width)
 
 
 def _contributions(booster: Booster, features: Floats, threads: int | None) -> Floats:

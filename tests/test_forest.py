@@ -1,0 +1,78 @@
+"""Trees asked by our own code, against LightGBM's."""
+
+from __future__ import annotations
+
+import lightgbm
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from querywise.arrays import Floats
+from querywise.data.synthetic import make_judged
+from querywise.errors import ModelFileError
+from querywise.learners.forest import read_forest
+from querywise.learners.trees import LambdaMART, TreeRegression
+
+DATA = make_judged(60, 12, 5, kinds=2, seed=3)
+
+
+def by_lightgbm(text: str, table: Floats) -> Floats:
+    return np.asarray(lightgbm.Booster(model_str=text).predict(table), dtype=np.float64)
+
+
+@pytest.mark.parametrize("trees", [1, 7, 60])
+@pytest.mark.parametrize("leaves", [2, 15, 63])
+def test_sums_are_lightgbms_to_the_last_bit(trees: int, leaves: int) -> None:
+    (text,) = LambdaMART(trees, leaves=leaves, min_documents=1).fit(DATA).models_
+    rng = np.random.default_rng(0)
+    grown = read_forest(text, 5)
+    tables = [DATA.candidates.features, rng.normal(size=(10_000, 5)), np.zeros((1, 5)), np.full((3, 5), 1e300)]
+    tables.append(np.full((len(grown.thresholds), 5), grown.thresholds[:, None]))  # on the very thresholds
+    tables.append(np.nextafter(tables[-1], np.inf))
+    for table in tables:
+        assert np.array_equal(grown.scores(table), by_lightgbm(text, table))
+
+
+def test_a_tree_that_is_a_leaf_is_read_too() -> None:
+    table = DATA.candidates.features
+    level = np.full(len(table), 2.5)
+    constant = TreeRegression(3, min_documents=10_000).fit(table, level, np.ones(len(table)))
+    assert constant.predict(table) == pytest.approx(level)
+    assert np.array_equal(constant.predict(table), by_lightgbm(constant.model_, table))
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.data())
+def test_trees_damaged_in_any_way_are_refused_or_lead_to_a_leaf(data: st.DataObject) -> None:
+    (text,) = MODELS
+    letters = list(text)
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(letters) - 1))
+        letters[place] = data.draw(st.sampled_from("0123456789-=. \nex"))
+    try:
+        forest = read_forest("".join(letters), 5)
+    except ModelFileError:
+        return
+    assert np.isfinite(forest.scores(DATA.candidates.features[:20])).all()
+
+
+MODELS = LambdaMART(4, leaves=5).fit(DATA).models_
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("left_child=", "left_child=0 "),
+        ("num_leaves=5", "num_leaves=6"),
+        ("decision_type=2", "decision_type=1"),
+        ("split_feature=", "split_feature=9"),
+        ("leaf_value=", "leaf_value=x"),
+        ("right_child=", "left_child="),
+    ],
+)
+def test_what_is_wrong_with_trees_is_said(before: str, after: str) -> None:
+    (text,) = MODELS
+    assert before in text
+    with pytest.raises(ModelFileError, match="The trees cannot be read"):
+        read_forest(text.replace(before, after), 5)
