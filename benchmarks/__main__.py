@@ -13,6 +13,7 @@ from rich.live import Live
 
 from benchmarks import (
     bench_atvt,
+    bench_blend,
     bench_clusters,
     bench_ensemble,
     bench_imports,
@@ -41,6 +42,7 @@ BENCHES: dict[str, Callable[[], Iterator[Result]]] = {
     "clusters": bench_clusters.measure,
     "atvt": bench_atvt.measure,
     "ensemble": bench_ensemble.measure,
+    "blend": bench_blend.measure,
     "text": bench_text.measure,
     "service": bench_service.measure,
     "faults": bench_soak.measure_faults,
