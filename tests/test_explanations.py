@@ -84,6 +84,7 @@ RANKERS: dict[str, Any] = {
     "ensemble": SSER(2.0),
     "single": Single(RankSVM()),
     "context": QueryContext(LambdaMART(5)),
+    "several, by ranks": Blend([QueryContext(LambdaMART(5)), KnnOnline(RankSVM(), k=10)], scores="rank"),
     "several": Blend([QueryContext(LambdaMART(5)), KnnOnline(RankSVM(), k=10)]),
 }
 

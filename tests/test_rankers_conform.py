@@ -209,7 +209,6 @@ def test_one_query_at_a_time_equals_all_at_once(build: Callable[[], Any], train:
 
 # Those whose score is a vote, a product or a kernel: no sum over features.
 WITHOUT_PARTS = {"CombMNZ", "ReciprocalRank", "Borda", "MultipleHyperplanes", "KnnOffline2, MultipleHyperplanes"}
-WITHOUT_PARTS |= {"Blend, ranks"}
 
 
 def test_the_parts_of_a_score_add_up_to_it(

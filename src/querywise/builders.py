@@ -302,6 +302,7 @@ def mhr_bc(*, l2: float = 1.0, loss: str = "squared_hinge", pairs: str = "query"
 def querywise(
     *,
     context: str = "mean+spread+z+rank+length",
+    scores: str = "standard",
     weights: str = "equal",
     measure: str = "map",
     shrinkage: float = 0.5,
@@ -331,4 +332,4 @@ def querywise(
     online = knn("KnnOnline")(local, k=k, view=view, reference=reference, top=top)
     build: Any = Blend  # which refuses unknown names itself, with the known ones
     rankers = [*(QueryContext(each, columns) for each in forests), online]
-    return build(rankers, weights=weights, measure=measure, shrinkage=shrinkage)
+    return build(rankers, scores=scores, weights=weights, measure=measure, shrinkage=shrinkage)

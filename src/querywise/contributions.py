@@ -173,8 +173,8 @@ def _added_up(ranker: Blend, query: Candidates) -> Contributions:
 
     All rankers see the features first and, if anything, their context after them.
     """
-    if ranker.scores != "standard":
-        raise DataError("A Blend of ranks is not a sum over features, so there are no parts to show.")
+    if ranker.scores == "rank":
+        return _added_ranks(ranker, query)
     every = [contributions(each, query) for each in ranker.rankers_]
     widest = max(every, key=lambda each: each.seen.shape[1])
     here, everyone = np.zeros_like(widest.seen), np.zeros_like(widest.seen)
@@ -187,6 +187,24 @@ def _added_up(ranker: Blend, query: Candidates) -> Contributions:
         models[:, number] = own.sum(axis=1)
     alone = all(part.is_global for part in every)
     return Contributions(widest.labels, widest.seen, everyone if alone else here, everyone, models)
+
+
+def _added_ranks(ranker: Blend, query: Candidates) -> Contributions:
+    """A blend of ranks is no sum over features, but one over rankers: the share of documents each puts below."""
+    ranks = ranker.scaled(query)
+    common = [scores_by_everyone(each, query) for each in ranker.rankers_]
+    everyone = standing(np.column_stack(common), query).ranks * ranker.weights_
+    here = ranks * ranker.weights_
+    labels = tuple(f"rank by {name_of(each)}" for each in ranker.rankers_)
+    return Contributions(labels, ranks, everyone if np.array_equal(here, everyone) else here, everyone, here)
+
+
+def name_of(ranker: Any) -> str:
+    """A ranker and what it is made of: QueryContext of LambdaMART (rank_xendcg)."""
+    inner = getattr(ranker, "learner", None)
+    objective = getattr(ranker, "objective", None)
+    said = type(ranker).__name__ + (f" ({objective})" if isinstance(objective, str) else "")
+    return said if inner is None else f"{said} of {name_of(inner)}"
 
 
 def _to_unit_spread(terms: Floats, query: Candidates) -> Floats:

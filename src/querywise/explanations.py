@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from querywise.arrays import Floats
-from querywise.contributions import answering_models, contributions, linear_weights
+from querywise.contributions import answering_models, contributions, linear_weights, name_of
 from querywise.data.groups import Candidates
 from querywise.errors import DataError, NotFittedError
 from querywise.learners.linear import LinearModels
@@ -236,7 +236,7 @@ def _explained(ranker: Any, query: Candidates) -> Explanation:
 def _of_several(ranker: Blend, query: Candidates) -> Explanation:
     """What is particular to a query in the first ranker of a blend in which anything is."""
     shares = tuple(
-        ModelShare(number, float(weight), 0, _name_of(each))
+        ModelShare(number, float(weight), 0, name_of(each))
         for number, (each, weight) in enumerate(zip(ranker.rankers_, ranker.weights_, strict=True))
     )
     local = next((each for each in ranker.rankers_ if depends_on_query(each)), None)
@@ -245,14 +245,6 @@ def _of_several(ranker: Blend, query: Candidates) -> Explanation:
     inside = local.ranker_ if isinstance(local, QueryNormalised) else local
     seen = normalised(query) if isinstance(local, QueryNormalised) else query
     return replace(_explained(inside, seen), models=shares)
-
-
-def _name_of(ranker: Any) -> str:
-    """A ranker and what it is made of: QueryContext of LambdaMART (rank_xendcg)."""
-    inner = getattr(ranker, "learner", None)
-    objective = getattr(ranker, "objective", None)
-    said = type(ranker).__name__ + (f" ({objective})" if isinstance(objective, str) else "")
-    return said if inner is None else f"{said} of {_name_of(inner)}"
 
 
 def _one_model(ranker: Any, query: Candidates) -> tuple[ModelShare, ...]:

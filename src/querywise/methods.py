@@ -206,6 +206,7 @@ METHODS = {
             "querywise",
             "a blend of trees that see their query's other candidates and of knn-online; the one to try first",
             querywise,
+            {"scores": ("standard", "rank")},
         ),
     )
 }
