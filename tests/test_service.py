@@ -144,7 +144,7 @@ WRONG: dict[str, tuple[Any, int, str]] = {
     "too few features": (first_document(features=[1, 2, 3]), 422, "'d0' has 3 features; the model was trained on 4"),
     "too many features": (first_document(features=[1, 2, 3, 4, 5]), 422, "'d0' has 5 features; the model was trained"),
     "no such feature": (first_document(features={"bm26": 1}), 422, "a feature 'bm26', which the model does not know"),
-    "the same document twice": (first_document(id="d3"), 422, "documents[3]: id 'd3' is also that of documents[0]"),
+    "the same document twice": (first_document(id="d3"), 422, "Id 'd3' is also that of documents[0]"),
     "a field nobody knows": (body(rerank=True), 422, "contains unknown field `rerank`"),
     "none at the top": (body(top=0), 422, "Expected `int` >= 1"),
     "too many documents": (
@@ -170,6 +170,40 @@ def test_what_is_wrong_is_refused_with_a_reason(server: Serving, name: str) -> N
 def test_the_place_of_a_fault_is_named(server: Serving) -> None:
     error = server.post("/v1/rank", first_document(features=[1, 2, 3, "high"])).json()["error"]
     assert error["where"] == "documents[0].features[3]"
+    for content, where in (
+        (first_document(features=[1, 2, 3]), "documents[0].features"),
+        (first_document(features={"bm26": 1}), "documents[0].features"),
+        (first_document(id="d3"), "documents[3].id"),
+    ):
+        assert server.post("/v1/rank", content).json()["error"]["where"] == where
+    batch = {"requests": [request_of(DATA.candidates, 1), first_document(features=[1])]}
+    assert server.post("/v1/rank/batch", batch).json()["error"]["where"] == "requests[1].documents[0].features"
+    lost = server.post("/v1/explain", {**request_of(DATA.candidates, 1), "above": "x", "below": "y"}).json()["error"]
+    assert lost["message"].startswith("Query 'q2' has no document 'x'")
+
+
+def test_a_batch_of_too_many_queries_is_refused(server: Serving) -> None:
+    answer = server.post("/v1/rank/batch", {"requests": [{"query": {}, "documents": []}] * 1001})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_many_queries")
+
+
+def test_bodies_that_are_encoded_are_refused_and_heads_answered(server: Serving) -> None:
+    answer = server.post("/v1/rank", b"x", **{"Content-Encoding": "gzip"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (415, "encoded")
+    for path in ("/", "/healthz", "/metrics"):
+        head = httpx.head(server.url + path)
+        assert (head.status_code, head.content) == (200, b"")
+
+
+def test_a_model_that_does_not_fit_the_loaded_queries_is_not_taken_up(tmp_path: Path) -> None:
+    save(Single(RankSVM()).fit(DATA), tmp_path / "model")
+    folder = ModelFolder(tmp_path / "model")
+    Service(folder, Shelf(judged=DATA))
+    save(Single(RankSVM()).fit(make_judged(20, 6, 3, kinds=2, seed=1)), tmp_path / "model")
+    assert folder.refresh() == "refused"
+    assert folder.problem is not None
+    assert "The model was trained on 3 features but the documents have 4" in folder.problem
+    assert folder.current.manifest.feature_count == 4
 
 
 @pytest.mark.parametrize(
@@ -283,6 +317,7 @@ def test_a_token_keeps_strangers_out(model: Path, tmp_path: Path) -> None:
         assert server.get("/metrics").status_code == 401
         assert server.get("/healthz").status_code == server.get("/readyz").status_code == 200
         assert server.post("/v1/rank", asked, Authorization="Bearer s3cret").status_code == 200
+        assert server.post("/v1/rank", asked, Authorization="bearer s3cret").status_code == 200
 
 
 def test_openapi_describes_what_is_really_read(server: Serving) -> None:

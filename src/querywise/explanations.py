@@ -154,6 +154,8 @@ def why(ranker: Any, candidates: Candidates, query_id: str, above: str, below: s
     Any order of the two is fine; where `above` is in fact below, the difference is negative.
     """
     query = _the_query(ranker, candidates, query_id)
+    if above == below:
+        raise DataError(f"Document {above!r} cannot be above itself; name two.")
     first, second = (_row_of(query, name) for name in (above, below))
     parts = contributions(ranker, query)
     everyone, here = (each[first] - each[second] for each in (parts.everyone, parts.here))

@@ -61,7 +61,7 @@ def serve(
         level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    limits = Limits(int(max_body * 1e6), max_documents, timeout)
+    limits = Limits(int(max_body * 1e6), max_documents, seconds=timeout)
     with tempfile.TemporaryDirectory() as place:
         with shown(quiet=quiet):
             folder, shelf = _demo(Path(place) / "model") if model is None else (model, _shelf(index, data, queries))

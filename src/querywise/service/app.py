@@ -66,6 +66,7 @@ class Service:
         self.models = models
         self.shelf = shelf or Shelf()
         self.shelf.check(models.current)
+        models.accept = self.shelf.check
         self.limits = limits or Limits()
         self.token = token
         self.look_every = look_every
@@ -98,6 +99,8 @@ class Service:
         ranker = served.ranker
         if not hasattr(ranker, "distances") or not len(candidates):
             return
+        if len(candidates) > _FEW:
+            candidates = candidates.select(range(_FEW))  # of a batch a few stand for all
         limit = _limit(ranker)
         now = time.monotonic()
         if limit is None and now - self._looked < 1 / _LOOKS_PER_SECOND:
@@ -197,7 +200,14 @@ def _add_answers(app: FastAPI, service: Service) -> None:
 
     read_anything = msgspec.json.Decoder()
 
-    def bounded(documents: int) -> int:
+    def bounded(documents: int, queries: int = 1) -> int:
+        if queries > service.limits.queries:
+            raise Refused(
+                413,
+                "too_many_queries",
+                f"The request has {queries} queries; up to {service.limits.queries} are answered at a time.",
+                "requests",
+            )
         if documents > service.limits.documents:
             raise Refused(
                 413,
@@ -224,9 +234,8 @@ def _add_answers(app: FastAPI, service: Service) -> None:
         """Rank the documents of several queries."""
         asked = decoded(read_many, await body_of(request, service.limits))
         served = service.models.current
-        small = (
-            served.is_small(bounded(sum(len(each.documents) for each in asked.requests))) and len(asked.requests) < _FEW
-        )
+        documents = sum(len(each.documents) for each in asked.requests)
+        small = served.is_small(bounded(documents, len(asked.requests))) and len(asked.requests) < _FEW
         answers, candidates = await service.answer(lambda: served.rank(asked.requests), small=small)
         service.observe(served, candidates)
         return Response(_encode(schema.BatchResponse(answers)), media_type=_JSON)
@@ -382,6 +391,9 @@ def problem(
 
 async def body_of(request: Request, limits: Limits) -> bytes:
     """The body of a request, refused as soon as it is known to be too long, or comes too slowly."""
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding != "identity":
+        raise Refused(415, "encoded", f"The body is encoded as {encoding}; send it as it is.", "content-encoding")
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length) > limits.body_bytes:
         raise _too_long(limits)
@@ -430,6 +442,8 @@ class _Guard:
             await self._app(scope, receive, send)
             return
         service, begun, status = self._service, time.perf_counter(), 500
+        if scope["method"] == "HEAD":  # the server leaves the body out
+            scope = {**scope, "method": "GET"}
         complete = False
 
         async def counted(message: Message) -> None:
@@ -462,7 +476,8 @@ class _Guard:
         if token is None or scope["path"] in _OPEN:
             return False
         given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        return not hmac.compare_digest(given, b"Bearer " + token.encode())
+        scheme, _, word = given.partition(b" ")
+        return scheme.lower() != b"bearer" or not hmac.compare_digest(word.strip(), token.encode())
 
 
 def _path_of(scope: Scope) -> str:

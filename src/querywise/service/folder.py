@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -12,10 +13,14 @@ Outcome = Literal["same", "replaced", "refused"]
 
 
 class ModelFolder:
-    """The model of a folder as it was last read without fault; `problem` says why what is there now is not served."""
+    """The model of a folder as it was last read without fault; `problem` says why what is there now is not served.
 
-    def __init__(self, folder: Path) -> None:
+    accept: raises an error for a new model that does not go with what else is being served.
+    """
+
+    def __init__(self, folder: Path, accept: Callable[[Served], None] | None = None) -> None:
         self.folder = folder
+        self.accept = accept
         self._stamp = self._found()
         self.current = Served.of(folder)
         self.problem: str | None = None
@@ -27,6 +32,8 @@ class ModelFolder:
             return "same"
         try:
             fresh = Served.of(self.folder)
+            if self.accept is not None:
+                self.accept(fresh)
         except (QuerywiseError, OSError, MemoryError) as error:
             self.problem = str(error)
             # A folder that is being copied is looked at again; one that stays as it is, only once.

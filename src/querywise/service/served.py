@@ -70,7 +70,9 @@ class Served:
             try:
                 check_scores(self.ranker.predict(candidates), candidates)
             except DataError:
-                pass  # a model that needs columns of the query's own, which cannot be made up
+                return (
+                    np.inf
+                )  # it needs columns of the query's own, which cannot be made up: who knows how long it takes
             except QuerywiseError:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a damaged model does, it is not served
@@ -83,14 +85,15 @@ class Served:
         return self.quick and documents <= _FEW
 
     def candidates(self, requests: Sequence[RankRequest | ExplainRequest]) -> Candidates:
-        """The documents of some requests, in the model's columns; queries go by number, whatever their ids."""
+        """The documents of some requests, in the model's columns; several queries go by number, whatever their ids."""
         width, names = self.manifest.feature_count, self.manifest.feature_names
         documents = [request.documents or [] for request in requests]
-        for number, each in enumerate(documents):
-            if len({document.id for document in each}) != len(each):
-                raise _repeated(each, number)
-        features = [_features(each, width, names) for each in documents]
-        ids = tuple(map(str, range(len(requests))))
+        several = len(requests) != 1
+        features = [
+            _features(each, width, names, f"requests[{number}].documents" if several else "documents")
+            for number, each in enumerate(documents)
+        ]
+        ids = tuple(map(str, range(len(requests)))) if several else (requests[0].query.id or "0",)
         return Candidates(
             features[0] if len(features) == 1 else np.concatenate([np.zeros((0, width)), *features]),
             np.cumsum([0, *map(len, documents)]),
@@ -146,13 +149,15 @@ def query_table(ids: Sequence[str], queries: Sequence[Query]) -> QueryTable | No
     return QueryTable(tuple(ids), texts, classes, values, names)
 
 
-def _features(documents: Sequence[Document], width: int, names: tuple[str, ...] | None) -> Floats:
+def _features(documents: Sequence[Document], width: int, names: tuple[str, ...] | None, where: str) -> Floats:
     """The features of one query's documents."""
+    if len({document.id for document in documents}) != len(documents):
+        raise _repeated(documents, where)
     table = np.empty((len(documents), width))
     text = b"".join([document.features for document in documents])
     if not read_rows(np.frombuffer(text, np.uint8), table):  # by name, with something missing, hard to read, or wrong
         for place, document in enumerate(documents):
-            table[place] = _row(document, width, names, f"documents[{place}]")
+            table[place] = _row(document, width, names, f"{where}[{place}]")
     return table
 
 
@@ -163,15 +168,17 @@ def _row(document: Document, width: int, names: tuple[str, ...] | None, where: s
         known = names if names is not None else tuple(str(number + 1) for number in range(width))
         unknown = [name for name in given if name not in known]
         if unknown:
-            raise DataError(
-                f"{where}: document {document.id!r} has a feature {unknown[0]!r}, which the model does not know. It "
-                f"knows {', '.join(known[:8])}{' …' if len(known) > 8 else ''}."
+            raise Misplaced(
+                f"Document {document.id!r} has a feature {unknown[0]!r}, which the model does not know. It knows "
+                f"{', '.join(known[:8])}{' …' if len(known) > 8 else ''}.",
+                f"{where}.features",
             )
         return [given.get(name) or 0.0 for name in known]
     if len(given) != width:
-        raise DataError(
-            f"{where}: document {document.id!r} has {len(given)} features; the model was trained on {width}. Give them "
-            "all, null for one that is missing, or give them by name."
+        raise Misplaced(
+            f"Document {document.id!r} has {len(given)} features; the model was trained on {width}. Give them all, "
+            "null for one that is missing, or give them by name.",
+            f"{where}.features",
         )
     return [value or 0.0 for value in given]
 
@@ -185,14 +192,13 @@ def _values(document: Document, where: str) -> Any:
         raise Misplaced(f"{message}.", f"{where}.features{inside}") from None
 
 
-def _repeated(documents: Sequence[Document], request: int) -> DataError:
+def _repeated(documents: Sequence[Document], where: str) -> Misplaced:
     seen: dict[str, int] = {}
     for place, document in enumerate(documents):
         if document.id in seen:
             break
         seen[document.id] = place
-    return DataError(
-        f"documents[{place}]: id {document.id!r} is also that of documents[{seen[document.id]}]"
-        + (f", of request {request}" if request else "")
-        + "; every document needs an id of its own."
+    return Misplaced(
+        f"Id {document.id!r} is also that of {where}[{seen[document.id]}]; every document needs an id of its own.",
+        f"{where}[{place}].id",
     )

@@ -93,7 +93,7 @@ def run(service: Service, host: str, port: int) -> None:
     try:
         taken = socket.create_server((host, port), backlog=2048, family=_family(host))
     except (OSError, OverflowError) as error:
-        raise DataError(f"--host {host} --port {port}: cannot listen there ({error}). Name another port.") from None
+        raise DataError(f"--host {host} --port {port}: cannot listen there ({error}). Name another.") from None
     logger = logging.getLogger("querywise.service")
     shown = f"[{host}]" if ":" in host else host
     logger.info(

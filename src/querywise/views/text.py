@@ -138,7 +138,7 @@ def _texts(candidates: Candidates) -> list[str]:
     if table is None or table.texts is None:
         raise DataError(
             "The view TextView needs the text of the queries, and these have none. Give a queries.jsonl whose lines "
-            'have a "text", with --queries or data.with_queries(read_queries(path)).'
+            'have a "text", with --queries or data.with_queries(read_queries(path)); over HTTP, query.text.'
         )
     return [text or "" for text in table.texts]
 
