@@ -21,9 +21,11 @@ from querywise.learners.trees import LambdaMART
 from querywise.neighborhoods import Radius
 from querywise.rankers.blend import Blend
 from querywise.rankers.clusters import SelectRanker, Transform
+from querywise.rankers.column import OneFeature
 from querywise.rankers.ensemble import SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline
 from querywise.rankers.normalised import QueryNormalised
+from querywise.rankers.routed import Routed
 from querywise.rankers.single import Single
 from querywise.views.topmean import TopMean
 from tests.worlds import explicit_pairs
@@ -86,6 +88,7 @@ RANKERS: dict[str, Any] = {
     "context": QueryContext(LambdaMART(5)),
     "several, by ranks": Blend([QueryContext(LambdaMART(5)), KnnOnline(RankSVM(), k=10)], scores="rank"),
     "several": Blend([QueryContext(LambdaMART(5)), KnnOnline(RankSVM(), k=10)]),
+    "routed": Routed(Blend([OneFeature(1), KnnOnline(RankSVM(), k=10)]), caution=0.0),
 }
 
 

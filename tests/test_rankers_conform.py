@@ -32,6 +32,7 @@ from querywise.rankers.ensemble import SER, SSER
 from querywise.rankers.gradients import GradientView
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
 from querywise.rankers.normalised import QueryNormalised
+from querywise.rankers.routed import Routed
 from querywise.rankers.single import Single
 from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
 from querywise.storage import load, save
@@ -73,6 +74,16 @@ RANKERS: dict[str, Callable[[], Any]] = {
     "KnnOffline2, QueryContext": lambda: KnnOffline2(QueryContext(LambdaMART(5, prior="global")), k=10, models=3),
     "Blend": lambda: Blend([RankSVM(), QueryContext(LambdaMART(10, bag=2)), KnnOnline(RankSVM(), k=5)]),
     "Blend, ranks": lambda: Blend([Single(RankSVM()), OneFeature(1)], scores="rank", weights="learned"),
+    "Routed": lambda: Routed(Blend([RankSVM(), OneFeature(0)]), caution=0.0),
+    "Routed, views": lambda: Routed(
+        Blend([OneFeature(0), OneFeature(1)], scores="rank", weights="learned"),
+        view=SideBySide([TextView(3), TopMean()]),
+        measure="ndcg@3",
+        folds=2,
+        step=0.8,
+        caution=0.0,
+        seed=5,
+    ),
     "OneFeature": lambda: OneFeature(1),
     "OneFeature, the best": OneFeature,
     "RankBoost": lambda: RankBoost(20),

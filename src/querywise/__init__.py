@@ -18,6 +18,7 @@ Data flows one way:
     SER, SSER                                           an ensemble of rankers, weighted for all queries or for each
     QueryContext over any learner                       features beside those of the query's other candidates
     Blend                                               several rankers' scores as one
+    Routed                                              or the ranker that does better on a query, where signs tell
     ranker.predict                                      Candidates → one score per document
     evaluate, compare                                   scores and labels → a table per query, paired tests
     explain, why                                        what is particular to a query; why one document is above another
@@ -71,6 +72,7 @@ _HOMES = {
     "RankBoost": "querywise.learners.rankboost",
     "RankSVM": "querywise.learners.ranksvm",
     "RelevantClusters": "querywise.groupings",
+    "Routed": "querywise.rankers.routed",
     "Router": "querywise.exports.routing",
     "SER": "querywise.rankers.ensemble",
     "SSER": "querywise.rankers.ensemble",

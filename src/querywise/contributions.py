@@ -26,6 +26,7 @@ from querywise.rankers.column import OneFeature
 from querywise.rankers.ensemble import SER, SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline, models_of
 from querywise.rankers.normalised import QueryNormalised, normalised
+from querywise.rankers.routed import Routed
 from querywise.rankers.single import Single
 from querywise.rankers.voting import CombSUM
 
@@ -59,8 +60,10 @@ def contributions(ranker: Any, query: Candidates) -> Contributions:
         return _ensemble(ranker, normalised(query))
     if isinstance(ranker, (SelectRanker, Transform)):
         return _blended(ranker, query)
+    if isinstance(ranker, Routed):
+        return _added_up(ranker.blend_, query, ranker.model_weights(query)[0])
     if isinstance(ranker, Blend):
-        return _added_up(ranker, query)
+        return _added_up(ranker, query, ranker.weights_)
     model, everyone = answering_models(ranker, query)
     seen = _seen(everyone, query)
     ours = _terms(everyone, seen)
@@ -121,6 +124,8 @@ def scores_by_everyone(ranker: Any, candidates: Candidates) -> Floats:
     if isinstance(ranker, SSER):
         scores: Floats = SER.predict(ranker, candidates)
         return scores
+    if isinstance(ranker, Routed):
+        return scores_by_everyone(ranker.blend_, candidates)
     if isinstance(ranker, Blend):
         alone = [scores_by_everyone(each, candidates) for each in ranker.rankers_]
         return ranker.blended(np.column_stack(alone), candidates)
@@ -168,33 +173,34 @@ def _ensemble(ranker: SER, query: Candidates) -> Contributions:
     return _parts(query, here, everyone)
 
 
-def _added_up(ranker: Blend, query: Candidates) -> Contributions:
+def _added_up(ranker: Blend, query: Candidates, shares: Floats) -> Contributions:
     """A blend adds up z-scores: each ranker's parts, divided by the spread of its scores here.
 
-    All rankers see the features first and, if anything, their context after them.
+    shares: the rankers' weights for this query; for everyone they are those of the blend. All rankers see the features
+    first and, if anything, their context after them.
     """
     if ranker.scores == "rank":
-        return _added_ranks(ranker, query)
+        return _added_ranks(ranker, query, shares)
     every = [contributions(each, query) for each in ranker.rankers_]
     widest = max(every, key=lambda each: each.seen.shape[1])
     here, everyone = np.zeros_like(widest.seen), np.zeros_like(widest.seen)
     models = np.zeros((len(query.features), len(every)))
-    for number, (part, weight) in enumerate(zip(every, ranker.weights_, strict=True)):
+    for number, (part, weight, share) in enumerate(zip(every, ranker.weights_, shares, strict=True)):
         width = part.seen.shape[1]
-        own = weight * _to_unit_spread(part.here, query)
-        here[:, :width] += own
-        everyone[:, :width] += own if part.is_global else weight * _to_unit_spread(part.everyone, query)
-        models[:, number] = own.sum(axis=1)
-    alone = all(part.is_global for part in every)
+        own = _to_unit_spread(part.here, query)
+        here[:, :width] += share * own
+        everyone[:, :width] += weight * (own if part.is_global else _to_unit_spread(part.everyone, query))
+        models[:, number] = (share * own).sum(axis=1)
+    alone = all(part.is_global for part in every) and np.array_equal(shares, ranker.weights_)
     return Contributions(widest.labels, widest.seen, everyone if alone else here, everyone, models)
 
 
-def _added_ranks(ranker: Blend, query: Candidates) -> Contributions:
+def _added_ranks(ranker: Blend, query: Candidates, shares: Floats) -> Contributions:
     """A blend of ranks is no sum over features, but one over rankers: the share of documents each puts below."""
     ranks = ranker.scaled(query)
     common = [scores_by_everyone(each, query) for each in ranker.rankers_]
     everyone = standing(np.column_stack(common), query).ranks * ranker.weights_
-    here = ranks * ranker.weights_
+    here = ranks * shares
     labels = tuple(f"rank by {name_of(each)}" for each in ranker.rankers_)
     return Contributions(labels, ranks, everyone if np.array_equal(here, everyone) else here, everyone, here)
 

@@ -19,6 +19,7 @@ from querywise.rankers.clusters import Naive, SelectRanker, Transform
 from querywise.rankers.ensemble import SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline, locality_of, training_gradients
 from querywise.rankers.normalised import QueryNormalised, normalised
+from querywise.rankers.routed import Routed
 
 _LOCAL = (KnnOnline, KnnOffline2, QueryClasses, Naive, SelectRanker, Transform, SSER)
 
@@ -134,6 +135,8 @@ class Reason:
 
 def depends_on_query(ranker: Any) -> bool:
     """Whether a fitted ranker has more than one model for all queries."""
+    if isinstance(ranker, Routed):
+        return ranker.predictor_ is not None or depends_on_query(ranker.blend_)
     if isinstance(ranker, Blend):
         return any(map(depends_on_query, ranker.rankers_))
     return isinstance(ranker.ranker_ if isinstance(ranker, QueryNormalised) else ranker, _LOCAL)
@@ -166,7 +169,7 @@ def why(ranker: Any, candidates: Candidates, query_id: str, above: str, below: s
     ]
     inside = ranker.ranker_ if isinstance(ranker, QueryNormalised) else ranker
     seen = normalised(query) if isinstance(ranker, QueryNormalised) else query
-    explained = _explained(inside, seen) if isinstance(inside, (*_LOCAL, Blend)) else None
+    explained = _explained(inside, seen) if isinstance(inside, (*_LOCAL, Blend, Routed)) else None
     apart = parts.models[first] - parts.models[second]
     models = [
         ModelTerm(each.model, each.weight, float(apart[each.model]), each.name)
@@ -215,8 +218,10 @@ def _row_of(query: Candidates, document: str) -> int:
 
 
 def _explained(ranker: Any, query: Candidates) -> Explanation:
+    if isinstance(ranker, Routed):
+        return _of_several(ranker.blend_, query, ranker.model_weights(query)[0], int(ranker.chosen(query)[0]))
     if isinstance(ranker, Blend):
-        return _of_several(ranker, query)
+        return _of_several(ranker, query, ranker.weights_)
     if isinstance(ranker, (SelectRanker, Transform)):
         return _blended(ranker, query)
     if isinstance(ranker, SSER):
@@ -235,18 +240,20 @@ def _explained(ranker: Any, query: Candidates) -> Explanation:
     return replace(found, neighbours=_neighbours(ranker, query, move))
 
 
-def _of_several(ranker: Blend, query: Candidates) -> Explanation:
-    """What is particular to a query in the first ranker of a blend in which anything is."""
+def _of_several(ranker: Blend, query: Candidates, weights: Floats, chosen: int = -1) -> Explanation:
+    """What is particular to a query in the first ranker of a blend in which anything is, or in the one chosen."""
     shares = tuple(
         ModelShare(number, float(weight), 0, name_of(each))
-        for number, (each, weight) in enumerate(zip(ranker.rankers_, ranker.weights_, strict=True))
+        for number, (each, weight) in enumerate(zip(ranker.rankers_, weights, strict=True))
     )
-    local = next((each for each in ranker.rankers_ if depends_on_query(each)), None)
+    asked = ranker.rankers_ if chosen < 0 else (ranker.rankers_[chosen],)
+    local = next((each for each in asked if depends_on_query(each)), None)
     if local is None:
-        return Explanation(query.query_ids[0], True, (), (), shares)
+        return Explanation(query.query_ids[0], chosen < 0, (), (), shares)
     inside = local.ranker_ if isinstance(local, QueryNormalised) else local
     seen = normalised(query) if isinstance(local, QueryNormalised) else query
-    return replace(_explained(inside, seen), models=shares)
+    found = replace(_explained(inside, seen), models=shares)
+    return found if chosen < 0 else replace(found, is_global=False)
 
 
 def _one_model(ranker: Any, query: Candidates) -> tuple[ModelShare, ...]:

@@ -36,6 +36,15 @@ _REFUSED = {
     "Transform": "blends models whose scores it brings to 0 … 1 within the query; "
     + _WITHIN
     + "Fit naive or knn-offline-2, which pick one model.",
+    "QueryContext": "sees every document beside its query's other candidates; "
+    + _WITHIN
+    + "Fit the learner inside it, and export that.",
+    **dict.fromkeys(
+        ("Blend", "Routed"),
+        "adds up scores of several rankers, brought to one scale within the query; "
+        + _WITHIN
+        + "Fit lambdamart or knn-offline-2 instead.",
+    ),
     "MultipleHyperplanes": "counts votes among the documents of the query; " + _WITHIN + "Fit ranksvm instead.",
     **dict.fromkeys(
         ("CombSUM", "CombMNZ", "ReciprocalRank", "Borda"), "votes among the documents of the query; " + _WITHIN

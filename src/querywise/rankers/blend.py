@@ -69,13 +69,14 @@ class Blend:
         if not hasattr(self, "rankers_"):
             raise NotFittedError(self)
         candidates.require_features(self.feature_count_, self.feature_names_)
-        return self._comparable(self.several_models().scores(candidates), candidates)
+        return self.comparable(self.several_models().scores(candidates), candidates)
 
     def blended(self, scores: Floats, candidates: Candidates, /) -> Floats:
         """One score per document from any scores of as many rankers, such as what each would say by itself."""
-        return _weighed(self._comparable(scores, candidates), self.weights_)
+        return _weighed(self.comparable(scores, candidates), self.weights_)
 
-    def _comparable(self, scores: Floats, candidates: Candidates) -> Floats:
+    def comparable(self, scores: Floats, candidates: Candidates, /) -> Floats:
+        """Documents × rankers: any scores of theirs, on one scale within the query."""
         found = standing(scores, candidates)
         return found.z if self.scores == "standard" else found.ranks
 
