@@ -41,7 +41,9 @@ class LearningToRank:
             return self._plugin(method, parts[1:], body)
         index = parts[0]
         if method == "PUT" and len(parts) == 1:
-            if index in self.indexes or index != index.lower():
+            if index in self.indexes:
+                raise BadRequestError(f"resource_already_exists_exception: index [{index}] already exists")
+            if index != index.lower():
                 raise BadRequestError(f"invalid index {index}")
             self.indexes[index] = {}
             return {"acknowledged": True}
@@ -78,6 +80,8 @@ class LearningToRank:
         for feature in features:
             if set(feature) - {"name", "params", "template_language", "template"}:
                 raise BadRequestError(f"unknown field in {feature}")
+        if name in self.feature_sets:
+            raise BadRequestError("version_conflict_engine_exception")
         self.feature_sets[name] = features
 
     def _create_model(self, features: list[dict[str, Any]], content: Any) -> None:
@@ -220,7 +224,7 @@ class Solr:
     def _update(self, content: Any) -> Any:
         if isinstance(content, dict):
             for name in content["delete"]:
-                del self.documents[name]
+                self.documents.pop(name, None)
         else:
             self.documents |= {each["id"]: each for each in content}
         return {}
@@ -234,6 +238,8 @@ class Solr:
             else:
                 del self.features[parts[1]]
             return {}
+        if method == "GET":
+            return {"featureStores": ["_DEFAULT_", *self.features]}
         content = json.loads(body)
         if parts[0] == "feature-store":
             for each in content:
@@ -276,6 +282,10 @@ class Solr:
         if "[features" in asked["fl"]:
             return self._logged(asked)
         prefix = re.fullmatch(r"\{!prefix f=id\}(.*)", asked["q"])
+        if "rq" not in asked:
+            assert prefix is not None
+            named = [{"id": name} for name in self.documents if name.startswith(prefix[1])]
+            return {"response": {"docs": named[: int(asked["rows"])]}}
         ltr = re.fullmatch(r"\{!ltr model=(\S+) reRankDocs=(\d+)\}", asked["rq"])
         assert prefix is not None
         assert ltr is not None

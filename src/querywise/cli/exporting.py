@@ -9,7 +9,7 @@ import typer
 
 from querywise.cli.app import app
 from querywise.cli.inputs import read_data
-from querywise.cli.options import AsJson, Queries, Quiet, guarded_command, print_json, say
+from querywise.cli.options import AsJson, Features, Queries, Quiet, guarded_command, print_json, say
 
 _MANY = 100
 
@@ -38,6 +38,10 @@ def export(
     as_is: Annotated[
         bool, typer.Option("--as-is", help="Export though the data looks normalised within queries.")
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write over an earlier export though files in it were changed since.")
+    ] = False,
+    features: Features = None,
     queries: Queries = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -46,18 +50,24 @@ def export(
 
     Query-dependent models come with a router: which model answers a query, and the request to the engine.
     """
+    from querywise.errors import DataError
     from querywise.exports.writing import check_export_folder, exactness_sentence, export_model, find_engine
     from querywise.exports.writing import read_features as features_from
     from querywise.progress import shown
     from querywise.storage import load
 
     find_engine(to)
-    check_export_folder(out)
+    lonely = next((option for option, given in (("queries", queries), ("features", features)) if given), None)
+    if data is None and lonely is not None:
+        raise DataError(f"--{lonely} says more of the documents in --data; name that file too, or leave it out.")
+    check_export_folder(out, to, force=force)
     ranker = load(model)
     given = None if feature_set is None else features_from(feature_set)
     with shown(quiet=quiet):
-        documents = None if data is None else read_data([data], features=ranker.feature_count_, queries=queries)
-        done = export_model(ranker, to, out, name=name, data=documents, features=given, rows=rows, as_is=as_is)
+        documents = None if data is None else read_data([data], features=features, queries=queries)
+        done = export_model(
+            ranker, to, out, name=name, data=documents, features=given, rows=rows, as_is=as_is, force=force
+        )
     if as_json:
         routing = None if done.routing is None else {"by": done.routing.by, "requests": done.routing.requests}
         exact = None if done.exactness is None else done.exactness._asdict()
@@ -73,7 +83,11 @@ def export(
         say("The features are a template: fill in what is marked EDIT_ME, or export again with --feature-set.")
     if done.routing is not None:
         count = "one request" if done.routing.requests == 1 else "two requests"
-        say(f"Queries are routed by {' and '.join(done.routing.by)}, with {count} to the engine each: router.py")
-    if done.exactness is not None:
+        less = ", one where a query comes with its class" if "class" in done.routing.by and count[:3] == "two" else ""
+        by = " and ".join(done.routing.by)
+        say(f"Queries are routed by {by}, with {count} to the engine each{less}: router.py")
+    if done.exactness is None:
+        say("Give --data, the training file: its features are then looked at, and the engine is checked with them.")
+    else:
         say(exactness_sentence(done.exactness))
     say(f"Read {out / 'README.md'}")

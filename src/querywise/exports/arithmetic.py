@@ -118,5 +118,5 @@ def floor32(value: float) -> float:
 
 def above32(value: float) -> float:
     """The smallest 32-bit number above a value, the largest there is at most."""
-    limit = np.finfo(np.float32).max
-    return float(min(np.nextafter(np.float32(floor32(value)), np.float32(np.inf)), limit))
+    limit, low = np.finfo(np.float32).max, np.float32(floor32(value))
+    return float(limit if low >= limit else np.nextafter(low, np.float32(np.inf)))

@@ -13,7 +13,7 @@ import numpy as np
 
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic, above32, floor32
-from querywise.exports.engines import UNFINISHED, Engine, Files, as_text, check_feature_names
+from querywise.exports.engines import UNFINISHED, Engine, Files, as_text, check_feature_names, others_among
 from querywise.exports.models import Exported, Forest, Leaf, Linear, NamedModel, Split
 
 _SHAPES = 'a list of features, {"features": […]} or {"featureset": {"features": […]}}'
@@ -26,7 +26,7 @@ def write(exported: Exported, name: str, features: Any) -> Files:
     places = {model.name: f"models/{model.name}.json" for model in exported.models}
     for model in exported.models:
         texts[places[model.name]] = as_text(model_document(model, exported.features))
-    return Files(texts, exported.features, places)
+    return Files(texts, exported.features, places, others_among(exported.features, given))
 
 
 def model_document(model: NamedModel, features: tuple[str, ...]) -> dict[str, Any]:

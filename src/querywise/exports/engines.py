@@ -16,11 +16,15 @@ UNFINISHED = "EDIT_ME"  # stands where only the user knows what the engine is to
 
 @dataclass(frozen=True)
 class Files:
-    """Texts by their place in the export, the features' names in the engine, and where each model went."""
+    """Texts by their place in the export, the features' names in the engine, and where each model went.
+
+    others: what the engine computes beside the model's features.
+    """
 
     texts: Mapping[str, str]
     in_engine: tuple[str, ...]
     places: Mapping[str, str] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,11 @@ class Engine:
 def as_text(content: Any) -> str:
     """JSON, indented."""
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def others_among(wanted: tuple[str, ...], given: list[dict[str, Any]]) -> tuple[str, ...]:
+    """The user's features that the model does not use."""
+    return tuple(each["name"] for each in given if each["name"] not in wanted)
 
 
 def check_feature_names(wanted: tuple[str, ...], found: list[Any], where: str) -> None:

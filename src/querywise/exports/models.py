@@ -12,8 +12,11 @@ import numpy as np
 from querywise.arrays import Floats
 from querywise.data.groups import Candidates
 from querywise.errors import DataError, NotFittedError
+from querywise.learners.adarank import AdaRank
 from querywise.learners.linear import LinearModels, linear_scores
+from querywise.learners.listnet import ListNet
 from querywise.learners.rankboost import RankBoost
+from querywise.learners.ranksvm import RankSVM
 from querywise.learners.trees import LambdaMART, TreeRegression, trees_of
 from querywise.rankers.atvt import ATVT
 from querywise.rankers.classes import QueryClasses
@@ -46,6 +49,12 @@ _REFUSED = {
         + "Fit lambdamart or knn-offline-2 instead.",
     ),
     "MultipleHyperplanes": "counts votes among the documents of the query; " + _WITHIN + "Fit ranksvm instead.",
+    "Blend": "adds up scores that it makes comparable within the query; "
+    + _WITHIN
+    + "Export one of the rankers in it, or fit knn-offline-2.",
+    "QueryContext": "sees every feature beside those of the query's other documents; "
+    + _WITHIN
+    + "Fit the learner inside it without context, and export that.",
     **dict.fromkeys(
         ("CombSUM", "CombMNZ", "ReciprocalRank", "Borda"), "votes among the documents of the query; " + _WITHIN
     ),
@@ -194,9 +203,22 @@ def form_of(ranker: Any) -> Form:
             f"aTVT over {type(ranker.regressor_).__name__} cannot be exported: the engines run weighted sums and "
             "trees. Fit it over trees (--base trees)."
         )
-    if hasattr(ranker, "weights_"):
+    if isinstance(ranker, (RankSVM, ListNet, AdaRank)):
         return Linear(np.asarray(ranker.weights_, dtype=np.float64))
     raise DataError(f"A {kind} cannot be exported: the engines run weighted sums and trees, and it is neither.")
+
+
+def largest_number(form: Form) -> float:
+    """The largest size of a weight, or of a threshold or leaf."""
+    if isinstance(form, Linear):
+        return float(np.abs(form.weights).max(initial=0.0))
+    return max((_largest(tree) for tree in form.trees), default=0.0)
+
+
+def _largest(node: Split | Leaf) -> float:
+    if isinstance(node, Leaf):
+        return abs(node.value)
+    return max(abs(node.threshold), _largest(node.low), _largest(node.high))
 
 
 def _grown(ranker: LambdaMART | TreeRegression) -> tuple[Split | Leaf, ...]:

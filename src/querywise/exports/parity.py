@@ -36,8 +36,7 @@ def parity_lines(exported: Exported, sample: Sample, arithmetic: Arithmetic, in_
                 "features": dict(zip(in_engine, held[row].tolist(), strict=True)),
                 "scores": {name: float(values[row]) for name, values in scores.items()},
                 "tolerance": {name: float(values[row]) for name, values in slack.items()},
-            },
-            ensure_ascii=False,
+            }
         )
         + "\n"
         for row in range(len(held))

@@ -105,11 +105,15 @@ class Router:
     """The client's half of an export: which model answers a query, by name, or its weights.
 
     folder: an export. documents: for each of the engine's first answers its features, as numbers in the order of
-    training or by name; a feature that is left out is 0. Only models routed by documents look at them.
+    training or by their names in the engine; a feature that is left out is 0, one that the export does not know is
+    refused. Only models routed by documents look at them.
     """
 
     def __init__(self, folder: PathLike) -> None:
-        self.manifest = _read_manifest(Path(folder))
+        self.manifest = read_manifest(Path(folder))
+        if self.manifest["routing"] is None:
+            only = self.manifest["models"][0]["name"]
+            raise DataError(f"{folder}: one model answers all queries, {only}; nothing is routed.")
         self.ranker = load(Path(folder) / "model")
         self._names = {model["number"]: model["name"] for model in self.manifest["models"]}
 
@@ -147,6 +151,19 @@ class Router:
         found = _weights(models, number, everyone)
         return dict(zip(self.manifest["features"]["in_engine"], found.tolist(), strict=True))
 
+    def about_class(self, query_class: str) -> str | None:
+        """Why a query's class is not gone by, in a sentence; None where it is."""
+        if "class" not in self.manifest["routing"]["by"]:
+            return (
+                f"The class {query_class!r} is not gone by: this model goes by the query's "
+                f"{' and '.join(self.manifest['routing']['by'])}. To go by the class that a query comes with, fit "
+                "query-classes with --set known=true."
+            )
+        if query_class not in self.ranker.classes_:
+            known = ", ".join(self.ranker.classes_)
+            return f"The class {query_class!r} is not gone by: the model was trained on the classes {known}."
+        return None
+
     def _number(
         self,
         text: str | None,
@@ -171,8 +188,13 @@ class Router:
         by = self.manifest["routing"]["by"]
         lacking = [each for each in by if given[each] is None and each != "class"]
         if lacking:
-            raise DataError(f"This model goes by the query's {' and '.join(by)}; its {lacking[0]} was not given.")
-        values = dict(columns or {})
+            unknown = None if query_class is None else self.about_class(query_class)
+            raise DataError(
+                f"This model goes by the query's {' and '.join(by)}; its {lacking[0]} "
+                f"{'was' if lacking[0] == 'text' else 'were'} not given.{_HOW_TO_GIVE[lacking[0]]}"
+                + ("" if unknown is None else f" {unknown}")
+            )
+        values = _numbers(columns or {}, "The query's columns")
         table = QueryTable(
             ("query",),
             texts=None if text is None else (text,),
@@ -188,21 +210,49 @@ class Router:
         rows = np.zeros((len(documents), len(features["names"])))
         for row, document in zip(rows, documents, strict=True):
             if isinstance(document, Mapping):
-                row[:] = [document.get(name, 0.0) for name in features["in_engine"]]
+                values = self._known(document)
+                row[:] = [values.get(name, 0.0) for name in features["in_engine"]]
             elif len(document) == len(row):
                 row[:] = document
             else:
                 raise DataError(f"A document has {len(document)} features; the model was trained on {len(row)}.")
         return rows
 
+    def _known(self, document: Mapping[str, Any]) -> dict[str, float]:
+        """A document's features, all of which the engine was told to compute, and one of them by the model at least."""
+        names = self.manifest["features"]["in_engine"]
+        others = self.manifest["features"].get("others", ())
+        unknown = next((name for name in document if name not in names and name not in others), None)
+        if unknown is not None or not any(name in document for name in names):
+            found = f"the feature {unknown!r}" if unknown is not None else "none of the model's features"
+            raise DataError(
+                f"A document has {found}; the model knows {', '.join(names[:8])}{' …' if len(names) > 8 else ''}. "
+                "Fetch the documents with the features of this export."
+            )
+        return _numbers(document, "A document's features")
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
+
+_HOW_TO_GIVE = {
+    "text": "",
+    "columns": " With router.py: --columns '{\"name\": 3}'.",
+    "documents": " With router.py: --first writes the request that fetches them, --answer FILE reads what the engine "
+    "answers to it.",
+}
+
+
+def _numbers(values: Any, what: str) -> dict[str, float]:
+    try:
+        return {str(name): float(value) for name, value in values.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise DataError(f"{what} must be numbers by name, as in {{'clicks': 3}}; found {values!r:.80}.") from None
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What an export says of itself."""
     try:
         found = json.loads(read_text(folder / MANIFEST))
     except ValueError as error:
         raise DataError(f"{folder / MANIFEST}: this is not JSON ({error}).") from None
     if not isinstance(found, dict) or found.get("format") != "querywise export":
         raise DataError(f"{folder / MANIFEST}: not the manifest of a querywise export.")
-    if found["routing"] is None:
-        raise DataError(f"{folder}: one model answers all queries, {found['models'][0]['name']}; nothing is routed.")
     return found

@@ -6,13 +6,14 @@ adds a millionth to every threshold it reads; what is written makes up for that.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic, floor32
-from querywise.exports.engines import UNFINISHED, Engine, Files, as_text, check_feature_names
+from querywise.exports.engines import UNFINISHED, Engine, Files, as_text, check_feature_names, others_among
 from querywise.exports.models import Exported, Leaf, Linear, NamedModel, Split
 
 _CLASSES = "org.apache.solr.ltr"
@@ -21,13 +22,19 @@ _SLACK = np.float32(1e-6)
 
 def write(exported: Exported, name: str, features: Any) -> Files:
     """The feature store and a file per model."""
+    comma = next((feature for feature in exported.features if "," in feature), None)
+    if comma is not None:
+        raise DataError(
+            f"The feature {comma!r} has a comma in its name, and Solr lists a document's features with commas between "
+            "them, so that it could not be read back. Rename it in features.txt and fit again."
+        )
     given = _template(exported.features) if features is None else _checked(exported, features)
     stored = [{"store": name, **{key: value for key, value in each.items() if key != "store"}} for each in given]
     texts = {"features.json": as_text(stored)}
     places = {model.name: f"models/{model.name}.json" for model in exported.models}
     for model in exported.models:
         texts[places[model.name]] = as_text(model_content(model, exported.features, name))
-    return Files(texts, exported.features, places)
+    return Files(texts, exported.features, places, others_among(exported.features, given))
 
 
 def model_content(model: NamedModel, features: tuple[str, ...], store: str) -> dict[str, Any]:
@@ -77,10 +84,15 @@ def _template(features: tuple[str, ...]) -> list[dict[str, Any]]:
         {
             "name": feature,
             "class": f"{_CLASSES}.feature.SolrFeature",
-            "params": {"q": f"{{!field f={UNFINISHED}_{feature}}}${{keywords}}"},
+            "params": {"q": f"{{!field f={UNFINISHED}_{_as_field(feature)}}}${{keywords}}"},
         }
         for feature in features
     ]
+
+
+def _as_field(feature: str) -> str:
+    """A name that can stand in local parameters, which end at a space, a quote or a brace."""
+    return re.sub(r"[^\w.-]", "_", feature)
 
 
 def _checked(exported: Exported, content: Any) -> list[dict[str, Any]]:

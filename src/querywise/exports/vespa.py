@@ -16,7 +16,21 @@ from querywise.exports.arithmetic import Arithmetic
 from querywise.exports.engines import UNFINISHED, Engine, Files, as_text, check_feature_names
 from querywise.exports.models import Exported, Forest, Leaf, Linear, Split
 
-_RESERVED = {"features", "query", "attribute", "sum"}
+_OF_VESPA = """
+    features f in if true false switch
+    abs acos asin atan atan2 bit ceil cos cosh cube elu erf exp fabs floor fmod hamming isNan ldexp log log10 max min
+    mod pow relu round sigmoid sign sin sinh sqrt square tan tanh
+    argmax argmin avg cell_cast concat cosine_similarity count diag euclidean_distance expand join l1_normalize
+    l2_normalize map map_subspaces matmul median merge prod random range reduce rename softmax sum tensor unpack_bits
+    xw_plus_b
+    age attribute bm25 closeness constant distance distanceToPath dotProduct elementCompleteness elementSimilarity
+    fieldLength fieldMatch fieldTermMatch file firstPhase firstPhaseRank foreach freshness globalPhase itemRawScore
+    lightgbm matchCount match matches nativeAttributeMatch nativeFieldMatch nativeProximity nativeRank normalize_linear
+    now onnx onnxModel query queryTermCount randomNormal rankingExpression rawScore reciprocal_rank
+    reciprocal_rank_fusion secondPhase tensorFromLabels tensorFromWeightedSet term textSimilarity tokenInputIds value
+    xgboost
+"""  # words and functions of rank expressions and rank features, which functions of the same name would hide
+_RESERVED = frozenset(_OF_VESPA.split())
 
 
 def write(exported: Exported, name: str, features: Any) -> Files:
@@ -50,17 +64,18 @@ def write(exported: Exported, name: str, features: Any) -> Files:
 
 
 def identifiers(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names as Vespa takes them, letters, digits and underscores, every one once.
+    """Names as Vespa takes them, letters, digits and underscores, every one once and none that is Vespa's own.
 
-    >>> identifiers(("bm25.title", "bm25 title", "7"))
-    ('bm25_title', 'bm25_title_2', 'f7')
+    >>> identifiers(("bm25.title", "bm25 title", "7", "bm25"))
+    ('bm25_title', 'bm25_title_2', 'f7', 'f_bm25')
     """
     found: list[str] = []
     for name in names:
         plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
         plain = plain if re.match(r"[A-Za-z_]", plain) else f"f{plain}"
+        plain = f"f_{plain}" if plain in _RESERVED else plain
         tried, count = plain, 1
-        while tried in found or tried in _RESERVED:
+        while tried in found:
             count += 1
             tried = f"{plain}_{count}"
         found.append(tried)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from importlib.metadata import version
 from importlib.resources import files as resources
 from pathlib import Path
@@ -17,10 +18,10 @@ from querywise.errors import DataError
 from querywise.exports import elasticsearch, solr, vespa
 from querywise.exports.arithmetic import Exactness, exactness
 from querywise.exports.engines import UNFINISHED, Engine, Files, as_text
-from querywise.exports.models import Exported, Linear, exported
+from querywise.exports.models import Exported, exported, largest_number
 from querywise.exports.parity import is_query_normalised, made_up, parity_lines, sampled
-from querywise.exports.routing import MANIFEST, Routing, routing_of
-from querywise.files import atomic_folder, read_text
+from querywise.exports.routing import MANIFEST, Routing, read_manifest, routing_of
+from querywise.files import atomic_folder, read_bytes, read_text
 from querywise.storage import save
 
 ENGINES: dict[str, Engine] = {
@@ -29,6 +30,7 @@ ENGINES: dict[str, Engine] = {
     "solr": solr.ENGINE,
     "vespa": vespa.ENGINE,
 }
+_MODEL = "model"
 
 
 @dataclass(frozen=True)
@@ -55,19 +57,21 @@ def export_model(
     features: Any = None,
     rows: int = 100,
     as_is: bool = False,
+    force: bool = False,
 ) -> Written:
     """Write a fitted ranker to a folder as an engine reads it: opensearch, elasticsearch, solr or vespa.
 
     name: what the feature set and the models are called. data: documents whose scores the engine is to be checked
     against; without any they are made up. features: how the engine computes each feature, as it takes it; without, a
     template to fill in is written. rows: documents in the check. as_is: export even where the data looks as if its
-    features were normalised within queries, which engines do not do.
+    features were normalised within queries, which engines do not do. force: write over an earlier export though files
+    in it were changed or added since.
     """
     kind = find_engine(engine)
     if rows < 1:
         raise DataError(f"rows={rows}: the check needs at least one document.")
     path = Path(folder)
-    check_export_folder(path)
+    check_export_folder(path, engine, force=force)
     found = exported(ranker, name)
     _check_kind(found, ranker, engine)
     candidates = data.candidates if isinstance(data, Judged) else data
@@ -92,9 +96,9 @@ def export_model(
         _put(made, {"check_parity.py": _script("check_parity.py")})
         if done.routing is not None:
             _put(made, {"router.py": _script(kind.router)})
-            save(ranker, made / "model")
-        _put(made, {MANIFEST: as_text(_manifest(done, found, files, name, ranker))})
+            save(ranker, made / _MODEL)
         _put(made, {"README.md": _readme(kind, done, found, name)})
+        _put(made, {MANIFEST: as_text({**_manifest(done, found, files, name, ranker), "checksums": _checksums(made)})})
     return done
 
 
@@ -105,10 +109,42 @@ def find_engine(name: str) -> Engine:
     return ENGINES[name]
 
 
-def check_export_folder(path: Path) -> None:
-    """Refuse a place that holds anything but an earlier export."""
-    if path.is_dir() and any(path.iterdir()) and not (path / MANIFEST).is_file():
+def check_export_folder(path: Path, engine: str, *, force: bool = False) -> None:
+    """Refuse a place that holds anything but an earlier export for the same engine, as it was written."""
+    if not path.is_dir() or not any(path.iterdir()):
+        return
+    if not (path / MANIFEST).is_file():
         raise DataError(f"{path}: the folder holds something that is not an export. Name an empty or new one.")
+    earlier = read_manifest(path)
+    if earlier.get("engine") != engine:
+        raise DataError(
+            f"{path}: the folder holds an export for {earlier.get('engine')}, and this one is for {engine}. Name an "
+            "empty or new one."
+        )
+    changed = [] if force else _changed(path, earlier.get("checksums"))
+    if changed:
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        raise DataError(
+            f"{path}: {changed[0]}{more} changed or came here since the export was written, and would be lost. Name "
+            "another folder, or write over it with --force (force=True)."
+        )
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    """A checksum of every file that a user may change: all but the manifest and the model folder."""
+    own = [path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
+    places = {path.relative_to(folder).as_posix(): path for path in own}
+    return {
+        place: sha256(read_bytes(path)).hexdigest()
+        for place, path in places.items()
+        if place != MANIFEST and not place.startswith(f"{_MODEL}/")
+    }
+
+
+def _changed(path: Path, written: Any) -> list[str]:
+    """The files that are not as they were written."""
+    kept = written if isinstance(written, dict) else {}
+    return [place for place, checksum in _checksums(path).items() if kept.get(place) != checksum]
 
 
 def read_features(path: Path) -> Any:
@@ -145,12 +181,11 @@ def _refuse_large(found: Exported, candidates: Candidates | None, kind: Engine) 
     limit = float(np.finfo(kind.arithmetic.real).max)
     largest = 0.0 if candidates is None else float(np.abs(candidates.features).max())
     for model in found.models:
-        if isinstance(model.form, Linear):
-            largest = max(largest, float(np.abs(model.form.weights).max(initial=0.0)))
+        largest = max(largest, largest_number(model.form))
     if largest >= limit:
         raise DataError(
-            f"A feature or weight is as large as {largest:.3g}; {kind.title} computes with numbers up to {limit:.3g}. "
-            "Bring the features to a smaller scale and fit again."
+            f"A feature, weight or threshold is as large as {largest:.3g}; {kind.title} computes with numbers up to "
+            f"{limit:.3g}. Bring the features to a smaller scale and fit again."
         )
 
 
@@ -174,7 +209,12 @@ def _manifest(done: Written, found: Exported, files: Files, name: str, ranker: A
         "name": name,
         "ranker": type(ranker).__name__,
         "missing": "zero",
-        "features": {"names": found.features, "in_engine": files.in_engine, "unfinished": done.unfinished},
+        "features": {
+            "names": found.features,
+            "in_engine": files.in_engine,
+            "others": files.others,
+            "unfinished": done.unfinished,
+        },
         "models": [
             {"name": model.name, "number": model.number, "what": model.what, "file": files.places.get(model.name)}
             for model in found.models
@@ -227,7 +267,7 @@ def _about_routing(done: Written) -> str:
         said = f"It goes by the query's {by}: one request to the engine answers a query."
         asked = 'python router.py "jaguar"'
     else:
-        also = ", as does a query that comes with its class" if "class" in done.routing.by else ""
+        also = ", as does a query that comes with its class (`--class`)" if "class" in done.routing.by else ""
         said = f"""It goes by the query's {by}: a first request fetches the engine's best documents with their features,
 a second ranks them. A model routed by text (`--view text`) needs one{also}."""
         asked = """python router.py "jaguar" --first                 # the first request

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from querywise import Router
+from querywise import DataError, QuerywiseError, Router
 
 HERE = Path(__file__).resolve().parent
 WINDOW = 100
@@ -47,12 +47,40 @@ def logged(keywords: str, feature_set: str) -> dict[str, str]:
 
 def documents_in(answer: dict[str, Any]) -> list[dict[str, float]]:
     """The features of the documents in the engine's answer to `logged`."""
-    entries = [document["[features]"].split(",") for document in answer["response"]["docs"]]
-    pairs = [[each.rpartition("=") for each in entry] for entry in entries]
-    return [{name: float(value) for name, _, value in entry} for entry in pairs]
+    try:
+        entries = [document["[features]"].split(",") for document in answer["response"]["docs"]]
+        pairs = [[each.rpartition("=") for each in entry] for entry in entries]
+        return [{name: float(value) for name, _, value in entry} for entry in pairs]
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise without_documents(answer) from None
 
 
-def main() -> None:
+def without_documents(answer: Any) -> DataError:
+    """The answer is an error, or one to another request."""
+    said = json.dumps(answer, ensure_ascii=False)[:200]
+    return DataError(
+        f"The engine's answer has no documents with their features; send what --first prints. Found: {said}"
+    )
+
+
+def read_answer(path: Path) -> Any:
+    """The engine's answer, from a file."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"--answer {path}: the engine's answer cannot be read ({error}).") from None
+
+
+def request_for(router: Router, given: argparse.Namespace) -> dict[str, str]:
+    """The request that was asked for."""
+    if given.first:
+        return logged(given.keywords, router.manifest["name"])
+    documents = None if given.answer is None else documents_in(read_answer(given.answer))
+    model = router.model(given.keywords, query_class=given.query_class, columns=given.columns, documents=documents)
+    return ranked(given.keywords, model)
+
+
+def main() -> int:
     """Print the request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("keywords")
@@ -61,15 +89,18 @@ def main() -> None:
     parser.add_argument("--first", action="store_true")
     parser.add_argument("--answer", type=Path)
     given = parser.parse_args()
-    router = Router(HERE)
-    if given.first:
-        request = logged(given.keywords, router.manifest["name"])
-    else:
-        documents = None if given.answer is None else documents_in(json.loads(given.answer.read_text()))
-        model = router.model(given.keywords, query_class=given.query_class, columns=given.columns, documents=documents)
-        request = ranked(given.keywords, model)
+    try:
+        router = Router(HERE)
+        request = request_for(router, given)
+    except QuerywiseError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    ignored = None if given.query_class is None else router.about_class(given.query_class)
+    if ignored is not None:
+        sys.stderr.write(f"{ignored}\n")
     sys.stdout.write(json.dumps(request, indent=1, ensure_ascii=False) + "\n")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
