@@ -49,12 +49,6 @@ _REFUSED = {
         + "Fit lambdamart or knn-offline-2 instead.",
     ),
     "MultipleHyperplanes": "counts votes among the documents of the query; " + _WITHIN + "Fit ranksvm instead.",
-    "Blend": "adds up scores that it makes comparable within the query; "
-    + _WITHIN
-    + "Export one of the rankers in it, or fit knn-offline-2.",
-    "QueryContext": "sees every feature beside those of the query's other documents; "
-    + _WITHIN
-    + "Fit the learner inside it without context, and export that.",
     **dict.fromkeys(
         ("CombSUM", "CombMNZ", "ReciprocalRank", "Borda"), "votes among the documents of the query; " + _WITHIN
     ),
