@@ -62,7 +62,7 @@ def run_check(folder: Path, *words: str) -> str:
     [
         (lambda: Blend([RankSVM(), ListNet()]), "A Blend cannot be exported: it adds up scores"),
         (lambda: QueryContext(RankSVM()), "A QueryContext cannot be exported: it sees every feature beside"),
-        (lambda: KnnOffline2(QueryContext(RankSVM()), k=0.5, models=2), "A QueryContext cannot be exported"),
+        (lambda: KnnOffline2(QueryContext(RankSVM()), k=0.5, models=2), "A QueryContext cannot be exported: it sees"),
     ],
     ids=["blend", "context", "local context"],
 )
