@@ -69,10 +69,10 @@ class LearningToRank:
         elif parts[-1] == "_createmodel":
             self._create_model(self.feature_sets[parts[1]], json.loads(body))
         else:
-            self._create_feature_set(parts[1], json.loads(body))
+            self._create_feature_set(parts[1], json.loads(body), may_replace=method == "POST")
         return {"result": "done"}
 
-    def _create_feature_set(self, name: str, content: Any) -> None:
+    def _create_feature_set(self, name: str, content: Any, *, may_replace: bool) -> None:
         features = content["featureset"]["features"]
         names = [feature["name"] for feature in features]
         if len(set(names)) != len(names):
@@ -80,7 +80,7 @@ class LearningToRank:
         for feature in features:
             if set(feature) - {"name", "params", "template_language", "template"}:
                 raise BadRequestError(f"unknown field in {feature}")
-        if name in self.feature_sets:
+        if name in self.feature_sets and not may_replace:
             raise BadRequestError("version_conflict_engine_exception")
         self.feature_sets[name] = features
 

@@ -149,7 +149,8 @@ class Elasticsearch:
         with contextlib.suppress(EngineError):
             self.server.ask("PUT", "_ltr")  # is there already, or is made
         path = f"_ltr/_featureset/{self.name}"
-        self._make("POST", path, {"featureset": {"features": features}}, path, "a feature set")
+        # PUT refuses a name that is taken; POST would write over it.
+        self._make("PUT", path, {"featureset": {"features": features}}, path, "a feature set")
         for model, file in models.items():
             copied = {**read_json(file)["model"], "name": f"{self.name}-{model}"}
             place = f"_ltr/_model/{self.name}-{model}"
