@@ -61,7 +61,7 @@ def run_check(folder: Path, *words: str) -> str:
     ("ranker", "words"),
     [
         (lambda: Blend([RankSVM(), ListNet()]), "A Blend cannot be exported: it adds up scores"),
-        (lambda: QueryContext(RankSVM()), "A QueryContext cannot be exported: it sees every feature beside"),
+        (lambda: QueryContext(RankSVM()), "A QueryContext cannot be exported: it sees every document beside"),
         (lambda: KnnOffline2(QueryContext(RankSVM()), k=0.5, models=2), "A QueryContext cannot be exported: it sees"),
     ],
     ids=["blend", "context", "local context"],
