@@ -40,8 +40,8 @@ def request(seed: int = 9) -> dict[str, Any]:
 def measure() -> Iterator[Result]:
     """Service: 100 documents × 46 features per request, over loopback, 500 training queries.
 
-    wrk drives it from a process of its own over 8 connections. Theirs is /v1/echo of the same server, which reads and
-    checks the same body and ranks nothing; both are driven in turn, three times four seconds each, and the middle run
+    wrk drives it from a process of its own over 8 connections. Theirs is /v1/echo of the same server, which reads
+    the same body as JSON and ranks nothing; both are driven in turn, three times four seconds each, and the middle run
     counts. The ratio is ours / theirs. Latencies are those of a busy server: eight requests stand in line.
     """
     if not is_there():

@@ -35,8 +35,8 @@ def measure_soak() -> Iterator[Result]:
     """Soak: ten minutes of mixed load, a model replaced every twenty seconds.
 
     Four clients send single rankings of 1 to 1,000 documents, batches, explanations and requests that are wrong; four
-    kinds of model take turns. Memory is that of the server process after the first minute and at the end, both right
-    after the same model was taken up. QUERYWISE_SOAK_MINUTES sets another length.
+    kinds of model take turns. Memory is that of the server process whenever the first model has been served for
+    twenty seconds. QUERYWISE_SOAK_MINUTES sets another length.
     """
     data = World(_FEATURES, kinds=3).draw(300, 20, seed=1)
     models: list[Any] = [
