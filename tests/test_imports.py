@@ -53,6 +53,7 @@ ONLY_IN = {
     "msgspec": {"service/app.py", "service/schema.py"},
     "numba": {"compiled.py"},
     "narwhals": {"data/frames.py"},
+    "pyarrow": {"data/shards.py"},
     "uvicorn": {"service/server.py"},
     "safetensors": {"storage.py"},
     "Stemmer": {"text/words.py"},
@@ -149,7 +150,7 @@ def loaded_by(statement: str) -> set[str]:
 
 
 def test_importing_the_package_loads_no_heavy_library() -> None:
-    heavy = {"numpy", "scipy", "numba", "lightgbm", "sklearn", "rich", "typer", "narwhals", "pandas"}
+    heavy = {"numpy", "scipy", "numba", "lightgbm", "sklearn", "rich", "typer", "narwhals", "pandas", "pyarrow"}
     assert not heavy & loaded_by("import querywise")
 
 

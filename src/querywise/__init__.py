@@ -3,6 +3,7 @@
 Data flows one way:
 
     read_letor, read_folds, from_arrays, from_frame     anything you have → Judged
+    read_parquet, open_shards, write_shards             Parquet: a feature log, or a set in shards of whole queries
     read_collection, build_index, judged_candidates     text: documents, queries and judgements → Judged
     RankSVM, LambdaMART                                 learners: Judged → one scoring function
     RankBoost, ListNet, AdaRank, MultipleHyperplanes    the classic ones
@@ -98,9 +99,11 @@ _HOMES = {
     "load_index": "querywise.text.index",
     "make_folds": "querywise.data.folds",
     "make_judged": "querywise.data.synthetic",
+    "open_shards": "querywise.data.shards",
     "read_collection": "querywise.data.collections",
     "read_folds": "querywise.data.folds",
     "read_letor": "querywise.data.letor",
+    "read_parquet": "querywise.data.shards",
     "read_queries": "querywise.data.queries",
     "read_scores": "querywise.ranking",
     "route": "querywise.exports.routing",
@@ -116,6 +119,7 @@ _HOMES = {
     "write_parts": "querywise.data.folds",
     "write_run": "querywise.ranking",
     "write_scores": "querywise.ranking",
+    "write_shards": "querywise.data.shards",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605

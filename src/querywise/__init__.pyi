@@ -16,6 +16,9 @@ from querywise.data.groups import QueryTable as QueryTable
 from querywise.data.letor import read_letor as read_letor
 from querywise.data.letor import write_letor as write_letor
 from querywise.data.queries import read_queries as read_queries
+from querywise.data.shards import open_shards as open_shards
+from querywise.data.shards import read_parquet as read_parquet
+from querywise.data.shards import write_shards as write_shards
 from querywise.data.synthetic import make_judged as make_judged
 from querywise.errors import DataError as DataError
 from querywise.errors import ModelFileError as ModelFileError

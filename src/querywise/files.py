@@ -51,6 +51,20 @@ def atomic_text(path: Path) -> Iterator[TextIO]:
 
 
 @contextlib.contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """A name beside `path` to write to, then renamed: until the block ends well, what was there before stays."""
+    check_writable(path)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield beside
+        put_in_place(beside, path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror}).") from None
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Write a folder beside `path`, then rename it: until the block ends well, what was there before stays whole."""
     check_folder(path)

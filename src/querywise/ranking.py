@@ -1,11 +1,12 @@
 """Scores → order. The one place that sorts, with the one tie rule: tied documents keep their order.
 
-Also the two forms in which scores travel: one number per line, and TREC run files.
+Also the forms in which scores travel: one number per line, TREC run files, and folders of Parquet parts.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,11 @@ import numpy as np
 from querywise.arrays import Floats, Ints
 from querywise.data.groups import Candidates
 from querywise.data.letor import PathLike
+from querywise.data.shards import read_scored
 from querywise.errors import DataError
 from querywise.files import atomic_text, read_text
+
+_Given = tuple[str, str, str, float]  # where it was said, query, document, score
 
 
 def order(scores: Floats, starts: Ints, *, tie_break: Ints | None = None) -> Ints:
@@ -77,7 +81,9 @@ class GivenScores:
 
 
 def read_scores(path: PathLike, candidates: Candidates) -> Floats:
-    """Scores for `candidates` from either form: one number per line, or a TREC run matched by ids."""
+    """Scores for `candidates`: one number per line, a TREC run matched by ids, or a folder of Parquet parts."""
+    if Path(path).is_dir():
+        return _from_parts(Path(path), candidates)
     lines = [(n, line.split()) for n, line in enumerate(read_text(Path(path)).split("\n"), 1) if line.strip()]
     if not lines:
         raise DataError(f"{path}: the file holds no score.")
@@ -101,22 +107,51 @@ def _number(where: str, words: list[str]) -> float:
 
 
 def _from_run(path: str, lines: list[tuple[int, list[str]]], candidates: Candidates) -> Floats:
+    def given() -> Iterator[_Given]:
+        for number, words in lines:
+            where = f"{path}:{number}"
+            if len(words) != 6:
+                raise DataError(f"{where}: expected 'query Q0 document rank score tag'; found {len(words)} words.")
+            yield where, words[0], words[2], _number(where, words[4:5])
+
+    return _matched(path, given(), candidates)
+
+
+def _from_parts(folder: Path, candidates: Candidates) -> Floats:
+    """By order where the documents are in the order in which they were ranked, else by ids where they have some."""
+    found = read_scored(folder)
+    owners = [candidates.query_ids[query] for query in candidates.query_of_row.tolist()]
+    both_known = found.document_ids is not None and candidates.document_ids is not None
+    if list(found.query_ids) == owners and (not both_known or found.document_ids == candidates.document_ids):
+        return found.scores
+    if both_known:
+        rows = zip(found.query_ids, found.document_ids or (), found.scores.tolist(), strict=True)
+        given = ((f"{folder}: row {number}", *row) for number, row in enumerate(rows, start=1))
+        return _matched(str(folder), given, candidates)
+    if len(found.scores) != len(owners):
+        raise DataError(f"{folder}: {len(found.scores)} scores for {len(owners)} documents; one each is needed.")
+    row = next(row for row, pair in enumerate(zip(found.query_ids, owners, strict=True)) if pair[0] != pair[1])
+    raise DataError(
+        f"{folder}: row {row + 1} is a document of query {found.query_ids[row]!r}; expected {owners[row]!r}. Without "
+        "document ids the scores must be in the order of the data."
+    )
+
+
+def _matched(path: str, given: Iterable[_Given], candidates: Candidates) -> Floats:
+    """Scores brought to the documents they are of."""
     place = {
         (query_id, candidates.document_label(row)): row
         for query, query_id in enumerate(candidates.query_ids)
         for row in range(*candidates.rows(query).indices(len(candidates.features)))
     }
     values = np.full(len(candidates.features), np.nan)
-    for number, words in lines:
-        where = f"{path}:{number}"
-        if len(words) != 6:
-            raise DataError(f"{where}: expected 'query Q0 document rank score tag'; found {len(words)} words.")
-        row = place.get((words[0], words[2]))
+    for where, query_id, document_id, score in given:
+        row = place.get((query_id, document_id))
         if row is None:
-            raise DataError(f"{where}: document {words[2]!r} of query {words[0]!r} is not in the judged data.")
+            raise DataError(f"{where}: document {document_id!r} of query {query_id!r} is not in the judged data.")
         if not np.isnan(values[row]):
-            raise DataError(f"{where}: document {words[2]!r} of query {words[0]!r} is scored a second time.")
-        values[row] = _number(where, words[4:5])
+            raise DataError(f"{where}: document {document_id!r} of query {query_id!r} is scored a second time.")
+        values[row] = score
     missing = np.flatnonzero(np.isnan(values))
     if len(missing):
         row = int(missing[0])

@@ -326,7 +326,7 @@ def concatenate(parts: Sequence[Judged]) -> Judged:
         document_ids=_join([each.document_ids for each in candidates]),
         comments=_join([each.comments for each in candidates]),
         feature_names=first.feature_names,
-        queries=_join_tables(tables) if len(tables) == len(candidates) else None,
+        queries=join_tables(tables) if len(tables) == len(candidates) else None,
     )
     masks = [np.ones(len(part.labels), np.bool_) if part.judged is None else part.judged for part in parts]
     judged = None if all(part.judged is None for part in parts) else np.concatenate(masks)
@@ -338,7 +338,8 @@ def _join(parts: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
     return tuple(value for part in known for value in part) if len(known) == len(parts) else None
 
 
-def _join_tables(tables: Sequence[QueryTable]) -> QueryTable:
+def join_tables(tables: Sequence[QueryTable]) -> QueryTable:
+    """Several query tables as one; what one of them does not know is left out."""
     texts = [table.texts for table in tables if table.texts is not None]
     classes = [table.classes for table in tables if table.classes is not None]
     columns = [table.columns for table in tables if table.columns is not None]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,28 @@ from querywise.files import atomic_text, read_text
 
 def read_queries(path: PathLike) -> QueryTable:
     """Read a `queries.jsonl` file."""
+    return _table(path, enumerate(read_text(Path(path)).split("\n"), start=1))
+
+
+def read_queries_of(path: PathLike, ids: tuple[str, ...], *, first: int = 0) -> QueryTable:
+    """What the file says of some queries.
+
+    They are looked for after its first `first` lines, where `write_queries` leaves the queries of one shard, so that a
+    long file need not be understood for a few of them; if they are not there, in all of it.
+    """
+    try:
+        with open(path, encoding="utf-8-sig", newline="\n") as file:
+            table = _table(path, enumerate(islice(file, first, first + len(ids)), start=first + 1))
+        if table.ids == ids:
+            return table
+    except (DataError, OSError, UnicodeDecodeError):
+        pass  # whatever is wrong, reading all of it says where
+    return read_queries(path).select(ids)
+
+
+def _table(path: PathLike, numbered: Iterable[tuple[int, str]]) -> QueryTable:
     records: dict[str, tuple[int, dict[str, Any]]] = {}
-    for number, line in enumerate(read_text(Path(path)).split("\n"), start=1):
+    for number, line in numbered:
         if not line.strip():
             continue
         where = f"{path}:{number}"

@@ -1,0 +1,700 @@
+"""Judged sets in Parquet: shards of whole queries with a manifest, feature logs, and scores.
+
+A set of shards is a folder: `part-00000.parquet`, … in order, `shards.json` with the feature names and a checksum of
+every file, and `queries.jsonl` where more is known of the queries. One shard is a Judged like any other, so whatever
+works query by query works on a set that no memory holds. The one module that knows Arrow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from querywise.arrays import Floats, Ints
+from querywise.data.frames import from_frame
+from querywise.data.groups import Candidates, Judged, QueryTable, concatenate, join_tables
+from querywise.data.letor import PathLike
+from querywise.data.queries import read_queries, read_queries_of, write_queries
+from querywise.data.sidefiles import QUERIES
+from querywise.errors import DataError
+from querywise.files import atomic_file, atomic_folder, atomic_text, check_folder, read_bytes, read_text
+from querywise.progress import track
+
+MANIFEST = "shards.json"
+ROWS = 100_000
+_Result = TypeVar("_Result")
+_FORMAT, _VERSION = "querywise shards", 1
+_OWN = ("qid", "label", "docid", "comment", "judged")
+_GROUP = 16_384  # rows in a row group: what is decoded at once
+_BLOCK = 512  # rows turned from columns to rows at once, while they are in the processor's cache
+
+
+@dataclass(frozen=True)
+class ShardFile:
+    """One Parquet file of whole queries. `first`: how many queries of the set stand before it."""
+
+    folder: Path
+    name: str
+    rows: int
+    queries: int
+    checksum: str
+    feature_count: int
+    feature_names: tuple[str, ...] | None = None
+    first: int = 0
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self.folder / self.name
+
+    def load(self) -> Judged:
+        """The shard in memory, checked against its checksum, with what `queries.jsonl` says of its queries."""
+        file = _Opened(self)
+        judged = file.fill(np.empty((self.rows, self.feature_count)), np.empty(self.rows, np.int64))
+        known = self.folder / QUERIES
+        if not known.is_file():
+            return judged
+        ids = judged.candidates.query_ids
+        return judged.with_queries(_about(known, lambda: read_queries_of(known, ids, first=self.first)))
+
+
+@dataclass(frozen=True, eq=False)
+class Shards:
+    """A judged set on disk, in files of whole queries; `len` is the number of queries in all of them.
+
+    >>> import tempfile
+    >>> from querywise.data.synthetic import make_judged
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     shards = write_shards([make_judged(20, 5, 3)], Path(folder) / "train.parquet", rows=40)
+    ...     print(len(shards), shards.rows, len(shards.files), len(shards.files[0].load()))
+    20 100 3 8
+    """
+
+    folder: Path
+    files: tuple[ShardFile, ...]
+    feature_count: int
+    feature_names: tuple[str, ...] | None
+
+    def __len__(self) -> int:
+        return sum(file.queries for file in self.files)
+
+    @property
+    def rows(self) -> int:
+        """How many documents there are in all."""
+        return sum(file.rows for file in self.files)
+
+    def whole(self) -> Judged:
+        """All shards in memory as one judged set, in order; needs little more memory than the set itself."""
+        features, labels = np.empty((self.rows, self.feature_count)), np.empty(self.rows, np.int64)
+        parts, row = [], 0
+        for file in track(self.files, "Reading"):
+            rows = slice(row, row + file.rows)
+            parts.append(_Opened(file).fill(features[rows], labels[rows]))
+            row += file.rows
+        judged = _together(features, labels, parts)
+        known = self.folder / QUERIES
+        return _about(known, lambda: judged.with_queries(read_queries(known))) if known.is_file() else judged
+
+
+def is_sharded(path: Path) -> bool:
+    """Whether a path is a folder of shards."""
+    return (path / MANIFEST).is_file()
+
+
+def open_shards(folder: PathLike) -> Shards:
+    """A set of shards, its manifest read and none of its files."""
+    root = Path(folder).absolute()
+    path = root / MANIFEST
+    if not path.is_file():
+        what = f"there is no {MANIFEST} in it" if root.is_dir() else "there is no such folder"
+        raise DataError(f"{folder}: not a set of shards: {what}. `querywise convert` makes one.")
+    try:
+        said = json.loads(read_text(path))
+        if said["format"] != _FORMAT:
+            raise ValueError(f"its format is {said['format']!r}, not {_FORMAT!r}")
+        if said["version"] > _VERSION:
+            raise DataError(
+                f"{path}: these shards are of version {said['version']}, and this querywise reads versions up to "
+                f"{_VERSION}. Install a newer querywise, or convert the data anew."
+            )
+        return _from_manifest(root, said)
+    except DataError:
+        raise
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        why = f"it says nothing of {error}" if isinstance(error, KeyError) else str(error)
+        raise DataError(f"{path}: the manifest is damaged: {why}. Convert the data anew.") from None
+
+
+def write_shards(
+    parts: Iterable[Judged],
+    folder: PathLike,
+    *,
+    rows: int = ROWS,
+    shards: int | None = None,
+    queries: QueryTable | None = None,
+) -> Shards:
+    """Write judged sets, one after the other, as one set of shards of about `rows` rows each; no query is split.
+
+    Parts are taken as they come and held no longer than it takes to write them. With `shards`, everything is held, and
+    cut into that many files of about the same number of rows. `queries` says more of the queries than the parts do.
+    A folder of shards that is already there is replaced as a whole once all is written, and stays until then. A query
+    without documents has no row, and is left out.
+    """
+    named = ((f"part {number}", part) for number, part in enumerate(parts, start=1))
+    return write_named_shards(named, folder, rows=rows, shards=shards, queries=queries)
+
+
+def write_named_shards(
+    parts: Iterable[tuple[str, Judged]],
+    folder: PathLike,
+    *,
+    rows: int = ROWS,
+    shards: int | None = None,
+    queries: QueryTable | None = None,
+) -> Shards:
+    """The same of parts with names, which messages use."""
+    root = Path(folder).absolute()
+    if rows < 1:
+        raise DataError(f"rows={rows}: a shard has 1 row or more.")
+    check_shards_folder(root)
+    seen = _Seen(queries)
+    checked = (seen.checked(name, part) for name, part in parts)
+    cuts = _by_rows(checked, rows) if shards is None else _by_number(list(checked), shards)
+    with atomic_folder(root) as made:
+        written: list[dict[str, Any]] = []
+        for number, pieces in enumerate(cuts):
+            data = concatenate(pieces) if len(pieces) > 1 else pieces[0]
+            name = part_name(number)
+            _write_data(made / name, data)
+            written.append({"file": name, "rows": len(data.labels), "queries": len(data), "sha256": _sum(made / name)})
+        if not written:
+            raise DataError(f"{folder}: there is nothing to write: no document was given.")
+        table = seen.table()
+        if table is not None:
+            write_queries(made / QUERIES, table)
+        manifest = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "features": seen.names,
+            "feature_count": seen.width,
+            "rows": sum(each["rows"] for each in written),
+            "queries": sum(each["queries"] for each in written),
+            "shards": written,
+        }
+        with atomic_text(made / MANIFEST) as out:
+            out.write(json.dumps(manifest, indent=1) + "\n")
+    return open_shards(root)
+
+
+def check_shards_folder(path: Path) -> None:
+    """Refuse a folder whose place shards cannot take, before any long work is done for them."""
+    if path.is_file():
+        raise DataError(f"{path}: this is a file; shards are a folder.")
+    check_folder(path)
+    found = sorted(each.name for each in path.iterdir()) if path.is_dir() else []
+    if found and not is_sharded(path):
+        raise DataError(f"{path}: the folder holds something that is not shards. Name another, or an empty one.")
+    stray = [name for name in found if name not in (MANIFEST, QUERIES) and not _is_part(name)]
+    if stray:
+        raise DataError(f"{path}: {stray[0]!r} is beside the shards here, which are replaced as a whole. Move it away.")
+
+
+def read_parquet(
+    paths: PathLike | Sequence[PathLike], *, qid: str = "qid", label: str | None = "label", docid: str | None = "docid"
+) -> Judged:
+    """A feature log, one Parquet file or several as one set; a folder stands for the .parquet files in it.
+
+    Every numeric column beside those named is a feature. The rows of a query need not stand together; a missing label
+    means that nobody judged the document, and a log without a column `docid` has no document ids.
+    """
+    names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    files = [file for name in names for file in log_files(Path(name))]
+    if not files:
+        raise DataError("No file to read was given.")
+    pa, _ = _arrow()
+    tables = [_log(file) for file in track(files, "Reading")]
+    for file, table in zip(files, tables, strict=True):
+        if set(table.column_names) != set(tables[0].column_names):
+            odd = sorted(set(table.column_names) ^ set(tables[0].column_names))
+            raise DataError(
+                f"{file}: {files[0]} and this file do not have the same columns; {odd[0]!r} is in one only."
+            )
+    document = docid if docid != "docid" or docid in tables[0].column_names else None
+
+    def judged(table: Any) -> Judged:
+        return from_frame(table, label=label, qid=qid, document=document)
+
+    if len(files) == 1:
+        return _about(files[0], lambda: judged(tables[0]))
+    try:
+        return judged(
+            pa.concat_tables([table.select(tables[0].column_names) for table in tables], promote_options="permissive")
+        )
+    except (DataError, pa.ArrowException) as error:
+        for file, table in zip(files, tables, strict=True):  # which of them is it?
+            _about(file, lambda table=table: judged(table))  # type: ignore[misc]
+        raise DataError(f"{', '.join(map(str, files))}: {error}") from None
+
+
+def log_files(path: Path) -> list[Path]:
+    """The files of a log: the path itself, or the .parquet files in the folder it is, by name."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(
+        each for each in path.iterdir() if each.suffix == ".parquet" and not each.name.startswith((".", "_"))
+    )
+    if not found:
+        raise DataError(f"{path}: there is no .parquet file in this folder.")
+    return found
+
+
+class Scored(NamedTuple):
+    """Scores as they were written: the query and, where known, the document of every row."""
+
+    query_ids: tuple[str, ...]
+    document_ids: tuple[str, ...] | None
+    scores: Floats
+
+
+def write_scored_part(path: PathLike, candidates: Candidates, scores: Floats) -> None:
+    """One Parquet file of scores: `qid`, `docid` where the documents have ids, and `score`, in the order of the rows.
+
+    The files of a folder are called `part-00000.parquet`, `part-00001.parquet`, …, which `part_name` gives.
+    """
+    pa, _ = _arrow()
+    values = np.asarray(scores, dtype=np.float64)
+    if values.shape != (len(candidates.features),) or not np.isfinite(values).all():
+        raise DataError(f"{path}: one finite score for each of {len(candidates.features)} documents is needed.")
+    fields = [("qid", pa.string()), ("docid", pa.string()), ("score", pa.float64())]
+    schema = pa.schema([field for field in fields if field[0] != "docid" or candidates.document_ids is not None])
+    owners = candidates.query_of_row
+
+    def columns(rows: slice) -> list[Any]:
+        ids = [[candidates.query_ids[query] for query in owners[rows].tolist()]]
+        ids += [] if candidates.document_ids is None else [list(candidates.document_ids[rows])]
+        return [*ids, values[rows]]
+
+    with atomic_file(Path(path)) as beside:
+        _write_table(beside, schema, len(values), columns)
+
+
+def part_name(number: int) -> str:
+    """What the files of a folder are called, counted from 0."""
+    return f"part-{number:05d}.parquet"
+
+
+def read_scored(folder: PathLike) -> Scored:
+    """The scores in a folder, its parts in order."""
+    pa, pq = _arrow()
+    root = Path(folder)
+    found = {int(each.name[5:-8]): each for each in root.glob("part-*.parquet") if _is_part(each.name)}
+    if not found:
+        raise DataError(f"{root}: there are no scores in this folder. Expected {part_name(0)}, {part_name(1)}, ….")
+    missing = next((number for number in range(len(found)) if number not in found), None)
+    if missing is not None:
+        raise DataError(f"{root / part_name(missing)}: this part of the scores is missing. Rank the documents again.")
+    query_ids: list[str] = []
+    document_ids: list[str] | None = []
+    scores = []
+    for number in range(len(found)):
+        path = found[number]
+        try:
+            table = pq.read_table(io.BytesIO(read_bytes(path)), use_threads=False)
+            values = np.asarray(table["score"].cast(pa.float64()).to_numpy())
+            query_ids += _strings(path, table, "qid") or ()
+            known = _strings(path, table, "docid")
+        except (pa.ArrowException, KeyError, OSError) as error:
+            raise DataError(f"{path}: this is not a part of scores, with columns qid and score ({error}).") from None
+        document_ids = None if document_ids is None or known is None else [*document_ids, *known]
+        wrong = np.flatnonzero(~np.isfinite(values))
+        if len(wrong):
+            raise DataError(f"{path}: row {wrong[0] + 1} has the score {values[wrong[0]]}, not a finite number.")
+        scores.append(values)
+    known_ids = None if document_ids is None else tuple(document_ids)
+    return Scored(tuple(query_ids), known_ids, np.concatenate(scores))
+
+
+class _Seen:
+    """What the parts to be written have had so far, so that the next one is checked against it."""
+
+    def __init__(self, queries: QueryTable | None) -> None:
+        self.width = -1
+        self.names: tuple[str, ...] | None = None
+        self._given = queries
+        self._known = None if queries is None else frozenset(queries.ids)
+        self._origin = ""
+        self._homes: dict[str, str] = {}  # in the order of the rows
+        self._tables: list[QueryTable | None] = []
+
+    def checked(self, name: str, part: Judged) -> Judged:
+        """The part without what a shard does not hold; a part that does not fit the ones before is refused."""
+        empty = part.candidates.sizes == 0
+        part = part.select(~empty) if empty.any() else part
+        candidates = part.candidates
+        width, names = candidates.features.shape[1], candidates.feature_names
+        if self.width < 0:
+            self.width, self.names, self._origin = width, names, name
+            _check_names(names)
+        if width != self.width:
+            raise DataError(
+                f"{name} has {width} features, {self._origin} has {self.width}. All need the same ones; for sparse "
+                "files that leave out their last columns, state their number."
+            )
+        if names != self.names:
+            raise DataError(
+                f"{name} has other feature names than {self._origin}. All need the same ones, in one order."
+            )
+        for query_id in candidates.query_ids:
+            home = self._homes.setdefault(query_id, name)
+            if home is not name:
+                raise DataError(
+                    f"Query {query_id!r} is in {home} and again in {name}. All rows of a query must stand together, in "
+                    "one of them."
+                )
+            if self._known is not None and query_id not in self._known:
+                raise DataError(
+                    f"Query {query_id!r} of {name} is not in the query table; every query needs a row there."
+                )
+        self._tables.append(candidates.queries)
+        return part
+
+    def table(self) -> QueryTable | None:
+        """What is known of all queries, in the order of the rows."""
+        tables = [table for table in self._tables if table is not None]
+        if self._given is not None:
+            table = self._given.select(tuple(self._homes))
+        elif len(tables) == len(self._tables) and tables:
+            table = join_tables(tables)
+        else:
+            return None
+        odd = next((each for each in table.ids if not each.strip() or not each.isprintable()), None)
+        if odd is not None:
+            raise DataError(f"Query id {odd!r} cannot stand in {QUERIES}: it is empty or cannot be printed.")
+        return table
+
+
+def _check_names(names: tuple[str, ...] | None) -> None:
+    for place, name in enumerate(names or ()):
+        if name in _OWN:
+            raise DataError(
+                f"A feature is called {name!r}, and so is a column every set of shards may have ({', '.join(_OWN)}). "
+                "Rename the feature."
+            )
+        if name in (names or ())[:place]:
+            raise DataError(f"Two features are called {name!r}; every feature needs a name of its own.")
+
+
+def _by_rows(parts: Iterable[Judged], rows: int) -> Iterator[list[Judged]]:
+    """The pieces of one shard after the other, each as full as whole queries make it."""
+    pieces: list[Judged] = []
+    held = 0
+    for part in parts:
+        starts, first = part.candidates.starts, 0
+        while first < len(part):
+            last = int(np.searchsorted(starts, starts[first] + rows - held, "right")) - 1
+            if not held:
+                last = max(last, first + 1)  # one query alone may be larger than a shard
+            if last > first:
+                pieces.append(_piece(part, first, last))
+                held += int(starts[last] - starts[first])
+                first = last
+            if first < len(part):
+                yield pieces
+                pieces, held = [], 0
+    if pieces:
+        yield pieces
+
+
+def _by_number(parts: Sequence[Judged], shards: int) -> Iterator[list[Judged]]:
+    """The pieces of so many shards, cut where whole queries come nearest to the same number of rows."""
+    sizes = np.concatenate([np.zeros(0, np.int64), *(part.candidates.sizes for part in parts)])
+    if not 1 <= shards <= max(1, len(sizes)):
+        raise DataError(f"{shards} shards cannot be made of {len(sizes)} queries: each needs one at least.")
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    goals = ends[-1] * np.arange(1, shards) / shards
+    after = np.searchsorted(ends, goals)
+    nearest = after - (goals - ends[np.maximum(after - 1, 0)] < ends[np.minimum(after, len(sizes))] - goals)
+    cuts = [0]
+    for number, cut in enumerate(nearest.tolist(), start=1):
+        cuts.append(min(max(cut, cuts[-1] + 1), len(sizes) - (shards - number)))
+    befores = np.cumsum([0, *(len(part) for part in parts)])
+    for first, last in pairwise([*cuts, len(sizes)]):
+        spans = [
+            (part, max(first - before, 0), min(last - before, len(part)))
+            for part, before in zip(parts, befores, strict=False)
+        ]
+        pieces = [_piece(part, begin, end) for part, begin, end in spans if begin < end]
+        if pieces:
+            yield pieces
+
+
+def _piece(part: Judged, first: int, last: int) -> Judged:
+    """A run of queries without a copy of their features."""
+    whole = part.candidates
+    rows = slice(int(whole.starts[first]), int(whole.starts[last]))
+    candidates = Candidates(
+        features=whole.features[rows],
+        starts=whole.starts[first : last + 1] - rows.start,
+        query_ids=whole.query_ids[first:last],
+        document_ids=None if whole.document_ids is None else whole.document_ids[rows],
+        comments=None if whole.comments is None else whole.comments[rows],
+        feature_names=whole.feature_names,
+    )
+    return Judged(candidates, part.labels[rows], None if part.judged is None else part.judged[rows])
+
+
+def _write_data(path: Path, data: Judged) -> None:
+    """One shard; a column that this shard's documents do not have is left out."""
+    pa, _ = _arrow()
+    candidates = data.candidates
+    optional = (candidates.document_ids, candidates.comments, data.judged)
+    kinds = (pa.string(), pa.int64(), pa.string(), pa.string(), pa.bool_())
+    own = [
+        field
+        for field, values in zip(zip(_OWN, kinds, strict=True), (1, 1, *optional), strict=True)
+        if values is not None
+    ]
+    schema = pa.schema(
+        [
+            *own,
+            *((name, pa.float64()) for name in _column_names(candidates.features.shape[1], candidates.feature_names)),
+        ]
+    )
+    owners = candidates.query_of_row
+
+    def columns(rows: slice) -> list[Any]:
+        ids = [candidates.query_ids[query] for query in owners[rows].tolist()]
+        given = [values[rows] for values in optional if values is not None]
+        return [ids, data.labels[rows], *given, *np.ascontiguousarray(candidates.features[rows].T)]
+
+    _write_table(path, schema, len(data.labels), columns)
+
+
+def _write_table(path: Path, schema: Any, rows: int, columns: Callable[[slice], list[Any]]) -> None:
+    """A Parquet file, a row group at a time. Real numbers seldom repeat: a dictionary of them would be larger."""
+    pa, pq = _arrow()
+    try:
+        with pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=["qid"]) as out:
+            for first in range(0, rows, _GROUP):
+                arrays = [
+                    pa.array(values, field.type)
+                    for field, values in zip(schema, columns(slice(first, first + _GROUP)), strict=True)
+                ]
+                out.write_table(pa.Table.from_arrays(arrays, schema=schema))
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{error.object!r:.60} cannot be written as UTF-8 text; an id or name has half a character."
+        ) from None
+    with open(path, "rb") as written:
+        os.fsync(written.fileno())
+
+
+class _Opened:
+    """A shard's file, its bytes and columns found to be what the manifest says."""
+
+    def __init__(self, file: ShardFile) -> None:
+        pa, pq = _arrow()
+        self._file, self._path = file, file.path
+        if not self._path.is_file():
+            raise DataError(
+                f"{self._path}: this shard is missing; {MANIFEST} lists it. Fetch it again, or convert the data anew."
+            )
+        content = read_bytes(self._path)
+        found = hashlib.sha256(content).hexdigest()
+        if found != file.checksum:
+            raise DataError(
+                f"{self._path}: this shard is damaged: its SHA-256 is {found[:12]}…, and {MANIFEST} says "
+                f"{file.checksum[:12]}…. Fetch it again, or convert the data anew."
+            )
+        try:
+            self._parquet = pq.ParquetFile(pa.BufferReader(content))
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(f"{self._path}: this is not a Parquet file ({error}).") from None
+        names = self._parquet.schema_arrow.names
+        self._columns = _column_names(file.feature_count, file.feature_names)
+        expected = [name for name in _OWN if name in names or name in ("qid", "label")] + self._columns
+        if sorted(names) != sorted(expected):
+            odd = sorted(set(names) ^ set(expected)) or sorted({name for name in names if names.count(name) > 1})
+            where = "the file" if odd[0] in names else MANIFEST
+            raise DataError(f"{self._path}: the columns are not those of {MANIFEST}; {odd[0]!r} is only in {where}.")
+        if self._parquet.metadata.num_rows != file.rows:
+            raise DataError(f"{self._path}: {self._parquet.metadata.num_rows} rows; {MANIFEST} says {file.rows}.")
+
+    def fill(self, features: Floats, labels: Ints) -> Judged:
+        """The shard, with features and labels put where they belong, a row group at a time."""
+        pa, _ = _arrow()
+        groups, row = [], 0
+        try:
+            for number in range(self._parquet.num_row_groups):
+                table = self._parquet.read_row_group(number, use_threads=False)
+                rows = slice(row, row + table.num_rows)
+                labels[rows] = self._numbers(table, "label", pa.int64(), row)
+                _turn([self._numbers(table, name, pa.float64(), row) for name in self._columns], features[rows])
+                groups.append(table.select([name for name in _OWN if name in table.column_names and name != "label"]))
+                row += table.num_rows
+            rest = pa.concat_tables(groups)
+            query_ids, starts = self._queries(rest)
+            documents, comments = _strings(self._path, rest, "docid"), _strings(self._path, rest, "comment")
+            judged = self._numbers(rest, "judged", pa.bool_(), 0) if "judged" in rest.column_names else None
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(f"{self._path}: the shard cannot be read ({error}).") from None
+        if len(query_ids) != self._file.queries:
+            raise DataError(f"{self._path}: {len(query_ids)} queries; {MANIFEST} says {self._file.queries}.")
+        return _about(
+            self._path,
+            lambda: Judged(
+                Candidates(features, starts, query_ids, documents, comments, self._file.feature_names), labels, judged
+            ),
+        )
+
+    def _numbers(self, table: Any, name: str, kind: Any, before: int) -> Any:
+        column = table.column(name)
+        if column.null_count:
+            row = before + column.is_null().to_numpy().argmax() + 1
+            raise DataError(f"{self._path}: row {row} has nothing in column {name}; every value must be given.")
+        return column.cast(kind).to_numpy()
+
+    def _queries(self, table: Any) -> tuple[tuple[str, ...], Ints]:
+        """The queries and where each begins."""
+        pa, _ = _arrow()
+        column = table.column("qid")
+        if column.null_count:
+            raise DataError(f"{self._path}: row {column.is_null().to_numpy().argmax() + 1} has no query id.")
+        coded = column.cast(pa.string()).combine_chunks().dictionary_encode()
+        codes = coded.indices.to_numpy()
+        begins = (
+            np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]])) if len(codes) else np.zeros(0, np.int64)
+        )
+        ids = coded.dictionary.to_pylist()
+        query_ids = tuple(ids[code] for code in codes[begins].tolist())
+        if len(ids) != len(query_ids):
+            seen: set[str] = set()
+            again = next(each for each in query_ids if each in seen or seen.add(each))  # type: ignore[func-returns-value]
+            raise DataError(f"{self._path}: the rows of query {again!r} do not stand together.")
+        return query_ids, np.append(begins, len(codes))
+
+
+def _turn(columns: Sequence[Floats], rows: Floats) -> None:
+    """Columns into rows, a block at a time."""
+    for first in range(0, len(rows), _BLOCK):
+        block = rows[first : first + _BLOCK]
+        for number, column in enumerate(columns):
+            block[:, number] = column[first : first + _BLOCK]
+
+
+def _together(features: Floats, labels: Ints, parts: Sequence[Judged]) -> Judged:
+    """Parts whose features and labels stand in one array already, put together as `concatenate` does."""
+    each = [part.candidates for part in parts]
+    sizes = np.concatenate([part.sizes for part in each])
+    masks = [np.ones(len(part.labels), np.bool_) if part.judged is None else part.judged for part in parts]
+    candidates = Candidates(
+        features=features,
+        starts=np.concatenate([[0], np.cumsum(sizes)]),
+        query_ids=tuple(query_id for part in each for query_id in part.query_ids),
+        document_ids=_joined([part.document_ids for part in each]),
+        comments=_joined([part.comments for part in each]),
+        feature_names=each[0].feature_names,
+    )
+    return Judged(candidates, labels, None if all(part.judged is None for part in parts) else np.concatenate(masks))
+
+
+def _joined(parts: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
+    known = [part for part in parts if part is not None]
+    return tuple(value for part in known for value in part) if len(known) == len(parts) else None
+
+
+def _strings(path: Path, table: Any, name: str) -> tuple[str, ...] | None:
+    if name not in table.column_names:
+        return None
+    column = table.column(name)
+    if column.null_count:
+        row = column.is_null().to_numpy().argmax() + 1
+        raise DataError(f"{path}: row {row} has nothing in column {name}; give every row one, or leave the column out.")
+    return tuple(column.to_pylist())
+
+
+def _log(path: Path) -> Any:
+    pa, pq = _arrow()
+    try:
+        return pq.read_table(io.BytesIO(read_bytes(path)))
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: this is not a Parquet file, or it is damaged ({error}).") from None
+
+
+def _from_manifest(root: Path, said: Any) -> Shards:
+    names = None if said["features"] is None else tuple(said["features"])
+    count = _count(said["feature_count"], "feature_count")
+    if names is not None and (len(names) != count or not all(isinstance(name, str) for name in names)):
+        raise ValueError(f"it names {len(names)} features and says there are {count}")
+    files: list[ShardFile] = []
+    first = 0
+    for each in said["shards"]:
+        name, checksum = each["file"], each["sha256"]
+        if not isinstance(name, str) or not isinstance(checksum, str) or not _is_part(name):
+            raise ValueError(f"{name!r} is not a shard of it")
+        files.append(
+            ShardFile(
+                root,
+                name,
+                _count(each["rows"], "rows"),
+                _count(each["queries"], "queries"),
+                checksum,
+                count,
+                names,
+                first,
+            )
+        )
+        first += files[-1].queries
+    shards = Shards(root, tuple(files), count, names)
+    if not files or (said["rows"], said["queries"]) != (shards.rows, len(shards)):
+        raise ValueError(
+            f"it says {said['rows']} rows of {said['queries']} queries; its shards have {shards.rows} of {len(shards)}"
+        )
+    if len({file.name for file in files}) != len(files):
+        raise ValueError("it lists a shard twice")
+    return shards
+
+
+def _count(value: Any, what: str) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{what} is {value!r}")
+    return value
+
+
+def _column_names(count: int, names: tuple[str, ...] | None) -> list[str]:
+    return [str(column + 1) for column in range(count)] if names is None else list(names)
+
+
+def _is_part(name: str) -> bool:
+    return name.startswith("part-") and name.endswith(".parquet") and name[5:-8].isdecimal()
+
+
+def _sum(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _about(path: Path, work: Callable[[], _Result]) -> _Result:
+    """The result of the work; a message that does not say which file it is about says so."""
+    try:
+        return work()
+    except DataError as error:
+        raise error if str(path) in str(error) else DataError(f"{path}: {error}") from None
+
+
+def _arrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise DataError("Parquet needs pyarrow, which is not installed: pip install 'querywise[cluster]'") from None
+    return pyarrow, pyarrow.parquet
