@@ -283,7 +283,7 @@ def test_scores_that_do_not_fit_are_refused(place: Path, tmp_path: Path, lines: 
         ("--scores =one.scores", "--scores =one.scores: expected NAME=FILE"),
         ("--scores a=", "--scores a=: expected NAME=FILE"),
         ("--scores a=nowhere.trec", "nowhere.trec: there is no such file"),
-        ("--scores a=parts", "parts: this is a folder; a file was expected"),
+        ("--scores a=parts", "parts: there are no scores in this folder"),
         ("--scores ranksvm=one.scores", "--scores ranksvm: two systems have the same name"),
         ("--scores a=one.scores --scores a=other.scores", "two systems have the same name"),
         ("--baseline theirs", "The baseline 'theirs' is not among the methods: ranksvm"),

@@ -14,8 +14,8 @@ ROOT = Path(__file__).parent.parent / "src" / "querywise"
 # A module may import from its own row's modules where listed, and from any row above.
 LAYERS = [
     ["errors", "arrays", "progress", "threads"],
-    ["parameters"],
-    ["compiled", "files", "scaling", "sharing"],
+    ["parameters", "crew"],
+    ["cluster", "compiled", "files", "scaling", "sharing"],
     ["quadratic", "windows"],
     ["data"],
     ["text"],
@@ -44,6 +44,7 @@ NEVER = {
     ("exports", "evaluation"): "a model is exported without being judged",
 }
 ONLY_IN = {
+    "ray": {"cluster.py"},
     "fastapi": {"service/app.py"},
     "lightgbm": {"learners/trees.py"},
     "typer": {

@@ -16,6 +16,7 @@ from querywise.evaluation.evaluate import evaluate
 from querywise.learners.newton import Ridge, minimise, minimise_hinge
 from querywise.learners.preferences import SQUARED_HINGE, Preferences
 from querywise.learners.ranksvm import RankSVM, pair_coefficients
+from querywise.learners.spread import SpreadPreferences
 from tests.worlds import explicit_pairs, ragged, two_faced
 
 Weighting = Literal["query", "pair"]
@@ -89,7 +90,14 @@ def test_squared_hinge_agrees_with_scipy_on_explicit_pairs(seed: int, pairs: Wei
     written = Written(data, weights, pairs, ridge)
     preferences = Preferences(data.candidates.features.copy(), data.labels, data.candidates.starts)
     coefficients = pair_coefficients(weights, preferences.pairs, pairs)
-    ours = minimise(preferences, coefficients, ridge=ridge, loss=SQUARED_HINGE, tolerance=1e-12, start=ridge.minimiser)
+    ours = minimise(
+        SpreadPreferences.of(preferences),
+        coefficients,
+        ridge=ridge,
+        loss=SQUARED_HINGE,
+        tolerance=1e-12,
+        start=ridge.minimiser,
+    )
     theirs = written.squared_optimum()
     assert ours.value == pytest.approx(written.value(ours.weights, 2), rel=1e-12)
     assert ours.value <= written.value(theirs, 2) * (1 + 1e-12)
@@ -107,7 +115,9 @@ def test_hinge_is_within_its_tolerance_of_the_optimum_and_its_certificate_is_hon
     written = Written(data, weights, pairs, ridge)
     preferences = Preferences(data.candidates.features.copy(), data.labels, data.candidates.starts)
     coefficients = pair_coefficients(weights, preferences.pairs, pairs)
-    ours = minimise_hinge(preferences, coefficients, ridge=ridge, tolerance=tolerance, start=ridge.minimiser)
+    ours = minimise_hinge(
+        SpreadPreferences.of(preferences), coefficients, ridge=ridge, tolerance=tolerance, start=ridge.minimiser
+    )
     optimum = written.hinge_optimum()
     reached = written.value(ours.weights, 1)
     assert reached - optimum <= tolerance * optimum + 1e-9

@@ -444,7 +444,7 @@ def test_validation_data_is_normalised_too() -> None:
     seen: list[Judged] = []
 
     class Looking(RankSVM):
-        def fit(self, data: Judged, /, *, query_weights: Any = None, valid: Judged | None = None) -> Looking:
+        def fit(self, data: Any, /, *, query_weights: Any = None, valid: Judged | None = None) -> Looking:
             seen.extend(each for each in (data, valid) if each is not None)
             return super().fit(data)
 

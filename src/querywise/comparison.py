@@ -18,7 +18,7 @@ from querywise.evaluation.trained import Fit
 from querywise.files import make_folder
 from querywise.measures import find_measure, find_measures
 from querywise.methods import TEXT_VIEW, Method, find_method
-from querywise.progress import doing, track
+from querywise.progress import doing
 from querywise.ranking import GivenScores, read_scores
 from querywise.tuning import tune_or_fit
 
@@ -55,7 +55,7 @@ def run(asked: Asked, folds: Folds, out: Path | None, *, title: str) -> tuple[Fi
         make_folder(out)
     compared = compare(
         fits,
-        track(folds, "Folds"),
+        folds,
         measures=_with(asked.measures, asked.measure),
         flavour=asked.flavour,
         baseline=asked.baseline,

@@ -21,7 +21,7 @@ from querywise.evaluation.keeping import Kept
 from querywise.evaluation.trained import Fit
 from querywise.files import make_folder
 from querywise.methods import METHODS
-from querywise.progress import doing, track
+from querywise.progress import doing
 from querywise.report.terminal import classes_table, comparison_table, coverage_lines, examples_table
 from querywise.report.writing import write_report
 from querywise.storage import check_model_folder, save
@@ -77,7 +77,7 @@ def run(out: Path, *, folds: int = 1) -> list[Any]:
 
     compared = compare(
         {name: _fit(name) for name in GRIDS},
-        track(chosen, "Folds"),
+        chosen,
         measures=MEASURES,
         baseline=BASELINE,
         observe=observe,

@@ -4,7 +4,8 @@
     ├── DataError          the input cannot mean what the caller thinks it means
     ├── NotFittedError     a prediction was asked of something that has not been fitted
     ├── SolverError        an optimisation did not reach the accuracy it promises
-    └── ModelFileError     a model folder is damaged, foreign, or from a newer version
+    ├── ModelFileError     a model folder is damaged, foreign, or from a newer version
+    └── ClusterError       a cluster cannot be reached, or could not do its work
 
 A message says where, what was found, what was expected, and what to do.
 """
@@ -34,3 +35,7 @@ class SolverError(QuerywiseError, RuntimeError):
 
 class ModelFileError(QuerywiseError, ValueError):
     """A model folder is damaged, foreign, or from a newer version."""
+
+
+class ClusterError(QuerywiseError, RuntimeError):
+    """A cluster cannot be reached, or could not do its work."""

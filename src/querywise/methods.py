@@ -33,7 +33,7 @@ from querywise.builders import (
     transform,
 )
 from querywise.contracts import Ranker
-from querywise.data.groups import Judged
+from querywise.data.parts import Training, has_texts
 from querywise.errors import DataError
 
 TEXT_VIEW = "gradient:text"  # tried beside a method's own where queries have a text and no view is asked for
@@ -49,14 +49,12 @@ class Method:
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     grids: Mapping[str, Mapping[str, Sequence[Any]]] = field(default_factory=dict)  # other ones, by base
 
-    def grid_on(self, data: Judged, base: str | None = None) -> Mapping[str, Sequence[Any]]:
+    def grid_on(self, data: Training, base: str | None = None) -> Mapping[str, Sequence[Any]]:
         """What is worth trying on some data, with some base: where queries have a text, a view of it too."""
         if base is not None and base in self.grids:
             return self.grids[base]
-        table = data.candidates.queries
-        worded = table is not None and table.texts is not None and any(table.texts)
         view = self.parameters.get("view")
-        return {**self.grid, "view": (view.default, TEXT_VIEW)} if worded and view is not None else self.grid
+        return {**self.grid, "view": (view.default, TEXT_VIEW)} if view is not None and has_texts(data) else self.grid
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:

@@ -31,15 +31,28 @@ def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list
     return list(_pool().map(functools.partial(_marked, work), items))
 
 
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Run everything in the thread it is in while the block lasts: others are using the other cores."""
+    before = getattr(_here, "busy", False)
+    _here.busy = True
+    try:
+        yield
+    finally:
+        _here.busy = before
+
+
+def cores() -> int:
+    """How many cores there are to work with."""
+    return 1 if getattr(_here, "busy", False) else os.cpu_count() or 1
+
+
 _here = threading.local()
 
 
 def _marked(work: Callable[[_Item], _Result], item: _Item) -> _Result:
-    _here.busy = True
-    try:
+    with alone():
         return work(item)
-    finally:
-        _here.busy = False
 
 
 @functools.cache

@@ -11,6 +11,7 @@ import numpy as np
 
 from querywise.contracts import Ranker
 from querywise.data.groups import Judged
+from querywise.data.parts import Training, as_taken, whole
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
 from querywise.progress import track
@@ -57,23 +58,28 @@ def tune_or_fit(
     grid: Mapping[str, Sequence[Any]],
     *,
     fixed: Mapping[str, Any],
-    train: Judged,
+    train: Training,
     valid: Judged | None,
     measure: str = "map",
     flavour: str = "standard",
 ) -> Tuned[AnyRanker]:
     """Choose what the grid leaves open where there is a validation part; without one, the defaults hold."""
     if valid is None:
-        return Tuned(build(**fixed).fit(train), dict(fixed), measure, flavour, ())
-    whole = {**grid, **{name: [value] for name, value in fixed.items()}}
-    return tune(build, whole, train=train, valid=valid, measure=measure, flavour=flavour)
+        ranker = build(**fixed)
+        return Tuned(_fitted(ranker, train), dict(fixed), measure, flavour, ())
+    every = {**grid, **{name: [value] for name, value in fixed.items()}}
+    return tune(build, every, train=train, valid=valid, measure=measure, flavour=flavour)
+
+
+def _fitted(ranker: Any, train: Training, valid: Judged | None = None) -> Any:
+    return ranker.fit(as_taken(ranker, train), valid=valid)  # shards only where the ranker can have them
 
 
 def tune(
     build: Callable[..., AnyRanker],
     grid: Mapping[str, Sequence[Any]],
     *,
-    train: Judged,
+    train: Training,
     valid: Judged,
     measure: str = "map",
     flavour: str = "standard",
@@ -84,7 +90,7 @@ def tune(
     tried = []
     with sharing():
         for parameters in track(settings, "Choosing parameters"):
-            ranker = build(**parameters).fit(train, valid=valid)
+            ranker = _fitted(build(**parameters), train, valid)
             table = evaluate(ranker.predict(valid.candidates), valid, measures=[measure], flavour=flavour)
             value = float(table.values.mean())
             tried.append(Trial(parameters, value))
@@ -99,17 +105,17 @@ def cross_validate(
     grid: Mapping[str, Sequence[Any]],
     *,
     fixed: Mapping[str, Any],
-    data: Judged,
+    data: Training,
     folds: int = 5,
     measure: str = "map",
     flavour: str = "standard",
     seed: int = 0,
 ) -> Tuned[AnyRanker]:
     """Choose what the grid leaves open without a validation part, and train the best setting on everything."""
-    whole = {**grid, **{name: [value] for name, value in fixed.items()}}
-    tried = cross_validated(build, whole, data=data, folds=folds, measure=measure, flavour=flavour, seed=seed)
+    every = {**grid, **{name: [value] for name, value in fixed.items()}}
+    tried = cross_validated(build, every, data=whole(data), folds=folds, measure=measure, flavour=flavour, seed=seed)
     best = max(tried, key=lambda trial: trial.value)
-    return Tuned(build(**best.parameters).fit(data), best.parameters, measure, flavour, tried, folds)
+    return Tuned(_fitted(build(**best.parameters), data), best.parameters, measure, flavour, tried, folds)
 
 
 def cross_validated(

@@ -140,20 +140,7 @@ class Candidates:
 
     def column_of(self, feature: int | str) -> int:
         """The number, from 0, of a feature given by that or by its name."""
-        names, count = self.feature_names, self.features.shape[1]
-        if isinstance(feature, str):
-            if names is None or feature not in names:
-                known = (
-                    "the features have no names; give its number" if names is None else f"there are {', '.join(names)}"
-                )
-                raise DataError(f"There is no feature {feature!r}: {known}.")
-            return names.index(feature)
-        if not 0 <= feature < count:
-            raise DataError(
-                f"There is no feature {feature}: there are {count} features, numbered 0 to {count - 1} in Python and 1 "
-                f"to {count} in files."
-            )
-        return int(feature)
+        return column_of(feature, self.features.shape[1], self.feature_names)
 
     def document_label(self, row: int) -> str:
         """The document's id where there is one, else the number of its row, counted from 1."""
@@ -239,6 +226,21 @@ class Judged:
         return count_pairs(self.labels, self.candidates.starts)
 
     @property
+    def query_ids(self) -> tuple[str, ...]:
+        """The id of every query."""
+        return self.candidates.query_ids
+
+    @property
+    def feature_count(self) -> int:
+        """How many columns there are."""
+        return int(self.candidates.features.shape[1])
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """What the columns are called, where that is known."""
+        return self.candidates.feature_names
+
+    @property
     def classes(self) -> tuple[str | None, ...]:
         """The class of every query; None where it is not known."""
         table = self.candidates.queries
@@ -264,11 +266,7 @@ class Judged:
 
     def require_preferences(self) -> None:
         """Refuse data in which no document is preferred to another: there is nothing to learn."""
-        if not np.any(self.pairs):
-            raise DataError(
-                f"None of the {len(self)} queries has two documents with different labels, so there is no preference "
-                "to learn from. Check that the labels were read."
-            )
+        require_preferences(self.pairs)
 
 
 def count_pairs(labels: Ints, starts: Ints) -> Ints:
@@ -287,6 +285,30 @@ def count_pairs(labels: Ints, starts: Ints) -> Ints:
     tied = np.bincount(queries[order][first], weights=lengths * (lengths - 1) / 2, minlength=len(sizes))
     pairs: Ints = sizes * (sizes - 1) // 2 - tied.astype(np.int64)
     return pairs
+
+
+def column_of(feature: int | str, count: int, names: tuple[str, ...] | None) -> int:
+    """The number, from 0, of a feature among so many, given by that or by its name."""
+    if isinstance(feature, str):
+        if names is None or feature not in names:
+            known = "the features have no names; give its number" if names is None else f"there are {', '.join(names)}"
+            raise DataError(f"There is no feature {feature!r}: {known}.")
+        return names.index(feature)
+    if not 0 <= feature < count:
+        raise DataError(
+            f"There is no feature {feature}: there are {count} features, numbered 0 to {count - 1} in Python and 1 "
+            f"to {count} in files."
+        )
+    return int(feature)
+
+
+def require_preferences(pairs: Ints) -> None:
+    """Refuse queries of which none has a pair to learn from."""
+    if not np.any(pairs):
+        raise DataError(
+            f"None of the {len(pairs)} queries has two documents with different labels, so there is no preference "
+            "to learn from. Check that the labels were read."
+        )
 
 
 def as_labels(values: object) -> Ints:

@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -23,6 +24,7 @@ from querywise.arrays import Floats, Ints
 from querywise.data.frames import from_frame
 from querywise.data.groups import Candidates, Judged, QueryTable, concatenate, join_tables
 from querywise.data.letor import PathLike
+from querywise.data.parts import Survey, look_through
 from querywise.data.queries import read_queries, read_queries_of, write_queries
 from querywise.data.sidefiles import QUERIES
 from querywise.errors import DataError
@@ -91,6 +93,21 @@ class Shards:
     def rows(self) -> int:
         """How many documents there are in all."""
         return sum(file.rows for file in self.files)
+
+    @cached_property
+    def surveyed(self) -> list[Survey]:
+        """What is to be known of every shard before anything is learned; all are read for it, once."""
+        return look_through(self.files)
+
+    @property
+    def query_ids(self) -> tuple[str, ...]:
+        """The id of every query."""
+        return tuple(each for part in self.surveyed for each in part.query_ids)
+
+    @property
+    def pairs(self) -> Ints:
+        """How many preference pairs each query has."""
+        return np.concatenate([part.pairs for part in self.surveyed])
 
     def whole(self) -> Judged:
         """All shards in memory as one judged set, in order; needs little more memory than the set itself."""

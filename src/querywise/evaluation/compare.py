@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from querywise.arrays import Bools, Floats, Ints
-from querywise.data.folds import Fold
+from querywise.crew import Here, crew
+from querywise.data.folds import Fold, Folds
 from querywise.data.groups import Judged, concatenate
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import Evaluation, evaluate
@@ -132,7 +133,7 @@ def _known(cost: float) -> float | None:
 
 def compare(
     fits: Mapping[str, Fit],
-    folds: Iterable[Fold],
+    folds: Sequence[Fold] | Folds,
     *,
     measures: str | Sequence[str] = ("map", "ndcg@10"),
     flavour: str = "standard",
@@ -145,29 +146,38 @@ def compare(
     kept: where finished parts are kept, and taken from if they are there already.
     """
     base = find_baseline(fits, baseline)
-    trained: dict[str, list[Trained]] = {name: [] for name in fits}
-    tests: list[Judged] = []
-    for number, fold in enumerate(folds):
-        tests.append(_without_features(fold.test))
-        with sharing():
-            for name, fit in fits.items():
-                done = None if kept is None else kept.get(number, name, fold)
-                if done is None:
-                    with doing(name):
-                        done = train(name, fit, fold, observe, flavour=flavour)
-                    if kept is not None:
-                        kept.put(number, name, fold, done)
-                trained[name].append(done)
-    if not tests:
+    if not len(folds):
         raise DataError("There is nothing to compare: no fold was given.")
+    hands = crew() if observe is None else Here()  # a fitted ranker is shown to an observer where it was fitted
+
+    def one(number: int) -> tuple[Judged, dict[str, Trained]]:
+        fold = folds[number]
+        found = {} if kept is None else {name: kept.get(number, name, fold) for name in fits}
+        missing = [name for name in fits if found.get(name) is None]
+        with sharing():
+            asked = [fits[name] for name in missing]
+            results = hands.stream(_trained, missing, asked, shared=(fold, observe, flavour))
+            for name, done in zip(missing, results, strict=True):
+                found[name] = done
+                if kept is not None:
+                    kept.put(number, name, fold, done)
+        return _without_features(fold.test), {name: each for name, each in found.items() if each is not None}
+
+    parts = hands.together(one, range(len(folds)), "Folds")
+    tests = [test for test, _ in parts]
     return Compared(
         test=concatenate(tests),
         fold_of=np.repeat(np.arange(len(tests)), [len(each) for each in tests]),
-        trained={name: tuple(parts) for name, parts in trained.items()},
+        trained={name: tuple(found[name] for _, found in parts) for name in fits},
         baseline=base,
         measures=tuple(measure.name for measure in find_measures(measures)),
         flavour=flavour,
     )
+
+
+def _trained(name: str, fit: Fit, fold: Fold, observe: Observe | None, flavour: str) -> Trained:
+    with doing(name):
+        return train(name, fit, fold, observe, flavour=flavour)
 
 
 def find_baseline(fits: Mapping[str, Fit], name: str | None) -> str:

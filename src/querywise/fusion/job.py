@@ -18,7 +18,7 @@ from querywise.evaluation.findings import Findings, findings
 from querywise.evaluation.trained import Fit
 from querywise.measures import find_measure, find_measures
 from querywise.methods import METHODS, Method
-from querywise.progress import doing, track
+from querywise.progress import doing
 from querywise.rankers.column import OneFeature
 from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
 from querywise.tuning import cross_validate, tune_or_fit
@@ -78,7 +78,7 @@ def compare_fusions(judged: Judged, asked: Fusing) -> Findings:
     names = [each.name for each in find_measures(asked.measures)]
     compared = compare(
         fits,
-        track(make_folds(judged, folds=asked.folds, seed=asked.seed), "Folds"),
+        make_folds(judged, folds=asked.folds, seed=asked.seed),
         measures=names if measure in names else [*names, measure],
         flavour=asked.flavour,
         baseline=asked.baseline,

@@ -15,20 +15,23 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.arrays import Floats, Ints
-from querywise.data.groups import Judged
+from querywise.arrays import Floats, Ints, Singles
+from querywise.crew import Crew, Here
+from querywise.data.parts import Training
 from querywise.learners.linear import LinearModels
 from querywise.learners.newton import Ridge, minimise, minimise_hinge
-from querywise.learners.preferences import SQUARED_HINGE, Preferences
+from querywise.learners.preferences import SQUARED_HINGE, Preferences, joined, total
 from querywise.learners.shares import Shares
+from querywise.learners.spread import SpreadPreferences
 from querywise.parameters import unfitted
-from querywise.progress import doing, track
+from querywise.progress import doing
 from querywise.threads import in_threads, one_blas_thread
 
 if TYPE_CHECKING:
@@ -42,6 +45,13 @@ _PROGRESS = 0.8  # a step with the same curvature must shrink the gap at least t
 _NOTHING = (np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0), 0)
 
 
+class Curved(NamedTuple):
+    """Some training queries: the gradient and the packed curvature of each at w₀."""
+
+    gradients: Floats
+    curvatures: Singles
+
+
 class PreparedRankSVM:
     """A ranking SVM on all queries, and what it takes to train one on any weighting of them.
 
@@ -50,29 +60,53 @@ class PreparedRankSVM:
 
     def __init__(self, learner: RankSVM) -> None:
         self.learner = learner
-        self._everything: Preferences | None = None
+        self._spread: _Spread | None = None
 
-    def fit(self, data: Judged, /) -> Self:
+    def fit(self, data: Training, /) -> Self:
         """Train the global model; compute every query's gradient and curvature there."""
         self.everyone_ = unfitted(self.learner)
         preferences, scaling, optimum = self.everyone_.fit_preferences(data)
         self.spread_ = scaling.spread
         self.centre_ = optimum.weights
         self.pairs_ = preferences.pairs
-        self.starts_ = preferences.starts
+        curved: Sequence[Any] = []  # the hinge has none
         if self.learner.loss == "squared_hinge":
             with doing("Curvature of every query"), one_blas_thread():
-                scores, sums = optimum.scores, optimum.sums
-                if scores is None or sums is None:
-                    raise AssertionError("the squared hinge is minimised by its scores")
-                mean = np.where(self.pairs_ > 0, 1 / np.maximum(self.pairs_, 1), 0.0)
-                self.gradients_ = preferences.gradients(sums.gradient, mean)
-                self.curvatures_ = preferences.curvatures(scores, sums.degree, mean, SQUARED_HINGE)
+                curved = preferences.crew.keep(_curved, preferences.parts, optimum.states or [])
         keeps_rows = self.learner.tolerance is not None or self.learner.loss == "hinge"
-        self.features_ = preferences.features if keeps_rows else None
-        self.levels_ = preferences.levels if keeps_rows else None
-        self._everything = preferences if keeps_rows else None
+        pairs = preferences.parts if keeps_rows else []
+        self._spread = _Spread(preferences.crew, curved, pairs, preferences.cuts)
+        if isinstance((*curved, *pairs)[0], (Curved, Preferences)) and len(self._spread) == 1:
+            self._remember()
         return self
+
+    def gathered(self) -> Self:
+        """The same with all that its parts keep in one place, so that it can be stored."""
+        if self._spread is not None and not hasattr(self, "starts_"):
+            self._remember()
+            self._spread = None
+        return self
+
+    def _remember(self) -> None:
+        spread = self._parts()
+        if spread.curved:
+            parts = spread.crew.each(_itself, spread.curved)
+            self.gradients_, self.curvatures_ = (joined([each[place] for each in parts]) for place in (0, 1))
+        pairs = Preferences.joined(spread.crew.each(_itself, spread.pairs)) if spread.pairs else None
+        self.starts_ = np.zeros(1, np.int64) if pairs is None else pairs.starts
+        self.features_ = None if pairs is None else pairs.features
+        self.levels_ = None if pairs is None else pairs.levels
+
+    def _parts(self) -> _Spread:
+        """What the models are trained from: where it was made, or, of a stored learner, here."""
+        if self._spread is None:
+            pairs, curved = [], []
+            if self.features_ is not None and self.levels_ is not None:
+                pairs = [Preferences(self.features_, self.levels_, self.starts_)]
+            if hasattr(self, "curvatures_"):
+                curved = [Curved(self.gradients_, self.curvatures_)]
+            self._spread = _Spread(Here(), curved, pairs, np.array([0, len(self.pairs_)]))
+        return self._spread
 
     def for_learner(self, learner: RankSVM) -> Self:
         """The same for a learner that differs in its prior alone, which only local models hear of."""
@@ -105,13 +139,18 @@ class PreparedRankSVM:
         Half its squared length is what a step of its own with that curvature would gain, whatever the features measure.
         """
         everyone = Shares.of(csr_array(np.ones((1, len(self.pairs_)))), self.pairs_, self.learner.pairs)
-        values, directions = np.linalg.eigh(self._curvatures(everyone, self.learner.l2)[0].astype(np.float64))
-        whitened: Floats = self.gradients_ @ (directions / np.sqrt(np.maximum(values, self.learner.l2)))
+        hands, curved = self._parts().crew, self._parts().curved
+        sums = hands.each(_step_sums, curved, self._parts().cut(everyone))
+        values, directions = np.linalg.eigh(_unpacked(sums, self.learner.l2)[0])
+        gradients = joined(hands.each(_gradients, curved))
+        whitened: Floats = gradients @ (directions / np.sqrt(np.maximum(values, self.learner.l2)))
         return whitened
 
     def gradients(self) -> Floats | None:
         """Training queries × features: each one's gradient at the global model, by the weights as the user has them."""
-        return self.gradients_ * self.spread_ if hasattr(self, "gradients_") else None
+        if self.learner.loss == "hinge":
+            return None
+        return joined(self._parts().crew.each(_gradients, self._parts().curved)) * self.spread_
 
     def _ridge(self) -> Ridge:
         prior = (self.learner.prior_l2 or 0.0) if self.learner.prior == "global" else 0.0
@@ -119,30 +158,27 @@ class PreparedRankSVM:
 
     def _all_at_once(self, shares: Shares) -> Floats:
         d = len(self.centre_)
-        blocks = _slices(len(shares), max(1, min(_MEMORY // (8 * d * d), 4096)))
-        shown = track(blocks, "Local models") if len(blocks) > 1 else blocks
-        parts = [self._block(shares.select(block)) for block in shown]
+        partial = 2 * d * (d + 1) * (len(self._parts()) - 1)  # what every part adds to the sum
+        blocks = _slices(len(shares), max(1, min(_MEMORY // (8 * d * d + partial), 4096)))
+        parts = self._parts().crew.together(lambda block: self._block(shares.select(block)), blocks, "Local models")
         return np.concatenate(parts) if parts else np.zeros((0, d))
 
     def _block(self, shares: Shares) -> Floats:
         """The models of some rows: the step from w₀, then as many more as the tolerance asks for."""
-        ridge = self._ridge()
-        taught = shares.taught
-        weights = np.where(taught[:, None], self.centre_, ridge.minimiser)
-        gradient = np.where(taught[:, None], ridge.gradient(self.centre_) + shares.times(self.gradients_), 0.0)
-        curvature = self._curvatures(shares, ridge.strength)
-        weights -= _solved(curvature, gradient)
-        tolerance = self.learner.tolerance
+        spread, tolerance = self._parts(), self.learner.tolerance
+        sums = spread.crew.keep(_step_sums, spread.curved, spread.cut(shares))
+        shared = (shares.taught, self._ridge(), self.centre_, tolerance is not None)
+        (weights,), (curvature,) = spread.crew.both(_first_step, *([each] for each in sums), shared=shared)
         if tolerance is None:
-            return weights
-        late = self._frozen_steps(shares, weights, curvature, np.flatnonzero(taught), tolerance)
+            found: Floats = weights
+            return found
+        weights = np.array(weights)  # a copy: what comes from elsewhere may be read only
+        late = self._frozen_steps(shares, weights, curvature, np.flatnonzero(shares.taught), tolerance)
         if len(late):
             weights[late] = self._one_by_one(shares.select(late), weights[late])
         return weights
 
-    def _frozen_steps(
-        self, shares: Shares, weights: Floats, curvature: Floats, pending: Ints, tolerance: float
-    ) -> Ints:
+    def _frozen_steps(self, shares: Shares, weights: Floats, curvature: Any, pending: Ints, tolerance: float) -> Ints:
         """Certify, and step again with the same curvature while that helps; which models still miss the tolerance."""
         ridge = self._ridge()
         best = np.full(len(weights), np.inf)
@@ -157,56 +193,14 @@ class PreparedRankSVM:
             late.append(pending[missed & ~again])
             best[pending] = gaps
             pending, gradient = pending[again], gradient[again]
-            weights[pending] -= _solved(curvature[pending], gradient)
+            if len(pending):
+                weights[pending] -= self._parts().crew.each(_solved_rows, [curvature], shared=(pending, gradient))[0]
         return np.sort(np.concatenate(late))
-
-    def _curvatures(self, shares: Shares, strength: float) -> Floats:
-        """(λ+μ) I + V·H, a full matrix per row."""
-        from querywise.learners import pairwise as kernels
-
-        d = len(self.centre_)
-        full = np.empty((len(shares), d, d))
-        weights = shares.shares.astype(np.float32)
-
-        def part(block: slice) -> None:
-            packed = np.empty((block.stop - block.start, self.curvatures_.shape[1]), np.float32)
-            pointers = shares.pointers[block.start : block.stop + 1]
-            kernels.packed_sums(pointers, shares.queries, weights, self.curvatures_, packed)
-            kernels.unpacked(packed, strength, full[block])
-
-        in_threads(part, _slices(len(shares), 64))
-        return full
 
     def _objective(self, shares: Shares, weights: Floats, ridge: Ridge) -> tuple[Floats, Floats]:
         """The objectives and gradients of some models, each on the rows of the queries it has a share in."""
-        from querywise.learners import pairwise as kernels
-
-        all_pairs = self._preferences()
-        few = len(shares) < _MANY  # handing out the work of few models costs more than it
-        by_query = Shares(*_NOTHING) if few else shares.by_query()
-
-        def part(queries: range) -> tuple[Floats, Floats]:
-            values, gradient = np.zeros(len(weights)), np.zeros_like(weights)
-            kernels.model_objectives(
-                all_pairs.features, all_pairs.levels, all_pairs.starts, all_pairs.pairs, by_query.pointers,
-                by_query.queries, by_query.shares, weights, queries.start, queries.stop, values, gradient,
-            )  # fmt: skip
-            return values, gradient
-
-        def one(number: int) -> tuple[Floats, Floats]:
-            values, gradient = np.zeros(len(weights)), np.zeros_like(weights)
-            queries, share = shares.row(number)
-            values[number] = kernels.model_objective(
-                all_pairs.features, all_pairs.levels, all_pairs.starts, all_pairs.pairs, queries, share,
-                weights[number], gradient[number],
-            )  # fmt: skip
-            return values, gradient
-
-        parts = (
-            [one(number) for number in range(len(shares))]
-            if few
-            else in_threads(part, _ranges(self.starts_, _QUERY_BLOCKS))
-        )
+        spread = self._parts()
+        parts = spread.crew.each(_objective_sums, spread.pairs, spread.cut(shares), shared=(weights,))
         away = weights - ridge.centre
         values = 0.5 * ridge.l2 * np.einsum("ij,ij->i", weights, weights)
         values += 0.5 * ridge.centre_l2 * np.einsum("ij,ij->i", away, away)
@@ -217,37 +211,144 @@ class PreparedRankSVM:
         return values, gradient
 
     def _one_by_one(self, shares: Shares, start: Floats) -> Floats:
-        """Every row's own Newton, from where it stands, each with curvature of its own."""
-        ridge = self._ridge()
-        all_pairs = self._preferences()
-        tolerance = self.learner.tolerance or 1e-3
+        """Every row's own Newton, from where it stands, each with curvature of its own on the queries it counts."""
+        spread, ridge = self._parts(), self._ridge()
 
         def train(row: int) -> Floats:
             queries, share = shares.row(row)
             if not len(queries):
                 return ridge.minimiser
-            chosen = all_pairs.select(queries)
-            coefficients = share / chosen.pairs
-            if self.learner.loss == "hinge":
-                found = minimise_hinge(chosen, coefficients, ridge=ridge, tolerance=tolerance, start=start[row])
-            else:
-                found = minimise(
-                    chosen, coefficients, ridge=ridge, loss=SQUARED_HINGE, tolerance=tolerance, start=start[row]
-                )
-            return found.weights
+            order = np.argsort(queries, kind="stable")
+            chosen = spread.crew.keep(_chosen, spread.pairs, spread.places(queries[order]))
+            shared = (share[order], start[row], ridge, self.learner.loss, self.learner.tolerance or 1e-3)
+            found: Floats = spread.crew.each(_refined, *([each] for each in chosen), shared=shared)[0]
+            return found
 
         if not len(start):
             return start
-        groups = [range(first, min(first + 32, len(start))) for first in range(0, len(start), 32)]
-        shown = track(groups, "Refining local models") if len(groups) > 8 else groups
-        return np.concatenate([np.array(in_threads(train, group)) for group in shown])
+        return np.array(spread.crew.together(train, range(len(start)), "Refining local models", side_by_side=True))
 
-    def _preferences(self) -> Preferences:
-        if self._everything is None:
-            assert self.features_ is not None
-            assert self.levels_ is not None
-            self._everything = Preferences(self.features_, self.levels_, self.starts_)
-        return self._everything
+
+@dataclass(frozen=True)
+class _Spread:
+    """The training queries in parts, one after the other."""
+
+    crew: Crew
+    curved: Sequence[Any]  # kept, of every part; none with the hinge
+    pairs: Sequence[Any]  # Preferences, kept, of every part; none where models are bare steps
+    cuts: Ints  # the first query of each, and how many there are in all
+
+    def __len__(self) -> int:
+        return len(self.cuts) - 1
+
+    def cut(self, shares: Shares) -> list[Shares]:
+        """What every part has to do with some rows."""
+        if len(self) == 1:
+            return [shares]
+        return [shares.of_queries(first, last) for first, last in pairwise(self.cuts.tolist())]
+
+    def places(self, queries: Ints) -> list[Ints]:
+        """Some queries, in ascending order, as the numbers they have in each part."""
+        ends = np.searchsorted(queries, self.cuts)
+        return [
+            queries[first:last] - begin for first, last, begin in zip(ends, ends[1:], self.cuts.tolist(), strict=False)
+        ]
+
+
+def _itself(part: Any) -> Any:
+    return part
+
+
+def _gradients(curved: Curved) -> Floats:
+    return curved.gradients
+
+
+def _curved(preferences: Preferences, state: Any) -> Curved:
+    """The gradient and the curvature of every query of a part where Newton ended."""
+    mean = np.where(preferences.pairs > 0, 1 / np.maximum(preferences.pairs, 1), 0.0)
+    gradients = preferences.gradients(state.sums.gradient, mean)
+    return Curved(gradients, preferences.curvatures(state.scores, state.sums.degree, mean, SQUARED_HINGE))
+
+
+def _step_sums(curved: Curved, shares: Shares) -> tuple[Floats, Singles]:
+    """A part of V·G and of V·H, the latter packed."""
+    from querywise.learners import pairwise as kernels
+
+    packed = np.empty((len(shares), curved.curvatures.shape[1]), np.float32)
+    weights = shares.shares.astype(np.float32)
+
+    def part(block: slice) -> None:
+        pointers = shares.pointers[block.start : block.stop + 1]
+        kernels.packed_sums(pointers, shares.queries, weights, curved.curvatures, packed[block])
+
+    in_threads(part, _slices(len(shares), 64))
+    return shares.times(curved.gradients), packed
+
+
+def _first_step(*given: Any) -> tuple[Floats, Floats | None]:
+    """The step from w₀ for some rows, and the curvature it was taken with where more steps may follow."""
+    *sums, taught, ridge, centre, more = given
+    weights = np.where(taught[:, None], centre, ridge.minimiser)
+    gradient = np.where(taught[:, None], ridge.gradient(centre) + total([each for each, _ in sums]), 0.0)
+    curvature = _unpacked(sums, ridge.strength)
+    return weights - _solved(curvature, gradient), curvature if more else None
+
+
+def _unpacked(sums: Sequence[tuple[Floats, Singles]], strength: float) -> Floats:
+    """(λ+μ) I + V·H, a full matrix per row."""
+    from querywise.learners import pairwise as kernels
+
+    packed = sums[0][1] if len(sums) == 1 else total([each for _, each in sums])
+    d = sums[0][0].shape[1]
+    full = np.empty((len(packed), d, d))
+    in_threads(lambda block: kernels.unpacked(packed[block], strength, full[block]), _slices(len(full), 64))
+    return full
+
+
+def _solved_rows(curvature: Floats, rows: Ints, gradient: Floats) -> Floats:
+    return _solved(curvature[rows], gradient)
+
+
+def _objective_sums(pairs: Preferences, shares: Shares, weights: Floats) -> tuple[Floats, Floats]:
+    """What a part adds to the objectives and gradients of some models."""
+    from querywise.learners import pairwise as kernels
+
+    few = len(shares) < _MANY  # handing out the work of few models costs more than it
+    by_query = Shares(*_NOTHING) if few else shares.by_query()
+
+    def part(queries: range) -> tuple[Floats, Floats]:
+        values, gradient = np.zeros(len(weights)), np.zeros_like(weights)
+        kernels.model_objectives(
+            pairs.features, pairs.levels, pairs.starts, pairs.pairs, by_query.pointers,
+            by_query.queries, by_query.shares, weights, queries.start, queries.stop, values, gradient,
+        )  # fmt: skip
+        return values, gradient
+
+    if not few:
+        parts = in_threads(part, _ranges(pairs.starts, _QUERY_BLOCKS))
+        return total([each for each, _ in parts]), total([each for _, each in parts])
+    values, gradient = np.zeros(len(weights)), np.zeros_like(weights)
+    for number in range(len(shares)):
+        queries, share = shares.row(number)
+        values[number] = kernels.model_objective(
+            pairs.features, pairs.levels, pairs.starts, pairs.pairs, queries, share, weights[number], gradient[number]
+        )
+    return values, gradient
+
+
+def _chosen(pairs: Preferences, queries: Ints) -> Preferences:
+    return pairs.select(queries)
+
+
+def _refined(*given: Any) -> Floats:
+    """The model of one row, by its own Newton, from the pairs that every part chose for it."""
+    *chosen, share, start, ridge, loss, tolerance = given
+    preferences = Preferences.joined(chosen)
+    coefficients, spread = share / preferences.pairs, SpreadPreferences.of(preferences)
+    if loss == "hinge":
+        return minimise_hinge(spread, coefficients, ridge=ridge, tolerance=tolerance, start=start).weights
+    how: Any = {"ridge": ridge, "loss": SQUARED_HINGE, "tolerance": tolerance, "start": start}
+    return minimise(spread, coefficients, **how).weights
 
 
 def _solved(matrices: Floats, right: Floats) -> Floats:

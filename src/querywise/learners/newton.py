@@ -7,14 +7,17 @@ F is (λ+μ)-strongly convex, so F(w) − min F ≤ ‖∇F(w)‖² / (2(λ+μ))
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from querywise.arrays import Floats
 from querywise.errors import SolverError
-from querywise.learners.preferences import Loss, PairSums, Preferences, smoothed_hinge
+from querywise.learners.preferences import Loss, PairSums, Preferences, smoothed_hinge, total
+from querywise.learners.spread import SpreadPreferences
 
 _MAX_STEPS = 200
 _SUFFICIENT = 1e-4
@@ -53,62 +56,61 @@ class Ridge:
 class Optimum:
     """Weights, the objective there, and the proven bound on its distance from the minimum.
 
-    Where the method went by them, also the documents' scores there and the sums over pairs.
+    Where the method went by them, also what every part of the preferences has there, kept: scores and sums over pairs.
     """
 
     weights: Floats
     value: float
     gap: float
-    scores: Floats | None = None
-    sums: PairSums | None = None
+    states: Sequence[Any] | None = None
 
 
 @dataclass(frozen=True)
 class _Point:
     weights: Floats
-    scores: Floats
-    sums: PairSums
     value: float
+    gradient: Floats
+    states: Sequence[Any]  # of every part, kept: scores and sums over pairs
 
 
 class _Objective:
-    """F, its gradient and its Newton step, at a point."""
+    """F, its gradient and its Newton step, at a point. Every part of the preferences is asked, and the sums added."""
 
-    def __init__(self, preferences: Preferences, coefficients: Floats, ridge: Ridge, loss: Loss) -> None:
-        self.preferences, self.coefficients, self.ridge, self.loss = preferences, coefficients, ridge, loss
-        self.row_coefficients = np.repeat(coefficients, np.diff(preferences.starts))
+    def __init__(self, preferences: SpreadPreferences, coefficients: Floats, ridge: Ridge, loss: Loss) -> None:
+        self.crew, self.parts = preferences.crew, preferences.parts
+        self.coefficients = preferences.split(coefficients)
+        self.ridge, self.loss = ridge, loss
 
-    def at(self, weights: Floats, scores: Floats) -> _Point:
-        sums = self.preferences.sums(scores, self.loss)
-        return _Point(weights, scores, sums, self.ridge.value(weights) + float(self.coefficients @ sums.losses))
+    def begin(self, weights: Floats) -> _Point:
+        """At some weights."""
+        seen, states = self.crew.both(_begin, self.parts, self.coefficients, shared=(weights, self.loss))
+        return self._point(weights, seen, states)
 
-    def gradient(self, point: _Point) -> Floats:
-        by_score = self.row_coefficients * point.sums.gradient
-        return self.ridge.gradient(point.weights) + self.preferences.by_weights(by_score)
+    def curvature(self, point: _Point) -> Floats:
+        """The second derivative of the losses there."""
+        return total(self.crew.each(_bend, self.parts, self.coefficients, point.states, shared=(self.loss,)))
 
-    def slope(self, point: _Point, step: Floats, along: Floats) -> float:
-        """The derivative in the direction `step`, which moves the scores by `along`."""
-        by_score = self.row_coefficients * point.sums.gradient
-        return float(step @ self.ridge.gradient(point.weights) + along @ by_score)
-
-    def newton_step(self, point: _Point, gradient: Floats) -> Floats:
-        curvature = self.preferences.curvature(point.scores, point.sums.degree, self.coefficients, self.loss)
+    def newton_step(self, point: _Point) -> Floats:
+        """Where the parabola that fits there has its minimum."""
+        curvature = self.curvature(point)
         curvature[np.diag_indices_from(curvature)] += self.ridge.strength
         try:
-            return -cho_solve(cho_factor(curvature, overwrite_a=True), gradient)
+            return -cho_solve(cho_factor(curvature, overwrite_a=True), point.gradient)
         except LinAlgError:
             raise SolverError(f"l2={self.ridge.l2:g} is too small for these features; raise it.") from None
 
-    def line_search(self, here: _Point, step: Floats, slope: float) -> _Point:
+    def line_search(self, here: _Point, step: Floats) -> _Point:
         """The full step where it descends enough; else the point along it where F stops falling, to a tenth."""
-        along = self.preferences.scores(step)
+        slope = float(here.gradient @ step)
+        columns = (self.parts, self.coefficients, here.states)
+        seen, moved = self.crew.both(_move, *columns, shared=(step, self.loss))
+        there = self._point(here.weights + step, seen, moved)
+        if there.value <= here.value + _SUFFICIENT * slope:
+            return there
+        along = moved
         size, low, high = 1.0, (0.0, slope), (np.inf, np.inf)
-        there = here
         for trial in range(60):
-            there = self.at(here.weights + size * step, here.scores + size * along)
-            if trial == 0 and there.value <= here.value + _SUFFICIENT * slope:
-                break
-            slope_there = self.slope(there, step, along)
+            slope_there = float(there.gradient @ step)
             if abs(slope_there) <= 0.1 * abs(slope) and (slope_there <= 0 or there.value < here.value):
                 break
             # F is convex, so its slope rises along the way and its zero lies between a negative and a positive one.
@@ -119,33 +121,82 @@ class _Objective:
             middle = 0.5 * (low[0] + high[0])
             crossing = low[0] - low[1] * (high[0] - low[0]) / (high[1] - low[1])
             size = middle if trial % 2 else crossing
+            seen, moved = self.crew.both(_move_less, *columns, along, shared=(size, self.loss))
+            there = self._point(here.weights + size * step, seen, moved)
         return there
+
+    def _point(self, weights: Floats, seen: Sequence[tuple[float, Floats]], states: Sequence[Any]) -> _Point:
+        value = self.ridge.value(weights) + sum(each for each, _ in seen)
+        return _Point(weights, value, self.ridge.gradient(weights) + total([each for _, each in seen]), states)
+
+
+class _State(NamedTuple):
+    """What one part of the preferences has at some weights; `along` is how a full step to them moved the scores."""
+
+    scores: Floats
+    sums: PairSums
+    along: Floats | None = None
+
+
+_Seen = tuple[float, Floats]  # the losses of one part, weighted, and their gradient
+
+
+def _begin(part: Preferences, coefficients: Floats, weights: Floats, loss: Loss) -> tuple[_Seen, _State]:
+    return _look(part, coefficients, part.scores(weights), loss)
+
+
+def _move(part: Preferences, coefficients: Floats, state: _State, step: Floats, loss: Loss) -> tuple[_Seen, _State]:
+    along = part.scores(step)
+    return _look(part, coefficients, state.scores + along, loss, along)
+
+
+def _move_less(
+    part: Preferences, coefficients: Floats, state: _State, whole: _State, size: float, loss: Loss
+) -> tuple[_Seen, _State]:
+    assert whole.along is not None
+    return _look(part, coefficients, state.scores + size * whole.along, loss)
+
+
+def _look(
+    part: Preferences, coefficients: Floats, scores: Floats, loss: Loss, along: Floats | None = None
+) -> tuple[_Seen, _State]:
+    sums = part.sums(scores, loss)
+    by_score = np.repeat(coefficients, np.diff(part.starts)) * sums.gradient
+    return (float(coefficients @ sums.losses), part.by_weights(by_score)), _State(scores, sums, along)
+
+
+def _bend(part: Preferences, coefficients: Floats, state: _State, loss: Loss) -> Floats:
+    return part.curvature(state.scores, state.sums.degree, coefficients, loss)
 
 
 def minimise(
-    preferences: Preferences, coefficients: Floats, *, ridge: Ridge, loss: Loss, tolerance: float, start: Floats
+    preferences: SpreadPreferences,
+    coefficients: Floats,
+    *,
+    ridge: Ridge,
+    loss: Loss,
+    tolerance: float,
+    start: Floats,
 ) -> Optimum:
     """Newton steps with a line search until the relative gap is proven to be at most `tolerance`."""
     objective = _Objective(preferences, coefficients, ridge, loss)
-    here = objective.at(start, preferences.scores(start))
+    here = objective.begin(start)
     gap = np.inf
     for _ in range(_MAX_STEPS):
-        gradient = objective.gradient(here)
-        gap = float(gradient @ gradient) / (2 * ridge.strength)
+        gap = float(here.gradient @ here.gradient) / (2 * ridge.strength)
         if gap <= tolerance * here.value:
             break
-        step = objective.newton_step(here, gradient)
-        here = objective.line_search(here, step, float(gradient @ step))
+        here = objective.line_search(here, objective.newton_step(here))
     if not gap <= max(tolerance, _ROUNDING) * here.value:
         raise SolverError(
             f"The ranking SVM stopped up to {gap:.1e} above its minimum of about {here.value:.3g}; a relative gap of "
             f"{tolerance:g} was asked for. Raise l2 ({ridge.l2:g}), or leave scale='standard' to have features alike."
         )
-    return Optimum(here.weights, here.value, gap, here.scores, here.sums)
+    return Optimum(here.weights, here.value, gap, here.states)
 
 
 def minimise_hinge(
-    preferences: Preferences, coefficients: Floats, *, ridge: Ridge, tolerance: float, start: Floats
+    preferences: SpreadPreferences, coefficients: Floats, *, ridge: Ridge, tolerance: float, start: Floats
 ) -> Optimum:
     """The hinge loss, by hinges ever less rounded, until rounding and gap together are within `tolerance`.
 

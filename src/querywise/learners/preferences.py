@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from querywise.arrays import Floats, Ints, Singles
 from querywise.data.groups import count_pairs, rows_of
 from querywise.threads import in_threads
 
 _BLOCK_ROWS = 4_096
+_Number = TypeVar("_Number", np.float64, np.float32)
+_Any = TypeVar("_Any", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -36,8 +40,7 @@ def smoothed_hinge(half_width: float) -> Loss:
     return Loss(1.0 + half_width, 1.0 - half_width, 1.0 / (4.0 * half_width))
 
 
-@dataclass(frozen=True)
-class PairSums:
+class PairSums(NamedTuple):
     """At some scores: Σ ℓ of each query, its derivative by each document's score, each document's pairs in the band."""
 
     losses: Floats
@@ -59,10 +62,16 @@ class Preferences:
         self.rows, levels = kernels.dense_levels(labels.copy(), starts.copy())
         self._remember(features[self.rows], levels, starts.copy(), count_pairs(labels, starts))
 
+    def __getstate__(self) -> tuple[Floats, Ints, Ints, Ints]:
+        return self.features, self.levels, self.starts, self.pairs
+
+    def __setstate__(self, state: tuple[Floats, Ints, Ints, Ints]) -> None:
+        self._remember(*state)
+
     def _remember(self, features: Floats, levels: Ints, starts: Ints, pairs: Ints) -> None:
         from querywise.learners import pairwise as kernels
 
-        self._kernels = kernels
+        self._kernels: Any = kernels
         self.features = features
         self.levels = levels
         self.starts = starts
@@ -78,13 +87,28 @@ class Preferences:
         chosen._remember(self.features[rows], self.levels[rows], starts, self.pairs[queries])
         return chosen
 
+    @staticmethod
+    def joined(parts: Sequence[Preferences]) -> Preferences:
+        """The preferences of several sets, one after the other; of one, itself."""
+        if len(parts) == 1:
+            return parts[0]
+        sizes = np.concatenate([np.diff(each.starts) for each in parts])
+        together = Preferences.__new__(Preferences)
+        together._remember(
+            joined([each.features for each in parts]),
+            joined([each.levels for each in parts]),
+            np.concatenate([[0], np.cumsum(sizes)]),
+            joined([each.pairs for each in parts]),
+        )
+        return together
+
     def scores(self, weights: Floats) -> Floats:
         """Every document's score under a linear model."""
         return np.concatenate(in_threads(lambda rows: self.features[rows] @ weights, self._rows))
 
     def by_weights(self, by_score: Floats) -> Floats:
         """A derivative by each document's score, as the derivative by the weights of a linear model."""
-        return _total(in_threads(lambda rows: self.features[rows].T @ by_score[rows], self._rows))
+        return total(in_threads(lambda rows: self.features[rows].T @ by_score[rows], self._rows))
 
     def sums(self, scores: Floats, loss: Loss) -> PairSums:
         """Losses and their derivatives at these scores."""
@@ -106,7 +130,7 @@ class Preferences:
             features, rows = self._curvature_rows(queries, scores, degree, query_weights, loss)
             return features.T @ rows
 
-        half = _total(in_threads(block, self._blocks))
+        half = total(in_threads(block, self._blocks))
         return loss.q * (half + half.T)
 
     def curvatures(self, scores: Floats, degree: Floats, query_weights: Floats, loss: Loss) -> Singles:
@@ -143,7 +167,12 @@ class Preferences:
         return features, rows
 
 
-def _total(parts: Sequence[Floats]) -> Floats:
+def joined(parts: Sequence[NDArray[_Any]]) -> NDArray[_Any]:
+    """Rows one below the other; of one table, itself."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def total(parts: Sequence[NDArray[_Number]]) -> NDArray[_Number]:
     """The sum in the order of the parts, whatever order they were finished in."""
     total = parts[0].copy()
     for part in parts[1:]:

@@ -14,11 +14,13 @@ import numpy as np
 
 from querywise.arrays import Floats, Ints
 from querywise.data.groups import Candidates, Judged
+from querywise.data.parts import Training
 from querywise.errors import DataError, NotFittedError
 from querywise.learners.curvature import PreparedRankSVM
 from querywise.learners.linear import linear_scores
 from querywise.learners.newton import Optimum, Ridge, minimise, minimise_hinge
-from querywise.learners.preferences import SQUARED_HINGE, Preferences
+from querywise.learners.preferences import SQUARED_HINGE
+from querywise.learners.spread import SpreadPreferences, spread
 from querywise.learners.weights import check_query_weights
 from querywise.parameters import parameters_of, unfitted
 from querywise.progress import doing
@@ -64,31 +66,32 @@ class RankSVM:
         self.prior_l2 = prior_l2
         self.tolerance = tolerance
 
-    def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
+    def fit(self, data: Training, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
         """Learn the weights of every feature. There is nothing to stop early, so `valid` is not looked at."""
         self.fit_preferences(data, query_weights)
         return self
 
     def fit_preferences(
-        self, data: Judged, query_weights: Floats | None = None
-    ) -> tuple[Preferences, Scaling, Optimum]:
+        self, data: Training, query_weights: Floats | None = None
+    ) -> tuple[SpreadPreferences, Scaling, Optimum]:
         """Fit, and hand over the scaled pairs it was fitted on and what is known at the optimum."""
         self._check_parameters()
-        data.require_preferences()
         weights = check_query_weights(query_weights, data)
-        candidates = data.candidates
         with doing("Training a ranking SVM"), one_blas_thread():
-            scaling = Scaling.learn(candidates.features, self.scale)
-            preferences = Preferences(scaling.apply(candidates.features), data.labels, candidates.starts)
-            optimum = self._solve(preferences, weights, Ridge(self.l2, np.zeros(candidates.features.shape[1])))
+            preferences, scaling = spread(data, self.scale)
+            optimum = self._solve(preferences, weights, Ridge(self.l2, np.zeros(data.feature_count)))
         self.weights_ = scaling.weights_in_user_units(optimum.weights)
         self.objective_ = optimum.value
         self.gap_ = optimum.gap
-        self.feature_count_ = candidates.features.shape[1]
-        self.feature_names_ = candidates.feature_names
+        self.feature_count_ = data.feature_count
+        self.feature_names_ = data.feature_names
         return preferences, scaling, optimum
 
-    def prepare(self, data: Judged, /) -> PreparedRankSVM:
+    def takes_parts(self) -> bool:
+        """Whether it can be fitted on shards: always."""
+        return True
+
+    def prepare(self, data: Training, /) -> PreparedRankSVM:
         """Get ready to train on any weighting of the queries."""
         self._check_parameters()
         without_prior = (type(self), {**parameters_of(self), "prior": None, "prior_l2": None})
@@ -102,7 +105,7 @@ class RankSVM:
         candidates.require_features(self.feature_count_, self.feature_names_)
         return linear_scores(candidates.features, self.weights_)
 
-    def _solve(self, preferences: Preferences, query_weights: Floats, ridge: Ridge) -> Optimum:
+    def _solve(self, preferences: SpreadPreferences, query_weights: Floats, ridge: Ridge) -> Optimum:
         coefficients = pair_coefficients(query_weights, preferences.pairs, self.pairs)
         start = ridge.minimiser
         if not coefficients.any():

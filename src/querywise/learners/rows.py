@@ -10,10 +10,10 @@ from scipy.sparse import csr_array
 
 from querywise.arrays import Floats, Ints
 from querywise.contracts import Ranker
+from querywise.crew import crew
 from querywise.data.groups import Candidates, Judged
+from querywise.data.parts import Training, whole
 from querywise.parameters import unfitted
-from querywise.progress import track
-from querywise.threads import in_threads
 
 _NOISE = 1e-12  # of the scores' size: a range below it is rounding
 
@@ -87,17 +87,25 @@ class PreparedRows:
         teaches = data.pairs > 0
         rows = query_weights.toarray() * teaches
 
-        def train(row: Floats) -> Any:
-            if not row.any() or np.ptp(row[teaches]) == 0:
-                return self.everyone_
-            used = np.flatnonzero(row)
-            return unfitted(local).fit(data.select(used), query_weights=row[used])
-
-        groups = [list(rows[first : first + 8]) for first in range(0, len(rows), 8)]
-        fitted = [in_threads(train, group) for group in track(groups, "Local models")]
-        return FittedModels([ranker for group in fitted for ranker in group])
+        used = [np.flatnonzero(row) if row.any() and np.ptp(row[teaches]) > 0 else None for row in rows]
+        taught = [number for number, queries in enumerate(used) if queries is not None]
+        columns = [used[number] for number in taught], [rows[number][used[number]] for number in taught]
+        shared = (local, data)
+        fitted = crew().each(_local, *columns, shared=shared, label="Local models", side_by_side=True)
+        models = dict(zip(taught, fitted, strict=True))
+        return FittedModels([models.get(number, self.everyone_) for number in range(len(rows))])
 
 
-def prepared(learner: Any, data: Judged, valid: Judged | None) -> Any:
+def _local(queries: Ints, weights: Floats, learner: Any, data: Judged) -> Any:
+    """A learner trained on some queries, each counting as its weight says."""
+    return unfitted(learner).fit(data.select(queries), query_weights=weights)
+
+
+def gathered(ready: Any) -> Any:
+    """A prepared learner with all it knows in one place, so that it can be kept."""
+    return ready.gathered() if hasattr(ready, "gathered") else ready
+
+
+def prepared(learner: Any, data: Training, valid: Judged | None) -> Any:
     """A learner made ready for local models: its own way where it has one, else row by row."""
-    return learner.prepare(data) if hasattr(learner, "prepare") else PreparedRows(learner).fit(data, valid=valid)
+    return learner.prepare(data) if hasattr(learner, "prepare") else PreparedRows(learner).fit(whole(data), valid=valid)

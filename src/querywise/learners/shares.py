@@ -56,6 +56,12 @@ class Shares:
         matrix = self.matrix()[numbers]
         return Shares(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data, self.columns)
 
+    def of_queries(self, first: int, last: int) -> Shares:
+        """All rows, with the queries from `first` to before `last` alone, which are numbered from 0 then."""
+        inside = (self.queries >= first) & (self.queries < last)
+        pointers = np.concatenate([[0], np.cumsum(inside)])[self.pointers]
+        return Shares(pointers, self.queries[inside] - first, self.shares[inside], last - first)
+
     def matrix(self) -> csr_array:
         """As a sparse matrix."""
         return csr_array((self.shares, self.queries, self.pointers), shape=(len(self), self.columns))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -13,6 +12,7 @@ from querywise.errors import DataError, NotFittedError
 from querywise.learners.weights import check_query_weights
 from querywise.parameters import unfitted
 from querywise.progress import doing
+from querywise.threads import cores
 
 if TYPE_CHECKING:
     from lightgbm import Booster, Dataset
@@ -333,7 +333,7 @@ def _growth(learner: LambdaMART | TreeRegression, shape: tuple[int, ...]) -> dic
         "seed": learner.seed,
         "deterministic": True,
         ("force_col_wise" if rows <= _WIDE * columns else "force_row_wise"): True,
-        "num_threads": learner.threads or os.cpu_count() or 1,
+        "num_threads": learner.threads or cores(),
         "verbose": -1,
     }
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from querywise.arrays import Floats
-from querywise.data.groups import Judged
+from querywise.data.parts import Training
 from querywise.errors import DataError
 
 
-def check_query_weights(weights: Floats | None, data: Judged) -> Floats:
+def check_query_weights(weights: Floats | None, data: Training) -> Floats:
     """One finite, non-negative number per query; without any, all queries count the same."""
     if weights is None:
         return np.ones(len(data))
@@ -19,7 +19,7 @@ def check_query_weights(weights: Floats | None, data: Judged) -> Floats:
     wrong = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
     if len(wrong):
         raise DataError(
-            f"The weight of query {data.candidates.query_ids[wrong[0]]!r} is {values[wrong[0]]}; "
+            f"The weight of query {data.query_ids[wrong[0]]!r} is {values[wrong[0]]}; "
             "weights are finite numbers from 0 up."
         )
     return values

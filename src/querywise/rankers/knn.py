@@ -14,12 +14,14 @@ from scipy.sparse import csr_array
 
 from querywise.arrays import Floats, Ints
 from querywise.data.groups import Candidates, Judged
+from querywise.data.parts import Training, takes_parts
 from querywise.errors import NotFittedError
 from querywise.groupings import k_means
-from querywise.learners.rows import prepared
+from querywise.learners.rows import gathered, prepared
 from querywise.neighborhoods import Search, measured
 from querywise.parameters import number_of, unfitted
 from querywise.rankers.locality import Locality, has_relevant, local_or_global, neighborhood_or_nearest, without
+from querywise.views.topmean import TopMean
 
 
 class KnnOnline:
@@ -47,7 +49,7 @@ class KnnOnline:
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Prepare the learner and place the training queries."""
-        self.prepared_ = prepared(unfitted(self.learner), data, valid)
+        self.prepared_ = gathered(prepared(unfitted(self.learner), data, valid))
         self.locality_ = Locality(self.view, neighborhood_or_nearest(self.neighborhood, self.k), self.back_off)
         self.locality_.fit(data, self.prepared_.everyone)
         self.feature_count_ = data.candidates.features.shape[1]
@@ -109,12 +111,17 @@ class KnnOffline2:
         self.models = models
         self.seed = seed
 
-    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+    def fit(self, data: Training, /, *, valid: Judged | None = None) -> Self:
         """Train the models."""
         self.offline_ = _offline_models(self, data, valid)
-        self.feature_count_ = data.candidates.features.shape[1]
-        self.feature_names_ = data.candidates.feature_names
+        self.feature_count_ = data.feature_count
+        self.feature_names_ = data.feature_names
         return self
+
+    def takes_parts(self) -> bool:
+        """Whether it can be fitted on shards: as its learner can, in the usual view by it or by a feature."""
+        usual = self.view is None or (isinstance(self.view, TopMean) and isinstance(self.view.reference, (int, str)))
+        return takes_parts(self.learner) and usual
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document, each query by the nearest model."""
@@ -170,7 +177,7 @@ class KnnOffline1(KnnOffline2):
         return self.offline_.trusted(points, index)
 
 
-def _offline_models(ranker: KnnOffline2, data: Judged, valid: Judged | None) -> OfflineModels:
+def _offline_models(ranker: KnnOffline2, data: Training, valid: Judged | None) -> OfflineModels:
     locality = Locality(ranker.view, neighborhood_or_nearest(ranker.neighborhood, ranker.k), ranker.back_off)
     return OfflineModels(locality, ranker.models, ranker.seed).fit(data, unfitted(ranker.learner), valid)
 
@@ -191,13 +198,13 @@ class OfflineModels:
         self.seed = seed
         self._search: Search | None = None
 
-    def fit(self, data: Judged, learner: Any, valid: Judged | None, /) -> Self:
+    def fit(self, data: Training, learner: Any, valid: Judged | None, /) -> Self:
         """Train a model on the neighbours of every anchor."""
         ready = prepared(learner, data, valid)
         self.locality.fit(data, ready.everyone)
         points = self.locality.points_
         self.anchors_ = points if self.models is None else self._centres(points)
-        members = self.locality.weights(self.anchors_)
+        members = self.locality.weights_of_many(self.anchors_)
         self.members_ = _own_first(members) if self.models is None else members
         self.usable_ = self.locality.teaches(self.members_)
         self.models_ = ready.models(self.members_)

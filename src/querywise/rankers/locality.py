@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
 from querywise.arrays import Bools, Floats, Ints
 from querywise.contracts import Ranker
+from querywise.crew import crew
 from querywise.data.groups import Candidates, Judged
+from querywise.data.parts import Training, by_query
 from querywise.errors import DataError
 from querywise.neighborhoods import Nearest, Search, distances, measured
 from querywise.parameters import unfitted
@@ -29,17 +31,20 @@ class Locality:
         self.neighborhood = neighborhood
         self.back_off = back_off
 
-    def fit(self, data: Judged, everyone: Ranker, /) -> Self:
+    def fit(self, data: Training, everyone: Ranker, /) -> Self:
         """Place the training queries."""
         if self.back_off is not None and not 0 < self.back_off <= 1:
             raise DataError(f"back_off={self.back_off} must be a share above 0 and up to 1, or None.")
         self.view_ = fitted_view(self.view, data, everyone)
-        self.points_ = self.points(data.candidates)
+        self.points_ = self._training_points(data)
         self.neighborhood_ = unfitted(self.neighborhood).fit(self.points_)
         self.pairs_ = data.pairs
-        self.query_ids_ = data.candidates.query_ids
+        self.query_ids_ = data.query_ids
         self.limit_ = np.inf if self.back_off is None else self._limit(self.back_off)
         return self
+
+    def _training_points(self, data: Training) -> Floats:
+        return self.points(data.candidates) if isinstance(data, Judged) else by_query(data, self.view_.points)
 
     def _limit(self, share: float) -> float:
         if len(self.points_) < 2:
@@ -84,12 +89,24 @@ class Locality:
         found: csr_array = self.neighborhood_.weights(points)
         return found
 
+    def weights_of_many(self, points: Floats) -> csr_array:
+        """The same for so many points that looking for their neighbours is work for a crew."""
+        hands = crew()
+        blocks = np.array_split(points, hands.parts)
+        found = hands.each(_neighbours, blocks, shared=(self.neighborhood_,))
+        return found[0] if len(found) == 1 else csr_array(vstack(found))
+
     def teaches(self, weights: csr_array) -> Bools:
         """Which rows of weights have a query with pairs to learn from."""
         return np.asarray(weights @ (self.pairs_ > 0).astype(np.float64)).ravel() > 0
 
 
-def fitted_view(view: Any, data: Judged, everyone: Ranker) -> Any:
+def _neighbours(points: Floats, neighborhood: Any) -> csr_array:
+    found: csr_array = neighborhood.weights(points)
+    return found
+
+
+def fitted_view(view: Any, data: Training, everyone: Ranker) -> Any:
     """A view fitted on the training queries; TopMean goes by the single model where it has no other reference."""
     asked = TopMean() if view is None else view
     ready = asked.by(everyone) if hasattr(asked, "by") else unfitted(asked)

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from querywise.arrays import Floats
 from querywise.data.groups import Candidates, Judged
+from querywise.data.parts import Training, takes_parts
 from querywise.errors import NotFittedError
 from querywise.parameters import unfitted
 
@@ -16,12 +17,16 @@ class Single:
     def __init__(self, learner: Any) -> None:
         self.learner = learner
 
-    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+    def fit(self, data: Training, /, *, valid: Judged | None = None) -> Self:
         """Fit the learner on all queries."""
         self.model_ = unfitted(self.learner).fit(data, valid=valid)
-        self.feature_count_ = data.candidates.features.shape[1]
-        self.feature_names_ = data.candidates.feature_names
+        self.feature_count_ = data.feature_count
+        self.feature_names_ = data.feature_names
         return self
+
+    def takes_parts(self) -> bool:
+        """Whether it can be fitted on shards: as its learner can."""
+        return takes_parts(self.learner)
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""

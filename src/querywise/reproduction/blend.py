@@ -28,7 +28,6 @@ from querywise.files import make_folder
 from querywise.learners.context import QueryContext
 from querywise.learners.lists import Worth
 from querywise.methods import METHODS
-from querywise.progress import track
 from querywise.rankers.blend import Blend, learned_weights
 from querywise.rankers.routed import Routed
 from querywise.report.tables import Cell, Column, Table
@@ -69,7 +68,7 @@ def reproduce(folds: Folds, out: Path) -> Path:
             routing.append({**crossed, "routed_in_test": away})
 
     fits = _fits(flavour)
-    compared = compare(fits, track(parts, "Folds"), measures=_MEASURES, flavour=flavour, observe=observe)
+    compared = compare(fits, parts, measures=_MEASURES, flavour=flavour, observe=observe)
     compared = replace(compared, trained={**compared.trained, ORACLE: tuple(oracle)})
     valid = {name: float(np.concatenate(each).mean()) for name, each in validated.items()}
     seconds = {name: _seconds(name, parts[0]) for name in (PLAIN, WHOLE)}

@@ -18,7 +18,6 @@ from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.trained import Fit
 from querywise.files import make_folder
 from querywise.methods import METHODS
-from querywise.progress import track
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.claims import write_findings
 from querywise.tuning import tune_or_fit
@@ -43,7 +42,7 @@ def reproduce(folds: Folds, out: Path) -> Path:
             shares.setdefault(name, []).append(class_shares(members, fold.train.classes, fold.test.classes))
 
     fits = _fits(classes=any(parts[0].train.classes))
-    compared = compare(fits, track(parts, "Folds"), measures=_MEASURES, baseline=BASELINE, observe=observe)
+    compared = compare(fits, parts, measures=_MEASURES, baseline=BASELINE, observe=observe)
     compared = compared.with_choice([name for name in fits if name != ORACLE])
     alike = {name: float(np.nanmean(np.concatenate(each))) for name, each in shares.items()}
     choices = {

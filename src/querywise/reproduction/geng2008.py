@@ -55,7 +55,7 @@ def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None) ->
     seen = _Seen()
     compared = compare(
         _fits(reference, classes=classes),
-        track(parts, "Folds"),
+        parts,
         measures=_MEASURES,
         flavour=FLAVOUR,
         observe=seen.look,

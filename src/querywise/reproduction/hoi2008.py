@@ -42,7 +42,7 @@ def reproduce(folds: Folds, out: Path) -> Path:
     """Write table.md, numbers.json and the figures into a folder; returns the table's path."""
     make_folder(out)
     parts = list(folds)
-    compared = compare(_fits(), track(parts, "Folds"), measures=_MEASURES, flavour=FLAVOUR)
+    compared = compare(_fits(), parts, measures=_MEASURES, flavour=FLAVOUR)
     swept = _sweep(parts)
     seconds = {name: _seconds(name, parts[0]) for name in (SER, SSER, SVM, *CLASSIC, *OTHERS)}
     claims = _claims(compared, seconds)

@@ -55,7 +55,7 @@ def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None) ->
     """Write table.md, numbers.json and the figures into a folder; returns the table's path."""
     make_folder(out)
     parts = list(folds)
-    compared = compare(_fits(reference), track(parts, "Folds"), measures=_MEASURES, flavour=FLAVOUR)
+    compared = compare(_fits(reference), parts, measures=_MEASURES, flavour=FLAVOUR)
     swept = _sweep(parts, reference)
     difficulty = difficulty_breakdown(compared, "map")
     shown = max(METHOD_NAMES[1:], key=lambda name: _validated(compared, name))

@@ -29,7 +29,6 @@ from querywise.evaluation.significance import wilcoxon_test
 from querywise.evaluation.trained import Fit
 from querywise.files import atomic_text, make_folder
 from querywise.methods import METHODS
-from querywise.progress import track
 from querywise.report.figures import gains_figure, line_figure
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.claims import Claim, judged, p_text, write_findings
@@ -55,10 +54,10 @@ def reproduce(folds: Folds, out: Path) -> Path:
     parts = list(folds)
     seen = _Seen()
     kernel = len(parts[0].train.labels) <= _MANY
-    compared = compare(_fits(kernel=kernel), track(parts, "Folds"), measures=(MEASURE, "map"), observe=seen.look)
+    compared = compare(_fits(kernel=kernel), parts, measures=(MEASURE, "map"), observe=seen.look)
     for name, change in (("query columns", _with_query_columns), ("planted", _planted)):
         changed = [change(fold, number) for number, fold in enumerate(parts)]
-        more = compare(_changed_fits(name), track(changed, f"Folds, {name}"), measures=(MEASURE, "map"))
+        more = compare(_changed_fits(name), changed, measures=(MEASURE, "map"))
         compared = replace(compared, trained={**compared.trained, **more.trained})
     moved = compared.moved(CHOSEN)
     assert moved is not None, "aTVT tells how it moved"

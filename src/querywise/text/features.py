@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from querywise.arrays import Floats, Ints
+from querywise.crew import crew
 from querywise.data.collections import Collection
 from querywise.data.groups import Candidates, Judged, QueryTable
 from querywise.errors import DataError
-from querywise.progress import track
 from querywise.text.index import Index
 from querywise.text.retrieval import search
 from querywise.text.scores import NAMES, Smoothing, all_scores
 
 _LENGTHS = ("length.title", "length.body")
+_BATCH = 32  # queries
+_Thing = TypeVar("_Thing")
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,18 @@ def _known_grades(collection: Collection, index: Index, *, skip_unknown: bool) -
 
 def _found(index: Index, queries: QueryTable, top: int, smoothing: Smoothing) -> list[Ints]:
     texts = queries.texts or (None,) * len(queries)
-    return [search(index, text or "", top=top, smoothing=smoothing).documents for text in track(texts, "Candidates")]
+    batches = _batches([text or "" for text in texts])
+    found = crew().each(_best, batches, shared=(index, top, smoothing), label="Candidates")
+    return [documents for batch in found for documents in batch]
+
+
+def _best(texts: Sequence[str], index: Index, top: int, smoothing: Smoothing) -> list[Ints]:
+    return [search(index, text, top=top, smoothing=smoothing).documents for text in texts]
+
+
+def _batches(things: Sequence[_Thing]) -> list[Sequence[_Thing]]:
+    """Some at a time, so that handing them out costs little."""
+    return [things[first : first + _BATCH] for first in range(0, len(things), _BATCH)]
 
 
 def _assembled(
@@ -127,8 +141,8 @@ def _assembled(
 ) -> Candidates:
     """The documents of every query with their features; the last `added` of a query are marked."""
     texts = queries.texts or (None,) * len(queries)
-    asked = track(list(zip(texts, documents, strict=True)), "Features")
-    rows = [features_of(index, text or "", each, smoothing) for text, each in asked]
+    asked = _batches([(text or "", each) for text, each in zip(texts, documents, strict=True)])
+    rows = crew().each(_features, asked, shared=(index, smoothing), label="Features")
     ids = [[index.document_ids[int(document)] for document in each] for each in documents]
     first_added = [len(each) - more for each, more in zip(documents, added or [0] * len(documents), strict=True)]
     comments = (
@@ -145,6 +159,11 @@ def _assembled(
         feature_names=feature_names(index),
         queries=queries,
     )
+
+
+def _features(asked: Sequence[tuple[str, Ints]], index: Index, smoothing: Smoothing) -> Floats:
+    rows = [features_of(index, text, documents, smoothing) for text, documents in asked]
+    return np.concatenate(rows)
 
 
 def features_of(index: Index, text: str, documents: Ints, smoothing: Smoothing | None = None) -> Floats:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from querywise.arrays import Floats
-from querywise.data.groups import Candidates, Judged
+from querywise.data.groups import Candidates, column_of
+from querywise.data.parts import Training
 from querywise.parameters import is_fitted, unfitted
 
 
-def fitted_reference(reference: int | str | Any, data: Judged) -> Any:
+def fitted_reference(reference: int | str | Any, data: Training) -> Any:
     """A feature, by name or by number from 0, as its column; a ranker that is not fitted, fitted on these queries."""
     if isinstance(reference, (int, str)):
-        return data.candidates.column_of(reference)
+        return column_of(reference, data.feature_count, data.feature_names)
     return reference if is_fitted(reference) else unfitted(reference).fit(data)
 
 

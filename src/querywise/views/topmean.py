@@ -8,6 +8,7 @@ import numpy as np
 
 from querywise.arrays import Floats
 from querywise.data.groups import Candidates, Judged
+from querywise.data.parts import Training, by_query
 from querywise.errors import DataError, NotFittedError
 from querywise.scaling import Scaling
 from querywise.views.references import fitted_reference, reference_scores
@@ -27,14 +28,14 @@ class TopMean:
         self.top = top
         self.standardise = standardise
 
-    def fit(self, data: Judged, /) -> Self:
+    def fit(self, data: Training, /) -> Self:
         """Fit the reference, if it needs it, and learn the scale of every coordinate."""
         if not 1 <= self.top < np.inf or self.top != int(self.top):
             raise DataError(f"TopMean(top={self.top}) must be a whole number from 1 up.")
         if self.reference is None:
             raise DataError("TopMean alone needs a reference: a feature column or a ranker.")
         self.reference_ = fitted_reference(self.reference, data)
-        means = self._means(data.candidates)
+        means = by_query(data, self._means)
         self.scaling_ = Scaling.learn(means, "standard" if self.standardise else "none")
         return self
 

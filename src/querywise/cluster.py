@@ -1,0 +1,235 @@
+"""A Ray cluster as the crew: the one module that knows Ray [moritz2018]_.
+
+Calls become tasks, kept results objects in the shared memory of the machine that made them. Ray runs the tasks of a
+lost worker again elsewhere and makes lost objects anew; results are waited for in their own order, so nothing depends
+on who was quick.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from typing import Any, Self
+
+import numpy as np
+
+from querywise.crew import at_work
+from querywise.errors import ClusterError
+from querywise.progress import doing, track
+from querywise.threads import alone
+
+AUTO = "auto"
+_INSTALL = "pip install 'querywise[cluster]'"
+_TRIES = 20  # of a task whose worker is lost; an error of the work itself is never tried again
+_AHEAD = 4  # tasks handed out per core before the first must be done, so that results do not flood the memory
+_JOBS = 4  # at once, of those that hand out work themselves
+_PATIENCE = 10  # seconds to wait for an address to answer
+_SMALL = 65_536  # bytes that are sent along with every task
+
+
+class Cluster:
+    """Workers on one or many machines, at work while it is entered.
+
+    address: "auto" starts Ray on this machine, `ray://host:port` or `host:port` is a cluster that runs already. There,
+    the same querywise must be installed, and files must be found under the same paths.
+
+    with Cluster("ray://head:10001"):
+        ranker = KnnOffline2(RankSVM(), k=500).fit(open_shards("train.parquet"))
+    """
+
+    parts = 16  # whatever the number of workers: sums must not depend on that
+
+    def __init__(self, address: str = AUTO) -> None:
+        self.address = address
+        self._inside = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        self._ray = _ray()
+        with doing("Starting Ray" if self.address == AUTO else f"Connecting to {self.address}"):
+            self._connect()
+        self._inside.callback(self._ray.shutdown)
+        try:
+            self._check()
+        except BaseException:
+            self._inside.close()
+            raise
+        self._run = self._ray.remote(num_cpus=1, max_retries=_TRIES)(_run)
+        self._inside.enter_context(at_work(self))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._inside.close()
+
+    def stream(self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()) -> Iterator[Any]:
+        """The results of tasks anywhere, in order; no more of them on their way than the limit."""
+        rows = list(zip(*columns, strict=True))
+        given = self._given(shared, len(rows))
+        waiting: deque[Any] = deque()
+        for row in rows:
+            waiting.append(self._run.remote(work, *row, *given))
+            if len(waiting) >= self._limit:
+                yield self._got(waiting.popleft())
+        while waiting:
+            yield self._got(waiting.popleft())
+
+    def each(
+        self,
+        work: Callable[..., Any],
+        *columns: Sequence[Any],
+        shared: Sequence[Any] = (),
+        label: str | None = None,
+        side_by_side: bool = False,
+    ) -> list[Any]:
+        """The results of tasks anywhere."""
+        results = self.stream(work, *columns, shared=shared)
+        calls = range(len(columns[0]))
+        return [next(results) for _ in (calls if label is None else track(calls, label))]
+
+    def keep(self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()) -> list[Any]:
+        """References to the results, which stay in shared memory."""
+        return [kept for (kept,) in self._begun(1, work, columns, shared)]
+
+    def both(
+        self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()
+    ) -> tuple[list[Any], list[Any]]:
+        """The first halves, and references to the second ones."""
+        pairs = self._begun(2, work, columns, shared)
+        return [self._got(first) for first, _ in pairs], [second for _, second in pairs]
+
+    def together(
+        self, job: Callable[[Any], Any], items: Sequence[Any], label: str, *, side_by_side: bool = False
+    ) -> list[Any]:
+        """Some jobs at once, each in a thread that mostly waits."""
+        with ThreadPoolExecutor(_JOBS) as pool:
+            results = pool.map(job, items)
+            return [next(results) for _ in track(items, label)]
+
+    def _begun(self, returns: int, work: Any, columns: Sequence[Sequence[Any]], shared: Sequence[Any]) -> list[Any]:
+        """References to the results of all calls, no more of them on their way than the limit."""
+        rows = list(zip(*columns, strict=True))
+        given = self._given(shared, len(rows))
+        run = self._run.options(num_returns=returns)
+        begun: list[Any] = []
+        for number, row in enumerate(rows):
+            made = run.remote(work, *row, *given)
+            begun.append(made if returns > 1 else [made])
+            if number >= self._limit:
+                self._ray.wait([begun[number - self._limit][0]], fetch_local=False)
+        return begun
+
+    def _given(self, shared: Sequence[Any], calls: int) -> list[Any]:
+        """What all calls share, put where all can see it unless it is small."""
+        return [each if calls < 2 or _is_small(each) or self._is_kept(each) else self._ray.put(each) for each in shared]
+
+    def _is_kept(self, value: Any) -> bool:
+        return isinstance(value, self._ray.ObjectRef)
+
+    def _got(self, reference: Any) -> Any:
+        from ray.exceptions import RayError, RayTaskError
+
+        try:
+            return self._ray.get(reference)
+        except RayTaskError as error:
+            raise error.cause from None
+        except RayError as error:
+            first = str(error).strip().split("\n")[0]
+            raise ClusterError(
+                f"The cluster could not finish a task in {_TRIES + 1} attempts: {type(error).__name__}: {first} "
+                "Are its machines short of memory, or going away? What is finished on disk is used again next time."
+            ) from None
+
+    def _connect(self) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        quietly: Any = {"log_to_driver": False, "logging_level": "CRITICAL"}
+        try:
+            if self.address == AUTO:
+                self._ray.init(address="local", num_cpus=os.cpu_count(), include_dashboard=False, **quietly)
+            else:
+                _must_answer(self.address)
+                self._ray.init(address=self.address, **quietly)
+        except (ConnectionError, RuntimeError, OSError, TimeoutError, ValueError) as error:
+            first = str(error).strip().split("\n")[0]
+            raise ClusterError(f"--cluster {self.address}: Ray does not answer: {first}") from None
+
+    def _check(self) -> None:
+        """Refuse a cluster without workers, or with another querywise."""
+        cores = int(self._ray.cluster_resources().get("CPU", 0))
+        if cores < 1:
+            raise ClusterError(f"{self.address}: the cluster has no cores to work with. Start a node of it.")
+        self._limit = _AHEAD * cores
+        ours = version("querywise")
+        try:
+            theirs = self._ray.get(self._ray.remote(_version).remote())
+        except self._ray.exceptions.RayError:
+            theirs = "none"
+        if theirs != ours:
+            raise ClusterError(
+                f"{self.address}: its machines have querywise {theirs}, here it is {ours}. Install the same "
+                f"on all of them: pip install 'querywise[cluster]=={ours}'"
+            )
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise ClusterError(f"A cluster needs Ray, which is not installed. Install it: {_INSTALL}") from None
+    return ray
+
+
+def _must_answer(address: str) -> None:
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not host or not port.isdigit():
+        raise ClusterError(
+            f"--cluster {address}: expected auto, or where a cluster runs: ray://host:10001 or host:6379."
+        )
+    try:
+        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise ClusterError(
+            f"--cluster {address}: nothing answers there ({why}). Is the cluster running? "
+            "`ray start --head` starts one, and prints its address."
+        ) from None
+
+
+def _is_small(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return bool(value.nbytes <= _SMALL)
+    return value is None or callable(value) or isinstance(value, (bool, int, float, str))
+
+
+def _version() -> str:
+    return version("querywise")
+
+
+def _run(work: Callable[..., Any], *arguments: Any) -> Any:
+    """One call, on some worker, which has one core to itself."""
+    with alone():
+        return work(*map(_readable, arguments))
+
+
+def _readable(value: Any) -> Any:
+    """Arrays in shared memory are marked read-only; the kernels, which only read them, are compiled for others."""
+    if isinstance(value, np.ndarray):
+        return value if value.flags.writeable or not value.size else np.asarray(_Unmarked(value))
+    if isinstance(value, tuple):
+        parts = [_readable(each) for each in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if type(value).__module__.startswith("querywise.learners."):
+        for name, inside in vars(value).items():
+            object.__setattr__(value, name, _readable(inside))
+    return value
+
+
+class _Unmarked:
+    """The same memory without the mark; keeps it from being given back."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self._array = array
+        self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, False)}

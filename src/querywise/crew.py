@@ -1,0 +1,193 @@
+"""Who does the work: this process, or a cluster that takes its place while `at_work` lasts.
+
+What is expensive here is a sum over queries or a list of independent models. It is written once, as functions of parts
+that a crew calls; results come back in the order of the parts, so sums are added up in one order whoever did the work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Protocol
+
+from querywise.progress import track
+from querywise.threads import in_threads
+
+_GROUP = 8  # pieces side by side between two movements of the progress bar
+
+
+class Crew(Protocol):
+    """Calls `work(*row, *shared)` for every row of some columns.
+
+    A column holds a value for each call. What is kept stays where it was made; it can be handed to further calls, and
+    is there again should whoever held it be lost. The work must be a function of its arguments alone.
+    """
+
+    parts: int  # into how many parts data in memory is cut
+
+    def stream(self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()) -> Iterator[Any]:
+        """The results one by one, as soon as each and all before it are there."""
+        ...
+
+    def each(
+        self,
+        work: Callable[..., Any],
+        *columns: Sequence[Any],
+        shared: Sequence[Any] = (),
+        label: str | None = None,
+        side_by_side: bool = False,
+    ) -> list[Any]:
+        """All results. side_by_side: a thread each, where they are not on several machines anyway."""
+        ...
+
+    def keep(self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()) -> list[Any]:
+        """The results, kept."""
+        ...
+
+    def both(
+        self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()
+    ) -> tuple[list[Any], list[Any]]:
+        """Of results that are pairs, the first ones, and the second ones kept."""
+        ...
+
+    def together(
+        self, job: Callable[[Any], Any], items: Sequence[Any], label: str, *, side_by_side: bool = False
+    ) -> list[Any]:
+        """What a job gives for each item, where it hands out its work to the crew itself; some of them at once."""
+        ...
+
+
+class Here:
+    """The process itself. memory: how many bytes kept results may take; the others wait on disk until needed."""
+
+    parts = 1
+
+    def __init__(self, memory: int | None = None) -> None:
+        self._room = None if memory is None else _Room(memory)
+
+    def stream(self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()) -> Iterator[Any]:
+        """One call after the other, each when its result is asked for."""
+        given = [_taken(each) for each in shared]
+        return (work(*map(_taken, row), *given) for row in zip(*columns, strict=True))
+
+    def each(
+        self,
+        work: Callable[..., Any],
+        *columns: Sequence[Any],
+        shared: Sequence[Any] = (),
+        label: str | None = None,
+        side_by_side: bool = False,
+    ) -> list[Any]:
+        """One call after the other, or several in threads."""
+        rows = list(zip(*columns, strict=True))
+        if not side_by_side:
+            results = self.stream(work, *columns, shared=shared)
+            return [next(results) for _ in (rows if label is None else track(rows, label))]
+
+        def call(row: Sequence[Any]) -> Any:
+            return work(*map(_taken, row), *shared)
+
+        groups = [rows[first : first + _GROUP] for first in range(0, len(rows), _GROUP)]
+        done = [in_threads(call, group) for group in (groups if label is None else track(groups, label))]
+        return [result for group in done for result in group]
+
+    def keep(self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()) -> list[Any]:
+        """The results themselves, while there is room."""
+        return [self._put(work(*map(_taken, row), *shared)) for row in zip(*columns, strict=True)]
+
+    def both(
+        self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()
+    ) -> tuple[list[Any], list[Any]]:
+        """Both halves, the second while there is room."""
+        pairs = [(first, self._put(second)) for first, second in self.each(work, *columns, shared=shared)]
+        return [first for first, _ in pairs], [second for _, second in pairs]
+
+    def together(
+        self, job: Callable[[Any], Any], items: Sequence[Any], label: str, *, side_by_side: bool = False
+    ) -> list[Any]:
+        """One after the other, or several in threads."""
+        return self.each(job, items, label=label if len(items) > 1 else None, side_by_side=side_by_side)
+
+    def _put(self, value: Any) -> Any:
+        return value if self._room is None else self._room.put(value)
+
+
+_crew: ContextVar[Crew] = ContextVar("querywise_crew", default=Here())  # noqa: B039  it keeps nothing
+
+
+def crew() -> Crew:
+    """Who does the work now."""
+    return _crew.get()
+
+
+@contextlib.contextmanager
+def at_work(those: Crew) -> Iterator[Crew]:
+    """Let them do the work while the block runs."""
+    token = _crew.set(those)
+    try:
+        yield those
+    finally:
+        _crew.reset(token)
+
+
+class _Room:
+    """Kept results within a number of bytes; the ones that do not fit are in files of a private folder."""
+
+    def __init__(self, memory: int) -> None:
+        self.memory = memory
+        self.used = 0
+        self._folder = tempfile.TemporaryDirectory(prefix="querywise-")
+        self._files = 0
+
+    def put(self, value: Any) -> Any:
+        buffers: list[pickle.PickleBuffer] = []
+        frame = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+        size = len(frame) + sum(each.raw().nbytes for each in buffers)
+        if self.used + size <= self.memory:
+            self.used += size
+            kept = _InMemory(value)
+            weakref.finalize(kept, self._give_back, size)
+            return kept
+        self._files += 1
+        path = Path(self._folder.name, str(self._files))
+        with path.open("wb") as out:
+            pickle.dump((frame, [each.raw().nbytes for each in buffers]), out)
+            for each in buffers:
+                out.write(each.raw())
+        stored = _OnDisk(path)
+        weakref.finalize(stored, path.unlink, missing_ok=True)
+        return stored
+
+    def _give_back(self, size: int) -> None:
+        self.used -= size
+
+
+class _InMemory:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def taken(self) -> Any:
+        return self.value
+
+
+class _OnDisk:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def taken(self) -> Any:
+        with self.path.open("rb") as file:
+            frame, sizes = pickle.load(file)  # written a moment ago, by this process, for nobody else
+            buffers = []
+            for size in sizes:
+                buffers.append(bytearray(size))
+                file.readinto(buffers[-1])
+        return pickle.loads(frame, buffers=buffers)
+
+
+def _taken(thing: Any) -> Any:
+    return thing.taken() if isinstance(thing, (_InMemory, _OnDisk)) else thing

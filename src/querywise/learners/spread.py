@@ -1,0 +1,53 @@
+"""The preference pairs of a judged set in parts, each where its crew keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from querywise.arrays import Floats, Ints
+from querywise.crew import Crew, Here, crew
+from querywise.data.groups import require_preferences
+from querywise.data.parts import Training, sources_of, surveys, taken
+from querywise.learners.preferences import Preferences
+from querywise.scaling import Scale, Scaling
+
+
+@dataclass(frozen=True)
+class SpreadPreferences:
+    """Preferences in parts, one after the other; `pairs` counts those of every query."""
+
+    crew: Crew
+    parts: Sequence[Any]  # of Preferences, kept
+    pairs: Ints
+    cuts: Ints  # the first query of each part, and how many there are in all
+
+    @staticmethod
+    def of(preferences: Preferences) -> SpreadPreferences:
+        """All in one part, here."""
+        return SpreadPreferences(Here(), [preferences], preferences.pairs, np.array([0, len(preferences.pairs)]))
+
+    def split(self, values: Floats) -> list[Floats]:
+        """A value for every query, part by part."""
+        return [values[first:last] for first, last in pairwise(self.cuts.tolist())]
+
+
+def spread(data: Training, scale: Scale) -> tuple[SpreadPreferences, Scaling]:
+    """The pairs of a training set with its features on one scale, part by part, and that scale."""
+    hands = crew()
+    found = surveys(data)
+    pairs = np.concatenate([each.pairs for each in found])
+    require_preferences(pairs)
+    scaling = Scaling.by([each.moments for each in found], scale)
+    parts = hands.keep(_preferences, sources_of(data), shared=(scaling,))
+    cuts = np.cumsum([0, *(len(each.pairs) for each in found)])
+    return SpreadPreferences(hands, parts, pairs, cuts), scaling
+
+
+def _preferences(source: Any, scaling: Scaling) -> Preferences:
+    part = taken(source)
+    return Preferences(scaling.apply(part.candidates.features), part.labels, part.candidates.starts)
