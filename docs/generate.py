@@ -13,7 +13,7 @@ PAGE = Path(__file__).parent / "cli.md"
 HTTP = Path(__file__).parent / "http.md"
 REPRODUCTION = Path(__file__).parent / "reproduction.md"
 COMMANDS = (
-    "demo", "features", "index", "search", "fit", "rank", "evaluate", "compare", "fuse", "explain", "serve", "export",
+    "demo", "features", "index", "search", "convert", "fit", "rank", "evaluate", "compare", "fuse", "explain", "serve", "export",
     "reproduce", "methods",
 )  # fmt: skip
 

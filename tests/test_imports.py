@@ -49,7 +49,17 @@ ONLY_IN = {
     "lightgbm": {"learners/trees.py"},
     "typer": {
         f"cli/{name}.py"
-        for name in ("app", "collections", "comparing", "exporting", "fusing", "options", "ranking", "serving")
+        for name in (
+            "app",
+            "collections",
+            "comparing",
+            "exporting",
+            "fusing",
+            "options",
+            "ranking",
+            "serving",
+            "sharding",
+        )
     },
     "msgspec": {"service/app.py", "service/schema.py"},
     "numba": {"compiled.py"},

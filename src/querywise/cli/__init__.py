@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from querywise.cli import collections, comparing, exporting, fusing, ranking, serving
+from querywise.cli import collections, comparing, exporting, fusing, ranking, serving, sharding
 from querywise.cli.app import app
 
-__all__ = ["app", "collections", "comparing", "exporting", "fusing", "main", "ranking", "serving"]
+__all__ = ["app", "collections", "comparing", "exporting", "fusing", "main", "ranking", "serving", "sharding"]
 
 
 def main() -> None:

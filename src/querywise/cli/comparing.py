@@ -31,8 +31,8 @@ from querywise.cli.options import (
 FoldsData = Annotated[
     Path,
     typer.Argument(
-        help="A folder with Fold1..5, S1..S5.txt or train, vali and test.txt, one LETOR file to cut up, a text "
-        "collection, or stdlib.",
+        help="A folder with Fold1..5, S1..S5.txt or train, vali and test.txt, one LETOR file or set of shards to cut "
+        "up, a text collection, or stdlib.",
         show_default=False,
     ),
 ]

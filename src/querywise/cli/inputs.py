@@ -36,11 +36,42 @@ def feature_from(text: str) -> int | str:
 
 
 def read_data(paths: list[Path], *, features: int | None = None, queries: Path | None = None) -> Any:
-    """LETOR files as one judged set, with what stands beside the first of them."""
+    """LETOR files, shards or Parquet logs as one judged set, with what stands beside the first of them."""
+    from querywise.data.conversion import kind_of
     from querywise.data.letor import read_letor
-    from querywise.data.sidefiles import with_side_files
+    from querywise.data.shards import read_parquet
+    from querywise.data.sidefiles import with_side_files, with_side_queries
+    from querywise.errors import DataError
 
-    return with_side_files(read_letor(paths, features=features), paths[0].parent, queries=queries)
+    kind, folder = kind_of(paths[0]), paths[0] if paths[0].is_dir() else paths[0].parent
+    odd = next((path for path in paths if kind_of(path) != kind), None)
+    if odd is not None:
+        raise DataError(f"{paths[0]} is {kind}, {odd} is {kind_of(odd)}: `querywise convert` makes one set of them.")
+    if kind == "LETOR text":
+        return with_side_files(read_letor(paths, features=features), folder, queries=queries)
+    data = whole_of(paths) if kind == "shards" else read_parquet(paths)
+    found = data.candidates.features.shape[1]
+    if features is not None and found > features:
+        raise DataError(f"{paths[0]}: there are {found} features, --features says {features}.")
+    if queries is not None or kind != "shards":
+        data = with_side_queries(data, folder, queries=queries)
+    return data if features is None else data.widened(features)
+
+
+def whole_of(folders: list[Path]) -> Any:
+    """Sets of shards in memory, as one."""
+    from querywise.data.groups import concatenate
+    from querywise.data.shards import open_shards
+
+    sets = [open_shards(folder).whole() for folder in folders]
+    return sets[0] if len(sets) == 1 else concatenate(sets)
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a path is shards or a feature log, and not a LETOR file or a folder of folds."""
+    from querywise.data.conversion import kind_of
+
+    return kind_of(path) != "LETOR text"
 
 
 def folds_of(data: Path, queries: Path | None, *, seed: int = 0, **of_text: Any) -> Any:
@@ -50,7 +81,7 @@ def folds_of(data: Path, queries: Path | None, *, seed: int = 0, **of_text: Any)
 
     if is_collection(data):
         return make_folds(judged_from_text(data, queries=queries, **of_text)[0], seed=seed)
-    if not data.is_dir():
+    if not data.is_dir() or is_parquet(data):
         return make_folds(read_data([data], queries=queries), seed=seed)
     folds = read_folds(data)
     return folds if queries is None else folds.with_queries(read_queries(queries))
@@ -102,7 +133,7 @@ def read_training(
     from querywise.errors import DataError
 
     if fold is None:
-        folder = next((path for path in data if path.is_dir()), None)
+        folder = next((path for path in data if path.is_dir() and not is_parquet(path)), None)
         if folder is not None:
             raise DataError(f"{folder}: this is a folder; say which of its folds to train on with --fold.")
         train = read_data(data, features=features, queries=queries)

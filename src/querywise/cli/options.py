@@ -16,7 +16,8 @@ _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 
 DataFiles = Annotated[
-    list[Path], typer.Argument(help="LETOR files (plain, .gz, .xz), read as one set.", show_default=False)
+    list[Path],
+    typer.Argument(help="LETOR files (plain, .gz, .xz), shards or Parquet logs, read as one set.", show_default=False),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no words, only results.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

@@ -32,7 +32,8 @@ from querywise.cli.options import (
 @guarded_command
 def fit(
     data: Annotated[
-        list[Path], typer.Argument(help="Training files, or one folder of folds (with --fold).", show_default=False)
+        list[Path],
+        typer.Argument(help="Training files or shards, or one folder of folds (with --fold).", show_default=False),
     ],
     out: Annotated[Path, typer.Option(help="Folder to write the model to.", show_default=False)],
     method: Annotated[str, typer.Option(help="What to fit; `querywise methods` lists them.")] = "ranksvm",
@@ -188,9 +189,14 @@ def rank(
 @app.command()
 @guarded_command
 def evaluate(
-    data: Annotated[Path, typer.Argument(help="The judged documents, a LETOR file.", show_default=False)],
+    data: Annotated[
+        Path, typer.Argument(help="The judged documents: a LETOR file, shards or a log.", show_default=False)
+    ],
     scores: Annotated[
-        Path, typer.Argument(help="One score per line, or a TREC run, matched by ids.", show_default=False)
+        Path,
+        typer.Argument(
+            help="One score per line, a TREC run, matched by ids, or a folder of Parquet parts.", show_default=False
+        ),
     ],
     measures: Measures = "map,ndcg@10,mean_ndcg",
     flavour: FlavourName = "standard",

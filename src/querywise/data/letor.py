@@ -87,6 +87,15 @@ def read_letor(paths: PathLike | Sequence[PathLike], *, features: int | None = N
     return Judged(candidates, np.concatenate([part.labels for part in parsed]))
 
 
+def letor_width(path: PathLike) -> int:
+    """The largest column number in a file, without reading its values."""
+    from querywise.data import svmlight
+
+    text = _bytes_of(Path(path))
+    buffer = np.frombuffer(text, dtype=np.uint8)
+    return max(columns for _, columns in in_threads(lambda chunk: svmlight.survey(buffer, *chunk), _chunks(text)))
+
+
 def write_letor(path: PathLike, data: Judged) -> None:
     """Write a judged set so that `read_letor` gives back features, labels, query ids and comments to the last bit."""
     candidates = data.candidates

@@ -8,34 +8,34 @@ works query by query works on a set that no memory holds. The one module that kn
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from querywise.arrays import Floats, Ints
+from querywise.data.cutting import COLUMNS, Fitting, by_number, by_rows
 from querywise.data.frames import from_frame
-from querywise.data.groups import Candidates, Judged, QueryTable, concatenate, join_tables
+from querywise.data.groups import Candidates, Judged, QueryTable, concatenate
 from querywise.data.letor import PathLike
 from querywise.data.parts import Survey, look_through
 from querywise.data.queries import read_queries, read_queries_of, write_queries
 from querywise.data.sidefiles import QUERIES
 from querywise.errors import DataError
-from querywise.files import atomic_file, atomic_folder, atomic_text, check_folder, read_bytes, read_text
-from querywise.progress import track
+from querywise.files import atomic_file, atomic_folder, atomic_text, check_folder, read_text
+from querywise.progress import doing, track
+from querywise.threads import in_threads
 
 MANIFEST = "shards.json"
 ROWS = 100_000
 _Result = TypeVar("_Result")
 _FORMAT, _VERSION = "querywise shards", 1
-_OWN = ("qid", "label", "docid", "comment", "judged")
 _GROUP = 16_384  # rows in a row group: what is decoded at once
 _BLOCK = 512  # rows turned from columns to rows at once, while they are in the processor's cache
 
@@ -112,12 +112,14 @@ class Shards:
     def whole(self) -> Judged:
         """All shards in memory as one judged set, in order; needs little more memory than the set itself."""
         features, labels = np.empty((self.rows, self.feature_count)), np.empty(self.rows, np.int64)
-        parts, row = [], 0
-        for file in track(self.files, "Reading"):
-            rows = slice(row, row + file.rows)
-            parts.append(_Opened(file).fill(features[rows], labels[rows]))
-            row += file.rows
-        judged = _together(features, labels, parts)
+        ends = np.cumsum([file.rows for file in self.files]).tolist()
+
+        def read(place: tuple[ShardFile, int]) -> Judged:
+            file, end = place
+            return _Opened(file).fill(features[end - file.rows : end], labels[end - file.rows : end])
+
+        with doing("Reading"):
+            judged = _together(features, labels, in_threads(read, list(zip(self.files, ends, strict=True))))
         known = self.folder / QUERIES
         return _about(known, lambda: judged.with_queries(read_queries(known))) if known.is_file() else judged
 
@@ -166,7 +168,8 @@ def write_shards(
     A folder of shards that is already there is replaced as a whole once all is written, and stays until then. A query
     without documents has no row, and is left out.
     """
-    named = ((f"part {number}", part) for number, part in enumerate(parts, start=1))
+    # map, here and below, lets go of a part before it takes the next one
+    named = map(lambda number, part: (f"part {number}", part), count(1), parts)
     return write_named_shards(named, folder, rows=rows, shards=shards, queries=queries)
 
 
@@ -183,9 +186,9 @@ def write_named_shards(
     if rows < 1:
         raise DataError(f"rows={rows}: a shard has 1 row or more.")
     check_shards_folder(root)
-    seen = _Seen(queries)
-    checked = (seen.checked(name, part) for name, part in parts)
-    cuts = _by_rows(checked, rows) if shards is None else _by_number(list(checked), shards)
+    seen = Fitting(queries)
+    checked = map(seen.checked, parts)
+    cuts = by_rows(checked, rows) if shards is None else by_number(list(checked), shards)
     with atomic_folder(root) as made:
         written: list[dict[str, Any]] = []
         for number, pieces in enumerate(cuts):
@@ -311,7 +314,7 @@ def part_name(number: int) -> str:
 
 def read_scored(folder: PathLike) -> Scored:
     """The scores in a folder, its parts in order."""
-    pa, pq = _arrow()
+    pa, _ = _arrow()
     root = Path(folder)
     found = {int(each.name[5:-8]): each for each in root.glob("part-*.parquet") if _is_part(each.name)}
     if not found:
@@ -325,8 +328,8 @@ def read_scored(folder: PathLike) -> Scored:
     for number in range(len(found)):
         path = found[number]
         try:
-            table = pq.read_table(io.BytesIO(read_bytes(path)), use_threads=False)
-            values = np.asarray(table["score"].cast(pa.float64()).to_numpy())
+            table = _parquet(path).read(use_threads=False)
+            values = _numpy(table["score"].cast(pa.float64()))
             query_ids += _strings(path, table, "qid") or ()
             known = _strings(path, table, "docid")
         except (pa.ArrowException, KeyError, OSError) as error:
@@ -340,135 +343,6 @@ def read_scored(folder: PathLike) -> Scored:
     return Scored(tuple(query_ids), known_ids, np.concatenate(scores))
 
 
-class _Seen:
-    """What the parts to be written have had so far, so that the next one is checked against it."""
-
-    def __init__(self, queries: QueryTable | None) -> None:
-        self.width = -1
-        self.names: tuple[str, ...] | None = None
-        self._given = queries
-        self._known = None if queries is None else frozenset(queries.ids)
-        self._origin = ""
-        self._homes: dict[str, str] = {}  # in the order of the rows
-        self._tables: list[QueryTable | None] = []
-
-    def checked(self, name: str, part: Judged) -> Judged:
-        """The part without what a shard does not hold; a part that does not fit the ones before is refused."""
-        empty = part.candidates.sizes == 0
-        part = part.select(~empty) if empty.any() else part
-        candidates = part.candidates
-        width, names = candidates.features.shape[1], candidates.feature_names
-        if self.width < 0:
-            self.width, self.names, self._origin = width, names, name
-            _check_names(names)
-        if width != self.width:
-            raise DataError(
-                f"{name} has {width} features, {self._origin} has {self.width}. All need the same ones; for sparse "
-                "files that leave out their last columns, state their number."
-            )
-        if names != self.names:
-            raise DataError(
-                f"{name} has other feature names than {self._origin}. All need the same ones, in one order."
-            )
-        for query_id in candidates.query_ids:
-            home = self._homes.setdefault(query_id, name)
-            if home is not name:
-                raise DataError(
-                    f"Query {query_id!r} is in {home} and again in {name}. All rows of a query must stand together, in "
-                    "one of them."
-                )
-            if self._known is not None and query_id not in self._known:
-                raise DataError(
-                    f"Query {query_id!r} of {name} is not in the query table; every query needs a row there."
-                )
-        self._tables.append(candidates.queries)
-        return part
-
-    def table(self) -> QueryTable | None:
-        """What is known of all queries, in the order of the rows."""
-        tables = [table for table in self._tables if table is not None]
-        if self._given is not None:
-            table = self._given.select(tuple(self._homes))
-        elif len(tables) == len(self._tables) and tables:
-            table = join_tables(tables)
-        else:
-            return None
-        odd = next((each for each in table.ids if not each.strip() or not each.isprintable()), None)
-        if odd is not None:
-            raise DataError(f"Query id {odd!r} cannot stand in {QUERIES}: it is empty or cannot be printed.")
-        return table
-
-
-def _check_names(names: tuple[str, ...] | None) -> None:
-    for place, name in enumerate(names or ()):
-        if name in _OWN:
-            raise DataError(
-                f"A feature is called {name!r}, and so is a column every set of shards may have ({', '.join(_OWN)}). "
-                "Rename the feature."
-            )
-        if name in (names or ())[:place]:
-            raise DataError(f"Two features are called {name!r}; every feature needs a name of its own.")
-
-
-def _by_rows(parts: Iterable[Judged], rows: int) -> Iterator[list[Judged]]:
-    """The pieces of one shard after the other, each as full as whole queries make it."""
-    pieces: list[Judged] = []
-    held = 0
-    for part in parts:
-        starts, first = part.candidates.starts, 0
-        while first < len(part):
-            last = int(np.searchsorted(starts, starts[first] + rows - held, "right")) - 1
-            if not held:
-                last = max(last, first + 1)  # one query alone may be larger than a shard
-            if last > first:
-                pieces.append(_piece(part, first, last))
-                held += int(starts[last] - starts[first])
-                first = last
-            if first < len(part):
-                yield pieces
-                pieces, held = [], 0
-    if pieces:
-        yield pieces
-
-
-def _by_number(parts: Sequence[Judged], shards: int) -> Iterator[list[Judged]]:
-    """The pieces of so many shards, cut where whole queries come nearest to the same number of rows."""
-    sizes = np.concatenate([np.zeros(0, np.int64), *(part.candidates.sizes for part in parts)])
-    if not 1 <= shards <= max(1, len(sizes)):
-        raise DataError(f"{shards} shards cannot be made of {len(sizes)} queries: each needs one at least.")
-    ends = np.concatenate([[0], np.cumsum(sizes)])
-    goals = ends[-1] * np.arange(1, shards) / shards
-    after = np.searchsorted(ends, goals)
-    nearest = after - (goals - ends[np.maximum(after - 1, 0)] < ends[np.minimum(after, len(sizes))] - goals)
-    cuts = [0]
-    for number, cut in enumerate(nearest.tolist(), start=1):
-        cuts.append(min(max(cut, cuts[-1] + 1), len(sizes) - (shards - number)))
-    befores = np.cumsum([0, *(len(part) for part in parts)])
-    for first, last in pairwise([*cuts, len(sizes)]):
-        spans = [
-            (part, max(first - before, 0), min(last - before, len(part)))
-            for part, before in zip(parts, befores, strict=False)
-        ]
-        pieces = [_piece(part, begin, end) for part, begin, end in spans if begin < end]
-        if pieces:
-            yield pieces
-
-
-def _piece(part: Judged, first: int, last: int) -> Judged:
-    """A run of queries without a copy of their features."""
-    whole = part.candidates
-    rows = slice(int(whole.starts[first]), int(whole.starts[last]))
-    candidates = Candidates(
-        features=whole.features[rows],
-        starts=whole.starts[first : last + 1] - rows.start,
-        query_ids=whole.query_ids[first:last],
-        document_ids=None if whole.document_ids is None else whole.document_ids[rows],
-        comments=None if whole.comments is None else whole.comments[rows],
-        feature_names=whole.feature_names,
-    )
-    return Judged(candidates, part.labels[rows], None if part.judged is None else part.judged[rows])
-
-
 def _write_data(path: Path, data: Judged) -> None:
     """One shard; a column that this shard's documents do not have is left out."""
     pa, _ = _arrow()
@@ -477,7 +351,7 @@ def _write_data(path: Path, data: Judged) -> None:
     kinds = (pa.string(), pa.int64(), pa.string(), pa.string(), pa.bool_())
     own = [
         field
-        for field, values in zip(zip(_OWN, kinds, strict=True), (1, 1, *optional), strict=True)
+        for field, values in zip(zip(COLUMNS, kinds, strict=True), (1, 1, *optional), strict=True)
         if values is not None
     ]
     schema = pa.schema(
@@ -519,26 +393,21 @@ class _Opened:
     """A shard's file, its bytes and columns found to be what the manifest says."""
 
     def __init__(self, file: ShardFile) -> None:
-        pa, pq = _arrow()
         self._file, self._path = file, file.path
         if not self._path.is_file():
             raise DataError(
                 f"{self._path}: this shard is missing; {MANIFEST} lists it. Fetch it again, or convert the data anew."
             )
-        content = read_bytes(self._path)
-        found = hashlib.sha256(content).hexdigest()
+        found = _sum(self._path)
         if found != file.checksum:
             raise DataError(
                 f"{self._path}: this shard is damaged: its SHA-256 is {found[:12]}…, and {MANIFEST} says "
                 f"{file.checksum[:12]}…. Fetch it again, or convert the data anew."
             )
-        try:
-            self._parquet = pq.ParquetFile(pa.BufferReader(content))
-        except (pa.ArrowException, OSError) as error:
-            raise DataError(f"{self._path}: this is not a Parquet file ({error}).") from None
+        self._parquet = _parquet(self._path)
         names = self._parquet.schema_arrow.names
         self._columns = _column_names(file.feature_count, file.feature_names)
-        expected = [name for name in _OWN if name in names or name in ("qid", "label")] + self._columns
+        expected = [name for name in COLUMNS if name in names or name in ("qid", "label")] + self._columns
         if sorted(names) != sorted(expected):
             odd = sorted(set(names) ^ set(expected)) or sorted({name for name in names if names.count(name) > 1})
             where = "the file" if odd[0] in names else MANIFEST
@@ -556,12 +425,14 @@ class _Opened:
                 rows = slice(row, row + table.num_rows)
                 labels[rows] = self._numbers(table, "label", pa.int64(), row)
                 _turn([self._numbers(table, name, pa.float64(), row) for name in self._columns], features[rows])
-                groups.append(table.select([name for name in _OWN if name in table.column_names and name != "label"]))
+                groups.append(
+                    table.select([name for name in COLUMNS if name in table.column_names and name != "label"])
+                )
                 row += table.num_rows
             rest = pa.concat_tables(groups)
             query_ids, starts = self._queries(rest)
             documents, comments = _strings(self._path, rest, "docid"), _strings(self._path, rest, "comment")
-            judged = self._numbers(rest, "judged", pa.bool_(), 0) if "judged" in rest.column_names else None
+            judged = self._numbers(rest, "judged", pa.uint8(), 0) if "judged" in rest.column_names else None
         except (pa.ArrowException, OSError) as error:
             raise DataError(f"{self._path}: the shard cannot be read ({error}).") from None
         if len(query_ids) != self._file.queries:
@@ -578,7 +449,7 @@ class _Opened:
         if column.null_count:
             row = before + column.is_null().to_numpy().argmax() + 1
             raise DataError(f"{self._path}: row {row} has nothing in column {name}; every value must be given.")
-        return column.cast(kind).to_numpy()
+        return _numpy(column.cast(kind))
 
     def _queries(self, table: Any) -> tuple[tuple[str, ...], Ints]:
         """The queries and where each begins."""
@@ -587,7 +458,7 @@ class _Opened:
         if column.null_count:
             raise DataError(f"{self._path}: row {column.is_null().to_numpy().argmax() + 1} has no query id.")
         coded = column.cast(pa.string()).combine_chunks().dictionary_encode()
-        codes = coded.indices.to_numpy()
+        codes = _numpy(pa.chunked_array([coded.indices]))
         begins = (
             np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]])) if len(codes) else np.zeros(0, np.int64)
         )
@@ -598,6 +469,29 @@ class _Opened:
             again = next(each for each in query_ids if each in seen or seen.add(each))  # type: ignore[func-returns-value]
             raise DataError(f"{self._path}: the rows of query {again!r} do not stand together.")
         return query_ids, np.append(begins, len(codes))
+
+
+def _parquet(path: Path) -> Any:
+    """A Parquet file to read from. Arrow's own threads stay out of it: they can abort a program at its end."""
+    pa, pq = _arrow()
+    try:
+        return pq.ParquetFile(pa.OSFile(str(path)), pre_buffer=False)
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file.") from None
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: this is not a Parquet file, or it is damaged ({error}).") from None
+
+
+def _numpy(column: Any) -> Any:
+    """A column of numbers without nulls as an array; Arrow's own way there imports pandas where it is installed."""
+    names = {"double": np.float64, "int64": np.int64, "int32": np.int32, "uint8": np.uint8}
+    kind = names[str(column.type)]
+    parts = [
+        np.frombuffer(chunk.buffers()[1], kind)[chunk.offset : chunk.offset + len(chunk)]
+        for chunk in column.chunks
+        if len(chunk)
+    ]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, kind), *parts])
 
 
 def _turn(columns: Sequence[Floats], rows: Floats) -> None:
@@ -640,11 +534,11 @@ def _strings(path: Path, table: Any, name: str) -> tuple[str, ...] | None:
 
 
 def _log(path: Path) -> Any:
-    pa, pq = _arrow()
+    pa, _ = _arrow()
     try:
-        return pq.read_table(io.BytesIO(read_bytes(path)))
+        return _parquet(path).read(use_threads=False)
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path}: this is not a Parquet file, or it is damaged ({error}).") from None
+        raise DataError(f"{path}: this Parquet file is damaged ({error}).") from None
 
 
 def _from_manifest(root: Path, said: Any) -> Shards:
@@ -696,8 +590,11 @@ def _is_part(name: str) -> bool:
 
 
 def _sum(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
 
 
 def _about(path: Path, work: Callable[[], _Result]) -> _Result:

@@ -17,9 +17,17 @@ FEATURES = "features.txt"
 
 def with_side_files(data: Judged, folder: Path, *, queries: Path | None = None) -> Judged:
     """The same judged set with what the files beside it say; `queries` names another file than the one there."""
+    return with_side_queries(with_side_names(data, folder), folder, queries=queries)
+
+
+def with_side_names(data: Judged, folder: Path) -> Judged:
+    """The same judged set with the feature names in the folder, if any."""
     names = folder / FEATURES
-    if names.is_file():
-        data = _named(data, names)
+    return _named(data, names) if names.is_file() else data
+
+
+def with_side_queries(data: Judged, folder: Path, *, queries: Path | None = None) -> Judged:
+    """The same judged set with what is known of its queries: from the folder, or from the file `queries`."""
     asked = queries if queries is not None else folder / QUERIES
     if queries is not None or asked.is_file():
         try:
