@@ -13,8 +13,8 @@ PAGE = Path(__file__).parent / "cli.md"
 HTTP = Path(__file__).parent / "http.md"
 REPRODUCTION = Path(__file__).parent / "reproduction.md"
 COMMANDS = (
-    "demo", "features", "index", "search", "convert", "fit", "rank", "evaluate", "compare", "fuse", "explain", "serve", "export",
-    "reproduce", "methods",
+    "demo", "features", "index", "search", "convert", "fit", "rank", "evaluate", "compare", "fuse", "explain", "serve",
+    "export", "reproduce", "methods",
 )  # fmt: skip
 
 

@@ -75,7 +75,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("rank foreign train.txt", "foreign: not a model folder: there is no manifest.json in it"),
         ("rank model narrow.txt", f"trained on {FEATURES} features but the documents have {FEATURES - 1}"),
         ("rank model wide.txt", f"trained on {FEATURES} features but the documents have {FEATURES + 1}"),
-        ("rank model train.txt --format csv", "Unknown format 'csv'. Known: trec, scores"),
+        ("rank model train.txt --format csv", "Unknown format 'csv'. Known: trec, parquet, scores"),
         ("evaluate train.txt few.txt", f"few.txt: 7 scores for {ROWS} documents"),
         ("fit train.txt --out nowhere/new", "nowhere does not exist; make it first"),
         ("rank model train.txt --out nowhere/new.txt", "nowhere does not exist; make it first"),

@@ -42,6 +42,7 @@ class Cluster:
         ranker = KnnOffline2(RankSVM(), k=500).fit(open_shards("train.parquet"))
     """
 
+    memory: int | None = None  # Ray keeps to its own
     parts = 16  # whatever the number of workers: sums must not depend on that
 
     def __init__(self, address: str = AUTO) -> None:

@@ -7,6 +7,7 @@ that a crew calls; results come back in the order of the parts, so sums are adde
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
 import tempfile
 import weakref
@@ -19,6 +20,8 @@ from querywise.progress import track
 from querywise.threads import in_threads
 
 _GROUP = 8  # pieces side by side between two movements of the progress bar
+ITSELF = 300_000_000  # bytes that Python and the libraries take
+WORKING = 4  # how many times its size a part takes while it is made or worked on
 
 
 class Crew(Protocol):
@@ -29,6 +32,7 @@ class Crew(Protocol):
     """
 
     parts: int  # into how many parts data in memory is cut
+    memory: int | None  # bytes to keep to, where that is asked for
 
     def stream(self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()) -> Iterator[Any]:
         """The results one by one, as soon as each and all before it are there."""
@@ -63,11 +67,12 @@ class Crew(Protocol):
 
 
 class Here:
-    """The process itself. memory: how many bytes kept results may take; the others wait on disk until needed."""
+    """The process itself. memory: how many bytes it may take in all; kept results beyond wait on disk until needed."""
 
     parts = 1
 
     def __init__(self, memory: int | None = None) -> None:
+        self.memory = memory
         self._room = None if memory is None else _Room(memory)
 
     def stream(self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()) -> Iterator[Any]:
@@ -136,20 +141,23 @@ def at_work(those: Crew) -> Iterator[Crew]:
 
 
 class _Room:
-    """Kept results within a number of bytes; the ones that do not fit are in files of a private folder."""
+    """Kept results within what a process may take in all; the ones that do not fit are in files of a private folder."""
 
     def __init__(self, memory: int) -> None:
         self.memory = memory
-        self.used = 0
-        self._folder = tempfile.TemporaryDirectory(prefix="querywise-")
+        self._kept = 0
+        self._largest = 0
         self._files = 0
+        self._folder = tempfile.TemporaryDirectory(prefix="querywise-")
 
     def put(self, value: Any) -> Any:
         buffers: list[pickle.PickleBuffer] = []
         frame = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
         size = len(frame) + sum(each.raw().nbytes for each in buffers)
-        if self.used + size <= self.memory:
-            self.used += size
+        self._largest = max(self._largest, size)
+        # Making the next one takes several times what it takes once it is made.
+        if _resident(self._kept + size) + WORKING * self._largest <= self.memory:
+            self._kept += size
             kept = _InMemory(value)
             weakref.finalize(kept, self._give_back, size)
             return kept
@@ -164,7 +172,15 @@ class _Room:
         return stored
 
     def _give_back(self, size: int) -> None:
-        self.used -= size
+        self._kept -= size
+
+
+def _resident(kept: int) -> int:
+    """The bytes of memory the process has now; where the system does not tell, what it keeps and what it is itself."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return kept + ITSELF
 
 
 class _InMemory:

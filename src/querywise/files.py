@@ -73,14 +73,14 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     try:
         yield made
         os.chmod(made, 0o777 & ~current_umask())
-        _exchange(made, path.absolute())
+        replace_folder(made, path.absolute())
     except OSError as error:
         raise DataError(f"{path}: the folder cannot be written ({error.strerror}).") from None
     finally:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def _exchange(made: Path, path: Path) -> None:
+def replace_folder(made: Path, path: Path) -> None:
     """Put a finished folder in the place of another; `made` is then the old one, or nothing."""
     if not path.exists() or not any(path.iterdir()):
         os.replace(made, path)  # an empty folder is replaced like a file

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from querywise.cli.app import app
+from querywise.cli.crews import ClusterAddress, working
 from querywise.cli.inputs import collection_from, judged_from_text
 from querywise.cli.options import AsJson, Judgements, Quiet, SkipUnknown, Top, guarded_command, print_json, say
 
@@ -35,6 +36,7 @@ def features(
     ] = False,
     skip_unknown: SkipUnknown = False,
     seed: Annotated[int, typer.Option(help="How the queries are cut into five parts.")] = 0,
+    cluster: ClusterAddress = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -53,7 +55,7 @@ def features(
     if (out / "corpus.jsonl").exists() or (queries is not None and queries.resolve() == (out / QUERIES).resolve()):
         raise DataError(f"{out}: a collection is here, whose {QUERIES} would be written over. Name another folder.")
     check_folder(out)
-    with shown(quiet=quiet):
+    with shown(quiet=quiet), working(cluster):
         judged, coverage = judged_from_text(
             data, queries=queries, judgements=judgements, top=top, add_judged=add_judged, skip_unknown=skip_unknown
         )

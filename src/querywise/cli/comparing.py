@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from querywise.cli.app import app
+from querywise.cli.crews import ClusterAddress, working
 from querywise.cli.inputs import feature_from, folds_of, local_settings
 from querywise.cli.options import (
     AsJson,
@@ -78,6 +79,7 @@ def compare(
     top: Top = 100,
     skip_unknown: SkipUnknown = False,
     seed: Annotated[int, typer.Option(help="How one file or collection is cut into five folds.")] = 0,
+    cluster: ClusterAddress = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -99,7 +101,7 @@ def compare(
         baseline=baseline,
         fixed=local_settings(k, clusters, view, reference) | ({} if bag is None else {"bag": bag}),
     )
-    with shown(quiet=quiet):
+    with shown(quiet=quiet), working(cluster):
         folds = folds_of(data, queries, seed=seed, judgements=judgements, top=top, skip_unknown=skip_unknown)
         found, page = run(asked, folds, out, title=f"Methods compared on {data.absolute().name}")
     if as_json:

@@ -58,6 +58,14 @@ def read_data(paths: list[Path], *, features: int | None = None, queries: Path |
     return data if features is None else data.widened(features)
 
 
+def read_parts(paths: list[Path], *, features: int | None = None, queries: Path | None = None) -> Any:
+    """One set of shards as it is, to be gone through part by part; anything else as one judged set in memory."""
+    from querywise.data.shards import is_sharded, open_shards
+
+    as_it_is = len(paths) == 1 and is_sharded(paths[0]) and features is None and queries is None
+    return open_shards(paths[0]) if as_it_is else read_data(paths, features=features, queries=queries)
+
+
 def whole_of(folders: list[Path]) -> Any:
     """Sets of shards in memory, as one."""
     from querywise.data.groups import concatenate
@@ -136,7 +144,7 @@ def read_training(
         folder = next((path for path in data if path.is_dir() and not is_parquet(path)), None)
         if folder is not None:
             raise DataError(f"{folder}: this is a folder; say which of its folds to train on with --fold.")
-        train = read_data(data, features=features, queries=queries)
+        train = read_parts(data, features=features, queries=queries)
         return train, read_data(valid, features=features, queries=queries) if valid else None
     if len(data) != 1 or valid:
         raise DataError("--fold takes one folder, and its validation part; leave out other files and --valid.")

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from querywise.cli.app import app
-from querywise.cli.inputs import local_settings, read_data, read_training
+from querywise.cli.crews import ClusterAddress, Memory, require_parts, working
+from querywise.cli.inputs import local_settings, read_data, read_parts, read_training
 from querywise.cli.options import (
     AsJson,
     Clusters,
@@ -78,6 +79,8 @@ def fit(
     flavour: FlavourName = "standard",
     features: Features = None,
     queries: Queries = None,
+    cluster: ClusterAddress = None,
+    memory: Memory = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -105,8 +108,9 @@ def fit(
     if stray is not None:
         raise DataError(f"--{stray} says nothing to {method}. Its settings: {', '.join(chosen.parameters)}.")
     check_model_folder(out)
-    with shown(quiet=quiet):
+    with shown(quiet=quiet), working(cluster, memory):
         train, held_out = read_training(data, valid or [], fold=fold, features=features, queries=queries)
+        require_parts(train, memory)
         grid = chosen.grid_on(train, fixed.get("base"))
         by: Any = {"fixed": fixed, "measure": measure, "flavour": flavour}
         if folds is None:
@@ -148,42 +152,53 @@ def rank(
     ] = None,
     form: Annotated[
         str | None,
-        typer.Option("--format", help="trec or scores; by default what --out's ending says.", show_default=False),
+        typer.Option(
+            "--format", help="trec, parquet or scores; by default what --out's ending says.", show_default=False
+        ),
     ] = None,
     features: Features = None,
     queries: Queries = None,
+    cluster: ClusterAddress = None,
     quiet: Quiet = False,
 ) -> None:
     """Score documents with a saved model.
 
-    An output that ends in .trec or .run becomes a TREC run; any other holds one score per line, in the order of the
-    rows.
+    An output that ends in .trec or .run becomes a TREC run, one that ends in .parquet a folder with a Parquet file for
+    each part of the data; any other holds one score per line, in the order of the rows. Shards are ranked one by one,
+    so there may be more of them than memory holds; into Parquet, a run that was cut short goes on where it stopped.
     """
+    from querywise.data.parts import whole
     from querywise.errors import DataError
     from querywise.files import check_writable
     from querywise.progress import shown
     from querywise.ranking import write_run, write_scores
-    from querywise.storage import load
+    from querywise.scoring import check_scores_folder, scores_of, write_scored
+    from querywise.storage import load, version_of
 
-    kind = form or ("trec" if out is not None and out.suffix in (".trec", ".run") else "scores")
-    if kind not in ("trec", "scores"):
-        raise DataError(f"Unknown format {kind!r}. Known: trec, scores.")
-    if kind == "trec" and out is None:
-        raise DataError("A TREC run needs a file; name one with --out.")
+    endings = {".trec": "trec", ".run": "trec", ".parquet": "parquet"}
+    kind = form or (endings.get(out.suffix, "scores") if out is not None else "scores")
+    if kind not in ("trec", "parquet", "scores"):
+        raise DataError(f"Unknown format {kind!r}. Known: trec, parquet, scores.")
+    if kind != "scores" and out is None:
+        raise DataError("A TREC run and Parquet need a place to be written to; name one with --out.")
     if out is not None:
-        check_writable(out)
+        (check_scores_folder if kind == "parquet" else check_writable)(out)
     ranker = load(model)
-    with shown(quiet=quiet):
-        judged = read_data(data, features=features, queries=queries)
-        scores = ranker.predict(judged.candidates)
-        if out is None:
-            sys.stdout.writelines(f"{score!r}\n" for score in scores.tolist())
-        elif kind == "trec":
-            write_run(out, judged.candidates, scores)
+    with shown(quiet=quiet), working(cluster):
+        parts = read_parts(data, features=features, queries=queries)
+        if out is not None and kind == "parquet":
+            count = write_scored(ranker, version_of(model), parts, out)
         else:
-            write_scores(out, scores)
+            scores = scores_of(ranker, parts)
+            count = len(scores)
+            if out is None:
+                sys.stdout.writelines(f"{score!r}\n" for score in scores.tolist())
+            elif kind == "trec":
+                write_run(out, whole(parts).candidates, scores)
+            else:
+                write_scores(out, scores)
     if out is not None and not quiet:
-        say(f"{len(scores)} documents of {len(judged)} queries ranked, written to {out}")
+        say(f"{count} documents of {len(parts)} queries ranked, written to {out}")
 
 
 @app.command()

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from querywise.arrays import Floats, Ints
-from querywise.crew import crew
+from querywise.crew import ITSELF, WORKING, crew
 from querywise.data.groups import Judged
+from querywise.errors import DataError
 from querywise.scaling import Moments
 from querywise.sharing import once
 
@@ -31,6 +32,7 @@ class Survey(NamedTuple):
 def sources_of(data: Training) -> list[Any]:
     """The parts, each a judged set or something that loads one, ready to be handed to the crew."""
     if not isinstance(data, Judged):
+        _require_room(max(file.rows for file in data.files) * data.feature_count * 8, data)
         return list(data.files)
     hands = crew()
     return [data] if hands.parts == 1 else once("parts", hands.parts, data, lambda: hands.keep(_itself, cut(data)))
@@ -76,7 +78,24 @@ def by_query(data: Training, work: Callable[..., Floats], *shared: Any) -> Float
 
 def whole(data: Training) -> Judged:
     """All of it in memory."""
-    return data if isinstance(data, Judged) else once("whole", None, data, data.whole)
+    if isinstance(data, Judged):
+        return data
+    memory, size = crew().memory, 8 * data.rows * data.feature_count
+    if memory is not None and size + ITSELF > memory:
+        raise DataError(
+            f"{data.folder}: what is asked for needs all {data.rows} documents in memory at once, {size / 1e9:.1f} GB; "
+            f"{memory / 1e9:.1f} GB are allowed. ranksvm, single and the knn-offline methods go shard by shard."
+        )
+    return once("whole", None, data, data.whole)
+
+
+def _require_room(shard: int, data: Shards) -> None:
+    memory, needed = crew().memory, ITSELF + (WORKING + 1) * shard
+    if memory is not None and needed > memory:
+        raise DataError(
+            f"{data.folder}: its largest shard takes {shard / 1e6:.0f} MB, and working on it {needed / 1e6:.0f} MB in "
+            f"all; {memory / 1e6:.0f} MB are allowed. Allow more, or convert the data with fewer --rows to a shard."
+        )
 
 
 def takes_parts(ranker: Any) -> bool:

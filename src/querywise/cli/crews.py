@@ -1,0 +1,69 @@
+"""Who does the work of a command: `--cluster` and `--memory`."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+ClusterAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        help="Let a Ray cluster do the work: auto starts one here, ray://host:port is one that runs already.",
+        show_default=False,
+    ),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        help="How much memory to keep to, as in 4GB, when training on shards; the rest waits on disk.",
+        show_default=False,
+    ),
+]
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+
+@contextlib.contextmanager
+def working(cluster: str | None, memory: str | None = None) -> Iterator[None]:
+    """The crew asked for, at work while the block runs."""
+    from querywise.errors import DataError
+
+    if cluster is not None and memory is not None:
+        raise DataError("--memory is for one machine; a cluster keeps to what Ray was started with.")
+    budget = None if memory is None else bytes_from(memory)
+    if cluster is not None:
+        from querywise.cluster import Cluster
+
+        with Cluster(cluster):
+            yield
+    elif budget is not None:
+        from querywise.crew import Here, at_work
+
+        with at_work(Here(budget)):
+            yield
+    else:
+        yield
+
+
+def require_parts(data: Any, memory: str | None) -> None:
+    """Refuse a memory budget for data that is in memory whole."""
+    from querywise.errors import DataError
+
+    if memory is not None and not hasattr(data, "files"):
+        raise DataError("--memory is kept to on shards; make some of this data with `querywise convert`.")
+
+
+def bytes_from(text: str) -> int:
+    """A number of bytes from texts like 4GB, 1.5g and 800 MB."""
+    from querywise.errors import DataError
+
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE)
+    number = 0 if found is None else float(found[1]) * _UNITS[found[2].lower()]
+    if number < 1:
+        raise DataError(f"--memory {text}: expected a size like 4GB or 800MB.")
+    return int(number)

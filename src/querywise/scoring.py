@@ -1,0 +1,95 @@
+"""Documents of many queries scored by a fitted ranker, part by part: the whole job of `querywise rank`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from querywise.arrays import Floats
+from querywise.crew import crew
+from querywise.data.groups import Judged
+from querywise.data.parts import Training, sources_of, taken
+from querywise.data.shards import part_name, write_scored_part
+from querywise.errors import DataError
+from querywise.files import atomic_text, check_folder, make_folder, read_text, replace_folder
+
+_RECORD = "unfinished.json"
+
+
+def scores_of(ranker: Any, data: Training) -> Floats:
+    """One score per document, in the order of the rows."""
+    found = crew().each(_scores, sources_of(data), shared=(ranker,), label="Ranking")
+    return np.concatenate(found) if found else np.zeros(0)
+
+
+def write_scored(ranker: Any, version: str, data: Training, out: Path) -> int:
+    """Write a folder of Parquet files with a score for every document, a file for each part; how many documents.
+
+    Parts are written to a folder beside `out`, which takes its place once all are there. Where an earlier run of the
+    same model (`version`) on the same data was cut short, what it had finished is used.
+    """
+    check_scores_folder(out)
+    sources = sources_of(data)
+    beside = out.absolute().parent / f".{out.name}.unfinished"
+    record = {"model": version, "parts": crew().each(_digest, sources)}
+    _resume(beside, record)
+    names = [part_name(number) for number in range(len(sources))]
+    rows = crew().each(_write_scores, sources, names, shared=(beside, ranker), label="Ranking")
+    (beside / _RECORD).unlink()
+    replace_folder(beside, out.absolute())
+    shutil.rmtree(beside, ignore_errors=True)  # the scores that were there before
+    return sum(rows)
+
+
+def check_scores_folder(path: Path) -> None:
+    """Refuse a place that scores cannot take, before any long work is done for them."""
+    if path.is_file():
+        raise DataError(f"{path}: this is a file; scores in Parquet are a folder.")
+    check_folder(path)
+    stray = [each.name for each in path.iterdir() if not _is_part(each)] if path.is_dir() else []
+    if stray:
+        raise DataError(f"{path}: {stray[0]!r} is in this folder, which would be replaced as a whole. Name another.")
+
+
+def _is_part(path: Path) -> bool:
+    return path.name.startswith("part-") and path.suffix == ".parquet"
+
+
+def _resume(beside: Path, record: dict[str, Any]) -> None:
+    """A folder for the parts of this very run; what another has left there is removed."""
+    known = beside / _RECORD
+    if known.is_file() and read_text(known) == json.dumps(record):
+        return
+    shutil.rmtree(beside, ignore_errors=True)
+    make_folder(beside)
+    with atomic_text(known) as file:
+        file.write(json.dumps(record))
+
+
+def _digest(source: Any) -> str:
+    """What tells one part from another."""
+    if not isinstance(source, Judged):
+        checksum: str = source.checksum
+        return checksum
+    found = hashlib.sha256(repr(source.query_ids).encode())
+    for array in (source.candidates.features, source.candidates.starts):
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
+
+
+def _scores(source: Any, ranker: Any) -> Floats:
+    scores: Floats = ranker.predict(taken(source).candidates)
+    return scores
+
+
+def _write_scores(source: Any, name: str, folder: Path, ranker: Any) -> int:
+    """The documents of one part scored and written, unless they have been."""
+    candidates = taken(source).candidates
+    if not (folder / name).is_file():
+        write_scored_part(folder / name, candidates, ranker.predict(candidates))
+    return len(candidates.features)
