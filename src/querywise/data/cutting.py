@@ -23,8 +23,8 @@ class Fitting:
         self.names: tuple[str, ...] | None = None
         self._given = queries
         self._known = None if queries is None else frozenset(queries.ids)
-        self._origin = ""
-        self._homes: dict[str, str] = {}  # in the order of the rows
+        self._parts: list[str] = []
+        self._homes: dict[str, int] = {}  # the part of every query, in the order of the rows
         self._tables: list[QueryTable | None] = []
 
     def checked(self, named: tuple[str, Judged]) -> Judged:
@@ -35,23 +35,24 @@ class Fitting:
         candidates = part.candidates
         width, names = candidates.features.shape[1], candidates.feature_names
         if self.width < 0:
-            self.width, self.names, self._origin = width, names, name
+            self.width, self.names = width, names
             _refuse_names(names)
+        self._parts.append(name)
         if width != self.width:
             raise DataError(
-                f"{name} has {width} features, {self._origin} has {self.width}. All need the same ones; for sparse "
+                f"{name} has {width} features, {self._parts[0]} has {self.width}. All need the same ones; for sparse "
                 "files that leave out their last columns, state their number."
             )
         if names != self.names:
             raise DataError(
-                f"{name} has other feature names than {self._origin}. All need the same ones, in one order."
+                f"{name} has other feature names than {self._parts[0]}. All need the same ones, in one order."
             )
         for query_id in candidates.query_ids:
-            home = self._homes.setdefault(query_id, name)
-            if home is not name:
+            home = self._homes.setdefault(query_id, len(self._parts) - 1)
+            if home < len(self._parts) - 1:
                 raise DataError(
-                    f"Query {query_id!r} is in {home} and again in {name}. All rows of a query must stand together, in "
-                    "one of them."
+                    f"Query {query_id!r} is in {self._parts[home]} and again in {name}. All rows of a query must stand "
+                    "together, in one of them."
                 )
             if self._known is not None and query_id not in self._known:
                 raise DataError(

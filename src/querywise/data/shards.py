@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -190,12 +190,7 @@ def write_named_shards(
     checked = map(seen.checked, parts)
     cuts = by_rows(checked, rows) if shards is None else by_number(list(checked), shards)
     with atomic_folder(root) as made:
-        written: list[dict[str, Any]] = []
-        for number, pieces in enumerate(cuts):
-            data = concatenate(pieces) if len(pieces) > 1 else pieces[0]
-            name = part_name(number)
-            _write_data(made / name, data)
-            written.append({"file": name, "rows": len(data.labels), "queries": len(data), "sha256": _sum(made / name)})
+        written = list(map(partial(_write_shard, made), count(), cuts))
         if not written:
             raise DataError(f"{folder}: there is nothing to write: no document was given.")
         table = seen.table()
@@ -341,6 +336,14 @@ def read_scored(folder: PathLike) -> Scored:
         scores.append(values)
     known_ids = None if document_ids is None else tuple(document_ids)
     return Scored(tuple(query_ids), known_ids, np.concatenate(scores))
+
+
+def _write_shard(folder: Path, number: int, pieces: Sequence[Judged]) -> dict[str, Any]:
+    """Write the next shard, and give its line of the manifest."""
+    name = part_name(number)
+    data = concatenate(pieces) if len(pieces) > 1 else pieces[0]
+    _write_data(folder / name, data)
+    return {"file": name, "rows": len(data.labels), "queries": len(data), "sha256": _sum(folder / name)}
 
 
 def _write_data(path: Path, data: Judged) -> None:
