@@ -36,7 +36,7 @@ MANIFEST = "shards.json"
 ROWS = 100_000
 _Result = TypeVar("_Result")
 _FORMAT, _VERSION = "querywise shards", 1
-_GROUP = 16_384  # rows in a row group: what is decoded at once
+_GROUP = 8_192  # rows in a row group: what is decoded at once
 _BLOCK = 512  # rows turned from columns to rows at once, while they are in the processor's cache
 
 
@@ -432,12 +432,14 @@ class _Opened:
                     table.select([name for name in COLUMNS if name in table.column_names and name != "label"])
                 )
                 row += table.num_rows
+                del table  # before the next one is read
             rest = pa.concat_tables(groups)
             query_ids, starts = self._queries(rest)
             documents, comments = _strings(self._path, rest, "docid"), _strings(self._path, rest, "comment")
             judged = self._numbers(rest, "judged", pa.uint8(), 0) if "judged" in rest.column_names else None
         except (pa.ArrowException, OSError) as error:
             raise DataError(f"{self._path}: the shard cannot be read ({error}).") from None
+        pa.default_memory_pool().release_unused()
         if len(query_ids) != self._file.queries:
             raise DataError(f"{self._path}: {len(query_ids)} queries; {MANIFEST} says {self._file.queries}.")
         return _about(
