@@ -29,7 +29,7 @@ LAYERS = [
     ["storage", "tuning", "explanations", "viewnames"],
     ["exports", "builders"],
     ["methods"],
-    ["report", "scoring", "service"],
+    ["report", "scoring", "service", "unfinished"],
     ["comparison", "fusion"],
     ["reproduction", "demo"],
     ["cli"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -12,8 +11,7 @@ import numpy as np
 
 from querywise.arrays import Floats
 from querywise.crew import crew
-from querywise.data.groups import Judged
-from querywise.data.parts import Training, sources_of, taken
+from querywise.data.parts import Training, fingerprint, sources_of, taken
 from querywise.data.shards import part_name, write_scored_part
 from querywise.errors import DataError
 from querywise.files import atomic_text, check_folder, make_folder, read_text, replace_folder
@@ -36,7 +34,7 @@ def write_scored(ranker: Any, version: str, data: Training, out: Path) -> int:
     check_scores_folder(out)
     sources = sources_of(data)
     beside = out.absolute().parent / f".{out.name}.unfinished"
-    record = {"model": version, "parts": crew().each(_digest, sources)}
+    record = {"model": version, "parts": fingerprint(data)}
     _resume(beside, record)
     names = [part_name(number) for number in range(len(sources))]
     rows = crew().each(_write_scores, sources, names, shared=(beside, ranker), label="Ranking")
@@ -69,17 +67,6 @@ def _resume(beside: Path, record: dict[str, Any]) -> None:
     make_folder(beside)
     with atomic_text(known) as file:
         file.write(json.dumps(record))
-
-
-def _digest(source: Any) -> str:
-    """What tells one part from another."""
-    if not isinstance(source, Judged):
-        checksum: str = source.checksum
-        return checksum
-    found = hashlib.sha256(repr(source.query_ids).encode())
-    for array in (source.candidates.features, source.candidates.starts):
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
 
 
 def _scores(source: Any, ranker: Any) -> Floats:

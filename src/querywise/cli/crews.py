@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -56,6 +57,23 @@ def require_parts(data: Any, memory: str | None) -> None:
 
     if memory is not None and not hasattr(data, "files"):
         raise DataError("--memory is kept to on shards; make some of this data with `querywise convert`.")
+
+
+@contextlib.contextmanager
+def resumable(out: Path, train: Any, valid: Any, settings: dict[str, Any], *, spread: bool) -> Iterator[None]:
+    """Training of which what is finished is kept beside the model to be, where it is on shards or on a cluster."""
+    if not spread and not hasattr(train, "files"):
+        yield
+        return
+    from importlib.metadata import version
+
+    from querywise.data.parts import fingerprint
+    from querywise.unfinished import resuming
+
+    data = [fingerprint(each) for each in (train, valid) if each is not None]
+    record = {**settings, "data": data, "version": version("querywise")}
+    with resuming(out.absolute().parent / f".{out.name}.unfinished", record):
+        yield
 
 
 def bytes_from(text: str) -> int:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from querywise.cli.app import app
-from querywise.cli.crews import ClusterAddress, Memory, require_parts, working
+from querywise.cli.crews import ClusterAddress, Memory, require_parts, resumable, working
 from querywise.cli.inputs import local_settings, read_data, read_parts, read_training
 from querywise.cli.options import (
     AsJson,
@@ -113,10 +113,11 @@ def fit(
         require_parts(train, memory)
         grid = chosen.grid_on(train, fixed.get("base"))
         by: Any = {"fixed": fixed, "measure": measure, "flavour": flavour}
-        if folds is None:
-            tuned = tune_or_fit(chosen.build, grid, train=train, valid=held_out, **by)
-        else:
-            tuned = cross_validate(chosen.build, grid, data=train, folds=folds, **by)
+        with resumable(out, train, held_out, {"method": method, "folds": folds, **by}, spread=cluster is not None):
+            if folds is None:
+                tuned = tune_or_fit(chosen.build, grid, train=train, valid=held_out, **by)
+            else:
+                tuned = cross_validate(chosen.build, grid, data=train, folds=folds, **by)
         notes = {"method": method, **tuned.as_notes()}
         f1 = getattr(tuned.ranker, "f1_", None)
         if f1 is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -74,6 +75,16 @@ def by_query(data: Training, work: Callable[..., Floats], *shared: Any) -> Float
     if isinstance(data, Judged):
         return work(data.candidates, *shared)
     return np.concatenate(crew().each(_of_candidates, sources_of(data), shared=(work, *shared)))
+
+
+def fingerprint(data: Training) -> list[str]:
+    """What tells one training set from another: a checksum of every part."""
+    if not isinstance(data, Judged):
+        return [file.checksum for file in data.files]
+    found = hashlib.sha256(repr(data.query_ids).encode())
+    for array in (data.candidates.features, data.candidates.starts, data.labels):
+        found.update(np.ascontiguousarray(array).tobytes())
+    return [found.hexdigest()]
 
 
 def whole(data: Training) -> Judged:

@@ -159,7 +159,8 @@ class PreparedRankSVM:
     def _all_at_once(self, shares: Shares) -> Floats:
         d = len(self.centre_)
         partial = 2 * d * (d + 1) * (len(self._parts()) - 1)  # what every part adds to the sum
-        blocks = _slices(len(shares), max(1, min(_MEMORY // (8 * d * d + partial), 4096)))
+        room = min(_MEMORY, (self._parts().crew.memory or np.inf) / 10)
+        blocks = _slices(len(shares), max(1, min(int(room // (8 * d * d + partial)), 4096)))
         parts = self._parts().crew.together(lambda block: self._block(shares.select(block)), blocks, "Local models")
         return np.concatenate(parts) if parts else np.zeros((0, d))
 

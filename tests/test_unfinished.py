@@ -1,0 +1,139 @@
+"""A training that is cut short goes on where it stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from querywise.crew import crew
+from querywise.data.shards import write_shards
+from querywise.data.synthetic import make_judged
+from querywise.learners.ranksvm import RankSVM
+from querywise.learners.trees import LambdaMART
+from querywise.parameters import unfitted
+from querywise.rankers.clusters import Naive
+from querywise.rankers.knn import KnnOffline2
+from querywise.unfinished import _Resuming, resuming
+
+BIN = Path(sys.executable).parent
+
+
+class CutError(Exception):
+    pass
+
+
+def cut_after(count: int) -> Any:
+    """A job that fails the given number of calls later."""
+    calls: list[int] = []
+
+    def job(item: int) -> Any:
+        calls.append(item)
+        if len(calls) > count:
+            raise CutError
+        return np.full(3, float(item))
+
+    return job, calls
+
+
+def test_finished_jobs_are_not_done_again(tmp_path: Path) -> None:
+    job, calls = cut_after(2)
+    with pytest.raises(CutError), resuming(tmp_path / "kept", {"l2": 1}):
+        crew().together(job, range(5), "Jobs")
+    assert calls == [0, 1, 2]
+    job, calls = cut_after(5)
+    with resuming(tmp_path / "kept", {"l2": 1}):
+        found = crew().together(job, range(5), "Jobs")
+    assert calls == [2, 3, 4]
+    assert [each[0] for each in found] == [0, 1, 2, 3, 4]
+    assert not (tmp_path / "kept").exists()
+
+
+def test_what_another_training_left_is_not_used(tmp_path: Path) -> None:
+    job, _ = cut_after(2)
+    with pytest.raises(CutError), resuming(tmp_path / "kept", {"l2": 1}):
+        crew().together(job, range(5), "Jobs")
+    job, calls = cut_after(5)
+    with resuming(tmp_path / "kept", {"l2": 3}):
+        crew().together(job, range(5), "Jobs")
+    assert calls == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "ranker",
+    [
+        KnnOffline2(RankSVM(), k=12),
+        KnnOffline2(RankSVM(l2=0.001, tolerance=1e-9), k=12),  # whose models are refined one by one
+        Naive(LambdaMART(trees=5, min_documents=2), 3),
+    ],
+    ids=["blocks", "refined", "trees"],
+)
+def test_the_model_is_the_same_after_a_restart(ranker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = make_judged(60, 8, 5, kinds=3, seed=1)
+    shards = write_shards([data], tmp_path / "train.parquet", rows=200)
+    taken = shards if isinstance(ranker, KnnOffline2) else data
+    expected = unfitted(ranker).fit(taken).predict(data.candidates)
+    monkeypatch.setattr("querywise.learners.curvature._MEMORY", 3_000)  # several blocks
+    monkeypatch.setattr("querywise.unfinished._GROUP", 1)
+
+    def refuse(*given: Any) -> None:
+        kept.append(sum(1 for each in (tmp_path / "kept").iterdir() if each.name[0].isdigit()))
+        if kept[-1] >= 2:
+            raise CutError
+
+    kept: list[int] = []
+    monkeypatch.setattr("querywise.unfinished._Resuming._keep", _and_then(refuse))
+    with pytest.raises(CutError), resuming(tmp_path / "kept", {}):
+        unfitted(ranker).fit(taken)
+    assert kept == [1, 2]
+    monkeypatch.setattr("querywise.unfinished._Resuming._keep", _and_then(lambda *given: kept.append(0)))
+    with resuming(tmp_path / "kept", {}):
+        again = unfitted(ranker).fit(taken)
+    assert again.predict(data.candidates) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    assert len(kept) > 2, "the rest was still to be done"
+
+
+_KEEP = _Resuming._keep
+
+
+def _and_then(more: Any) -> Any:
+    def both(self: Any, number: int, place: int, result: Any) -> None:
+        _KEEP(self, number, place, result)
+        more(number, place, result)
+
+    return both
+
+
+def test_a_killed_fit_goes_on(tmp_path: Path) -> None:
+    data = make_judged(400, 10, 60, kinds=3, seed=1)
+    write_shards([data], tmp_path / "train.parquet", rows=2_000)
+    command = [str(BIN / "querywise"), "fit", "train.parquet", "--method", "knn-offline-2", "--k", "100", "--quiet"]
+    environment = {**os.environ, "OMP_WAIT_POLICY": "passive"}
+    slow = {**environment, "PYTHONPATH": str(tmp_path)}
+    # Small blocks, so that there is a middle to be killed in.
+    (tmp_path / "sitecustomize.py").write_text("import querywise.learners.curvature as c\nc._MEMORY = 300_000\n")
+    run = subprocess.Popen([*command, "--out", "model"], cwd=tmp_path, env=slow)
+    beside = tmp_path / ".model.unfinished"
+    finished: list[Path] = []
+    for _ in range(2_000):
+        finished = list(beside.glob("*.npy")) if beside.is_dir() else []
+        if len(finished) > 1 or run.poll() is not None:
+            break
+        time.sleep(0.02)
+    run.send_signal(signal.SIGKILL)
+    assert run.wait() == -signal.SIGKILL, "it was over before it could be killed"
+    assert not (tmp_path / "model").exists()
+    written = {path: path.stat().st_mtime_ns for path in finished}
+    subprocess.run([*command, "--out", "model"], cwd=tmp_path, env=slow, check=True)
+    subprocess.run([*command, "--out", "undisturbed"], cwd=tmp_path, env=slow, check=True)
+    assert written
+    assert not beside.exists()
+    model, other = (next((tmp_path / name).glob("*.safetensors")).read_bytes() for name in ("model", "undisturbed"))
+    assert model == other
