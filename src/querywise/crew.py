@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -93,9 +94,10 @@ class Here:
         if not side_by_side:
             results = self.stream(work, *columns, shared=shared)
             return [next(results) for _ in (rows if label is None else track(rows, label))]
+        given = [_taken(each) for each in shared]
 
         def call(row: Sequence[Any]) -> Any:
-            return work(*map(_taken, row), *shared)
+            return work(*map(_taken, row), *given)
 
         groups = [rows[first : first + _GROUP] for first in range(0, len(rows), _GROUP)]
         done = [in_threads(call, group) for group in (groups if label is None else track(groups, label))]
@@ -103,7 +105,7 @@ class Here:
 
     def keep(self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()) -> list[Any]:
         """The results themselves, while there is room."""
-        return [self._put(work(*map(_taken, row), *shared)) for row in zip(*columns, strict=True)]
+        return [self._put(result) for result in self.stream(work, *columns, shared=shared)]
 
     def both(
         self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()
@@ -148,7 +150,8 @@ class _Room:
         self._kept = 0
         self._largest = 0
         self._files = 0
-        self._folder = tempfile.TemporaryDirectory(prefix="querywise-")
+        self._folder = tempfile.mkdtemp(prefix="querywise-")
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     def put(self, value: Any) -> Any:
         buffers: list[pickle.PickleBuffer] = []
@@ -162,12 +165,12 @@ class _Room:
             weakref.finalize(kept, self._give_back, size)
             return kept
         self._files += 1
-        path = Path(self._folder.name, str(self._files))
+        path = Path(self._folder, str(self._files))
         with path.open("wb") as out:
             pickle.dump((frame, [each.raw().nbytes for each in buffers]), out)
             for each in buffers:
                 out.write(each.raw())
-        stored = _OnDisk(path)
+        stored = _OnDisk(path, self)
         weakref.finalize(stored, path.unlink, missing_ok=True)
         return stored
 
@@ -192,8 +195,9 @@ class _InMemory:
 
 
 class _OnDisk:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, room: _Room) -> None:
         self.path = path
+        self.room = room  # whose folder goes with it
 
     def taken(self) -> Any:
         with self.path.open("rb") as file:
