@@ -120,7 +120,7 @@ class KnnOffline2:
 
     def takes_parts(self) -> bool:
         """Whether it can be fitted on shards: as its learner can, in the usual view by it or by a feature."""
-        usual = self.view is None or (isinstance(self.view, TopMean) and isinstance(self.view.reference, (int, str)))
+        usual = self.view is None or (isinstance(self.view, TopMean) and _is_named(self.view.reference))
         return takes_parts(self.learner) and usual
 
     def predict(self, candidates: Candidates, /) -> Floats:
@@ -175,6 +175,11 @@ class KnnOffline1(KnnOffline2):
                 equals = self.offline_.locality.search(self.offline_.anchors_[best])
                 index[query] = best[self.offline_.locality.nearest(points[[query]], equals)[0]]
         return self.offline_.trusted(points, index)
+
+
+def _is_named(reference: Any) -> bool:
+    """Whether a view goes by the single model or by a feature, and not by some other ranker."""
+    return reference is None or isinstance(reference, (int, str))
 
 
 def _offline_models(ranker: KnnOffline2, data: Training, valid: Judged | None) -> OfflineModels:
