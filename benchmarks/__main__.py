@@ -14,6 +14,7 @@ from rich.live import Live
 from benchmarks import (
     bench_atvt,
     bench_blend,
+    bench_cluster,
     bench_clusters,
     bench_ensemble,
     bench_imports,
@@ -46,6 +47,8 @@ BENCHES: dict[str, Callable[[], Iterator[Result]]] = {
     "text": bench_text.measure,
     "service": bench_service.measure,
     "faults": bench_soak.measure_faults,
+    "memory": bench_cluster.measure_memory,
+    "cluster": bench_cluster.measure_cluster,
     "soak": bench_soak.measure_soak,
     "web30k": bench_web30k.measure,
 }

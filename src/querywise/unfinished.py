@@ -29,7 +29,7 @@ _GROUP = 64  # results that are on their way, and lost with the run
 def resuming(folder: Path, record: Any) -> Iterator[None]:
     """Keep finished work in a folder while the block runs, and use what a run with the same record has left there.
 
-    The folder is gone once the block has ended well.
+    The folder is gone once the block has ended well, or badly with nothing finished.
     """
     make_folder(folder)
     written = json.dumps(record, sort_keys=True)
@@ -38,9 +38,14 @@ def resuming(folder: Path, record: Any) -> Iterator[None]:
         make_folder(folder)
         with atomic_text(folder / _RECORD) as out:
             out.write(written)
-    with at_work(_Resuming(crew(), folder)):
-        yield
-    shutil.rmtree(folder, ignore_errors=True)
+    over = False
+    try:
+        with at_work(_Resuming(crew(), folder)):
+            yield
+        over = True
+    finally:
+        if over or [each.name for each in folder.iterdir()] == [_RECORD]:  # nothing is lost
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class _Resuming:

@@ -140,7 +140,7 @@ class PreparedRankSVM:
         """
         everyone = Shares.of(csr_array(np.ones((1, len(self.pairs_)))), self.pairs_, self.learner.pairs)
         hands, curved = self._parts().crew, self._parts().curved
-        sums = hands.each(_step_sums, curved, self._parts().cut(everyone))
+        sums = hands.each(_step_sums, *self._parts().asked(curved, everyone))
         values, directions = np.linalg.eigh(_unpacked(sums, self.learner.l2)[0])
         gradients = joined(hands.each(_gradients, curved))
         whitened: Floats = gradients @ (directions / np.sqrt(np.maximum(values, self.learner.l2)))
@@ -167,7 +167,7 @@ class PreparedRankSVM:
     def _block(self, shares: Shares) -> Floats:
         """The models of some rows: the step from w₀, then as many more as the tolerance asks for."""
         spread, tolerance = self._parts(), self.learner.tolerance
-        sums = spread.crew.keep(_step_sums, spread.curved, spread.cut(shares))
+        sums = spread.crew.keep(_step_sums, *spread.asked(spread.curved, shares))
         shared = (shares.taught, self._ridge(), self.centre_, tolerance is not None)
         (weights,), (curvature,) = spread.crew.both(_first_step, *([each] for each in sums), shared=shared)
         if tolerance is None:
@@ -201,7 +201,7 @@ class PreparedRankSVM:
     def _objective(self, shares: Shares, weights: Floats, ridge: Ridge) -> tuple[Floats, Floats]:
         """The objectives and gradients of some models, each on the rows of the queries it has a share in."""
         spread = self._parts()
-        parts = spread.crew.each(_objective_sums, spread.pairs, spread.cut(shares), shared=(weights,))
+        parts = spread.crew.each(_objective_sums, *spread.asked(spread.pairs, shares), shared=(weights,))
         away = weights - ridge.centre
         values = 0.5 * ridge.l2 * np.einsum("ij,ij->i", weights, weights)
         values += 0.5 * ridge.centre_l2 * np.einsum("ij,ij->i", away, away)
@@ -220,7 +220,7 @@ class PreparedRankSVM:
             if not len(queries):
                 return ridge.minimiser
             order = np.argsort(queries, kind="stable")
-            chosen = spread.crew.keep(_chosen, spread.pairs, spread.places(queries[order]))
+            chosen = spread.crew.keep(_chosen, *spread.holding(queries[order]))
             shared = (share[order], start[row], ridge, self.learner.loss, self.learner.tolerance or 1e-3)
             found: Floats = spread.crew.each(_refined, *([each] for each in chosen), shared=shared)[0]
             return found
@@ -242,18 +242,20 @@ class _Spread:
     def __len__(self) -> int:
         return len(self.cuts) - 1
 
-    def cut(self, shares: Shares) -> list[Shares]:
-        """What every part has to do with some rows."""
+    def asked(self, parts: Sequence[Any], shares: Shares) -> tuple[list[Any], list[Shares]]:
+        """The parts that have to do with some rows, and what."""
         if len(self) == 1:
-            return [shares]
-        return [shares.of_queries(first, last) for first, last in pairwise(self.cuts.tolist())]
+            return [parts[0]], [shares]
+        pieces = [shares.of_queries(first, last) for first, last in pairwise(self.cuts.tolist())]
+        some = [number for number, piece in enumerate(pieces) if len(piece.queries)] or [0]
+        return [parts[number] for number in some], [pieces[number] for number in some]
 
-    def places(self, queries: Ints) -> list[Ints]:
-        """Some queries, in ascending order, as the numbers they have in each part."""
-        ends = np.searchsorted(queries, self.cuts)
-        return [
-            queries[first:last] - begin for first, last, begin in zip(ends, ends[1:], self.cuts.tolist(), strict=False)
-        ]
+    def holding(self, queries: Ints) -> tuple[list[Any], list[Ints]]:
+        """The parts that have some queries, given in ascending order, and the numbers these have there."""
+        ends = np.searchsorted(queries, self.cuts).tolist()
+        some = [number for number, (first, last) in enumerate(pairwise(ends)) if last > first]
+        numbers = [queries[ends[each] : ends[each + 1]] - self.cuts[each] for each in some]
+        return [self.pairs[each] for each in some], numbers
 
 
 def _itself(part: Any) -> Any:
