@@ -147,6 +147,8 @@ class Cluster:
     def _connect(self) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         quietly: Any = {"log_to_driver": False, "logging_level": "CRITICAL"}
+        if self._ray.is_initialized():
+            raise ClusterError("Ray is at work in this process already; end that with ray.shutdown() first.")
         try:
             if self.address == AUTO:
                 self._ray.init(address="local", num_cpus=os.cpu_count(), include_dashboard=False, **quietly)
@@ -173,6 +175,11 @@ class Cluster:
                 f"{self.address}: its machines have querywise {theirs}, here it is {ours}. Install the same "
                 f"on all of them: pip install 'querywise[cluster]=={ours}'"
             )
+
+
+def keep_quiet() -> None:
+    """Have Ray say nothing of lost workers on standard output, where a command's results go; before it is imported."""
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^")
 
 
 def _ray() -> Any:

@@ -38,8 +38,9 @@ def working(cluster: str | None, memory: str | None = None) -> Iterator[None]:
         raise DataError("--memory is for one machine; a cluster keeps to what Ray was started with.")
     budget = None if memory is None else bytes_from(memory)
     if cluster is not None:
-        from querywise.cluster import Cluster
+        from querywise.cluster import Cluster, keep_quiet
 
+        keep_quiet()
         with Cluster(cluster):
             yield
     elif budget is not None:

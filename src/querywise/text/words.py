@@ -6,8 +6,9 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterable
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import chain
+from typing import Any
 
 from querywise.errors import DataError
 
@@ -47,6 +48,10 @@ class Tokeniser:
         self.stop_words = stop_words
         self._stemmed = _stemmer(language)
         self._known: dict[str, tuple[str, ...]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A stemmer cannot be sent to another process, but made there.
+        return partial(Tokeniser, stop_words=self.stop_words), (self.language,)
 
     def words(self, text: str) -> list[str]:
         """The words of a text as they stand there, folded."""

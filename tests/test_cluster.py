@@ -1,0 +1,360 @@
+"""Ray as the crew: real clusters of several node processes on this machine, whose workers and nodes get lost."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import itertools
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from querywise.arrays import Floats
+from querywise.cluster import Cluster
+from querywise.comparison import Asked, run
+from querywise.crew import Here, at_work, crew
+from querywise.data.collections import Collection, read_collection
+from querywise.data.folds import make_folds
+from querywise.data.groups import Candidates, Judged
+from querywise.data.parts import as_taken
+from querywise.data.shards import open_shards, read_scored, write_shards
+from querywise.data.synthetic import make_judged
+from querywise.errors import DataError
+from querywise.learners.ranksvm import RankSVM
+from querywise.learners.trees import LambdaMART
+from querywise.methods import find_method
+from querywise.rankers.knn import KnnOffline2, KnnOnline
+from querywise.scoring import scores_of, write_scored
+from querywise.text.features import judged_candidates
+from querywise.text.index import build_index
+from tests.test_cli_text import lines_of
+
+# Two clusters at once are too much for a small machine, so all of this runs in one process.
+pytestmark = pytest.mark.xdist_group("cluster")
+
+SECONDS = 120  # after which anything here has failed
+SHARDS = (1, 3, 16)
+TRAIN = make_judged(queries=48, documents=12, features=6, kinds=3)
+TEST = make_judged(queries=20, documents=12, features=6, kinds=3, seed=1).candidates
+
+
+class Machines:
+    """A Ray cluster of node processes on this machine: a head without cores, and nodes with one each."""
+
+    def __init__(self) -> None:
+        from ray.cluster_utils import Cluster as Nodes
+
+        with socket.socket() as free:
+            free.bind(("", 0))
+            self.client_port = free.getsockname()[1]
+        # A lost node is noticed after two seconds rather than half a minute.
+        quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
+        head = {"num_cpus": 0, "include_dashboard": False, "ray_client_server_port": self.client_port}
+        self._small = {"object_store_memory": 150_000_000}
+        self._cluster = Nodes(initialize_head=True, head_node_args={**head, **self._small, "_system_config": quick})
+        self.nodes: list[Any] = []
+
+    @property
+    def address(self) -> str:
+        """Where a driver on this machine finds it."""
+        found: str = self._cluster.address
+        return found
+
+    def have(self, count: int) -> None:
+        """Start or remove nodes until there are so many."""
+        while len(self.nodes) > count:
+            self._cluster.remove_node(self.nodes.pop())
+        while len(self.nodes) < count:
+            self.nodes.append(self._cluster.add_node(num_cpus=1, **self._small))
+
+    def workers(self, node: Any) -> list[int]:
+        """The processes of a node that are running a task."""
+        (raylet,) = node.all_processes["raylet"]
+        return [pid for pid in children(raylet.process.pid) if is_at_work(pid)]
+
+    def kill_worker(self, node: Any, running: Running) -> None:
+        """Kill a process of the node in the midst of a task."""
+        os.kill(self._stopped(node, running), signal.SIGKILL)
+
+    def kill_node(self, node: Any, running: Running) -> None:
+        """Kill a whole node while one of its processes is in the midst of a task."""
+        worker = self._stopped(node, running)
+        self.nodes.remove(node)
+        self._cluster.remove_node(node, allow_graceful=False)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
+
+    def _stopped(self, node: Any, running: Running) -> int:
+        """A process of the node that is stopped in the midst of a task, which therefore cannot end."""
+        while not running.done():
+            for pid in self.workers(node):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+                    while state_of(pid) not in "TtZX":
+                        time.sleep(0.001)
+                    if is_at_work(pid):
+                        return pid
+                    os.kill(pid, signal.SIGCONT)
+            time.sleep(0.001)
+        raise AssertionError("the work was over before anything could be killed")
+
+    def shut_down(self) -> None:
+        """End all of it."""
+        self._cluster.shutdown()
+
+
+def children(parent: int) -> list[int]:
+    """The processes that a process has started."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if int((path / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(path.name))
+    return found
+
+
+def state_of(pid: int) -> str:
+    """One letter: R runs, S sleeps, T is stopped, Z has ended."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def is_at_work(pid: int) -> bool:
+    """Whether a process calls itself by a task of ours."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::_run")
+    return False
+
+
+class Running:
+    """A job in a thread of its own, in the context it was begun in."""
+
+    def __init__(self, job: Callable[[], Any]) -> None:
+        self._found: list[Any] = []
+        self._error: list[BaseException] = []
+        self._thread = threading.Thread(target=contextvars.copy_context().run, args=(self._call, job), daemon=True)
+        self._thread.start()
+
+    def _call(self, job: Callable[[], Any]) -> None:
+        try:
+            self._found.append(job())
+        except BaseException as error:  # noqa: BLE001  raised again by whoever waits
+            self._error.append(error)
+
+    def done(self) -> bool:
+        """Whether it is over."""
+        return not self._thread.is_alive()
+
+    def result(self) -> Any:
+        """What it gave, once it is over."""
+        self._thread.join(SECONDS)
+        assert self.done(), f"not finished after {SECONDS} seconds"
+        if self._error:
+            raise self._error[0]
+        return self._found[0]
+
+
+def plainly(job: Callable[[], Any]) -> Any:
+    """What a job gives without a cluster."""
+    with at_work(Here()):
+        return job()
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[Machines]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        started = Machines()
+        try:
+            yield started
+        finally:
+            started.shut_down()
+
+
+@pytest.fixture(scope="module", params=[1, 2, 4], ids="{} workers".format)
+def workers(machines: Machines, request: pytest.FixtureRequest) -> Iterator[int]:
+    """So many workers, at work."""
+    machines.have(request.param)
+    with Cluster(machines.address):
+        yield request.param
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The training set in one, three and sixteen shards."""
+    folder = tmp_path_factory.mktemp("place")
+    for count in SHARDS:
+        write_shards([TRAIN], folder / f"{count}.parquet", shards=count)
+    return folder
+
+
+def alike(found: Floats, expected: Floats, rounding: float) -> None:
+    np.testing.assert_allclose(found, expected, rtol=0, atol=rounding * np.abs(expected).max())
+
+
+# The same with any number of workers and shards
+
+
+@pytest.mark.parametrize("shards", SHARDS)
+def test_a_ranking_svm_does_not_depend_on_workers_or_shards(workers: int, shards: int, place: Path) -> None:
+    assert isinstance(crew(), Cluster)
+    found = RankSVM().fit(open_shards(place / f"{shards}.parquet"))
+    expected = plainly(lambda: RankSVM().fit(TRAIN))
+    alike(found.weights_, expected.weights_, 1e-9)
+    same_shards = plainly(lambda: RankSVM().fit(open_shards(place / f"{shards}.parquet")))
+    assert found.weights_.tobytes() == same_shards.weights_.tobytes()
+
+
+@pytest.mark.parametrize("shards", SHARDS)
+def test_local_models_do_not_depend_on_workers_or_shards(workers: int, shards: int, place: Path) -> None:
+    def fit(data: Any) -> Any:
+        return KnnOffline2(RankSVM(), k=9).fit(data)
+
+    found = fit(open_shards(place / f"{shards}.parquet"))
+    expected = plainly(lambda: fit(TRAIN))
+    alike(found.several_models().weights, expected.several_models().weights, 1e-6)
+    alike(found.predict(TEST), expected.predict(TEST), 1e-6)
+    assert found.chosen(TEST).tolist() == expected.chosen(TEST).tolist()
+
+
+Job = Callable[[Any, Candidates], list[Floats]]  # from data to train on and to test on, all that came out
+
+
+def as_judged(data: Any) -> Judged:
+    found: Judged = data if isinstance(data, Judged) else data.whole()
+    return found
+
+
+def ranksvm(data: Any, test: Candidates) -> list[Floats]:
+    return [RankSVM(l2=0.1).fit(data).weights_]
+
+
+def knn_offline_2(data: Any, test: Candidates) -> list[Floats]:
+    return [KnnOffline2(RankSVM(tolerance=1e-6), k=9).fit(data).several_models().weights]
+
+
+def select_ranker(data: Any, test: Candidates) -> list[Floats]:
+    ranker = find_method("select-ranker").build(clusters=5, l2=0.3)
+    return [ranker.fit(as_taken(ranker, data)).predict(test)]
+
+
+def lambdamart_local(data: Any, test: Candidates) -> list[Floats]:
+    ranker = KnnOffline2(LambdaMART(trees=12, leaves=4, min_documents=5), k=12)
+    return [ranker.fit(as_taken(ranker, data)).predict(test)]
+
+
+def compared(data: Any, test: Candidates) -> list[Floats]:
+    """Every measure of every query, and what the tests say."""
+    asked = Asked(("single", "knn-offline-2", "select-ranker"), fixed={"l2": 1.0, "k": 9, "clusters": 4})
+    found = run(asked, make_folds(as_judged(data), seed=0), None, title="")[0].compared
+    tables = [found.evaluations[name][measure] for name in found.names for measure in found.measures]
+    p = [found.against_baseline(name, measure).p for name in found.names for measure in found.measures]
+    return [*tables, np.array(p)]
+
+
+def ranked(data: Any, test: Candidates) -> list[Floats]:
+    ranker = plainly(lambda: KnnOnline(RankSVM(), k=9).fit(as_judged(data)))
+    return [scores_of(ranker, data)]
+
+
+JOBS: dict[str, tuple[Job, float]] = {  # and to how many digits the result is the same
+    "ranksvm": (ranksvm, 1e-9),
+    "knn-offline-2": (knn_offline_2, 1e-6),
+    "select-ranker": (select_ranker, 1e-6),
+    "lambdamart-local": (lambdamart_local, 0.0),
+    "compare": (compared, 0.0),
+    "rank": (ranked, 1e-9),
+}
+
+
+@pytest.mark.parametrize("job", [name for name in JOBS if name not in ("ranksvm", "knn-offline-2")])
+def test_everything_else_is_the_same_too(workers: int, job: str, place: Path) -> None:
+    work, rounding = JOBS[job]
+    shards = {1: None, 2: 3, 4: 16}[workers]
+    data = TRAIN if shards is None else open_shards(place / f"{shards}.parquet")
+    found, expected = work(data, TEST), plainly(lambda: work(TRAIN, TEST))
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        alike(one, other, rounding)
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> Collection:
+    """Documents about places and things, so many queries that they go to the workers in several batches."""
+    folder = tmp_path_factory.mktemp("collection")
+    places = [f"{name}{number}" for name in ("harbour", "meadow", "valley", "bridge") for number in range(20)]
+    things = ["lamp", "boat", "stone", "letter", "bell", "wheel"]
+    pairs = list(itertools.product(places, things))
+    documents = [
+        {"_id": f"{place}-{thing}", "title": f"the {thing}", "text": f"{thing} of {place} " * (1 + number % 7)}
+        for number, (place, thing) in enumerate(pairs)
+    ]
+    queries = [{"_id": f"q-{place}-{thing}", "text": f"{thing} {place}"} for place, thing in pairs]
+    (folder / "corpus.jsonl").write_text(lines_of(*documents))
+    (folder / "queries.jsonl").write_text(lines_of(*queries))
+    grades = [f"q-{place}-{thing}\t{place}-{thing}\t1" for place, thing in pairs]
+    (folder / "qrels.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *grades]) + "\n")
+    return read_collection(folder)
+
+
+def features_of(collection: Collection) -> list[Floats]:
+    judged, coverage = judged_candidates(collection, build_index(collection.documents()), top=60)
+    return [judged.candidates.features, judged.labels.astype(float), np.array([coverage.found, coverage.relevant])]
+
+
+def test_features_from_text_are_the_same(workers: int, collection: Collection) -> None:
+    found, expected = features_of(collection), plainly(lambda: features_of(collection))
+    assert [each.tobytes() for each in found] == [each.tobytes() for each in expected]
+
+
+def test_scores_in_parquet_are_the_same(workers: int, place: Path, tmp_path: Path) -> None:
+    ranker = plainly(lambda: KnnOnline(RankSVM(), k=9).fit(TRAIN))
+    shards = open_shards(place / "16.parquet")
+    assert write_scored(ranker, "1", shards, tmp_path / "scores.parquet") == len(TRAIN.labels)
+    plainly(lambda: write_scored(ranker, "1", shards, tmp_path / "plain.parquet"))
+    found, expected = read_scored(tmp_path / "scores.parquet"), read_scored(tmp_path / "plain.parquet")
+    assert found.query_ids == expected.query_ids
+    assert found.scores.tobytes() == expected.scores.tobytes()
+    assert len(list((tmp_path / "scores.parquet").iterdir())) == 16
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plain.parquet", "scores.parquet"]
+
+
+# What is lost on the way
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sixteen shards with some work in each."""
+    folder = tmp_path_factory.mktemp("large") / "large.parquet"
+    write_shards([make_judged(queries=96, documents=40, features=20, kinds=3)], folder, shards=16)
+    return folder
+
+
+TWO = pytest.mark.parametrize("workers", [2], indirect=True, ids="{} workers".format)
+
+
+@TWO
+@pytest.mark.parametrize("job", [*JOBS, "features"])
+def test_a_lost_worker_and_a_lost_node_change_nothing(
+    workers: int, machines: Machines, job: str, large: Path, collection: Collection
+) -> None:
+    test = make_judged(queries=10, documents=40, features=20, kinds=3, seed=1).candidates
+
+    def work() -> list[Floats]:
+        return features_of(collection) if job == "features" else JOBS[job][0](open_shards(large), test)
+
+    machines.have(workers)
+    expected = work()
+    running = Running(work)
+    first, second = machines.nodes
+    machines.kill_worker(first, running)
+    machines.kill_node(second, running)
+    for found, undisturbed in zip(running.result(), expected, strict=True):
+        assert found.tobytes() == undisturbed.tobytes()
