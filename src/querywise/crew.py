@@ -111,7 +111,7 @@ class Here:
         self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()
     ) -> tuple[list[Any], list[Any]]:
         """Both halves, the second while there is room."""
-        pairs = [(first, self._put(second)) for first, second in self.each(work, *columns, shared=shared)]
+        pairs = [(first, self._put(second)) for first, second in self.stream(work, *columns, shared=shared)]
         return [first for first, _ in pairs], [second for _, second in pairs]
 
     def together(
