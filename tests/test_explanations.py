@@ -24,6 +24,7 @@ from querywise.rankers.clusters import SelectRanker, Transform
 from querywise.rankers.column import OneFeature
 from querywise.rankers.ensemble import SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline
+from querywise.rankers.nearby import NearbyBlend
 from querywise.rankers.normalised import QueryNormalised
 from querywise.rankers.routed import Routed
 from querywise.rankers.single import Single
@@ -88,6 +89,7 @@ RANKERS: dict[str, Any] = {
     "context": QueryContext(LambdaMART(5)),
     "several, by ranks": Blend([QueryContext(LambdaMART(5)), KnnOnline(RankSVM(), k=10)], scores="rank"),
     "several": Blend([QueryContext(LambdaMART(5)), KnnOnline(RankSVM(), k=10)]),
+    "nearby": NearbyBlend(Blend([OneFeature(1), KnnOnline(RankSVM(), k=10)]), k=5),
     "routed": Routed(Blend([OneFeature(1), KnnOnline(RankSVM(), k=10)]), caution=0.0),
 }
 
@@ -120,7 +122,7 @@ def test_a_blend_of_rankers_names_them_and_shows_the_neighbours_of_the_local_one
     assert len(found.neighbours) == 10
     assert found.departures == explain(ranker.rankers_[1], DATA.candidates, "q5").departures
     terms = {each.feature for each in why(ranker, DATA.candidates, "q5", "1", "2").terms}
-    assert {"feature 1", "rank of feature 1", "list length"} <= terms
+    assert {"feature 1", "z-score of feature 1"} <= terms
 
 
 def test_a_pull_is_the_fall_of_a_neighbours_loss_along_the_way() -> None:

@@ -31,6 +31,7 @@ from querywise.rankers.column import OneFeature
 from querywise.rankers.ensemble import SER, SSER
 from querywise.rankers.gradients import GradientView
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
+from querywise.rankers.nearby import NearbyBlend
 from querywise.rankers.normalised import QueryNormalised
 from querywise.rankers.routed import Routed
 from querywise.rankers.single import Single
@@ -74,6 +75,15 @@ RANKERS: dict[str, Callable[[], Any]] = {
     "KnnOffline2, QueryContext": lambda: KnnOffline2(QueryContext(LambdaMART(5, prior="global")), k=10, models=3),
     "Blend": lambda: Blend([RankSVM(), QueryContext(LambdaMART(10, bag=2)), KnnOnline(RankSVM(), k=5)]),
     "Blend, ranks": lambda: Blend([Single(RankSVM()), OneFeature(1)], scores="rank", weights="learned"),
+    "NearbyBlend": lambda: NearbyBlend(Blend([RankSVM(), OneFeature(0)]), k=5),
+    "NearbyBlend, views": lambda: NearbyBlend(
+        Blend([OneFeature(0), OneFeature(1), OneFeature(2)], scores="rank", weights="learned"),
+        view=SideBySide([TextView(3), TopMean()]),
+        measure="ndcg@3",
+        floor=0.9,
+        folds=2,
+        seed=5,
+    ),
     "Routed": lambda: Routed(Blend([RankSVM(), OneFeature(0)]), caution=0.0),
     "Routed, views": lambda: Routed(
         Blend([OneFeature(0), OneFeature(1)], scores="rank", weights="learned"),

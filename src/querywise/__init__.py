@@ -19,6 +19,7 @@ Data flows one way:
     SER, SSER                                           an ensemble of rankers, weighted for all queries or for each
     QueryContext over any learner                       features beside those of the query's other candidates
     Blend                                               several rankers' scores as one
+    NearbyBlend                                         weighed by how each served training queries like this one
     Routed                                              or the ranker that does better on a query, where signs tell
     ranker.predict                                      Candidates → one score per document
     evaluate, compare                                   scores and labels → a table per query, paired tests
@@ -61,6 +62,7 @@ _HOMES = {
     "ModelFileError": "querywise.errors",
     "MultipleHyperplanes": "querywise.learners.hyperplanes",
     "Naive": "querywise.rankers.clusters",
+    "NearbyBlend": "querywise.rankers.nearby",
     "Nearest": "querywise.neighborhoods",
     "NotFittedError": "querywise.errors",
     "OneFeature": "querywise.rankers.column",

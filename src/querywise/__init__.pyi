@@ -61,6 +61,7 @@ from querywise.rankers.knn import KnnOffline1 as KnnOffline1
 from querywise.rankers.knn import KnnOffline2 as KnnOffline2
 from querywise.rankers.knn import KnnOnline as KnnOnline
 from querywise.rankers.metric import LearnedMetric as LearnedMetric
+from querywise.rankers.nearby import NearbyBlend as NearbyBlend
 from querywise.rankers.normalised import QueryNormalised as QueryNormalised
 from querywise.rankers.routed import Routed as Routed
 from querywise.rankers.single import Single as Single

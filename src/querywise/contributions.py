@@ -25,6 +25,7 @@ from querywise.rankers.clusters import Naive, SelectRanker, Transform
 from querywise.rankers.column import OneFeature
 from querywise.rankers.ensemble import SER, SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline, models_of
+from querywise.rankers.nearby import NearbyBlend
 from querywise.rankers.normalised import QueryNormalised, normalised
 from querywise.rankers.routed import Routed
 from querywise.rankers.single import Single
@@ -60,7 +61,7 @@ def contributions(ranker: Any, query: Candidates) -> Contributions:
         return _ensemble(ranker, normalised(query))
     if isinstance(ranker, (SelectRanker, Transform)):
         return _blended(ranker, query)
-    if isinstance(ranker, Routed):
+    if isinstance(ranker, (NearbyBlend, Routed)):
         return _added_up(ranker.blend_, query, ranker.model_weights(query)[0])
     if isinstance(ranker, Blend):
         return _added_up(ranker, query, ranker.weights_)
@@ -124,7 +125,7 @@ def scores_by_everyone(ranker: Any, candidates: Candidates) -> Floats:
     if isinstance(ranker, SSER):
         scores: Floats = SER.predict(ranker, candidates)
         return scores
-    if isinstance(ranker, Routed):
+    if isinstance(ranker, (NearbyBlend, Routed)):
         return scores_by_everyone(ranker.blend_, candidates)
     if isinstance(ranker, Blend):
         alone = [scores_by_everyone(each, candidates) for each in ranker.rankers_]

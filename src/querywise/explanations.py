@@ -18,6 +18,7 @@ from querywise.rankers.classes import QueryClasses
 from querywise.rankers.clusters import Naive, SelectRanker, Transform
 from querywise.rankers.ensemble import SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline, locality_of, training_gradients
+from querywise.rankers.nearby import NearbyBlend
 from querywise.rankers.normalised import QueryNormalised, normalised
 from querywise.rankers.routed import Routed
 
@@ -135,6 +136,8 @@ class Reason:
 
 def depends_on_query(ranker: Any) -> bool:
     """Whether a fitted ranker has more than one model for all queries."""
+    if isinstance(ranker, NearbyBlend):
+        return ranker.nearest_ is not None or depends_on_query(ranker.blend_)
     if isinstance(ranker, Routed):
         return ranker.predictor_ is not None or depends_on_query(ranker.blend_)
     if isinstance(ranker, Blend):
@@ -169,7 +172,7 @@ def why(ranker: Any, candidates: Candidates, query_id: str, above: str, below: s
     ]
     inside = ranker.ranker_ if isinstance(ranker, QueryNormalised) else ranker
     seen = normalised(query) if isinstance(ranker, QueryNormalised) else query
-    explained = _explained(inside, seen) if isinstance(inside, (*_LOCAL, Blend, Routed)) else None
+    explained = _explained(inside, seen) if isinstance(inside, (*_LOCAL, Blend, NearbyBlend, Routed)) else None
     apart = parts.models[first] - parts.models[second]
     models = [
         ModelTerm(each.model, each.weight, float(apart[each.model]), each.name)
@@ -220,6 +223,8 @@ def _row_of(query: Candidates, document: str) -> int:
 def _explained(ranker: Any, query: Candidates) -> Explanation:
     if isinstance(ranker, Routed):
         return _of_several(ranker.blend_, query, ranker.model_weights(query)[0], int(ranker.chosen(query)[0]))
+    if isinstance(ranker, NearbyBlend):
+        return _of_several(ranker.blend_, query, ranker.model_weights(query)[0])
     if isinstance(ranker, Blend):
         return _of_several(ranker, query, ranker.weights_)
     if isinstance(ranker, (SelectRanker, Transform)):

@@ -63,6 +63,7 @@ _SAVABLE = {
     "MultipleHyperplanes": "querywise.learners.hyperplanes",
     "NGrams": "querywise.views.text",
     "Naive": "querywise.rankers.clusters",
+    "NearbyBlend": "querywise.rankers.nearby",
     "NearbyGains": "querywise.rankers.gains",
     "Nearest": "querywise.neighborhoods",
     "OfflineModels": "querywise.rankers.knn",

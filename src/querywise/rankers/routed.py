@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
 from querywise.arrays import Floats, Ints
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
-from querywise.learners.lists import Worth, check_counts, check_worth, is_number
+from querywise.learners.lists import is_number
 from querywise.learners.rows import FittedModels
 from querywise.parameters import unfitted
 from querywise.rankers.blend import Blend
+from querywise.rankers.crossing import Crossed, Crossing, moved, told_of, views_of
 from querywise.rankers.gains import LinearGains, NearbyGains
-from querywise.rankers.gradients import GradientView
 from querywise.rankers.locality import fitted_view
-from querywise.rankers.metric import LearnedMetric
-from querywise.rankers.signs import signs, usual_spreads
-from querywise.sharing import not_sharing, once
-from querywise.views.columns import SideBySide
+from querywise.rankers.signs import usual_spreads
+from querywise.sharing import once
 
 _PREDICTORS: tuple[LinearGains | NearbyGains, ...] = (
     *(LinearGains(strength) for strength in (10.0, 1.0, 0.1)),
@@ -28,29 +25,7 @@ _PREDICTORS: tuple[LinearGains | NearbyGains, ...] = (
 )
 _BARS = (0.05, 0.02, 0.01, 0.005, 0.0)  # of a measure: what has to be promised for a query to be routed
 _PARTS = 10  # in which the choice of the above is tried on queries it was not made on
-_FEWEST = 20  # cross-validated queries; fewer teach nothing
 _RISE = 1e-9  # of a measure: less is rounding
-
-
-class Crossed(NamedTuple):
-    """The training queries under rankers that never saw their labels.
-
-    signs: a row per query. values: what the order is worth, queries × options: routed to each ranker, then the blend.
-    """
-
-    signs: Floats
-    values: Floats
-
-    @property
-    def gains(self) -> Floats:
-        """Queries × rankers: how much better than the blend."""
-        gains: Floats = self.values[:, :-1] - self.values[:, -1:]
-        return gains
-
-    @property
-    def gap(self) -> float:
-        """How far the best option of each query is above the blend, on average."""
-        return float(np.maximum(self.gains.max(axis=1), 0.0).mean())
 
 
 class Routed:
@@ -98,7 +73,7 @@ class Routed:
             self._learn(crossed)
         self.blend_ = unfitted(self.blend).fit(data, valid=valid)
         self.usual_ = usual_spreads(self.blend_.several_models().scores(data.candidates), data.candidates)
-        self.views_ = tuple(fitted_view(each, data, self.blend_) for each in _views_of(self.view))
+        self.views_ = tuple(fitted_view(each, data, self.blend_) for each in views_of(self.view))
         self.feature_count_ = data.candidates.features.shape[1]
         self.feature_names_ = data.candidates.feature_names
         return self
@@ -110,7 +85,7 @@ class Routed:
         chosen = np.repeat(self._chosen(scores, candidates), candidates.sizes)
         rows = np.flatnonzero(chosen >= 0)
         if len(rows):
-            found[rows] = self._moved(self.blend_, scores, candidates)[rows, chosen[rows]]
+            found[rows] = moved(self.blend_, scores, candidates, self.step)[rows, chosen[rows]]
         return found
 
     def chosen(self, candidates: Candidates, /) -> Ints:
@@ -129,42 +104,7 @@ class Routed:
 
     def crossed(self, data: Judged, *, valid: Judged | None = None) -> Crossed | None:
         """Every query ranked by a blend that was fitted without it; None where there are too few to tell anything."""
-        if len(data) < max(_FEWEST, self.folds):
-            return None
-        turned = np.random.default_rng(self.seed).permutation(len(data))
-        held = [np.sort(part) for part in np.array_split(turned, self.folds)]
-        kept = [np.setdiff1d(np.arange(len(data)), part) for part in held]
-        if not all(data.pairs[part].any() for part in kept):
-            return None
-        fixed = [None if hasattr(each, "by") else unfitted(each).fit(data) for each in _views_of(self.view)]
-        told: list[Floats] = [np.zeros(0)] * len(data)
-        values = np.zeros((len(data), len(self.blend.rankers) + 1))
-        with not_sharing():
-            for ours, others in zip(held, kept, strict=True):
-                rows, worths = self._held_out(data.select(ours), data.select(others), valid, fixed)
-                values[ours] = worths
-                for query, row in zip(ours, rows, strict=True):
-                    told[query] = row
-        return Crossed(np.array(told), values)
-
-    def _held_out(
-        self, ours: Judged, others: Judged, valid: Judged | None, fixed: Sequence[Any]
-    ) -> tuple[Floats, Floats]:
-        """Signs and values of some queries under a blend that is fitted on others."""
-        try:
-            blend = unfitted(self.blend).fit(others, valid=valid)
-            every = zip(_views_of(self.view), fixed, strict=True)
-            views = [fitted_view(view, others, blend) if ready is None else ready for view, ready in every]
-        except DataError as error:
-            raise DataError(
-                f"Routed fits its blend on {len(others)} of the training queries at a time: {error}"
-            ) from None
-        usual = usual_spreads(blend.several_models().scores(others.candidates), others.candidates)
-        scores = blend.several_models().scores(ours.candidates)
-        worth = Worth(ours, self.measure)
-        options = [*self._moved(blend, scores, ours.candidates).T, blend.blended(scores, ours.candidates)]
-        values = np.column_stack([worth.of(np.ascontiguousarray(each)) for each in options])
-        return _told(scores, ours.candidates, usual, views), values
+        return self._crossing().over(data, valid)
 
     def _learn(self, crossed: Crossed) -> None:
         """How gains follow from signs, and what has to be promised; never more than queries not learned from bear out.
@@ -187,13 +127,6 @@ class Routed:
         if self.predictor_ is not None:
             self.closed_, self.routed_ = float(won.mean()) / self.gap_, float(routed.mean())
 
-    def _moved(self, blend: Blend, scores: Floats, candidates: Candidates) -> Floats:
-        """Documents × rankers: the scores of a query that is routed to each."""
-        alone = blend.comparable(scores, candidates)
-        if self.step == 1:
-            return alone
-        return self.step * alone + (1 - self.step) * blend.blended(scores, candidates)[:, None]
-
     def _scores(self, candidates: Candidates) -> Floats:
         if not hasattr(self, "blend_"):
             raise NotFittedError(self)
@@ -203,37 +136,18 @@ class Routed:
     def _chosen(self, scores: Floats, candidates: Candidates) -> Ints:
         if self.predictor_ is None:
             return np.full(len(candidates), -1)
-        promised = self.predictor_.predict(_told(scores, candidates, self.usual_, self.views_))
+        promised = self.predictor_.predict(told_of(scores, candidates, self.usual_, self.views_))
         return _best(promised, self.bar_)
 
     def _check(self) -> None:
-        if not isinstance(self.blend, Blend):
-            raise DataError(
-                f"Routed needs a Blend, as in Routed(Blend([RankSVM(), LambdaMART()])); got {self.blend!r}."
-            )
-        check_counts(self, folds=2)
-        check_worth(self.measure)
+        self._crossing().check()
         if not is_number(self.step) or not 0 < self.step <= 1:
             raise DataError(f"Routed(step={self.step!r}) must be a number above 0 and up to 1.")
         if not is_number(self.caution) or self.caution < 0:
             raise DataError(f"Routed(caution={self.caution!r}) must be a number from 0 up.")
-        for each in _views_of(self.view):
-            if isinstance(each, (GradientView, LearnedMetric)):
-                raise DataError(
-                    f"Routed cannot go by a {type(each).__name__}: its axes are learned from labels, and differ from "
-                    "fold to fold. Give it the view inside, such as TopMean() or TextView()."
-                )
 
-
-def _views_of(view: Any) -> tuple[Any, ...]:
-    """The views side by side; those without a reference learn from no label, and are fitted on all training queries."""
-    if view is None:
-        return ()
-    return tuple(view.views) if isinstance(view, SideBySide) else (view,)
-
-
-def _told(scores: Floats, candidates: Candidates, usual: Floats, views: Sequence[Any]) -> Floats:
-    return np.hstack([signs(scores, candidates, usual), *(np.asarray(each.points(candidates)) for each in views)])
+    def _crossing(self) -> Crossing:
+        return Crossing("Routed", self.blend, self.view, self.folds, self.measure, self.seed, self.step)
 
 
 def _choice(told: Floats, gains: Floats) -> tuple[LinearGains | NearbyGains | None, float]:

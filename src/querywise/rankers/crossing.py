@@ -1,0 +1,130 @@
+"""Training queries under a blend that never saw their labels: how well each ranker serves them, and what signs tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from querywise.arrays import Floats
+from querywise.data.groups import Candidates, Judged
+from querywise.errors import DataError
+from querywise.learners.lists import Worth, check_counts, check_worth
+from querywise.parameters import unfitted
+from querywise.rankers.blend import Blend
+from querywise.rankers.gradients import GradientView
+from querywise.rankers.locality import fitted_view
+from querywise.rankers.metric import LearnedMetric
+from querywise.rankers.signs import signs, usual_spreads
+from querywise.sharing import not_sharing
+from querywise.views.columns import SideBySide
+
+_FEWEST = 20  # cross-validated queries; fewer teach nothing
+
+
+class Crossed(NamedTuple):
+    """The training queries under rankers that never saw their labels.
+
+    signs: a row per query. values: what the order is worth, queries × options: routed to each ranker, then the blend.
+    """
+
+    signs: Floats
+    values: Floats
+
+    @property
+    def gains(self) -> Floats:
+        """Queries × rankers: how much better than the blend."""
+        gains: Floats = self.values[:, :-1] - self.values[:, -1:]
+        return gains
+
+    @property
+    def gap(self) -> float:
+        """How far the best option of each query is above the blend, on average."""
+        return float(np.maximum(self.gains.max(axis=1), 0.0).mean())
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """How training queries come under a blend fitted without them. step: how far an option goes to its ranker alone."""
+
+    whose: str  # class, named in errors
+    blend: Any
+    view: Any
+    folds: int
+    measure: str
+    seed: int
+    step: float = 1.0
+
+    def check(self) -> None:
+        """Refuse what cannot be crossed."""
+        if not isinstance(self.blend, Blend):
+            raise DataError(
+                f"{self.whose} needs a Blend, as in {self.whose}(Blend([RankSVM(), LambdaMART()])); got {self.blend!r}."
+            )
+        check_counts(self, folds=2)
+        check_worth(self.measure)
+        for each in views_of(self.view):
+            if isinstance(each, (GradientView, LearnedMetric)):
+                raise DataError(
+                    f"{self.whose} cannot go by a {type(each).__name__}: its axes are learned from labels, and differ "
+                    "from fold to fold. Give it the view inside, such as TopMean() or TextView()."
+                )
+
+    def over(self, data: Judged, valid: Judged | None) -> Crossed | None:
+        """Every query ranked by a blend that was fitted without it; None where there are too few to tell anything."""
+        if len(data) < max(_FEWEST, self.folds):
+            return None
+        turned = np.random.default_rng(self.seed).permutation(len(data))
+        held = [np.sort(part) for part in np.array_split(turned, self.folds)]
+        kept = [np.setdiff1d(np.arange(len(data)), part) for part in held]
+        if not all(data.pairs[part].any() for part in kept):
+            return None
+        fixed = [None if hasattr(each, "by") else unfitted(each).fit(data) for each in views_of(self.view)]
+        found: list[Floats] = [np.zeros(0)] * len(data)
+        values = np.zeros((len(data), len(self.blend.rankers) + 1))
+        with not_sharing():
+            for ours, others in zip(held, kept, strict=True):
+                rows, worths = self._held_out(data.select(ours), data.select(others), valid, fixed)
+                values[ours] = worths
+                for query, row in zip(ours, rows, strict=True):
+                    found[query] = row
+        return Crossed(np.array(found), values)
+
+    def _held_out(
+        self, ours: Judged, others: Judged, valid: Judged | None, fixed: Sequence[Any]
+    ) -> tuple[Floats, Floats]:
+        """Signs and values of some queries under a blend that is fitted on others."""
+        try:
+            blend = unfitted(self.blend).fit(others, valid=valid)
+            every = zip(views_of(self.view), fixed, strict=True)
+            views = [fitted_view(view, others, blend) if ready is None else ready for view, ready in every]
+        except DataError as error:
+            raise DataError(
+                f"{self.whose} fits its blend on {len(others)} of the training queries at a time: {error}"
+            ) from None
+        usual = usual_spreads(blend.several_models().scores(others.candidates), others.candidates)
+        scores = blend.several_models().scores(ours.candidates)
+        worth = Worth(ours, self.measure)
+        options = [*moved(blend, scores, ours.candidates, self.step).T, blend.blended(scores, ours.candidates)]
+        values = np.column_stack([worth.of(np.ascontiguousarray(each)) for each in options])
+        return told_of(scores, ours.candidates, usual, views), values
+
+
+def moved(blend: Blend, scores: Floats, candidates: Candidates, step: float) -> Floats:
+    """Documents × rankers: the scores of a query that is routed to each, a step of the way."""
+    alone = blend.comparable(scores, candidates)
+    return alone if step == 1 else step * alone + (1 - step) * blend.blended(scores, candidates)[:, None]
+
+
+def views_of(view: Any) -> tuple[Any, ...]:
+    """The views side by side; those without a reference learn from no label, and are fitted on all training queries."""
+    if view is None:
+        return ()
+    return tuple(view.views) if isinstance(view, SideBySide) else (view,)
+
+
+def told_of(scores: Floats, candidates: Candidates, usual: Floats, views: Sequence[Any]) -> Floats:
+    """A row per query: the signs of its scores, and its place in the views."""
+    return np.hstack([signs(scores, candidates, usual), *(np.asarray(each.points(candidates)) for each in views)])

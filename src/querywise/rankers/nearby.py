@@ -1,0 +1,102 @@
+"""A blend whose weights follow how well each ranker served the training queries most like a query [lin2011]_."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from querywise.arrays import Floats
+from querywise.combinations import check_floor, normalised, without_the_weak
+from querywise.data.groups import Candidates, Judged
+from querywise.errors import NotFittedError
+from querywise.learners.rows import FittedModels
+from querywise.neighborhoods import Nearest
+from querywise.parameters import unfitted
+from querywise.rankers.blend import Blend
+from querywise.rankers.crossing import Crossed, Crossing, told_of, views_of
+from querywise.rankers.locality import fitted_view
+from querywise.rankers.signs import usual_spreads
+from querywise.scaling import Scaling
+from querywise.sharing import once
+
+
+class NearbyBlend:
+    """A blend in which a ranker counts as much as it served the training queries most like this one.
+
+    SelectRanker's rule over any rankers: a weight is the sum of what the ranker's orders of the k nearest training
+    queries are worth by `measure` (map, ndcg or ndcg@k), each ordered by a blend that was fitted on other `folds`,
+    times the blend's own weight. k: their number, or, between 0 and 1, their share. Near is what looks alike without
+    labels: how far the rankers agree and how sure each seems (`rankers/signs.py`), and the place in a view, if one is
+    given, but no GradientView or LearnedMetric. floor: rankers below such a share of the largest weight are left out.
+    """
+
+    def __init__(
+        self,
+        blend: Blend,
+        k: float = 0.1,
+        *,
+        floor: float = 0.0,
+        view: Any = None,
+        folds: int = 3,
+        measure: str = "map",
+        seed: int = 0,
+    ) -> None:
+        self.blend = blend
+        self.k = k
+        self.floor = floor
+        self.view = view
+        self.folds = folds
+        self.measure = measure
+        self.seed = seed
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """See how the rankers serve cross-validated queries, then fit the blend on all of them."""
+        crossing = Crossing("NearbyBlend", self.blend, self.view, self.folds, self.measure, self.seed)
+        crossing.check()
+        check_floor(self.floor)
+        settings = (self.blend, self.view, self.folds, self.measure, 1.0, self.seed, valid)
+        crossed: Crossed | None = once("crossed", settings, data, lambda: crossing.over(data, valid))
+        self.nearest_: Nearest | None = None
+        if crossed is not None:
+            self.scaling_ = Scaling.learn(crossed.signs, "standard")
+            self.nearest_ = Nearest(self.k).fit(self.scaling_.apply(crossed.signs))
+            self.values_ = crossed.values[:, :-1]
+        self.blend_ = unfitted(self.blend).fit(data, valid=valid)
+        self.usual_ = usual_spreads(self.blend_.several_models().scores(data.candidates), data.candidates)
+        self.views_ = tuple(fitted_view(each, data, self.blend_) for each in views_of(self.view))
+        self.feature_count_ = data.candidates.features.shape[1]
+        self.feature_names_ = data.candidates.feature_names
+        return self
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document, comparable within its query."""
+        scores = self._scores(candidates)
+        weights = self._weights(scores, candidates)
+        found = np.zeros(len(scores))
+        for column, weight in zip(self.blend_.comparable(scores, candidates).T, weights.T, strict=True):
+            found += np.repeat(weight, candidates.sizes) * column
+        return found
+
+    def model_weights(self, candidates: Candidates, /) -> Floats:
+        """Queries × rankers: how much each counts."""
+        return self._weights(self._scores(candidates), candidates)
+
+    def several_models(self) -> FittedModels:
+        """Each ranker alone, then the blend with its own weights."""
+        return FittedModels((*self.blend_.rankers_, self.blend_))
+
+    def _scores(self, candidates: Candidates) -> Floats:
+        if not hasattr(self, "blend_"):
+            raise NotFittedError(self)
+        candidates.require_features(self.feature_count_, self.feature_names_)
+        return self.blend_.several_models().scores(candidates)
+
+    def _weights(self, scores: Floats, candidates: Candidates) -> Floats:
+        shares = np.tile(self.blend_.weights_, (len(candidates), 1))
+        if self.nearest_ is None:
+            return shares
+        places = self.scaling_.apply(told_of(scores, candidates, self.usual_, self.views_))
+        served = shares * (self.nearest_.weights(places) @ self.values_)
+        # Where no ranker was of any worth nearby, nothing speaks against the blend's own weights.
+        return without_the_weak(normalised(np.where(served.any(axis=1, keepdims=True), served, shares)), self.floor)
