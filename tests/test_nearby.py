@@ -107,6 +107,7 @@ def test_folds_are_fitted_once_for_it_and_for_routing(monkeypatch: pytest.Monkey
         Routed(TWO).fit(data)
         before = len(seen)
         NearbyBlend(TWO, k=5).fit(data)
+        Routed(TWO, step=0.5, measure="ndcg").fit(data)
     assert 60 in seen[:before]
     assert 60 not in seen[before:]
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from querywise.arrays import Floats
+from querywise.arrays import Floats, Ints
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError
 from querywise.learners.lists import Worth, check_counts, check_worth
@@ -18,7 +18,7 @@ from querywise.rankers.gradients import GradientView
 from querywise.rankers.locality import fitted_view
 from querywise.rankers.metric import LearnedMetric
 from querywise.rankers.signs import signs, usual_spreads
-from querywise.sharing import not_sharing
+from querywise.sharing import not_sharing, once
 from querywise.views.columns import SideBySide
 
 _FEWEST = 20  # cross-validated queries; fewer teach nothing
@@ -81,21 +81,29 @@ class Crossing:
         kept = [np.setdiff1d(np.arange(len(data)), part) for part in held]
         if not all(data.pairs[part].any() for part in kept):
             return None
-        fixed = [None if hasattr(each, "by") else unfitted(each).fit(data) for each in views_of(self.view)]
+        # Whatever the measure and the step, the folds are fitted once.
+        settings = (self.blend, self.view, self.folds, self.seed, valid)
+        parts = once("held out", settings, data, lambda: self._held_out(data, held, kept, valid))
         found: list[Floats] = [np.zeros(0)] * len(data)
         values = np.zeros((len(data), len(self.blend.rankers) + 1))
-        with not_sharing():
-            for ours, others in zip(held, kept, strict=True):
-                rows, worths = self._held_out(data.select(ours), data.select(others), valid, fixed)
-                values[ours] = worths
-                for query, row in zip(ours, rows, strict=True):
-                    found[query] = row
+        for ours, part in zip(held, parts, strict=True):
+            values[ours] = self._values(part, data.select(ours))
+            for query, row in zip(ours, part.told, strict=True):
+                found[query] = row
         return Crossed(np.array(found), values)
 
     def _held_out(
-        self, ours: Judged, others: Judged, valid: Judged | None, fixed: Sequence[Any]
-    ) -> tuple[Floats, Floats]:
-        """Signs and values of some queries under a blend that is fitted on others."""
+        self, data: Judged, held: Sequence[Ints], kept: Sequence[Ints], valid: Judged | None
+    ) -> list[_HeldOut]:
+        """The queries of each fold under a blend that is fitted on the others."""
+        fixed = [None if hasattr(each, "by") else unfitted(each).fit(data) for each in views_of(self.view)]
+        with not_sharing():
+            return [
+                self._one_held_out(data.select(ours).candidates, data.select(others), valid, fixed)
+                for ours, others in zip(held, kept, strict=True)
+            ]
+
+    def _one_held_out(self, ours: Candidates, others: Judged, valid: Judged | None, fixed: Sequence[Any]) -> _HeldOut:
         try:
             blend = unfitted(self.blend).fit(others, valid=valid)
             every = zip(views_of(self.view), fixed, strict=True)
@@ -105,11 +113,23 @@ class Crossing:
                 f"{self.whose} fits its blend on {len(others)} of the training queries at a time: {error}"
             ) from None
         usual = usual_spreads(blend.several_models().scores(others.candidates), others.candidates)
-        scores = blend.several_models().scores(ours.candidates)
+        scores = blend.several_models().scores(ours)
+        return _HeldOut(blend, scores, told_of(scores, ours, usual, views))
+
+    def _values(self, part: _HeldOut, ours: Judged) -> Floats:
+        """Queries × options: what each option makes of queries held out."""
         worth = Worth(ours, self.measure)
-        options = [*moved(blend, scores, ours.candidates, self.step).T, blend.blended(scores, ours.candidates)]
-        values = np.column_stack([worth.of(np.ascontiguousarray(each)) for each in options])
-        return told_of(scores, ours.candidates, usual, views), values
+        options = [*moved(part.blend, part.scores, ours.candidates, self.step).T]
+        options.append(part.blend.blended(part.scores, ours.candidates))
+        return np.column_stack([worth.of(np.ascontiguousarray(each)) for each in options])
+
+
+class _HeldOut(NamedTuple):
+    """Queries under a blend fitted on others: its scores of their documents, and what these tell."""
+
+    blend: Blend
+    scores: Floats
+    told: Floats
 
 
 def moved(blend: Blend, scores: Floats, candidates: Candidates, step: float) -> Floats:
