@@ -204,8 +204,9 @@ def test_the_parts_of_the_blend_are_measured(tmp_path: Path, monkeypatch: pytest
     assert "50 test queries, flavour letor4; p: paired t-test against lambdamart" in page.read_text()
     numbers = json.loads((tmp_path / "report" / "numbers.json").read_text())
     rows = set(numbers["comparison"]["methods"])
-    assert rows >= {"querywise", "querywise, learned weights", "context without rank", "context + xendcg + single"}
-    assert rows >= {"routed", "routed by oracle"}
+    assert rows >= {"querywise", "querywise, learned weights", "context + xendcg + single", "querywise chosen"}
+    assert rows >= {"context, level alone", "context, and rank", "context, every group", "querywise, context chosen"}
+    assert rows >= {"querywise, weights by neighbours", "querywise, weights by query", "routed", "routed by oracle"}
     assert set(numbers["validation_map"]) == rows - {"routed by oracle"}
     assert set(numbers["holm"]) == rows - {"lambdamart", "routed by oracle"}
     for name, p in numbers["holm"].items():
@@ -220,4 +221,5 @@ def test_the_parts_of_the_blend_are_measured(tmp_path: Path, monkeypatch: pytest
     learned = numbers["learned_weights"]["querywise, learned weights"]
     assert len(learned) == 5
     assert all(abs(sum(each) - 1) < 1e-9 for each in learned)
-    assert [each["bag"] for each in numbers["chosen"]] == [1] * 5
+    for name in ("lambdamart chosen", "querywise chosen"):
+        assert [each["bag"] for each in numbers["chosen"][name]] == [1] * 5

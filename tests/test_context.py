@@ -191,7 +191,7 @@ def test_learners_in_the_same_context_share_its_table(monkeypatch: pytest.Monkey
         for trees in (3, 4):
             QueryContext(LambdaMART(trees)).fit(data)
         assert len(seen) == 1
-        QueryContext(LambdaMART(3), ["z"]).fit(data)
+        QueryContext(LambdaMART(3), ["rank"]).fit(data)
     assert len(seen) == 2
 
 

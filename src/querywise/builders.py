@@ -301,7 +301,7 @@ def mhr_bc(*, l2: float = 1.0, loss: str = "squared_hinge", pairs: str = "query"
 
 def querywise(
     *,
-    context: str = "mean+spread+z+rank+length",
+    context: str = "z",
     scores: str = "standard",
     weights: str = "equal",
     measure: str = "map",
@@ -312,7 +312,7 @@ def querywise(
     learning_rate: float = 0.05,
     min_documents: int = 20,
     k: float = 0.2,
-    l2: float = 1.0,
+    l2: float = 0.1,
     prior_l2: float = 5.0,
     view: str = "top-mean",
     reference: int | str | None = None,

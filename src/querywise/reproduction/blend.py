@@ -1,16 +1,18 @@
 """The method `querywise`, part by part: what context, objectives, local models and weights each add to LambdaMART.
 
 All trees are averaged over five seeds and stop on the validation part of each fold; no other parameter is chosen, but
-for *lambdamart chosen*, which goes through the grid of `lambdamart` there. Validation MAP is what the defaults of the
-method go by; learned weights are measured on the half of the validation queries that they were not learned on.
-*routed* leaves a query to one of the rankers of `querywise` where that promises a gain; *routed by oracle* is what it
-could reach at most: the best of them, or the blend, by the labels of each test query.
+for the rows *chosen*, which go through a grid there: those of `lambdamart` and of `querywise`, and groups of context.
+Validation MAP is what the defaults of the method go by; learned weights are measured on the half of the validation
+queries that they were not learned on. *routed* leaves a query to one of the rankers of `querywise` where that promises
+a gain, *weights by query* goes half of the way there, and *weights by neighbours* weighs each ranker by how it served
+training queries like this one; *routed by oracle* is what routing could reach at most: the best of the rankers, or the
+blend, by the labels of each test query.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +29,9 @@ from querywise.evaluation.trained import Fit, Trained
 from querywise.files import make_folder
 from querywise.learners.context import QueryContext
 from querywise.learners.lists import Worth
-from querywise.methods import METHODS
+from querywise.methods import METHODS, Method
 from querywise.rankers.blend import Blend, learned_weights
+from querywise.rankers.nearby import NearbyBlend
 from querywise.rankers.routed import Routed
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.claims import write_findings
@@ -39,8 +42,10 @@ BAG = 5
 PLAIN, CHOSEN, SINGLE, WHOLE = "lambdamart", "lambdamart chosen", "single", "querywise"
 RIVALS = (CHOSEN, SINGLE)
 LEARNED = f"{WHOLE}, learned weights"
+TRIED = f"{WHOLE} chosen"
 ROUTED, ORACLE = "routed", "routed by oracle"
 GROUPS = {"level": ("mean", "spread"), "z": ("z",), "rank": ("rank",), "length": ("length",)}
+EVERY = "every group"
 _MEASURES = ("map", "ndcg@10", "mean_ndcg")
 
 
@@ -79,7 +84,7 @@ def reproduce(folds: Folds, out: Path) -> Path:
         "holm": tested,
         "learned_weights": weights,
         "routing": {"folds": routing, "gap_closed_in_test": _closed(compared)},
-        "chosen": [each.notes.get("parameters") for each in compared.trained[CHOSEN]],
+        "chosen": {name: [each.notes["parameters"] for each in compared.trained[name]] for name in (CHOSEN, TRIED)},
         "training_seconds": seconds,
     }
     told = f"{_remark(weights, seconds)}\n\n{_on_routing(compared, routing)}"
@@ -90,36 +95,57 @@ def _fits(flavour: str) -> dict[str, Fit]:
     """Every row a blend, of one ranker or several: what rows have in common is then fitted once in a fold."""
     context, listwise, knn = METHODS[WHOLE].build(bag=BAG).rankers  # type: ignore[attr-defined]
     plain, plain_listwise = context.learner, listwise.learner
-    single = METHODS[SINGLE].build()
-    lambdamart = METHODS["lambdamart"]
+    single = METHODS[SINGLE].build(l2=knn.learner.l2)
     blends = {PLAIN: Blend([plain])}
     blends["xendcg"] = Blend([plain_listwise])
     blends[SINGLE] = Blend([single])
     blends["knn-online"] = Blend([knn])
     blends["lambdamart + xendcg + knn"] = Blend([plain, plain_listwise, knn])
     blends["context"] = Blend([context])
-    every = [name for names in GROUPS.values() for name in names]
-    for group, names in GROUPS.items():
-        blends[f"context, {group} alone"] = Blend([QueryContext(plain, names)])
-        blends[f"context without {group}"] = Blend([QueryContext(plain, [each for each in every if each not in names])])
+    for label, columns in _columns(context.columns).items():
+        blends[f"context, {label}"] = Blend([QueryContext(plain, columns)])
     blends["context + xendcg"] = Blend([context, listwise])
     blends["context + knn"] = Blend([context, knn])
     blends["context + xendcg + single"] = Blend([context, listwise, single])
     blends[WHOLE] = Blend([context, listwise, knn])
+    every = _columns(context.columns)[EVERY]
+    wide = [QueryContext(each, every) for each in (plain, plain_listwise)]
+    blends[f"{WHOLE}, {EVERY} of context"] = Blend([*wide, knn])
     blends[LEARNED] = Blend([context, listwise, knn], weights="learned")
     blends[f"{WHOLE}, by ranks"] = Blend([context, listwise, knn], scores="rank")
-
-    def chosen(train: Any, valid: Any) -> Any:
-        build, fixed = lambdamart.build, {"bag": BAG}
-        return tune_or_fit(build, lambdamart.grid, fixed=fixed, train=train, valid=valid, flavour=flavour)
-
     fits: dict[str, Fit] = {name: _as_it_is(blend) for name, blend in blends.items()}
+    groups = {"context": ["+".join(context.columns), "+".join(every)]}
+    fits[f"{WHOLE}, context chosen"] = _chosen(METHODS[WHOLE], flavour, groups)
+    fits[TRIED] = _chosen(METHODS[WHOLE], flavour)
+    fits[f"{WHOLE}, weights by neighbours"] = _as_it_is(NearbyBlend(blends[WHOLE]))
+    fits[f"{WHOLE}, weights by query"] = _as_it_is(Routed(blends[WHOLE], step=0.5))
     fits[ROUTED] = _as_it_is(Routed(blends[WHOLE]))
-    return {PLAIN: fits.pop(PLAIN), CHOSEN: chosen, **fits}
+    return {PLAIN: fits.pop(PLAIN), CHOSEN: _chosen(METHODS[PLAIN], flavour), **fits}
 
 
-def _as_it_is(ranker: Blend | Routed) -> Fit:
+def _columns(own: Sequence[str]) -> dict[str, list[str]]:
+    """Other columns of context than the method's own: a group alone or added to these, and every group."""
+    every = [name for names in GROUPS.values() for name in names]
+    found = {f"{group} alone": list(names) for group, names in GROUPS.items()}
+    found |= {f"and {group}": [name for name in every if name in (*own, *names)] for group, names in GROUPS.items()}
+    found[EVERY] = every
+    return {label: columns for label, columns in found.items() if set(columns) != set(own)}
+
+
+def _as_it_is(ranker: Blend | NearbyBlend | Routed) -> Fit:
     return lambda train, valid: ranker.fit(train, valid=valid)
+
+
+def _chosen(method: Method, flavour: str, grid: Mapping[str, Sequence[Any]] | None = None) -> Fit:
+    """A method with the best setting of a grid, its own unless one is given, on the validation part."""
+    return lambda train, valid: tune_or_fit(
+        method.build,
+        method.grid_on(train) if grid is None else grid,
+        fixed={"bag": BAG},
+        train=train,
+        valid=valid,
+        flavour=flavour,
+    )
 
 
 def _by_oracle(ranker: Routed, test: Judged, flavour: str) -> Floats:
