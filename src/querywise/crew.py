@@ -22,6 +22,7 @@ from querywise.threads import in_threads
 
 _GROUP = 8  # pieces side by side between two movements of the progress bar
 ITSELF = 300_000_000  # bytes that Python and the libraries take
+_SAFE = 0.9  # of the memory allowed, since what is given back is not always free at once
 WORKING = 4  # how many times its size a part takes while it is made or worked on
 
 
@@ -159,7 +160,7 @@ class _Room:
         size = len(frame) + sum(each.raw().nbytes for each in buffers)
         self._largest = max(self._largest, size)
         # Making the next one takes several times what it takes once it is made.
-        if _resident(self._kept + size) + WORKING * self._largest <= self.memory:
+        if _resident(self._kept + size) + WORKING * self._largest <= _SAFE * self.memory:
             self._kept += size
             kept = _InMemory(value)
             weakref.finalize(kept, self._give_back, size)
