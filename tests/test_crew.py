@@ -122,10 +122,10 @@ def add_both(one: Floats, other: Floats) -> tuple[float, Floats]:
 
 
 def test_an_error_of_the_work_comes_through_as_it_is(hands: Here) -> None:
-    def work(number: int) -> int:
+    def work(number: int) -> tuple[int, int]:
         if number == 2:
             raise DataError("the third")
-        return number
+        return number, number
 
     ways: list[Callable[[], Any]] = [
         lambda: hands.each(work, [0, 1, 2, 3]),

@@ -8,6 +8,7 @@ on who was quick.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import socket
 from collections import deque
@@ -209,7 +210,8 @@ def _must_answer(address: str) -> None:
 def _is_small(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return bool(value.nbytes <= _SMALL)
-    return value is None or callable(value) or isinstance(value, (bool, int, float, str))
+    plain = inspect.isfunction(value)  # a method has all of its object with it
+    return value is None or plain or isinstance(value, (bool, int, float, str))
 
 
 def _version() -> str:

@@ -7,6 +7,7 @@ that a crew calls; results come back in the order of the parts, so sums are adde
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import pickle
 import shutil
@@ -150,7 +151,7 @@ class _Room:
         self.memory = memory
         self._kept = 0
         self._largest = 0
-        self._files = 0
+        self._files = itertools.count()
         self._folder = tempfile.mkdtemp(prefix="querywise-")
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
@@ -165,8 +166,7 @@ class _Room:
             kept = _InMemory(value)
             weakref.finalize(kept, self._give_back, size)
             return kept
-        self._files += 1
-        path = Path(self._folder, str(self._files))
+        path = Path(self._folder, str(next(self._files)))
         with path.open("wb") as out:
             pickle.dump((frame, [each.raw().nbytes for each in buffers]), out)
             for each in buffers:

@@ -54,7 +54,7 @@ def atomic_text(path: Path) -> Iterator[TextIO]:
 def atomic_file(path: Path) -> Iterator[Path]:
     """A name beside `path` to write to, then renamed: until the block ends well, what was there before stays."""
     check_writable(path)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside = path.with_name(f".{path.name}.{os.urandom(6).hex()}.part")
     try:
         yield beside
         put_in_place(beside, path)
@@ -86,6 +86,7 @@ def replace_folder(made: Path, path: Path) -> None:
         os.replace(made, path)  # an empty folder is replaced like a file
         return
     aside = made.with_suffix(".old")
+    shutil.rmtree(aside, ignore_errors=True)  # of a run that was cut short just here
     os.rename(path, aside)
     try:
         os.rename(made, path)

@@ -34,11 +34,16 @@ def write_scored(ranker: Any, version: str, data: Training, out: Path) -> int:
     check_scores_folder(out)
     sources = sources_of(data)
     beside = out.absolute().parent / f".{out.name}.unfinished"
-    record = {"model": version, "parts": fingerprint(data)}
-    _resume(beside, record)
     names = [part_name(number) for number in range(len(sources))]
-    rows = crew().each(_write_scores, sources, names, shared=(beside, ranker), label="Ranking")
-    (beside / _RECORD).unlink()
+    _resume(beside, {"model": version, "data": fingerprint(data), "parts": len(names)})
+    try:
+        rows = crew().each(_write_scores, sources, names, shared=(beside, ranker), label="Ranking")
+    except BaseException:
+        if not any(map(_is_part, beside.iterdir())):
+            shutil.rmtree(beside, ignore_errors=True)
+        raise
+    for stray in [each for each in beside.iterdir() if each.name not in names]:
+        stray.unlink()  # the record, and what a lost worker had begun
     replace_folder(beside, out.absolute())
     shutil.rmtree(beside, ignore_errors=True)  # the scores that were there before
     return sum(rows)

@@ -18,11 +18,13 @@ from typing import Any
 import numpy as np
 
 from querywise.crew import Crew, at_work, crew
+from querywise.errors import QuerywiseError
 from querywise.files import atomic_file, atomic_text, make_folder, read_text
+from querywise.progress import track
 from querywise.storage import load, save
 
 _RECORD = "unfinished.json"
-_GROUP = 64  # results that are on their way, and lost with the run
+_GROUP = 8  # results that threads make before any is kept
 
 
 @contextlib.contextmanager
@@ -68,19 +70,30 @@ class _Resuming:
         side_by_side: bool = False,
     ) -> list[Any]:
         """All results, those kept and the others."""
-        how: Any = {"shared": shared, "side_by_side": side_by_side}
         if label is None or self._nested():
-            return self._hands.each(work, *columns, label=label, **how)
+            return self._hands.each(work, *columns, shared=shared, label=label, side_by_side=side_by_side)
         number = next(self._calls)
         results = [self._kept(number, place) for place in range(len(columns[0]))]
         missing = [place for place, result in enumerate(results) if result is None]
-        for first in range(0, len(missing), _GROUP):
-            group = missing[first : first + _GROUP]
-            chosen = [[column[place] for place in group] for column in columns]
-            for place, result in zip(group, self._hands.each(work, *chosen, label=label, **how), strict=True):
-                results[place] = result
-                self._keep(number, place, result)
+        chosen = [[column[place] for place in missing] for column in columns]
+        done = (
+            self._in_groups(work, chosen, shared) if side_by_side else self._hands.stream(work, *chosen, shared=shared)
+        )
+        for place in track(missing, label):
+            results[place] = next(done)
+            self._keep(number, place, results[place])
         return results
+
+    def _streamed(
+        self, work: Callable[..., Any], columns: Sequence[Sequence[Any]], shared: Sequence[Any], side_by_side: bool
+    ) -> Iterator[Any]:
+        """Results as they come, or, where threads make them, some at a time."""
+        if self._hands.parts > 1 or not side_by_side:
+            yield from self._hands.stream(work, *columns, shared=shared)
+            return
+        for first in range(0, len(columns[0]), _GROUP):
+            group = [column[first : first + _GROUP] for column in columns]
+            yield from self._hands.each(work, *group, shared=shared, side_by_side=True)
 
     def together(
         self, job: Callable[[Any], Any], items: Sequence[Any], label: str, *, side_by_side: bool = False
@@ -117,6 +130,10 @@ class _Resuming:
 
     def _kept(self, number: int, place: int) -> Any:
         stem = self._folder / f"{number}-{place}"
-        if stem.with_suffix(".npy").is_file():
-            return np.load(stem.with_suffix(".npy"), allow_pickle=False)
-        return load(stem) if stem.is_dir() else None
+        try:
+            if stem.with_suffix(".npy").is_file():
+                return np.load(stem.with_suffix(".npy"), allow_pickle=False)
+            return load(stem) if stem.is_dir() else None
+        except (QuerywiseError, ValueError, EOFError, OSError):
+            shutil.rmtree(stem, ignore_errors=True)  # it was being written when the run ended
+            return None

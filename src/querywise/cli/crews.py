@@ -57,7 +57,10 @@ def require_parts(data: Any, memory: str | None) -> None:
     from querywise.errors import DataError
 
     if memory is not None and not hasattr(data, "files"):
-        raise DataError("--memory is kept to on shards; make some of this data with `querywise convert`.")
+        raise DataError(
+            "--memory is kept to on one set of shards as it is, without --features, --queries or --fold. `querywise "
+            "convert` makes one of this data, and takes --features and --queries."
+        )
 
 
 @contextlib.contextmanager
@@ -68,11 +71,13 @@ def resumable(out: Path, train: Any, valid: Any, settings: dict[str, Any], *, sp
         return
     from importlib.metadata import version
 
+    from querywise.crew import crew
     from querywise.data.parts import fingerprint
     from querywise.unfinished import resuming
 
     data = [fingerprint(each) for each in (train, valid) if each is not None]
-    record = {**settings, "data": data, "version": version("querywise")}
+    cut = {"parts": crew().parts, "memory": crew().memory}  # what work is cut up by
+    record = {**settings, "data": data, "version": version("querywise"), **cut}
     with resuming(out.absolute().parent / f".{out.name}.unfinished", record):
         yield
 

@@ -118,14 +118,14 @@ def fit(
                 tuned = tune_or_fit(chosen.build, grid, train=train, valid=held_out, **by)
             else:
                 tuned = cross_validate(chosen.build, grid, data=train, folds=folds, **by)
-        notes = {"method": method, **tuned.as_notes()}
-        f1 = getattr(tuned.ranker, "f1_", None)
-        if f1 is not None:
-            notes["classifier_f1"] = round(f1, 4)
-        sizes = getattr(tuned.ranker, "sizes", None)
-        if sizes is not None:
-            notes["clusters"] = sizes._asdict()
-        save(tuned.ranker, out, notes=notes)
+            notes = {"method": method, **tuned.as_notes()}
+            f1 = getattr(tuned.ranker, "f1_", None)
+            if f1 is not None:
+                notes["classifier_f1"] = round(f1, 4)
+            sizes = getattr(tuned.ranker, "sizes", None)
+            if sizes is not None:
+                notes["clusters"] = sizes._asdict()
+            save(tuned.ranker, out, notes=notes)
     if as_json:
         print_json({"model": str(out), **notes})
     elif not quiet:
@@ -165,8 +165,9 @@ def rank(
     """Score documents with a saved model.
 
     An output that ends in .trec or .run becomes a TREC run, one that ends in .parquet a folder with a Parquet file for
-    each part of the data; any other holds one score per line, in the order of the rows. Shards are ranked one by one,
-    so there may be more of them than memory holds; into Parquet, a run that was cut short goes on where it stopped.
+    each part of the data; any other holds one score per line, in the order of the rows. Shards are ranked one by one:
+    but for a TREC run, there may be more of them than memory holds. Into Parquet, a run that was cut short goes on where
+    it stopped.
     """
     from querywise.data.parts import whole
     from querywise.errors import DataError

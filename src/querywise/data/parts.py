@@ -78,12 +78,16 @@ def by_query(data: Training, work: Callable[..., Floats], *shared: Any) -> Float
 
 
 def fingerprint(data: Training) -> list[str]:
-    """What tells one training set from another: a checksum of every part."""
+    """What tells one training set from another: a checksum of every part, and of what is known of the queries."""
     if not isinstance(data, Judged):
-        return [file.checksum for file in data.files]
-    found = hashlib.sha256(repr(data.query_ids).encode())
-    for array in (data.candidates.features, data.candidates.starts, data.labels):
-        found.update(np.ascontiguousarray(array).tobytes())
+        return [*(file.checksum for file in data.files), data.known]
+    rows, table = data.candidates, data.candidates.queries
+    known = () if table is None else (table.texts, table.classes, table.column_names)
+    found = hashlib.sha256(repr((rows.query_ids, rows.document_ids, rows.feature_names, known)).encode())
+    columns = None if table is None else table.columns
+    for array in (rows.features, rows.starts, data.labels, data.judged, columns):
+        if array is not None:
+            found.update(np.ascontiguousarray(array).data)
     return [found.hexdigest()]
 
 
@@ -92,7 +96,7 @@ def whole(data: Training) -> Judged:
     if isinstance(data, Judged):
         return data
     memory, size = crew().memory, 8 * data.rows * data.feature_count
-    if memory is not None and size + ITSELF > memory:
+    if memory is not None and 2 * size + ITSELF > memory:
         raise DataError(
             f"{data.folder}: what is asked for needs all {data.rows} documents in memory at once, {size / 1e9:.1f} GB; "
             f"{memory / 1e9:.1f} GB are allowed. ranksvm, single and the knn-offline methods go shard by shard."
@@ -102,6 +106,10 @@ def whole(data: Training) -> Judged:
 
 def _require_room(shard: int, data: Shards) -> None:
     memory, needed = crew().memory, ITSELF + (WORKING + 1) * shard
+    if memory is not None and memory < ITSELF * 1.2:
+        raise DataError(
+            f"{memory / 1e6:.0f} MB are allowed; Python and its libraries alone take {ITSELF / 1e6:.0f} MB. Allow more."
+        )
     if memory is not None and needed > memory:
         raise DataError(
             f"{data.folder}: its largest shard takes {shard / 1e6:.0f} MB, and working on it {needed / 1e6:.0f} MB in "

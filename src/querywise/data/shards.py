@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -93,6 +94,12 @@ class Shards:
     def rows(self) -> int:
         """How many documents there are in all."""
         return sum(file.rows for file in self.files)
+
+    @property
+    def known(self) -> str:
+        """A checksum of what is known of the queries beside their documents."""
+        path = self.folder / QUERIES
+        return _sum(path) if path.is_file() else ""
 
     @cached_property
     def surveyed(self) -> list[Survey]:
@@ -399,7 +406,8 @@ class _Opened:
         self._file, self._path = file, file.path
         if not self._path.is_file():
             raise DataError(
-                f"{self._path}: this shard is missing; {MANIFEST} lists it. Fetch it again, or convert the data anew."
+                f"{self._path}: this shard is missing; {MANIFEST} lists it. Fetch it again, or convert the data anew. "
+                f"(Looked for on {socket.gethostname()}: all machines of a cluster must find it under this path.)"
             )
         found = _sum(self._path)
         if found != file.checksum:

@@ -162,7 +162,9 @@ class PreparedRankSVM:
         room = min(_MEMORY, (self._parts().crew.memory or np.inf) / 10)
         blocks = _slices(len(shares), max(1, min(int(room // (8 * d * d + partial)), 4096)))
         parts = self._parts().crew.together(lambda block: self._block(shares.select(block)), blocks, "Local models")
-        return np.concatenate(parts) if parts else np.zeros((0, d))
+        weights = np.concatenate(parts) if parts else np.zeros((0, d))
+        assert len(weights) == len(shares), "a model for every row"
+        return weights
 
     def _block(self, shares: Shares) -> Floats:
         """The models of some rows: the step from w₀, then as many more as the tolerance asks for."""
@@ -227,7 +229,8 @@ class PreparedRankSVM:
 
         if not len(start):
             return start
-        return np.array(spread.crew.together(train, range(len(start)), "Refining local models", side_by_side=True))
+        threads = spread.crew.memory is None  # each of which would have parts of its own in memory
+        return np.array(spread.crew.together(train, range(len(start)), "Refining local models", side_by_side=threads))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from querywise.data.groups import require_preferences
 from querywise.data.parts import Training, sources_of, surveys, taken
 from querywise.learners.preferences import Preferences
 from querywise.scaling import Scale, Scaling
+from querywise.sharing import once
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,10 @@ class SpreadPreferences:
 
 def spread(data: Training, scale: Scale) -> tuple[SpreadPreferences, Scaling]:
     """The pairs of a training set with its features on one scale, part by part, and that scale."""
+    return once("pairs", scale, data, lambda: _spread(data, scale))
+
+
+def _spread(data: Training, scale: Scale) -> tuple[SpreadPreferences, Scaling]:
     hands = crew()
     found = surveys(data)
     pairs = np.concatenate([each.pairs for each in found])
