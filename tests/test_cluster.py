@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import itertools
+import json
 import os
+import shutil
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +37,10 @@ from querywise.learners.trees import LambdaMART
 from querywise.methods import find_method
 from querywise.rankers.knn import KnnOffline2, KnnOnline
 from querywise.scoring import scores_of, write_scored
+from querywise.storage import load
 from querywise.text.features import judged_candidates
 from querywise.text.index import build_index
-from tests.test_cli_text import lines_of
+from tests.test_cli_text import PLAIN, QUERYWISE, lines_of
 
 # Two clusters at once are too much for a small machine, so all of this runs in one process.
 pytestmark = pytest.mark.xdist_group("cluster")
@@ -80,21 +85,21 @@ class Machines:
         (raylet,) = node.all_processes["raylet"]
         return [pid for pid in children(raylet.process.pid) if is_at_work(pid)]
 
-    def kill_worker(self, node: Any, running: Running) -> None:
+    def kill_worker(self, node: Any, done: Callable[[], bool]) -> None:
         """Kill a process of the node in the midst of a task."""
-        os.kill(self._stopped(node, running), signal.SIGKILL)
+        os.kill(self._stopped(node, done), signal.SIGKILL)
 
-    def kill_node(self, node: Any, running: Running) -> None:
+    def kill_node(self, node: Any, done: Callable[[], bool]) -> None:
         """Kill a whole node while one of its processes is in the midst of a task."""
-        worker = self._stopped(node, running)
+        worker = self._stopped(node, done)
         self.nodes.remove(node)
         self._cluster.remove_node(node, allow_graceful=False)
         with contextlib.suppress(ProcessLookupError):
             os.kill(worker, signal.SIGKILL)
 
-    def _stopped(self, node: Any, running: Running) -> int:
+    def _stopped(self, node: Any, done: Callable[[], bool]) -> int:
         """A process of the node that is stopped in the midst of a task, which therefore cannot end."""
-        while not running.done():
+        while not done():
             for pid in self.workers(node):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGSTOP)
@@ -286,22 +291,27 @@ def test_everything_else_is_the_same_too(workers: int, job: str, place: Path) ->
 
 
 @pytest.fixture(scope="module")
-def collection(tmp_path_factory: pytest.TempPathFactory) -> Collection:
+def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Documents about places and things, so many queries that they go to the workers in several batches."""
     folder = tmp_path_factory.mktemp("collection")
     places = [f"{name}{number}" for name in ("harbour", "meadow", "valley", "bridge") for number in range(20)]
     things = ["lamp", "boat", "stone", "letter", "bell", "wheel"]
     pairs = list(itertools.product(places, things))
-    documents = [
+    about = [
         {"_id": f"{place}-{thing}", "title": f"the {thing}", "text": f"{thing} of {place} " * (1 + number % 7)}
         for number, (place, thing) in enumerate(pairs)
     ]
     queries = [{"_id": f"q-{place}-{thing}", "text": f"{thing} {place}"} for place, thing in pairs]
-    (folder / "corpus.jsonl").write_text(lines_of(*documents))
+    (folder / "corpus.jsonl").write_text(lines_of(*about))
     (folder / "queries.jsonl").write_text(lines_of(*queries))
     grades = [f"q-{place}-{thing}\t{place}-{thing}\t1" for place, thing in pairs]
     (folder / "qrels.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *grades]) + "\n")
-    return read_collection(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def collection(documents: Path) -> Collection:
+    return read_collection(documents)
 
 
 def features_of(collection: Collection) -> list[Floats]:
@@ -354,7 +364,132 @@ def test_a_lost_worker_and_a_lost_node_change_nothing(
     expected = work()
     running = Running(work)
     first, second = machines.nodes
-    machines.kill_worker(first, running)
-    machines.kill_node(second, running)
+    machines.kill_worker(first, running.done)
+    machines.kill_node(second, running.done)
     for found, undisturbed in zip(running.result(), expected, strict=True):
         assert found.tobytes() == undisturbed.tobytes()
+
+
+@TWO
+def test_a_shard_that_is_missing_or_damaged_is_named(workers: int, place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place / "3.parquet", tmp_path / "train.parquet")
+    shards = open_shards(tmp_path / "train.parquet")
+    ranker = plainly(lambda: RankSVM().fit(TRAIN))
+    part = tmp_path / "train.parquet" / "part-00001.parquet"
+    content = part.read_bytes()
+    for harm in (part.unlink, lambda: part.write_bytes(content[:-9]), lambda: part.write_bytes(bytes(len(content)))):
+        harm()
+        for work in (lambda: RankSVM().fit(shards), lambda: scores_of(ranker, shards)):
+            messages = []
+            for way in (plainly, lambda job: job()):
+                with pytest.raises(DataError, match=r"part-00001\.parquet") as caught:
+                    way(work)
+                messages.append(str(caught.value))
+            assert messages[0] == messages[1]
+
+
+# The command line
+
+FIT = ["fit", "data.parquet", "--method", "knn-offline-2", "--k", "9", "--set", "l2=0.3", "--out"]
+FEATURES = ["features", "docs", "--top", "60", "--out"]
+COMPARE = ["compare", "data.parquet", "--methods", "single,knn-offline-2", "--k", "9", "--json"]
+RANK = ["rank", "model", "data.parquet"]
+
+
+def call(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
+    with begun(folder, *words) as process:
+        return finished(process)
+
+
+def begun(folder: Path, *words: object) -> subprocess.Popen[str]:
+    """A command, as from a terminal: in a process group of its own."""
+    return subprocess.Popen(
+        [QUERYWISE, *map(str, words)],
+        cwd=folder,
+        env=PLAIN,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finished(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        out, errors = process.communicate(timeout=SECONDS)
+    finally:
+        process.kill()
+    return subprocess.CompletedProcess(process.args, process.returncode, out, errors)
+
+
+def output(done: subprocess.CompletedProcess[str]) -> str:
+    """What a command printed that went well."""
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def without_times(text: str) -> Any:
+    """What compare printed, but for what depends on the machine."""
+    found = json.loads(text)
+    for method in found["methods"].values():
+        del method["fit_seconds"], method["predict_milliseconds"]
+    return found
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory, collection: Collection, documents: Path) -> Path:
+    """A folder with data and a model, where commands are given."""
+    folder = tmp_path_factory.mktemp("desk")
+    data = make_judged(queries=320, documents=30, features=8, kinds=3)
+    write_shards([Judged(replace(data.candidates, queries=None), data.labels)], folder / "data.parquet", shards=16)
+    (folder / "docs").symlink_to(documents)
+    output(call(folder, *FIT, "model"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def client(machines: Machines) -> str:
+    """Where the cluster is found from another machine."""
+    machines.have(2)
+    return f"ray://127.0.0.1:{machines.client_port}"
+
+
+@pytest.mark.parametrize("where", ["auto", "client"])
+def test_fit_on_a_cluster(desk: Path, where: str, client: str, tmp_path: Path) -> None:
+    output(call(desk, *FIT, tmp_path / "model", "--cluster", client if where == "client" else where))
+    found, expected = load(tmp_path / "model"), load(desk / "model")
+    test = make_judged(queries=20, documents=12, features=8, kinds=3, seed=1).candidates
+    alike(found.several_models().weights, expected.several_models().weights, 1e-9)
+    alike(found.predict(test), expected.predict(test), 1e-9)
+
+
+def test_features_on_a_cluster(desk: Path, client: str, tmp_path: Path) -> None:
+    printed = [output(call(desk, *FEATURES, tmp_path / "plain"))]
+    printed += [output(call(desk, *FEATURES, tmp_path / "spread", "--cluster", client))]
+    assert printed[1] == printed[0].replace("plain", "spread")
+    assert contents(tmp_path / "spread") == contents(tmp_path / "plain")
+
+
+def test_compare_on_a_cluster(desk: Path, client: str) -> None:
+    found, expected = output(call(desk, *COMPARE, "--cluster", client)), output(call(desk, *COMPARE))
+    assert without_times(found) == without_times(expected)
+
+
+def test_rank_on_a_cluster(desk: Path, client: str, tmp_path: Path) -> None:
+    for out, words in (("plain", []), ("spread", ["--cluster", client])):
+        output(call(desk, *RANK, "--out", tmp_path / f"{out}.parquet", *words))
+    assert contents(tmp_path / "spread.parquet") == contents(tmp_path / "plain.parquet")
+
+
+def test_scores_on_standard_output_are_the_same_when_a_node_is_lost(machines: Machines, desk: Path) -> None:
+    output(call(desk, *FIT[:-1], "--method", "knn-online", "--out", "online"))
+    machines.have(2)
+    words = ["rank", "online", "data.parquet"]
+    with begun(desk, *words, "--cluster", machines.address) as process:
+        machines.kill_node(machines.nodes[0], lambda: process.poll() is not None)
+        found = output(finished(process))
+    assert found == output(call(desk, *words))
