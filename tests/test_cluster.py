@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -371,6 +372,29 @@ def test_a_lost_worker_and_a_lost_node_change_nothing(
 
 
 @TWO
+def test_when_one_job_fails_the_others_are_not_waited_for(workers: int, machines: Machines, tmp_path: Path) -> None:
+    machines.have(workers)
+    hands, let_go = crew(), tmp_path / "let go"
+
+    def wait_until(path: Path) -> None:
+        while not path.exists():
+            time.sleep(0.05)
+
+    def job(number: int) -> Any:
+        if number == 1:
+            while not any(map(machines.workers, machines.nodes)):
+                time.sleep(0.01)
+            raise DataError("the second")
+        return hands.each(wait_until, [let_go])
+
+    running = Running(lambda: hands.together(job, range(9), "Jobs"))
+    with pytest.raises(DataError, match="the second"):
+        running.result()
+    let_go.touch()
+    assert hands.each(abs, [-1, 2]) == [1, 2]
+
+
+@TWO
 def test_a_shard_that_is_missing_or_damaged_is_named(workers: int, place: Path, tmp_path: Path) -> None:
     shutil.copytree(place / "3.parquet", tmp_path / "train.parquet")
     shards = open_shards(tmp_path / "train.parquet")
@@ -493,3 +517,131 @@ def test_scores_on_standard_output_are_the_same_when_a_node_is_lost(machines: Ma
         machines.kill_node(machines.nodes[0], lambda: process.poll() is not None)
         found = output(finished(process))
     assert found == output(call(desk, *words))
+
+
+# Runs that are cut short
+
+
+def killed_after_some(process: subprocess.Popen[str], finished_parts: Callable[[], list[Path]], count: int) -> None:
+    """Kill a command once some of its parts are finished and others are not."""
+    while not finished_parts():
+        assert process.poll() is None, "the command was over before it could be killed"
+        time.sleep(0.001)
+    process.kill()
+    process.communicate(timeout=SECONDS)
+    assert process.returncode == -signal.SIGKILL
+    assert 0 < len(finished_parts()) < count
+
+
+def marks(paths: list[Path]) -> dict[str, tuple[int, int]]:
+    """What tells a file from another of the same name."""
+    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in paths}
+
+
+def test_ranking_goes_on_where_a_killed_driver_stopped(machines: Machines, desk: Path, tmp_path: Path) -> None:
+    machines.have(2)
+    out, words = tmp_path / "scores.parquet", ["rank", "online", "data.parquet"]
+    cluster = ["--cluster", machines.address]
+
+    def parts() -> list[Path]:
+        return sorted(tmp_path.glob(".scores.parquet.unfinished/part-*.parquet"))
+
+    with begun(desk, *words, "--out", out, *cluster) as process:
+        killed_after_some(process, parts, 16)
+    assert not out.exists()
+    while any(machines.workers(node) for node in machines.nodes):
+        time.sleep(0.01)  # the tasks that were on their way
+    before = marks(parts())
+    output(call(desk, *words, "--out", out, *cluster))
+    after = marks(list(out.iterdir()))
+    assert len(after) == 16
+    assert before.items() <= after.items()
+    assert parts() == []
+    output(call(desk, *words, "--out", tmp_path / "plain.parquet"))
+    assert contents(out) == contents(tmp_path / "plain.parquet")
+
+
+def test_a_comparison_goes_on_where_a_killed_driver_stopped(machines: Machines, desk: Path, tmp_path: Path) -> None:
+    machines.have(2)
+    cluster = ["--cluster", machines.address]
+
+    def parts() -> list[Path]:
+        found = (tmp_path / "report" / "runs").glob("*.json")
+        return sorted(path for path in found if not path.name.endswith(".times.json"))
+
+    with begun(desk, *COMPARE, "--out", tmp_path / "report", *cluster) as process:
+        killed_after_some(process, parts, 10)
+    before = marks(parts())
+    found = output(call(desk, *COMPARE, "--out", tmp_path / "report", *cluster))
+    after = marks(parts())
+    assert len(after) == 10
+    assert before.items() <= after.items()
+    assert without_times(found) == without_times(output(call(desk, *COMPARE)))
+
+
+# No cluster
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        (
+            "ray://127.0.0.1:1",
+            "--cluster ray://127.0.0.1:1: nothing answers there (Connection refused). Is the cluster",
+        ),
+        ("127.0.0.1:1", "--cluster 127.0.0.1:1: nothing answers there (Connection refused). Is the cluster running?"),
+        ("nonsense", "--cluster nonsense: expected auto, or where a cluster runs: ray://host:10001 or host:6379."),
+        ("ray://", "--cluster ray://: expected auto, or where a cluster runs"),
+        ("127.0.0.1:99999", "--cluster 127.0.0.1:99999: nothing answers there"),
+        ("no.such.host.invalid:6379", "--cluster no.such.host.invalid:6379: nothing answers there"),
+    ],
+)
+def test_a_cluster_that_cannot_be_reached_is_named(desk: Path, address: str, message: str) -> None:
+    done = call(desk, *RANK, "--cluster", address)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {message}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_without_ray_there_is_the_line_that_installs_it(desk: Path) -> None:
+    program = "import sys; sys.modules['ray'] = None; from querywise.cli import main; main()"
+    for words in ([*RANK], ["fit", "data.parquet", "--out", "new"]):
+        done = subprocess.run(
+            [sys.executable, "-c", program, *words, "--cluster", "auto"],
+            cwd=desk, env=PLAIN, capture_output=True, text=True, timeout=SECONDS, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout) == (2, "")
+        expected = "A cluster needs Ray, which is not installed. Install it: pip install 'querywise[cluster]'"
+        assert done.stderr == f"error: {expected}\n"
+    assert not (desk / "new").exists()
+
+
+@pytest.mark.parametrize("words", [[*COMPARE], ["rank", "online", "data.parquet"]], ids=["compare", "rank"])
+def test_an_interrupt_leaves_no_process_behind(desk: Path, words: list[str]) -> None:
+    with begun(desk, *words, "--cluster", "auto") as process:
+        while not any(is_at_work(pid) for pid in descendants(process.pid)):
+            assert process.poll() is None, "the command was over before it could be interrupted"
+            time.sleep(0.01)
+        those = descendants(process.pid)
+        os.killpg(process.pid, signal.SIGINT)
+        done = finished(process)
+    assert done.returncode == 130, done.stderr
+    assert done.stderr == "error: interrupted; what was being written has not been changed.\n"
+    assert done.stdout == ""
+    deadline = time.monotonic() + SECONDS
+    while left := [pid for pid in those if is_alive(pid)]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that a process has started, and those have."""
+    own = children(pid)
+    return [*own, *itertools.chain.from_iterable(map(descendants, own))]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return state_of(pid) not in "ZX"
+    except OSError:
+        return False

@@ -11,9 +11,10 @@ import contextlib
 import inspect
 import os
 import socket
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib.metadata import version
 from typing import Any, Self
 
@@ -29,6 +30,7 @@ _INSTALL = "pip install 'querywise[cluster]'"
 _TRIES = 20  # of a task whose worker is lost; an error of the work itself is never tried again
 _AHEAD = 4  # tasks handed out per core before the first must be done, so that results do not flood the memory
 _JOBS = 4  # at once, of those that hand out work themselves
+_PULSE = 1  # seconds between two looks at whether to go on waiting
 _PATIENCE = 10  # seconds to wait for an address to answer
 _SMALL = 65_536  # bytes that are sent along with every task
 
@@ -48,6 +50,7 @@ class Cluster:
 
     def __init__(self, address: str = AUTO) -> None:
         self.address = address
+        self._given_up = threading.Event()
         self._inside = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -106,10 +109,20 @@ class Cluster:
     def together(
         self, job: Callable[[Any], Any], items: Sequence[Any], label: str, *, side_by_side: bool = False
     ) -> list[Any]:
-        """Some jobs at once, each in a thread that mostly waits."""
-        with ThreadPoolExecutor(_JOBS) as pool:
-            results = pool.map(job, items)
-            return [next(results) for _ in track(items, label)]
+        """Some jobs at once, each in a thread that mostly waits; when one fails, the others wait no longer."""
+        try:
+            with ThreadPoolExecutor(_JOBS) as pool:
+                results = [pool.submit(job, item) for item in items]
+                try:
+                    for _, done in zip(track(items, label), as_completed(results), strict=True):
+                        done.result()
+                except BaseException:
+                    self._given_up.set()
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    raise
+                return [each.result() for each in results]
+        finally:
+            self._given_up.clear()
 
     def _begun(self, returns: int, work: Any, columns: Sequence[Sequence[Any]], shared: Sequence[Any]) -> list[Any]:
         """References to the results of all calls, no more of them on their way than the limit."""
@@ -121,7 +134,7 @@ class Cluster:
             made = run.remote(work, *row, *given)
             begun.append(made if returns > 1 else [made])
             if number >= self._limit:
-                self._ray.wait([begun[number - self._limit][0]], fetch_local=False)
+                self._wait(begun[number - self._limit][0])
         return begun
 
     def _given(self, shared: Sequence[Any], calls: int) -> list[Any]:
@@ -134,6 +147,7 @@ class Cluster:
     def _got(self, reference: Any) -> Any:
         from ray.exceptions import RayError, RayTaskError
 
+        self._wait(reference)
         try:
             return self._ray.get(reference)
         except RayTaskError as error:
@@ -145,16 +159,23 @@ class Cluster:
                 "Are its machines short of memory, or going away? What is finished on disk is used again next time."
             ) from None
 
+    def _wait(self, reference: Any) -> None:
+        """Until a result is there, wherever that is."""
+        while not self._ray.wait([reference], timeout=_PULSE, fetch_local=False)[0]:
+            if self._given_up.is_set():
+                raise ClusterError("Given up, because something else failed.")
+
     def _connect(self) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         quietly: Any = {"log_to_driver": False, "logging_level": "CRITICAL"}
         if self._ray.is_initialized():
             raise ClusterError("Ray is at work in this process already; end that with ray.shutdown() first.")
+        if self.address != AUTO:
+            _must_answer(self.address)
         try:
             if self.address == AUTO:
                 self._ray.init(address="local", num_cpus=os.cpu_count(), include_dashboard=False, **quietly)
             else:
-                _must_answer(self.address)
                 self._ray.init(address=self.address, **quietly)
         except (ConnectionError, RuntimeError, OSError, TimeoutError, ValueError) as error:
             first = str(error).strip().split("\n")[0]
