@@ -247,7 +247,7 @@ def knn_offline_2(data: Any, test: Candidates) -> list[Floats]:
 
 
 def select_ranker(data: Any, test: Candidates) -> list[Floats]:
-    ranker = find_method("select-ranker").build(clusters=5, l2=0.3)
+    ranker: Any = find_method("select-ranker").build(clusters=5, l2=0.3)
     return [ranker.fit(as_taken(ranker, data)).predict(test)]
 
 

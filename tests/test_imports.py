@@ -45,6 +45,7 @@ NEVER = {
 }
 ONLY_IN = {
     "ray": {"cluster.py"},
+    "grpc": {"cluster.py"},
     "fastapi": {"service/app.py"},
     "lightgbm": {"learners/trees.py"},
     "typer": {

@@ -26,6 +26,7 @@ from querywise.progress import doing, track
 from querywise.threads import alone
 
 AUTO = "auto"
+_PORTS = "A cluster's clients connect to ray://host:10001, its own machines to host:6379."
 _INSTALL = "pip install 'querywise[cluster]'"
 _TRIES = 20  # of a task whose worker is lost; an error of the work itself is never tried again
 _AHEAD = 4  # tasks handed out per core before the first must be done, so that results do not flood the memory
@@ -179,7 +180,19 @@ class Cluster:
                 self._ray.init(address=self.address, **quietly)
         except (ConnectionError, RuntimeError, OSError, TimeoutError, ValueError) as error:
             first = str(error).strip().split("\n")[0]
-            raise ClusterError(f"--cluster {self.address}: Ray does not answer: {first}") from None
+            raise ClusterError(f"--cluster {self.address}: Ray does not answer: {first} {_PORTS}") from None
+
+    def _versions(self) -> list[str]:
+        """Which querywise every machine has."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
+
+        ask = self._ray.remote(num_cpus=0)(_version)
+        alive = [each["NodeID"] for each in self._ray.nodes() if each["Alive"] and each["Resources"].get("CPU")]
+        asked = [ask.options(scheduling_strategy=On(node, soft=True)).remote() for node in alive]
+        try:
+            return list(self._ray.get(asked))
+        except self._ray.exceptions.RayError:
+            return ["none"]
 
     def _check(self) -> None:
         """Refuse a cluster without workers, or with another querywise."""
@@ -188,10 +201,7 @@ class Cluster:
             raise ClusterError(f"{self.address}: the cluster has no cores to work with. Start a node of it.")
         self._limit = _AHEAD * cores
         ours = version("querywise")
-        try:
-            theirs = self._ray.get(self._ray.remote(_version).remote())
-        except self._ray.exceptions.RayError:
-            theirs = "none"
+        theirs = next((each for each in self._versions() if each != ours), ours)
         if theirs != ours:
             raise ClusterError(
                 f"{self.address}: its machines have querywise {theirs}, here it is {ours}. Install the same "
@@ -218,8 +228,14 @@ def _must_answer(address: str) -> None:
         raise ClusterError(
             f"--cluster {address}: expected auto, or where a cluster runs: ray://host:10001 or host:6379."
         )
+    import grpc
+
     try:
         socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+        with grpc.insecure_channel(f"{host}:{port}") as channel:
+            grpc.channel_ready_future(channel).result(timeout=_PATIENCE)
+    except grpc.FutureTimeoutError:
+        raise ClusterError(f"--cluster {address}: what answers there is not Ray. {_PORTS}") from None
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise ClusterError(

@@ -76,9 +76,7 @@ class _Resuming:
         results = [self._kept(number, place) for place in range(len(columns[0]))]
         missing = [place for place, result in enumerate(results) if result is None]
         chosen = [[column[place] for place in missing] for column in columns]
-        done = (
-            self._in_groups(work, chosen, shared) if side_by_side else self._hands.stream(work, *chosen, shared=shared)
-        )
+        done = self._streamed(work, chosen, shared, side_by_side)
         for place in track(missing, label):
             results[place] = next(done)
             self._keep(number, place, results[place])

@@ -166,8 +166,8 @@ def rank(
 
     An output that ends in .trec or .run becomes a TREC run, one that ends in .parquet a folder with a Parquet file for
     each part of the data; any other holds one score per line, in the order of the rows. Shards are ranked one by one:
-    but for a TREC run, there may be more of them than memory holds. Into Parquet, a run that was cut short goes on where
-    it stopped.
+    but for a TREC run, there may be more of them than memory holds. Into Parquet, a run that was cut short goes on
+    where it stopped.
     """
     from querywise.data.parts import whole
     from querywise.errors import DataError

@@ -106,7 +106,7 @@ def whole(data: Training) -> Judged:
 
 def _require_room(shard: int, data: Shards) -> None:
     memory, needed = crew().memory, ITSELF + (WORKING + 1) * shard
-    if memory is not None and memory < ITSELF * 1.2:
+    if memory is not None and memory <= ITSELF:
         raise DataError(
             f"{memory / 1e6:.0f} MB are allowed; Python and its libraries alone take {ITSELF / 1e6:.0f} MB. Allow more."
         )
