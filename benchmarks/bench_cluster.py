@@ -9,13 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results import Result, alone
-from benchmarks.timing import PRINT_PEAK, numbers_from_python
-from benchmarks.worlds import World
-from querywise import Judged, KnnOffline2, RankSVM, open_shards, write_shards
+import numpy as np
 
-_DOCUMENTS, _FEATURES, _GRADES, _K = 120, 136, 5, 500
-_WHOLE, _EIGHTH = 18_919, 2_365  # queries: as many as MSLR-WEB30K has, and an eighth
+from benchmarks.results import Result, alone
+from benchmarks.timing import PRINT_PEAK, numbers_from_python, seconds
+from benchmarks.worlds import World
+from querywise import Judged, KnnOffline2, Nearest, RankSVM, open_shards, write_shards
+
+DOCUMENTS, FEATURES, K, _GRADES = 120, 136, 500, 5
+WHOLE, _EIGHTH = 18_919, 2_365  # queries: as many as MSLR-WEB30K has, and an eighth
+ONE, MANY = "RankSVM", f"KnnOffline2, {WHOLE:,} models"
+NEIGHBOURS = "of which the neighbours of every query, no cluster"
 _BUDGET, _TIMES = 1.0, 3  # gigabytes, and how many of them the training set has
 _AIM = 1.2
 
@@ -41,9 +45,9 @@ def measure_memory() -> Iterator[Result]:
     """
     with tempfile.TemporaryDirectory(prefix="querywise-bench-") as root:
         folder = Path(root, "train.parquet")
-        queries = round(_TIMES * _BUDGET * 1e9 / (8 * _FEATURES * _DOCUMENTS))
+        queries = round(_TIMES * _BUDGET * 1e9 / (8 * FEATURES * DOCUMENTS))
         shards = write_shards(_drawn(queries), folder, rows=50_000)
-        size = 8 * shards.rows * _FEATURES / 1e9
+        size = 8 * shards.rows * FEATURES / 1e9
         yield alone("memory", f"the training set, {len(shards.files)} shards", ours=size, unit="GB")
         found = [
             numbers_from_python(
@@ -66,11 +70,13 @@ def measure_cluster() -> Iterator[Result]:
     """
     with tempfile.TemporaryDirectory(prefix="querywise-bench-") as root:
         folder = str(Path(root, "whole.parquet"))
-        write_shards(_drawn(_WHOLE), folder, rows=_WHOLE * _DOCUMENTS // 16 + _DOCUMENTS)
-        for method, what in (("one", "RankSVM"), ("many", f"KnnOffline2, {_WHOLE:,} models")):
+        write_shards(_drawn(WHOLE), folder, rows=WHOLE * DOCUMENTS // 16 + DOCUMENTS)
+        for method, what in (("one", ONE), ("many", MANY)):
             (theirs,) = numbers_from_python(_FIT.format(folder=folder, method=method, cluster=None))
             start, ours = numbers_from_python(_FIT.format(folder=folder, method=method, cluster="auto"))
             yield Result("cluster", what, ours, theirs, "s", ours / theirs, f"≤ {_AIM:g}×", ours / theirs <= _AIM)
+        points = np.random.default_rng(0).normal(size=(WHOLE, FEATURES))
+        yield alone("cluster", NEIGHBOURS, ours=seconds(lambda: Nearest(K).fit(points).weights(points)), unit="s")
         yield alone("cluster", "starting Ray", ours=start, unit="s")
         yield from _growth(Path(root))
 
@@ -94,14 +100,14 @@ def _growth(root: Path) -> Iterator[Result]:
 
 def fit(folder: str, method: str, cluster: str | int | None) -> None:
     """What a fresh process does: prints how long Ray took to start, where it is asked for, and how long training."""
-    small = World(_FEATURES, kinds=3).draw(20, 10, seed=1)
+    small = World(FEATURES, kinds=3).draw(20, 10, seed=1)
     KnnOffline2(RankSVM(), k=5).fit(small)  # whatever is compiled or loaded only once
     begin = time.perf_counter()
     with _crew(cluster) as hands:
         if hands is not None:
             KnnOffline2(RankSVM(), k=5).fit(small)  # by every worker too
             print(time.perf_counter() - begin)
-        ranker: Any = RankSVM() if method == "one" else KnnOffline2(RankSVM(), k=_K)
+        ranker: Any = RankSVM() if method == "one" else KnnOffline2(RankSVM(), k=K)
         begin = time.perf_counter()
         ranker.fit(open_shards(folder))
         print(time.perf_counter() - begin)
@@ -130,6 +136,6 @@ def _crew(cluster: str | int | None) -> Iterator[Any]:
 
 def _drawn(queries: int) -> Iterator[Judged]:
     """Queries of one world, some hundreds at a time."""
-    world = World(_FEATURES, kinds=3)
+    world = World(FEATURES, kinds=3)
     for number, first in enumerate(range(0, queries, 500), start=1):
-        yield world.draw(min(500, queries - first), _DOCUMENTS, grades=_GRADES, seed=number)
+        yield world.draw(min(500, queries - first), DOCUMENTS, grades=_GRADES, seed=number)
