@@ -168,6 +168,7 @@ class Cluster:
 
     def _connect(self) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_worker_niceness", "0")  # workers started here are all there is of this program
         quietly: Any = {"log_to_driver": False, "logging_level": "CRITICAL"}
         if self._ray.is_initialized():
             raise ClusterError("Ray is at work in this process already; end that with ray.shutdown() first.")
