@@ -23,7 +23,7 @@ types: .venv/ready     ## types
 	$(BIN)/mypy
 
 check: .venv/ready     ## the tests
-	OMP_WAIT_POLICY=passive $(BIN)/pytest -n 2   # two processes of threads that spin would wait for each other
+	OMP_WAIT_POLICY=passive $(BIN)/pytest -n 2 --dist loadgroup   # two processes of threads that spin would wait for each other
 
 test: lint types check ## everything that guards the project
 

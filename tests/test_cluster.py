@@ -32,7 +32,7 @@ from querywise.data.groups import Candidates, Judged
 from querywise.data.parts import as_taken
 from querywise.data.shards import open_shards, read_scored, write_shards
 from querywise.data.synthetic import make_judged
-from querywise.errors import DataError
+from querywise.errors import ClusterError, DataError
 from querywise.learners.ranksvm import RankSVM
 from querywise.learners.trees import LambdaMART
 from querywise.methods import find_method
@@ -582,24 +582,30 @@ def test_a_comparison_goes_on_where_a_killed_driver_stopped(machines: Machines, 
 # No cluster
 
 
-@pytest.mark.parametrize(
-    ("address", "message"),
-    [
-        (
-            "ray://127.0.0.1:1",
-            "--cluster ray://127.0.0.1:1: nothing answers there (Connection refused). Is the cluster",
-        ),
-        ("127.0.0.1:1", "--cluster 127.0.0.1:1: nothing answers there (Connection refused). Is the cluster running?"),
-        ("nonsense", "--cluster nonsense: expected auto, or where a cluster runs: ray://host:10001 or host:6379."),
-        ("ray://", "--cluster ray://: expected auto, or where a cluster runs"),
-        ("127.0.0.1:99999", "--cluster 127.0.0.1:99999: nothing answers there"),
-        ("no.such.host.invalid:6379", "--cluster no.such.host.invalid:6379: nothing answers there"),
-    ],
-)
-def test_a_cluster_that_cannot_be_reached_is_named(desk: Path, address: str, message: str) -> None:
+UNREACHABLE = {
+    "ray://127.0.0.1:1": "nothing answers there (Connection refused). Is the cluster running?",
+    "127.0.0.1:1": "nothing answers there (Connection refused). Is the cluster running?",
+    "nonsense": "expected auto, or where a cluster runs: ray://host:10001 or host:6379.",
+    "ray://": "expected auto, or where a cluster runs: ray://host:10001 or host:6379.",
+    "127.0.0.1:99999": "nothing answers there",
+    "no.such.host.invalid:6379": "nothing answers there",
+}
+
+
+@pytest.mark.parametrize("address", UNREACHABLE)
+def test_a_cluster_that_cannot_be_reached_is_named(address: str) -> None:
+    before = crew()
+    with pytest.raises(ClusterError) as caught, Cluster(address):
+        raise AssertionError("there is no such cluster")
+    assert str(caught.value).startswith(f"--cluster {address}: {UNREACHABLE[address]}")
+    assert crew() is before
+
+
+@pytest.mark.parametrize("address", ["ray://127.0.0.1:1", "nonsense"])
+def test_a_command_without_its_cluster_ends_with_one_message(desk: Path, address: str) -> None:
     done = call(desk, *RANK, "--cluster", address)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"error: {message}")
+    assert done.stderr.startswith(f"error: --cluster {address}: {UNREACHABLE[address]}")
     assert done.stderr.count("\n") == 1
 
 
@@ -616,9 +622,8 @@ def test_without_ray_there_is_the_line_that_installs_it(desk: Path) -> None:
     assert not (desk / "new").exists()
 
 
-@pytest.mark.parametrize("words", [[*COMPARE], ["rank", "online", "data.parquet"]], ids=["compare", "rank"])
-def test_an_interrupt_leaves_no_process_behind(desk: Path, words: list[str]) -> None:
-    with begun(desk, *words, "--cluster", "auto") as process:
+def test_an_interrupt_leaves_no_process_behind(desk: Path) -> None:
+    with begun(desk, *COMPARE, "--cluster", "auto") as process:
         while not any(is_at_work(pid) for pid in descendants(process.pid)):
             assert process.poll() is None, "the command was over before it could be interrupted"
             time.sleep(0.01)

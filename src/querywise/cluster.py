@@ -169,19 +169,22 @@ class Cluster:
     def _connect(self) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_worker_niceness", "0")  # workers started here are all there is of this program
-        quietly: Any = {"log_to_driver": False, "logging_level": "CRITICAL"}
         if self._ray.is_initialized():
             raise ClusterError("Ray is at work in this process already; end that with ray.shutdown() first.")
         if self.address != AUTO:
             _must_answer(self.address)
+        options: Any = {"address": self.address, "log_to_driver": False, "logging_level": "CRITICAL"}
+        if self.address == AUTO:
+            options |= {"address": "local", "num_cpus": os.cpu_count(), "include_dashboard": False}
         try:
-            if self.address == AUTO:
-                self._ray.init(address="local", num_cpus=os.cpu_count(), include_dashboard=False, **quietly)
-            else:
-                self._ray.init(address=self.address, **quietly)
+            try:
+                self._ray.init(**options)
+            except ConnectionAbortedError:  # now and then the process a cluster starts for a client does not come up
+                self._ray.init(**options)
         except (ConnectionError, RuntimeError, OSError, TimeoutError, ValueError) as error:
-            first = str(error).strip().split("\n")[0]
-            raise ClusterError(f"--cluster {self.address}: Ray does not answer: {first} {_PORTS}") from None
+            lines = str(error).strip().split("\n")
+            why = lines[-1] if lines[0].endswith(":") else lines[0]
+            raise ClusterError(f"--cluster {self.address}: Ray does not answer: {why} {_PORTS}") from None
 
     def _versions(self) -> list[str]:
         """Which querywise every machine has."""
