@@ -395,6 +395,15 @@ def test_when_one_job_fails_the_others_are_not_waited_for(workers: int, machines
 
 
 @TWO
+def test_a_second_cluster_in_one_process_is_refused(workers: int) -> None:
+    before = crew()
+    with pytest.raises(ClusterError, match="at work in this process already"), Cluster():
+        raise AssertionError("there are two of them")
+    assert crew() is before
+    assert crew().each(abs, [-1, 2]) == [1, 2]
+
+
+@TWO
 def test_a_shard_that_is_missing_or_damaged_is_named(workers: int, place: Path, tmp_path: Path) -> None:
     shutil.copytree(place / "3.parquet", tmp_path / "train.parquet")
     shards = open_shards(tmp_path / "train.parquet")

@@ -169,10 +169,10 @@ class Cluster:
     def _connect(self) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_worker_niceness", "0")  # workers started here are all there is of this program
-        if self._ray.is_initialized():
-            raise ClusterError("Ray is at work in this process already; end that with ray.shutdown() first.")
         if self.address != AUTO:
             _must_answer(self.address)
+        if self._ray.is_initialized():
+            raise ClusterError("Ray is at work in this process already; end that with ray.shutdown() first.")
         options: Any = {"address": self.address, "log_to_driver": False, "logging_level": "CRITICAL"}
         if self.address == AUTO:
             options |= {"address": "local", "num_cpus": os.cpu_count(), "include_dashboard": False}
