@@ -49,6 +49,7 @@ BENCHES: dict[str, Callable[[], Iterator[Result]]] = {
     "faults": bench_soak.measure_faults,
     "memory": bench_cluster.measure_memory,
     "cluster": bench_cluster.measure_cluster,
+    "growth": bench_cluster.measure_growth,
     "soak": bench_soak.measure_soak,
     "web30k": bench_web30k.measure,
 }

@@ -272,7 +272,8 @@ def _readable(value: Any) -> Any:
     if isinstance(value, tuple):
         parts = [_readable(each) for each in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    if type(value).__module__.startswith("querywise.learners."):
+    home = type(value).__module__
+    if home.startswith("querywise.") and not home.startswith("querywise.data.") and hasattr(value, "__dict__"):
         for name, inside in vars(value).items():
             object.__setattr__(value, name, _readable(inside))
     return value
