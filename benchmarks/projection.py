@@ -15,7 +15,7 @@ _ROWS = 1_000_000  # in a shard
 _NETWORK = 1.25e9  # bytes a second to each machine: ten gigabits
 _TASK = 1e-3  # seconds the command's machine spends on handing out a task
 _STEPS = 10  # of Newton
-_ANCHORS = 100_000
+_ANCHORS = 10_000
 
 
 def main() -> None:
@@ -40,14 +40,8 @@ def table(single: Result, local: Result, neighbours: Result) -> str:
     dispatch = _STEPS * 2 * shards * (_TASK + 8 * FEATURES**2 / _NETWORK / 2)
     share = _ANCHORS / _QUERIES
     rows = [
-        (
-            "features, in the workers' memory",
-            f"{features / 1e12:.1f} TB, {features / 1e9 / _MACHINES:.0f} GB a machine",
-        ),
-        (
-            "curvature of every query, there too",
-            f"{curvature / 1e9:.0f} GB, {curvature / 1e9 / _MACHINES:.0f} GB a machine",
-        ),
+        ("features, in the workers' memory", _held(features)),
+        ("curvature of every query, there too", _held(curvature)),
         ("RankSVM: workers", f"{single.ours * grown:.0f} s"),
         (f"RankSVM: handing out {_STEPS} steps over {shards:,} shards, and adding up", f"{dispatch:.0f} s"),
         ("a model for every query: neighbours, workers", f"{searching:,.0f} s"),
