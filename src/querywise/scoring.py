@@ -12,7 +12,7 @@ import numpy as np
 from querywise.arrays import Floats
 from querywise.crew import crew
 from querywise.data.parts import Training, fingerprint, sources_of, taken
-from querywise.data.shards import part_name, write_scored_part
+from querywise.data.shards import is_part, part_name, write_scored_part
 from querywise.errors import DataError
 from querywise.files import atomic_text, check_folder, make_folder, read_text, replace_folder
 
@@ -39,7 +39,7 @@ def write_scored(ranker: Any, version: str, data: Training, out: Path) -> int:
     try:
         rows = crew().each(_write_scores, sources, names, shared=(beside, ranker), label="Ranking")
     except BaseException:
-        if not any(map(_is_part, beside.iterdir())):
+        if not any(is_part(each.name) for each in beside.iterdir()):
             shutil.rmtree(beside, ignore_errors=True)
         raise
     for stray in [each for each in beside.iterdir() if each.name not in names]:
@@ -54,13 +54,9 @@ def check_scores_folder(path: Path) -> None:
     if path.is_file():
         raise DataError(f"{path}: this is a file; scores in Parquet are a folder.")
     check_folder(path)
-    stray = [each.name for each in path.iterdir() if not _is_part(each)] if path.is_dir() else []
+    stray = [each.name for each in path.iterdir() if not is_part(each.name)] if path.is_dir() else []
     if stray:
         raise DataError(f"{path}: {stray[0]!r} is in this folder, which would be replaced as a whole. Name another.")
-
-
-def _is_part(path: Path) -> bool:
-    return path.name.startswith("part-") and path.suffix == ".parquet"
 
 
 def _resume(beside: Path, record: dict[str, Any]) -> None:

@@ -225,7 +225,7 @@ def check_shards_folder(path: Path) -> None:
     found = sorted(each.name for each in path.iterdir()) if path.is_dir() else []
     if found and not is_sharded(path):
         raise DataError(f"{path}: the folder holds something that is not shards. Name another, or an empty one.")
-    stray = [name for name in found if name not in (MANIFEST, QUERIES) and not _is_part(name)]
+    stray = [name for name in found if name not in (MANIFEST, QUERIES) and not is_part(name)]
     if stray:
         raise DataError(f"{path}: {stray[0]!r} is beside the shards here, which are replaced as a whole. Move it away.")
 
@@ -318,7 +318,7 @@ def read_scored(folder: PathLike) -> Scored:
     """The scores in a folder, its parts in order."""
     pa, _ = _arrow()
     root = Path(folder)
-    found = {int(each.name[5:-8]): each for each in root.glob("part-*.parquet") if _is_part(each.name)}
+    found = {int(each.name[5:-8]): each for each in root.glob("part-*.parquet") if is_part(each.name)}
     if not found:
         raise DataError(f"{root}: there are no scores in this folder. Expected {part_name(0)}, {part_name(1)}, ….")
     missing = next((number for number in range(len(found)) if number not in found), None)
@@ -563,7 +563,7 @@ def _from_manifest(root: Path, said: Any) -> Shards:
     first = 0
     for each in said["shards"]:
         name, checksum = each["file"], each["sha256"]
-        if not isinstance(name, str) or not isinstance(checksum, str) or not _is_part(name):
+        if not isinstance(name, str) or not isinstance(checksum, str) or not is_part(name):
             raise ValueError(f"{name!r} is not a shard of it")
         files.append(
             ShardFile(
@@ -598,7 +598,8 @@ def _column_names(count: int, names: tuple[str, ...] | None) -> list[str]:
     return [str(column + 1) for column in range(count)] if names is None else list(names)
 
 
-def _is_part(name: str) -> bool:
+def is_part(name: str) -> bool:
+    """Whether a file is called as `part_name` calls them."""
     return name.startswith("part-") and name.endswith(".parquet") and name[5:-8].isdecimal()
 
 
