@@ -1,0 +1,82 @@
+"""Write golden models: small folders of every kind with the scores they gave, and the scores of every method.
+
+    python -m tests.golden.make
+
+Made with the version that is to be compatible with, and never anew for a change that should change nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from querywise.errors import QuerywiseError
+from querywise.exports.writing import export_model
+from querywise.learners.ranksvm import RankSVM
+from querywise.methods import METHODS
+from querywise.neighborhoods import Everyone
+from querywise.rankers.knn import KnnOffline2, KnnOnline
+from querywise.rankers.metric import LearnedMetric
+from querywise.storage import save
+from querywise.views.columns import Columns
+from tests.golden.worlds import answers, asked, machine, training
+from tests.test_rankers_conform import RANKERS
+
+HERE = Path(__file__).parent / "models"
+ENGINES = ("elasticsearch", "vespa")
+
+
+def plain_name(name: str) -> str:
+    """A ranker's name as a folder's."""
+    return name.lower().replace(", ", "-").replace(" ", "-")
+
+
+MORE = {
+    "KnnOnline, columns, everyone": lambda: KnnOnline(RankSVM(), view=Columns(), neighborhood=Everyone()),
+    "KnnOffline2, learned metric": lambda: KnnOffline2(RankSVM(), k=5, view=LearnedMetric(Columns())),
+}
+
+
+def exported(ranker: Any, engine: str) -> Any:
+    """What an export comes to: its models, its routing and a checksum of every file, or why there is none."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "export"
+        try:
+            export_model(ranker, engine, folder, data=asked())
+        except QuerywiseError as error:
+            return str(error)
+        manifest = json.loads((folder / "export.json").read_text())
+        files = [path for path in sorted(folder.rglob("*")) if path.suffix in (".json", ".jsonl", ".sd", ".profile")]
+        texts = {
+            path.relative_to(folder).as_posix(): sha256(path.read_bytes()).hexdigest()
+            for path in files
+            if path.name != "export.json" and path.parent.name != "model"
+        }
+        return {"models": manifest["models"], "routing": manifest["routing"], "texts": texts}
+
+
+def main() -> None:
+    """Write everything."""
+    data, queries = training(), asked()
+    scores, said = {}, {}
+    for name, build in {**RANKERS, **MORE}.items():
+        ranker = build().fit(data)
+        folder = plain_name(name)
+        save(ranker, HERE / folder)
+        scores[folder] = ranker.predict(queries.candidates).tolist()
+        said[folder] = {**answers(ranker), **{engine: exported(ranker, engine) for engine in ENGINES}}
+    methods = {
+        name: method.build().fit(data, valid=queries).predict(queries.candidates).tolist()
+        for name, method in METHODS.items()
+        if name != "bm25"
+    }
+    for file, content in (("scores", scores), ("answers", said), ("methods", methods)):
+        text = json.dumps({"machine": machine(), file: content}, separators=(",", ":"))
+        (HERE / f"{file}.json").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
