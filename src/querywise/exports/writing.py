@@ -18,6 +18,7 @@ from querywise.errors import DataError
 from querywise.exports import elasticsearch, solr, vespa
 from querywise.exports.arithmetic import Exactness, exactness
 from querywise.exports.engines import UNFINISHED, Engine, Files, as_text
+from querywise.exports.joining import joined
 from querywise.exports.models import Exported, exported, largest_number
 from querywise.exports.parity import is_query_normalised, made_up, parity_lines, sampled
 from querywise.exports.routing import MANIFEST, Routing, read_manifest, routing_of
@@ -95,7 +96,7 @@ def export_model(
         _put(made, {"parity.jsonl": parity_lines(found, sample, kind.arithmetic, files.in_engine)})
         _put(made, {"check_parity.py": _script("check_parity.py")})
         if done.routing is not None:
-            _put(made, {"router.py": _script(kind.router)})
+            _put(made, {"router.py": joined(_script("router.py"), _script(kind.router))})
             save(ranker, made / _MODEL)
         _put(made, {"README.md": _readme(kind, done, found, name)})
         _put(made, {MANIFEST: as_text({**_manifest(done, found, files, name, ranker), "checksums": _checksums(made)})})

@@ -1,1 +1,4 @@
-"""Written into every export as they are: a check of the engine's scores, and a client that routes queries."""
+"""Written into every export: a check of the engine's scores, and a client that routes queries.
+
+`router.py` is what the routers of all engines share, `route_ENGINE.py` what is one engine's own; an export joins them.
+"""
