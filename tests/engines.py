@@ -19,11 +19,16 @@ from typing import Any
 
 import numpy as np
 
+from tests.query_languages import (
+    BadRequestError,
+    expanded,
+    found_by_elasticsearch,
+    found_by_solr,
+    found_by_vespa,
+    local_parameters,
+)
+
 F = np.float32
-
-
-class BadRequestError(Exception):
-    """What the engine answers with an error."""
 
 
 class LearningToRank:
@@ -31,7 +36,7 @@ class LearningToRank:
 
     def __init__(self, *, follows_missing: bool = False) -> None:
         self.follows_missing = follows_missing
-        self.indexes: dict[str, dict[str, dict[str, float]]] = {}
+        self.indexes: dict[str, dict[str, dict[str, Any]]] = {}
         self.feature_sets: dict[str, list[dict[str, Any]]] = {}
         self.models: dict[str, Any] = {}
 
@@ -94,35 +99,42 @@ class LearningToRank:
         self.models[model["name"]] = (features, scoring)
 
     def _logged(self, index: str, asked: Any) -> Any:
-        terms, sltr = asked["query"]["bool"]["filter"]
-        features = self.feature_sets[sltr["sltr"]["featureset"]]
+        [sltr] = [each["sltr"] for each in asked["query"]["bool"]["filter"] if "sltr" in each]
+        features = self.feature_sets[sltr["featureset"]]
         spec = asked["ext"]["ltr_log"]["log_specs"]
-        assert spec["named_query"] == sltr["sltr"]["_name"]
+        assert spec["named_query"] == sltr["_name"]
         hits = []
-        for name in terms["terms"]["_id"]:
-            if name in self.indexes[index]:
-                vector = self._vector(features, self.indexes[index][name])
-                log = [{"name": each["name"], "value": value} for each, value in zip(features, vector, strict=True)]
-                hits.append({"_id": name, "fields": {"_ltrlog": [{spec["name"]: log}]}})
+        for name, document in self._found(index, asked["query"]).items():
+            vector = self._vector(features, document, sltr["params"])
+            log = [{"name": each["name"], "value": value} for each, value in zip(features, vector, strict=True)]
+            hits.append({"_id": name, "fields": {"_ltrlog": [{spec["name"]: log}]}})
         return {"hits": {"hits": hits}}
+
+    def _found(self, index: str, query: Any) -> dict[str, dict[str, Any]]:
+        documents = {name: {"_id": name, **document} for name, document in self.indexes[index].items()}
+        return {name: document for name, document in documents.items() if found_by_elasticsearch(query, document)}
 
     def _search(self, index: str, asked: Any) -> Any:
         if "ext" in asked:
             return self._logged(index, asked)
         rescore = asked["rescore"]["query"]
-        features, scoring = self.models[rescore["rescore_query"]["sltr"]["model"]]
-        documents = self.indexes[index]
-        vectors = np.array([self._vector(features, document) for document in documents.values()], dtype=F)
+        sltr = rescore["rescore_query"]["sltr"]
+        features, scoring = self.models[sltr["model"]]
+        documents = self._found(index, asked["query"])
+        rows = [self._vector(features, document, sltr["params"]) for document in documents.values()]
         first, weights = F(1.0), (F(rescore["query_weight"]), F(rescore["rescore_query_weight"]))
-        scores = [float(weights[0] * first + weights[1] * scoring(vector)) for vector in vectors]
-        best = sorted(zip(scores, documents, strict=True), key=lambda pair: -pair[0])[: asked["size"]]
+        scores = [float(weights[0] * first + weights[1] * scoring(row)) for row in np.array(rows, dtype=F)]
+        best = sorted(zip(scores, documents, strict=True), key=lambda pair: -pair[0])[: asked.get("size", 10)]
         return {"hits": {"hits": [{"_id": name, "_score": score} for score, name in best]}}
 
-    def _vector(self, features: list[dict[str, Any]], document: dict[str, float]) -> list[float]:
+    def _vector(self, features: list[dict[str, Any]], document: dict[str, Any], given: dict[str, str]) -> list[float]:
         values: dict[str, float] = {}
         for feature in features:
             if feature["template_language"] == "derived_expression":
                 values[feature["name"]] = float(F(_arithmetic(feature["template"], values)))
+                continue
+            if "match" in feature["template"]:
+                values[feature["name"]] = float(found_by_elasticsearch(_filled(feature["template"], given), document))
                 continue
             score = feature["template"]["function_score"]
             value = document.get(score["field_value_factor"]["field"], score["field_value_factor"]["missing"])
@@ -130,6 +142,12 @@ class LearningToRank:
                 raise BadRequestError("field value function must not produce negative scores")
             values[feature["name"]] = float(F(value))
         return list(values.values())
+
+
+def _filled(template: dict[str, Any], given: dict[str, str]) -> Any:
+    """A mustache template with its parameters; values are escaped as JSON, in which templates are kept."""
+    text = json.dumps(template)
+    return json.loads(re.sub(r"\{\{(\w+)\}\}", lambda found: json.dumps(given[found[1]])[1:-1], text))
 
 
 def _arithmetic(expression: str, names: dict[str, float]) -> float:
@@ -201,8 +219,9 @@ def _check_xgboost(node: Any, names: list[str]) -> None:
 class Solr:
     """Solr with its LTR module; stores are gone by only after a reload, which here only a core knows."""
 
-    def __init__(self) -> None:
-        self.documents: dict[str, dict[str, float]] = {}
+    def __init__(self, **defaults: str) -> None:
+        self.defaults = defaults  # of the request handler
+        self.documents: dict[str, dict[str, Any]] = {}
         self.features: dict[str, dict[str, Any]] = {}
         self.models: dict[str, Any] = {}
         self.active: dict[str, Any] = {}
@@ -219,7 +238,8 @@ class Solr:
             return self._update(json.loads(body))
         if parts[1] == "schema":
             return self._store(method, parts[2:], body)
-        return self._select(dict(urllib.parse.parse_qsl(body or query)))
+        asked = self.defaults | dict(urllib.parse.parse_qsl(body or query, keep_blank_values=True))
+        return self._select({name: expanded(value, asked) for name, value in asked.items()})
 
     def _update(self, content: Any) -> Any:
         if isinstance(content, dict):
@@ -261,41 +281,49 @@ class Solr:
         return [stored[name] for name in names], scoring
 
     def _logged(self, asked: dict[str, str]) -> Any:
-        terms = re.fullmatch(r"\{!terms f=id\}(.*)", asked["q"])
-        store = re.search(r"\[features store=(\S+) format=dense efi.keywords='.*'\]", asked["fl"])
-        assert terms is not None
-        assert store is not None
-        features = self.features[store[1]].values()
+        transformer = local_parameters(asked["fl"].removeprefix("id,"), asked, "[", "]")
+        assert (transformer["type"], transformer["format"]) == ("features", "dense")
+        features = list(self.features[transformer["store"]].values())
         found = [
             {
                 "id": name,
                 "[features]": ",".join(
-                    f"{each['name']}={F(self.documents[name].get(each['params']['field'], 0.0))}" for each in features
+                    f"{each['name']}={value}"
+                    for each, value in zip(features, self._vector(features, document, transformer), strict=True)
                 ),
             }
-            for name in terms[1].split(",")
-            if name in self.documents
+            for name, document in self._found(asked).items()
         ]
         return {"response": {"docs": found}}
+
+    def _found(self, asked: dict[str, str]) -> dict[str, dict[str, Any]]:
+        documents = {name: {"id": name, **document} for name, document in self.documents.items()}
+        return {name: document for name, document in documents.items() if found_by_solr(asked, document)}
+
+    @staticmethod
+    def _vector(features: list[dict[str, Any]], document: dict[str, Any], local: dict[str, str]) -> list[Any]:
+        """The features of a document; the request's efi parameters are macros in the queries of SolrFeature."""
+        given = {name.removeprefix("efi."): value for name, value in local.items() if name.startswith("efi.")}
+        return [
+            F(found_by_solr({"q": expanded(each["params"]["q"], given)}, document))
+            if "q" in each["params"]
+            else F(document.get(each["params"]["field"], 0.0))
+            for each in features
+        ]
 
     def _select(self, asked: dict[str, str]) -> Any:
         if "[features" in asked["fl"]:
             return self._logged(asked)
-        prefix = re.fullmatch(r"\{!prefix f=id\}(.*)", asked["q"])
         if "rq" not in asked:
-            assert prefix is not None
-            named = [{"id": name} for name in self.documents if name.startswith(prefix[1])]
-            return {"response": {"docs": named[: int(asked["rows"])]}}
-        ltr = re.fullmatch(r"\{!ltr model=(\S+) reRankDocs=(\d+)\}", asked["rq"])
-        assert prefix is not None
-        assert ltr is not None
-        features, scoring = self.active[ltr[1]]
-        found: list[dict[str, Any]] = []
-        for name, document in self.documents.items():
-            if name.startswith(prefix[1]):
-                vector = [F(document.get(feature["params"]["field"], 0.0)) for feature in features]
-                found.append({"id": name, "score": float(scoring(vector))})
-        return {"response": {"docs": sorted(found, key=lambda each: -each["score"])[: int(asked["rows"])]}}
+            return {"response": {"docs": [{"id": name} for name in self._found(asked)][: int(asked["rows"])]}}
+        local = local_parameters(asked["rq"], asked)
+        assert local["type"] == "ltr"
+        features, scoring = self.active[local["model"]]
+        found: list[dict[str, Any]] = [
+            {"id": name, "score": float(scoring(self._vector(features, document, local)))}
+            for name, document in self._found(asked).items()
+        ]
+        return {"response": {"docs": sorted(found, key=lambda each: -each["score"])[: int(asked.get("rows", 10))]}}
 
 
 def read_solr_linear(model: Any) -> Any:
@@ -338,7 +366,7 @@ class Vespa:
     """Vespa with an application deployed: document/v1 and search, rank profiles of the kinds that are written here."""
 
     def __init__(self, application: Path) -> None:
-        self.documents: dict[str, dict[str, float]] = {}
+        self.documents: dict[str, dict[str, Any]] = {}
         schema = (application / "schemas" / "parity.sd").read_text()
         self.fields = set(re.findall(r"field (\w+) type double \{\s*indexing: attribute \| summary\s*\}", schema))
         self.profiles: dict[str, Profile] = {}
@@ -369,6 +397,7 @@ class Vespa:
                 },
             }
             for name, document in self.documents.items()
+            if found_by_vespa(asked, document)
         ]
         ranked = sorted(hits, key=lambda hit: -float(hit["relevance"]))  # type: ignore[arg-type]
         return {"root": {"children": ranked[: asked["hits"]]}}

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import subprocess
 import sys
+import urllib.parse
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
-from querywise import KnnOffline2, RankSVM, Router, TextView, export_model
-from querywise.exports.scripts import route_elasticsearch, route_solr, route_vespa
+from querywise import KnnOffline2, Naive, RankSVM, Router, TextView, export_model
+from querywise.exports.scripts import check_parity, route_elasticsearch, route_solr, route_vespa
 from querywise.exports.writing import ENGINES
+from tests.engines import LearningToRank, Solr, Vespa
+from tests.query_languages import BadRequestError, found_by_elasticsearch, found_by_solr, found_by_vespa, words_in
 from tests.test_exports import world
 
 ROOT = Path(__file__).parent.parent
@@ -57,3 +62,200 @@ def test_a_router_is_one_clean_file_that_begins_with_what_users_change(
     order = [text.index(f"\n{words}") for words in ("import ", "WINDOW = ", "def first_stage(", "HERE = ", "def main(")]
     assert order == sorted(order)
     assert text.count("if __name__") == 1
+
+
+# The words of a user are words, whatever they look like.
+
+TRICKY = (
+    'AC/DC "unbalanced (title:',
+    "title:jaguar",
+    "jaguar -cat",
+    "NOT jaguar",
+    "jaguar AND (",
+    "it's a \\ jaguar\\",
+    "${keywords} jaguar",
+    "${q:jaguar}",
+    "{!func}jaguar",
+    "jaguar' v=$q}] {",
+    'jaguar")) or true or (("{{keywords}}',
+    "*:*",
+    "-jaguar",
+)
+SHOP: dict[str, dict[str, Any]] = {
+    "a": {"title": "AC DC live", "body": "unbalanced loads"},
+    "b": {"title": "jaguar", "body": "a cat"},
+    "c": {"title": "cars", "body": "the jaguar as a title"},
+    "d": {"title": "something else", "body": "of another kind"},
+}
+NUMBERS = ("clicks", "length", "age")
+FEATURES = ("title.bm25", "body bm25", *NUMBERS)
+
+
+class Engine(Protocol):
+    """An engine with the export and the documents of a shop; ids of what it finds, and its whole answer."""
+
+    def features(self) -> Any: ...
+
+    def bring(self, folder: Path) -> None: ...
+
+    def ask(self, request: dict[str, Any]) -> tuple[list[str], Any]: ...
+
+
+def shop() -> dict[str, dict[str, Any]]:
+    return {name: {**texts, **dict.fromkeys(NUMBERS, 1.0)} for name, texts in SHOP.items()}
+
+
+class InElasticsearch:
+    def features(self) -> Any:
+        common = {"params": ["keywords"], "template_language": "mustache"}
+        reads = [{"function_score": {"field_value_factor": {"field": each, "missing": 0}}} for each in NUMBERS]
+        templates = [{"match": {field: "{{keywords}}"}} for field in ("title", "body")]
+        pairs = zip(FEATURES, [*templates, *reads], strict=True)
+        return [{"name": name, "template": template, **common} for name, template in pairs]
+
+    def bring(self, folder: Path) -> None:
+        self.engine = LearningToRank()
+        self.engine.indexes["shop"] = shop()
+        self.engine.answer("POST", "/_ltr/_featureset/querywise", (folder / "featureset.json").read_text())
+        for path in folder.glob("models/*.json"):
+            self.engine.answer("POST", "/_ltr/_featureset/querywise/_createmodel", path.read_text())
+
+    def ask(self, request: dict[str, Any]) -> tuple[list[str], Any]:
+        answer = self.engine.answer("POST", "/shop/_search", json.dumps(request))
+        return [hit["_id"] for hit in answer["hits"]["hits"]], answer
+
+
+class InSolr:
+    def features(self) -> Any:
+        queries = [{"q": f"{{!field f={field}}}${{keywords}}"} for field in ("title", "body")]
+        params = [*queries, *({"field": each} for each in NUMBERS)]
+        return [{"name": name, "class": "…", "params": each} for name, each in zip(FEATURES, params, strict=True)]
+
+    def bring(self, folder: Path) -> None:
+        self.engine = Solr(defType="edismax", qf="title^2 body")
+        self.engine.documents = shop()
+        self.engine.answer("PUT", "/solr/shop/schema/feature-store", (folder / "features.json").read_text())
+        for path in folder.glob("models/*.json"):
+            self.engine.answer("PUT", "/solr/shop/schema/model-store", path.read_text())
+        self.engine.answer("GET", "/solr/admin/cores?action=RELOAD&core=shop", "")
+
+    def ask(self, request: dict[str, Any]) -> tuple[list[str], Any]:
+        answer = self.engine.answer("POST", "/solr/shop/select", urllib.parse.urlencode(request))
+        return [document["id"] for document in answer["response"]["docs"]], answer
+
+
+class InVespa:
+    def features(self) -> Any:
+        return None
+
+    def bring(self, folder: Path) -> None:
+        self.engine = Vespa(folder / "parity-app")
+        values = {f"value{place}": 1.0 for place in range(len(FEATURES))}
+        self.engine.documents = {name: {**texts, **values} for name, texts in SHOP.items()}
+
+    def ask(self, request: dict[str, Any]) -> tuple[list[str], Any]:
+        answer = self.engine.answer("POST", "/search/", json.dumps(request))
+        hits = answer["root"]["children"]
+        return [hit["fields"]["documentid"].rpartition(":")[2] for hit in hits], answer
+
+
+SHOPS: dict[str, type[Engine]] = {"opensearch": InElasticsearch, "solr": InSolr, "vespa": InVespa}
+
+
+def written(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    """The request that router.py writes, run here: a process for each would take seconds."""
+    found = importlib.util.spec_from_file_location("router", folder / "router.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    monkeypatch.setattr(sys, "argv", ["router.py", *words])
+    capsys.readouterr()
+    assert module.main() == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def with_words(text: str) -> list[str]:
+    """The documents that have one of the words."""
+    return [name for name, texts in SHOP.items() if words_in(text) & words_in(" ".join(texts.values()))]
+
+
+@pytest.mark.parametrize("engine", SHOPS)
+def test_words_are_words_in_one_request(
+    engine: str,
+    by_text: KnnOffline2,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    running = SHOPS[engine]()
+    export_model(by_text, engine, tmp_path / "out", features=running.features())
+    running.bring(tmp_path / "out")
+    for words in TRICKY:
+        found, _ = running.ask(written(tmp_path / "out", monkeypatch, capsys, "--", words))
+        assert sorted(found) == with_words(words), words
+
+
+@pytest.mark.parametrize("engine", SHOPS)
+def test_words_are_words_in_two_requests(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running, answer = SHOPS[engine](), tmp_path / "answer.json"
+    export_model(Naive(RankSVM(), 2).fit(world()), engine, tmp_path / "out", features=running.features())
+    running.bring(tmp_path / "out")
+    for words in TRICKY:
+        first, said = running.ask(written(tmp_path / "out", monkeypatch, capsys, "--first", "--", words))
+        assert sorted(first) == with_words(words), words
+        answer.write_text(json.dumps(said))
+        request = written(tmp_path / "out", monkeypatch, capsys, "--answer", str(answer), "--", words)
+        assert sorted(running.ask(request)[0]) == sorted(first), words
+
+
+class Direct(check_parity.Server):
+    """An engine without HTTP in between."""
+
+    def __init__(self, engine: Any, above: str = "") -> None:
+        self.engine = engine
+        self.above = above
+
+    def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> dict[str, Any]:
+        content = body if isinstance(body, str) else json.dumps(body)
+        found: dict[str, Any] = self.engine.answer(method, f"{self.above}/{path}", content)
+        return found
+
+
+@pytest.mark.parametrize("running", [InElasticsearch(), InSolr()], ids=["opensearch", "solr"])
+def test_the_check_has_features_computed_for_words(
+    running: InElasticsearch | InSolr, by_text: KnnOffline2, tmp_path: Path
+) -> None:
+    is_solr = isinstance(running, InSolr)
+    export_model(by_text, "solr" if is_solr else "opensearch", tmp_path / "out", features=running.features())
+    running.bring(tmp_path / "out")
+    export = json.loads((tmp_path / "out" / "export.json").read_text())
+    server = Direct(running.engine, "/solr" if is_solr else "")
+    check = (check_parity.Solr if is_solr else check_parity.Elasticsearch)(server, export, "parity", "scratch")
+    for words in TRICKY:
+        found = check.logged("shop", words, ["b", "c"])
+        for name in ("b", "c"):
+            expected = [float(bool(words_in(words) & words_in(SHOP[name][field]))) for field in ("title", "body")]
+            assert list(found[name].values()) == [*expected, 1.0, 1.0, 1.0], words
+
+
+def test_the_engines_of_the_tests_refuse_or_follow_a_syntax_as_engines_do() -> None:
+    for words in TRICKY[0], "jaguar AND (", "title:", "a/b", "[1 TO", "jaguar NOT", "jaguar^":
+        for asked in ({"query_string": {"query": words}}, {"bool": {"must": [{"query_string": {"query": words}}]}}):
+            with pytest.raises(BadRequestError, match="Failed to parse query"):
+                found_by_elasticsearch(asked, SHOP["b"])
+        with pytest.raises(BadRequestError, match="Failed to parse query"):
+            found_by_solr({"q": words, "df": "title"}, SHOP["b"])
+    for words, expected in (("title:jaguar", ["b"]), ("jaguar -cat", ["c"]), ("NOT jaguar", [])):
+        by_string = {"query_string": {"query": words}}
+        by_parser = {"q": words, "df": "body", "defType": "edismax", "qf": "title body"}
+        by_user_query = {"yql": "select * from sources * where userQuery()", "query": words}
+        assert [name for name, texts in SHOP.items() if found_by_elasticsearch(by_string, texts)] == expected
+        assert [name for name, texts in SHOP.items() if found_by_solr(by_parser, texts)] == expected
+        assert [name for name, texts in SHOP.items() if found_by_vespa(by_user_query, texts)] == expected
+    with pytest.raises(BadRequestError, match="gave no query"):
+        found_by_vespa(
+            {"yql": 'select * from sources * where ({grammar: "tokenize"}userInput(@words))', "words": "*:*"}, SHOP["b"]
+        )

@@ -123,9 +123,13 @@ DELETE "$URL/$COLLECTION/schema/model-store/{model}"`. On SolrCloud a forest may
 The engine's best answers are ranked anew:
 
 ```
-curl "$URL/$COLLECTION/query" --data-urlencode 'q=jaguar' --data-urlencode 'keywords=jaguar' \\
+curl "$URL/$COLLECTION/query" --data-urlencode 'keywords=jaguar' \\
+  --data-urlencode 'defType=lucene' --data-urlencode 'q={{!simple q.operators="" v=$keywords}}' \\
   --data-urlencode 'rq={{!ltr model={model} reRankDocs=100 efi.keywords=$keywords}}' --data-urlencode 'fl=id,score'
 ```
+
+`q` and `rq` refer to the words as `$keywords`, and the parser `simple` without operators has no syntax: pasted into
+`q`, a user's words could be a syntax error or search another field. A handler without `qf` or `df` needs `qf` here.
 """
 
 

@@ -220,16 +220,16 @@ _SERVICES = """\
 
 def _steps(exported: Exported, name: str) -> str:
     profile = profile_name(name)
+    asked = f"""\
+vespa query 'select * from SCHEMA where ({{grammar: "tokenize"}}userInput(@keywords))' 'keywords=jaguar' \\
+  'ranking={profile}'"""
     if exported.is_linear:
-        asked = f"""\
-vespa query 'select * from SCHEMA where userQuery()' 'query=jaguar' 'ranking={profile}' \\
-  "input.query(w)=$(cat weights/{profile_name(exported.models[0].name)}.txt)\""""
+        asked += f' "input.query(w)=$(cat weights/{profile_name(exported.models[0].name)}.txt)"'
         said = (
             "One profile serves every query: it takes the weights with the request, and without any those of the "
             "global model. The weights of every stored model are in `weights/`."
         )
     else:
-        asked = f"vespa query 'select * from SCHEMA where userQuery()' 'query=jaguar' 'ranking={profile}'"
         said = "Every model is a profile of its own, over its trees in `models/`."
     return f"""\
 Put the profile{"" if exported.is_linear else "s"} of `schemas/SCHEMA/` into the folder of your schema
@@ -245,6 +245,9 @@ vespa deploy --wait 300 APPLICATION
 ```
 {asked}
 ```
+
+The grammar `tokenize` has no syntax: in others, and in userQuery(), a user's words could leave documents out or search
+another field.
 
 The check has an application of its own, `parity-app`: deploy it to a Vespa that is free for it, then run the check.
 """

@@ -289,10 +289,12 @@ class Solr:
 
     def logged(self, collection: str, keywords: str, ids: list[str]) -> dict[str, dict[str, float]]:
         """The values of the uploaded features for some documents of a collection."""
-        quoted = keywords.replace("\\", "\\\\").replace("'", "\\'")
         asked = {
-            "q": f"{{!terms f=id}}{','.join(ids)}",
-            "fl": f"id,[features store={self.feature_store} format=dense efi.keywords='{quoted}']",
+            "defType": "lucene",
+            "q": "{!terms f=id v=$documents}",
+            "documents": ",".join(ids),
+            "keywords": keywords.replace("${", "$ {"),  # Solr would expand ${…} wherever it stands
+            "fl": f"id,[features store={self.feature_store} format=dense efi.keywords=$keywords]",
             "rows": str(len(ids)),
             "wt": "json",
         }

@@ -10,8 +10,12 @@ WINDOW = 100
 
 
 def first_stage(keywords: str) -> dict[str, Any]:
-    """The query whose best documents are ranked anew."""
-    return {"query_string": {"query": keywords}}
+    """The query whose best documents are ranked anew.
+
+    Let it be of a type without a syntax, as multi_match, match and match_phrase are: in a query_string the words of a
+    user could be an error, or search another field. `lenient` passes over fields that cannot hold words.
+    """
+    return {"multi_match": {"query": keywords, "fields": ["*"], "lenient": True}}
 
 
 def ranked(keywords: str, model: str) -> dict[str, Any]:

@@ -10,8 +10,18 @@ WINDOW = 100
 
 
 def first_stage(keywords: str) -> dict[str, str]:
-    """The query whose best documents are ranked anew, as parameters of /select."""
-    return {"q": keywords, "keywords": keywords}
+    """The query whose best documents are ranked anew, as parameters of /select.
+
+    Let it refer to the words as $keywords, under a parser without a syntax: pasted into `q` they could be an error, or
+    search another field. The parser `simple` without operators searches the fields of `qf`, else of `df`; it knows
+    only a lone `*`, for all documents.
+    """
+    return {"defType": "lucene", "q": "{!simple q.operators='' v=$keywords}", "keywords": without_macros(keywords)}
+
+
+def without_macros(keywords: str) -> str:
+    """The words with a blank in every ${, which Solr would expand in parameters, and again in features."""
+    return keywords.replace("${", "$ {")
 
 
 def ranked(keywords: str, model: str) -> dict[str, str]:
@@ -30,8 +40,7 @@ def routed(router: Router, keywords: str, **known: Any) -> dict[str, str]:
 
 def logged(keywords: str, name: str) -> dict[str, str]:
     """The request that fetches the best documents with their features, for a model that looks at them."""
-    quoted = keywords.replace("\\", "\\\\").replace("'", "\\'")
-    features = f"[features store={name} format=dense efi.keywords='{quoted}']"
+    features = f"[features store={name} format=dense efi.keywords=$keywords]"
     return {**first_stage(keywords), "rows": str(WINDOW), "fl": f"id,{features}"}
 
 

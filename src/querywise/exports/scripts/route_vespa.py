@@ -11,8 +11,13 @@ WINDOW = 100
 
 
 def first_stage(keywords: str) -> dict[str, Any]:
-    """The query whose documents are ranked, as parameters of /search/."""
-    return {"yql": "select * from sources * where userQuery()", "query": keywords, "hits": WINDOW}
+    """The query whose documents are ranked, as parameters of /search/.
+
+    Let it refer to the words as @keywords, with a grammar without a syntax, as `tokenize` is: in other grammars, and
+    in userQuery(), the words of a user could leave documents out, or search another field.
+    """
+    condition = '({grammar: "tokenize", allowEmpty: true}userInput(@keywords))'
+    return {"yql": f"select * from sources * where {condition}", "keywords": keywords, "hits": WINDOW}
 
 
 def by_weights(keywords: str, profile: str, weights: dict[str, float]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ ranked anew. It needs querywise, and the folder it lies in.
     python router.py "jaguar" --columns '{"clicks": 3}' or by columns of its own
     python router.py "jaguar" --first                   the first of two requests, where it goes by documents
     python router.py "jaguar" --answer answer.json      the second, given the engine's answer to the first
+    python router.py -- "-7 degrees"                    words that begin with a dash, after other options
 """
 
 from __future__ import annotations
