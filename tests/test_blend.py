@@ -28,7 +28,7 @@ from querywise.rankers.knn import KnnOnline
 from querywise.reproduction import blend as reproduction
 from querywise.sharing import sharing
 from querywise.storage import load, save
-from tests.worlds import ragged
+from tests.worlds import inside, ragged
 
 FIRST, SECOND, THIRD = OneFeature(0), OneFeature(1), OneFeature(2)
 
@@ -127,7 +127,7 @@ def test_members_stop_early_on_the_validation_queries() -> None:
     data = make_judged(90, 20, 5, seed=1)
     train, valid = data.select(range(60)), data.select(range(60, 90))
     fitted = Blend([LambdaMART(400, patience=10), RankSVM()]).fit(train, valid=valid)
-    assert fitted.rankers_[0].tree_count_ < 400
+    assert inside(fitted.rankers_[0]).tree_count_ < 400
 
 
 def test_blends_of_the_same_rankers_fit_them_once() -> None:
@@ -148,7 +148,7 @@ def test_it_is_saved_with_its_weights(tmp_path: Path) -> None:
     fitted = Blend([FIRST, SECOND, THIRD], weights="learned", shrinkage=0.2).fit(train, valid=valid)
     save(fitted, tmp_path / "model")
     again = load(tmp_path / "model")
-    assert np.array_equal(again.weights_, fitted.weights_)
+    assert np.array_equal(inside(again).weights_, fitted.weights_)
     assert np.array_equal(again.predict(valid.candidates), fitted.predict(valid.candidates))
 
 
@@ -172,9 +172,18 @@ def test_the_method_is_two_forests_in_context_and_a_local_model() -> None:
     pairwise, listwise, knn = built.rankers
     assert isinstance(pairwise, QueryContext)
     assert isinstance(knn, KnnOnline)
-    assert (pairwise.learner.objective, listwise.learner.objective) == ("lambdarank", "rank_xendcg")
-    assert (pairwise.learner.bag, pairwise.learner.seed, list(listwise.columns)) == (2, 3, ["z", "rank"])
-    assert (knn.k, knn.learner.tolerance, knn.learner.prior, built.weights) == (7, None, "global", "learned")
+    assert (inside(pairwise).learner.objective, inside(listwise).learner.objective) == ("lambdarank", "rank_xendcg")
+    assert (inside(pairwise).learner.bag, inside(pairwise).learner.seed, list(listwise.columns)) == (
+        2,
+        3,
+        ["z", "rank"],
+    )
+    assert (knn.k, inside(knn).learner.tolerance, inside(knn).learner.prior, built.weights) == (
+        7,
+        None,
+        "global",
+        "learned",
+    )
     bare: Any = METHODS["querywise"].build(context="none")
     assert list(bare.rankers[0].columns) == []
 

@@ -19,6 +19,7 @@ from querywise.data.letor import read_letor
 from querywise.data.queries import read_queries
 from querywise.storage import load, read_manifest
 from querywise.text.scores import NAMES
+from tests.worlds import inside
 
 QUERYWISE = str(Path(sys.executable).with_name("querywise"))
 PLAIN = {name: value for name, value in os.environ.items() if "COLOR" not in name and name != "GITHUB_ACTIONS"}
@@ -222,8 +223,8 @@ def test_a_model_knows_the_names_and_texts_beside_its_training_files(place: Path
     assert manifest.feature_names == COLUMNS
     assert manifest.notes["parameters"]["view"] == "text"
     ranker = load(place / "model")
-    assert type(ranker.locality_.view_).__name__ == "TextView"
-    assert len(ranker.locality_.view_.spaces_[0].vocabulary_) > 20
+    assert type(inside(ranker).locality_.view_).__name__ == "TextView"
+    assert len(inside(ranker).locality_.view_.spaces_[0].vocabulary_) > 20
     scores = [float(line) for line in run(place, "rank", "model", "letor/S5.txt").splitlines()]
     labels = read_letor(place / "letor" / "S5.txt").labels
     assert len(scores) == len(labels)

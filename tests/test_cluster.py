@@ -42,6 +42,7 @@ from querywise.storage import load
 from querywise.text.features import judged_candidates
 from querywise.text.index import build_index
 from tests.test_cli_text import PLAIN, QUERYWISE, lines_of
+from tests.worlds import inside
 
 # Two clusters at once are too much for a small machine, so all of this runs in one process.
 pytestmark = pytest.mark.xdist_group("cluster")
@@ -243,7 +244,7 @@ def ranksvm(data: Any, test: Candidates) -> list[Floats]:
 
 
 def knn_offline_2(data: Any, test: Candidates) -> list[Floats]:
-    return [KnnOffline2(RankSVM(tolerance=1e-6), k=9).fit(data).several_models().weights]
+    return [inside(KnnOffline2(RankSVM(tolerance=1e-6), k=9).fit(data).several_models()).weights]
 
 
 def select_ranker(data: Any, test: Candidates) -> list[Floats]:
@@ -503,7 +504,7 @@ def test_fit_on_a_cluster(desk: Path, where: str, client: str, tmp_path: Path) -
     output(call(desk, *FIT, tmp_path / "model", "--cluster", client if where == "client" else where))
     found, expected = load(tmp_path / "model"), load(desk / "model")
     test = make_judged(queries=20, documents=12, features=8, kinds=3, seed=1).candidates
-    alike(found.several_models().weights, expected.several_models().weights, 1e-9)
+    alike(inside(found).several_models().weights, inside(expected).several_models().weights, 1e-9)
     alike(found.predict(test), expected.predict(test), 1e-9)
 
 

@@ -5,28 +5,30 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from querywise.answers import Sizes, Stored, alone
 from querywise.arrays import Floats
 from querywise.data.groups import Candidates, Judged
 from querywise.data.letor import write_letor
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
-from querywise.evaluation.oracle import OracleGap, oracle_gap
+from querywise.evaluation.oracle import OracleGap, gap_in, oracle_gap
 from querywise.evaluation.significance import paired_t_test
 from querywise.explanations import Explanation, explain
 from querywise.groupings import RelevantClusters
-from querywise.learners.linear import LinearModels
+from querywise.learners.linear import LinearModel, LinearModels
 from querywise.learners.ranksvm import RankSVM
 from querywise.learners.trees import LambdaMART
 from querywise.measures import FLAVOURS, average_precision
 from querywise.parameters import is_fitted
-from querywise.rankers.clusters import Naive, SelectRanker, Sizes, Transform
+from querywise.rankers.clusters import Naive, SelectRanker, Transform
 from querywise.rankers.column import OneFeature
 from querywise.rankers.normalised import QueryNormalised, normalised
 from querywise.rankers.single import Single
@@ -35,7 +37,7 @@ from querywise.storage import load, read_manifest
 from querywise.views.divergence import Divergence
 from querywise.views.topmean import TopMean
 from querywise.views.twomodels import TwoModels
-from tests.worlds import ragged, two_faced
+from tests.worlds import inside, ragged, two_faced
 
 RANKERS: dict[str, Callable[..., Any]] = {"Naive": Naive, "SelectRanker": SelectRanker, "Transform": Transform}
 BLENDS = {name: build for name, build in RANKERS.items() if build is not Naive}
@@ -179,7 +181,7 @@ def test_the_nearest_clusters_model_alone_answers_in_naive(few: tuple[Judged, Ju
         place = (x[best].mean(axis=0) - relevant.mean(axis=0)) / relevant.std(axis=0)
         gaps = [np.linalg.norm(place - centre) for centre in centres]
         assert chosen == np.argmin(gaps)
-        assert scores[rows] == pytest.approx(x @ ranker.several_models().weights[chosen])
+        assert scores[rows] == pytest.approx(x @ inside(ranker.several_models()).weights[chosen])
     assert np.array_equal(ranker.model_weights(test.candidates), np.eye(4)[ranker.chosen(test.candidates)])
 
 
@@ -187,7 +189,7 @@ def test_the_nearer_in_the_plane_the_more_a_model_counts_in_transform(few: tuple
     train, test = few
     ranker = Transform(RankSVM(), 4, top=5).fit(train)
     plane = TwoModels(OneFeature().fit(train), RankSVM().fit(train), 5).fit(train)
-    centres = ranker.groups_.grouping_.centres_
+    centres = inside(ranker.groups_.grouping_).centres_
     for place, weights in zip(plane.points(test.candidates), ranker.model_weights(test.candidates), strict=True):
         inverse = np.array([1 / (0.1 + float(np.linalg.norm(place - centre))) for centre in centres])
         assert weights == pytest.approx(inverse / inverse.sum())
@@ -204,7 +206,7 @@ def test_a_model_counts_as_it_served_the_queries_it_sees_alike_in_select_ranker(
     k, reference = 3, 2
     ranker = SelectRanker(RankSVM(), 4, k, reference=reference).fit(train)
     members = RelevantClusters(4).fit(np.zeros((0, 0)), train).members_.toarray() > 0
-    models = ranker.several_models().weights
+    models = inside(ranker.several_models()).weights
 
     def seen(data: Judged, query: int, model: Floats) -> float:
         x = data.candidates.features[data.candidates.rows(query)]
@@ -308,7 +310,7 @@ def test_a_cluster_of_several_queries_has_the_model_of_those_queries() -> None:
     assert ranker.sizes == Sizes(2, 0, 0)
     alone = [RankSVM(0.1, scale="none").fit(train.select(own)).weights_ for own in ([0, 1, 2], [3, 4, 5])]
     first = ranker.chosen(train.candidates)[0]
-    assert ranker.several_models().weights[[first, 1 - first]] == pytest.approx(np.array(alone), abs=1e-6)
+    assert inside(ranker.several_models()).weights[[first, 1 - first]] == pytest.approx(np.array(alone), abs=1e-6)
 
 
 def test_more_clusters_than_points_are_no_trouble(build: Callable[..., Any]) -> None:
@@ -342,16 +344,15 @@ def test_the_gap_of_several_models_is_looked_up_query_by_query(
 
 def test_the_upper_bound_never_falls_when_models_are_added(few: tuple[Judged, Judged]) -> None:
     train, test = few
-    weights = Naive(RankSVM(), 8).fit(train).several_models().weights
+    weights = inside(Naive(RankSVM(), 8).fit(train).several_models()).weights
 
-    class Some:
-        def __init__(self, count: int) -> None:
-            self.count = count
+    def gap(count: int) -> OracleGap:
+        some = Stored(LinearModels(weights[:count]), str, np.ones(count, np.bool_))
+        found = gap_in(replace(alone(LinearModel(weights[0]), test.candidates), stored=some), test)
+        assert found is not None
+        return found
 
-        def several_models(self) -> LinearModels:
-            return LinearModels(weights[: self.count])
-
-    bounds = np.array([gap_of(Some(count), test).best for count in range(1, 9)])
+    bounds = np.array([gap(count).best for count in range(1, 9)])
     assert (np.diff(bounds, axis=0) >= 0).all()
     assert bounds[0].mean() < bounds[-1].mean()
 
@@ -385,7 +386,7 @@ def test_in_the_plane_a_query_is_routed_by_the_scores_of_its_relevant_documents(
     means = TwoModels(*models, standardise=False).fit(train).points(train.candidates)
     scores = np.column_stack([test.candidates.features[:, 3], models[1].predict(test.candidates)])
     standing = (scores - means.mean(axis=0)) / means.std(axis=0)
-    expected = routed_by_hand(standing, ranker.groups_.grouping_.centres_, test)
+    expected = routed_by_hand(standing, inside(ranker.groups_.grouping_).centres_, test)
     routed = ranker.routed_by_relevance(test)
     assert routed is not None
     assert routed.tolist() == expected

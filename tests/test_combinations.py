@@ -17,7 +17,7 @@ from querywise.errors import DataError, NotFittedError
 from querywise.learners.linear import LinearModels
 from querywise.learners.rows import FittedModels
 from querywise.measures import FLAVOURS, average_precision, precision_table
-from tests.worlds import ragged
+from tests.worlds import inside, ragged
 
 # By distance
 
@@ -198,7 +198,7 @@ class Weighted:
 
 
 def several(weights: Floats) -> FittedModels:
-    return FittedModels([Weighted(each) for each in weights])
+    return FittedModels([inside(Weighted(each)) for each in weights])
 
 
 KINDS: dict[str, Callable[[Floats], Any]] = {"linear": LinearModels, "any": several}

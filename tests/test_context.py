@@ -23,7 +23,7 @@ from querywise.learners.trees import LambdaMART
 from querywise.sharing import sharing
 from querywise.storage import load, save
 from querywise.views.topmean import TopMean
-from tests.worlds import ragged
+from tests.worlds import inside, ragged
 
 
 def one_query(*columns: list[float]) -> Candidates:
@@ -157,7 +157,7 @@ def test_query_weights_and_validation_queries_reach_the_learner() -> None:
     alone = QueryContext(LambdaMART(15)).fit(data.select(range(45))).predict(data.candidates)
     assert np.array_equal(weighted, alone)
     stopped = QueryContext(LambdaMART(400, patience=5)).fit(data.select(range(60)), valid=data.select(range(60, 90)))
-    assert stopped.learner_.tree_count_ < 400
+    assert inside(stopped.learner_).tree_count_ < 400
 
 
 def test_local_models_grow_as_many_trees_as_the_global_one_on_top_of_it() -> None:
@@ -165,9 +165,9 @@ def test_local_models_grow_as_many_trees_as_the_global_one_on_top_of_it() -> Non
     ready = PreparedRows(QueryContext(LambdaMART(400, patience=5, prior="global"))).fit(
         data.select(range(40)), valid=data.select(range(40, 60))
     )
-    local = ready.learner.local(ready.everyone)
-    assert local.learner.trees == ready.everyone_.learner_.tree_count_
-    assert local.learner.base is ready.everyone_.learner_
+    local = inside(ready.learner).local(ready.everyone)
+    assert local.learner.trees == inside(ready.everyone_).learner_.tree_count_
+    assert local.learner.base is inside(ready.everyone_).learner_
 
 
 def test_many_documents_are_scored_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,8 +199,8 @@ def test_a_saved_one_still_knows_its_columns(tmp_path: Path) -> None:
     data = make_judged(30, 10, 4)
     save(QueryContext(LambdaMART(5), ("rank",)).fit(data), tmp_path / "model")
     again = load(tmp_path / "model")
-    assert again.columns == ("rank",)
-    assert again.context_names_[-1] == "rank of feature 4"
+    assert inside(again).columns == ("rank",)
+    assert inside(again).context_names_[-1] == "rank of feature 4"
 
 
 @pytest.mark.parametrize(

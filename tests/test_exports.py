@@ -55,6 +55,7 @@ from querywise import (
 from querywise.data.letor import write_letor
 from querywise.data.queries import write_queries
 from querywise.exports.arithmetic import above32, floor32
+from querywise.exports.models import answer_to_nobody
 from querywise.exports.parity import is_query_normalised
 from querywise.exports.routing import routing_of
 from querywise.exports.solr import written_threshold
@@ -279,7 +280,7 @@ def test_a_view_of_the_text_needs_no_documents() -> None:
     alone = replace(test, features=np.zeros((0, 5)), starts=np.zeros(len(test) + 1, np.int64))
     for view in (TextView(5), Columns(), SideBySide([TextView(5), Columns()]), GradientView(TextView(5))):
         ranker = KnnOffline2(RankSVM(), k=0.3, models=4, view=view).fit(data)
-        found = routing_of(ranker)
+        found = routing_of(answer_to_nobody(ranker))
         assert found is not None
         assert found.requests == 1
         assert np.array_equal(route(ranker, alone), route(ranker, test))

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from querywise.errors import ModelFileError
 from querywise.methods import find_method
 from querywise.storage import load
 from tests.golden.make import ENGINES, HERE, exported
@@ -21,6 +19,7 @@ from tests.golden.worlds import answers, asked, machine, training
 
 FOLDERS = sorted(path.name for path in HERE.iterdir() if path.is_dir())
 REMOVED = ("routed", "routed-views")  # kinds that are no longer there
+EXPLAINED_NOW = ("selectranker-adarank",)  # linear models whose weights used not to be shown
 
 
 @cache
@@ -71,6 +70,10 @@ def test_a_saved_model_scores_explains_and_exports_as_it_did(name: str) -> None:
     if not exactly:  # the digits of weights and thresholds are in these texts
         for each in (said[name], again):
             each.update({engine: None for engine in ENGINES if isinstance(each[engine], dict)})
+    if name in EXPLAINED_NOW:
+        for each in again["explained"].values():
+            assert each["departures"] or each["is_global"]
+            each["departures"] = []
     alike(json.loads(json.dumps(again)), said[name])
 
 

@@ -18,6 +18,8 @@ LAYERS = [
     ["cluster", "compiled", "files", "scaling", "sharing"],
     ["quadratic", "windows"],
     ["data"],
+    ["forms"],
+    ["answers"],
     ["text"],
     ["ranking"],
     ["measures"],

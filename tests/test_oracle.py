@@ -9,11 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from querywise.answers import Answer, Scorer, Stored, alone
 from querywise.arrays import Floats, Ints
 from querywise.data.groups import Candidates, Judged, QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.oracle import OracleGap, oracle_gap
+from querywise.learners.linear import LinearModel
 from querywise.learners.ranksvm import RankSVM
 from querywise.measures import FLAVOURS, average_precision, average_precisions
 from querywise.rankers.classes import QueryClasses
@@ -33,15 +35,28 @@ class Linear:
     def __len__(self) -> int:
         return len(self.weights)
 
-    def several_models(self) -> Linear:
-        return self
+    def __getitem__(self, number: int, /) -> LinearModel:
+        return LinearModel(self.weights[number].astype(np.float64))
 
-    def scores(self, candidates: Candidates) -> Floats:
+    def pick(self, candidates: Candidates, model: Ints, /) -> Floats:
+        raise NotImplementedError
+
+    def blend(self, candidates: Candidates, shares: Floats, /) -> Floats:
+        raise NotImplementedError
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        return self[0].predict(candidates)
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        stored = Stored(self, str, np.ones(len(self), np.bool_))
+        return replace(alone(self[0], candidates), varies=True, stored=stored)
+
+    def scores(self, candidates: Candidates, /) -> Floats:
         found: Floats = candidates.features @ self.weights.T.astype(np.float64)
         return found
 
 
-def gap_of(ranker: Any, data: Judged, flavour: str = "standard") -> OracleGap:
+def gap_of(ranker: Scorer, data: Judged, flavour: str = "standard") -> OracleGap:
     found = oracle_gap(ranker, data, flavour=flavour)
     assert found is not None
     return found

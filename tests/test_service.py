@@ -43,6 +43,7 @@ from querywise.text.features import candidates_for
 from querywise.text.index import build_index, save_index
 from querywise.views.text import TextView
 from tests.serving import COMMAND, Serving, serving
+from tests.worlds import inside
 
 DATA = make_judged(40, 8, 4, kinds=2, seed=5)
 NAMES = ("bm25", "clicks", "age", "price")
@@ -503,7 +504,7 @@ def test_too_many_at_a_time_are_asked_to_come_again(model: Path) -> None:
         time.sleep(0.3)
         return original(candidates)
 
-    slow.models.current.ranker.predict = predict
+    inside(slow.models.current.ranker).predict = predict
     answers = asked_of(slow, *[("/v1/rank", request_of(DATA.candidates, 0))] * 20)
     statuses = [answer.status_code for answer in answers]
     assert set(statuses) == {200, 503}
@@ -515,7 +516,7 @@ def test_too_many_at_a_time_are_asked_to_come_again(model: Path) -> None:
 def test_an_answer_that_takes_too_long_is_given_up(model: Path) -> None:
     service = Service(ModelFolder(model), limits=Limits(seconds=0.1))
     service.models.current.quick = False
-    service.models.current.ranker.predict = lambda candidates: time.sleep(0.5)
+    inside(service.models.current.ranker).predict = lambda candidates: time.sleep(0.5)
     (answer,) = asked_of(service, ("/v1/rank", request_of(DATA.candidates, 0)))
     assert answer.status_code == 503
     assert answer.json()["error"]["code"] == "too_slow"
@@ -527,7 +528,7 @@ def test_a_fault_of_our_own_has_the_shape_too_and_tells_nothing(model: Path) -> 
     def predict(candidates: Candidates) -> Any:
         raise ZeroDivisionError("secret")
 
-    service.models.current.ranker.predict = predict
+    inside(service.models.current.ranker).predict = predict
     (answer,) = asked_of(service, ("/v1/rank", request_of(DATA.candidates, 0)))
     assert answer.status_code == 500
     assert answer.json()["error"]["code"] == "internal"
@@ -536,7 +537,7 @@ def test_a_fault_of_our_own_has_the_shape_too_and_tells_nothing(model: Path) -> 
 
 def test_scores_that_are_not_numbers_are_not_sent(model: Path) -> None:
     service = Service(ModelFolder(model))
-    service.models.current.ranker.predict = lambda candidates: np.full(len(candidates.features), np.nan)
+    inside(service.models.current.ranker).predict = lambda candidates: np.full(len(candidates.features), np.nan)
     (answer,) = asked_of(service, ("/v1/rank", request_of(DATA.candidates, 0)))
     assert answer.status_code == 422
     assert "is nan" in answer.json()["error"]["message"]
@@ -663,7 +664,7 @@ def test_every_kind_of_ranker_is_served(tmp_path: Path) -> None:
 
 def test_a_model_that_cannot_rank_is_not_served(tmp_path: Path) -> None:
     ranker = KnnOffline2(RankSVM(), k=10).fit(DATA)
-    ranker.offline_.models_.weights = ranker.offline_.models_.weights[:, :2]
+    inside(ranker.offline_.models_).weights = inside(ranker.offline_.models_).weights[:, :2]
     save(ranker, tmp_path / "bad")
     with pytest.raises(ModelFileError, match="The model cannot rank"):
         Served.of(tmp_path / "bad")

@@ -22,6 +22,7 @@ from querywise.tuning import tune
 from querywise.views.columns import Columns, SideBySide
 from querywise.views.text import TextView
 from querywise.views.topmean import TopMean
+from tests.worlds import inside
 
 GRID: dict[str, tuple[Any, ...]] = {
     "l2": (0.1, 1.0),
@@ -283,7 +284,7 @@ def test_a_shared_learner_is_saved_with_the_prior_it_was_asked_for(
         save(ranker, tmp_path / str(number), notes={"prior_l2": strength})
         again = load(tmp_path / str(number))
         assert read_manifest(tmp_path / str(number)).notes == {"prior_l2": strength}
-        for learner in (again.learner, again.prepared_.learner, again.prepared_.everyone):
+        for learner in (inside(again).learner, inside(again).prepared_.learner, inside(again).prepared_.everyone):
             assert (learner.l2, learner.prior, learner.prior_l2) == (0.3, prior, strength)
         expected = KnnOnline(RankSVM(0.3, prior=prior, prior_l2=strength), k=9).fit(train)
         for each in (ranker, again):

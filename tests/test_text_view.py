@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from querywise.answers import Facts, facts_of
 from querywise.arrays import Floats, Ints
 from querywise.data.frames import from_arrays
 from querywise.data.groups import Candidates, Judged, QueryTable
@@ -31,7 +32,7 @@ from querywise.storage import load, save
 from querywise.views.columns import Columns, SideBySide
 from querywise.views.text import TextView
 from querywise.views.topmean import TopMean
-from tests.worlds import ragged
+from tests.worlds import inside, ragged
 
 STARTS = ("how do I", "buy cheap", "what is the")
 NOISE = (
@@ -103,7 +104,7 @@ def test_a_saved_text_view_places_queries_as_before(tmp_path: Path) -> None:
     again = load(tmp_path / "model")
     others = told(make_judged(20, 6, 3, kinds=2, seed=1), seed=1).candidates
     assert again.predict(others).tobytes() == ranker.predict(others).tobytes()
-    views = [each.locality_.view_ for each in (ranker, again)]
+    views = [inside(each).locality_.view_ for each in (ranker, again)]
     assert views[0].points(others).tobytes() == views[1].points(others).tobytes()
 
 
@@ -111,7 +112,7 @@ def test_half_a_character_in_many_queries_can_be_saved(tmp_path: Path) -> None:
     # JSON lets lone surrogates through; UTF-8 cannot hold them.
     data = with_texts(make_judged(40, 4, 3), tuple(f"\ud83d {word}ish un{word}" for word in (NOISE * 4)[:40]))
     ranker = KnnOnline(RankSVM(), k=5, view=TextView()).fit(data)
-    assert len(ranker.locality_.view_.spaces_[1].vocabulary_) > 1000
+    assert len(inside(ranker.locality_.view_).spaces_[1].vocabulary_) > 1000
     save(ranker, tmp_path / "model")
     assert load(tmp_path / "model").predict(data.candidates).tobytes() == ranker.predict(data.candidates).tobytes()
 
@@ -468,15 +469,21 @@ def test_it_tells_what_the_ranker_inside_tells_and_nothing_that_it_does_not() ->
     data, test = make_judged(40, 7, 4, kinds=2), make_judged(10, 7, 4, kinds=2, seed=1)
     by_hand, seen = replace(data, candidates=normalised(data.candidates)), normalised(test.candidates)
     near, inside = QueryNormalised(KnnOnline(RankSVM(), k=8)), KnnOnline(RankSVM(), k=8).fit(by_hand)
-    assert not hasattr(near, "distances"), "it is not fitted"
-    near.fit(data)
-    assert near.distances(test.candidates).tobytes() == inside.distances(seen).tobytes()
-    assert near.places(test.candidates).tobytes() == inside.places(seen).tobytes()
-    assert not hasattr(near, "sizes")
-    assert QueryNormalised(Naive(RankSVM(), 3)).fit(data).sizes == Naive(RankSVM(), 3).fit(by_hand).sizes
+    with pytest.raises(NotFittedError):
+        near.answer(test.candidates)
+    place = near.fit(data).answer(test.candidates).place
+    assert place is not None
+    assert place.known is not None
+    assert place.points is not None
+    assert place.known.distances().tobytes() == inside.distances(seen).tobytes()
+    assert place.points().tobytes() == inside.places(seen).tobytes()
+    assert facts_of(near) == Facts()
+    clusters = facts_of(QueryNormalised(Naive(RankSVM(), 3)).fit(data)).sizes
+    assert clusters == Naive(RankSVM(), 3).fit(by_hand).sizes
     moving = ATVT(KernelRidge(), rounds=1)
-    assert QueryNormalised(moving).fit(data).moved() == moving.fit(by_hand).moved()
-    assert not any(hasattr(QueryNormalised(RankSVM()).fit(data), name) for name in ("sizes", "distances", "moved"))
+    moved = facts_of(QueryNormalised(moving).fit(data)).moved
+    assert moved is not None
+    assert moved() == moving.fit(by_hand).moved()
 
 
 def test_other_features_than_those_of_training_are_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,11 @@ REAL_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 needs_real_data = pytest.mark.skipif(
     not REAL_DATA.is_dir() and not os.environ.get("CI"), reason="real judged data is not on this machine"
 )
+
+
+def inside(thing: object) -> Any:
+    """Something of which a contract tells less than a test looks at."""
+    return thing
 
 
 def two_faced(queries: int, documents: int = 5) -> Judged:

@@ -1,17 +1,48 @@
-"""The contracts of the library, on one page. For type checking only: nothing needs to inherit from them."""
+"""The contracts of the library, on one page. For type checking only: nothing needs to inherit from them.
+
+What something may be able to do beside its contract is a contract of its own, and looked for at run time.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+from typing import Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 from scipy.sparse import csr_array
 
-from querywise.arrays import Floats, Ints
+from querywise.answers import Answer, Model, Models, Scorer
+from querywise.arrays import Floats
 from querywise.data.groups import Candidates, Judged
+from querywise.data.parts import Training
+from querywise.forms import Form
+
+__all__ = [
+    "Answer",
+    "Fittable",
+    "FollowsRanker",
+    "Grouping",
+    "Learner",
+    "LocalLearner",
+    "LooksAt",
+    "Metric",
+    "Model",
+    "Models",
+    "Neighborhood",
+    "PlacesDocuments",
+    "Prepared",
+    "Preparing",
+    "QueryView",
+    "Ranker",
+    "Regressor",
+    "Scorer",
+    "TeachesLocally",
+    "Transparent",
+]
+
+Metric: TypeAlias = Literal["euclidean", "cosine"]
 
 
-class Ranker(Protocol):
-    """Whatever scores documents once it has been fitted."""
+class Fittable(Protocol):
+    """Whatever can be fitted and then scores documents: enough to be compared."""
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Learn from judged documents; `valid` may decide when to stop."""
@@ -22,8 +53,19 @@ class Ranker(Protocol):
         ...
 
 
-class Learner(Protocol):
-    """A ranker that can be told how much each training query counts.
+class Ranker(Fittable, Protocol):
+    """Whatever scores documents once it has been fitted, and says how."""
+
+    feature_count_: int
+    feature_names_: tuple[str, ...] | None
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """How these queries are answered: the scores, the models behind them, and all that is known of the way."""
+        ...
+
+
+class Learner(Ranker, Protocol):
+    """A ranker of one model for all queries, which can be told how much each training query counts.
 
     Query weights are non-negative and relative: multiplying them by a constant changes nothing.
     """
@@ -32,46 +74,52 @@ class Learner(Protocol):
         """Learn from judged documents, each query counting as its weight says."""
         ...
 
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document, in the order of the rows."""
-        ...
-
-
-class Models(Protocol):
-    """Several scoring functions."""
-
-    def __len__(self) -> int:
-        """How many."""
-        ...
-
-    def pick(self, candidates: Candidates, model: Ints, /) -> Floats:
-        """One score per document, each query scored by the model named for it."""
-        ...
-
-    def scores(self, candidates: Candidates, /) -> Floats:
-        """Documents × models: every document under every model."""
-        ...
-
-    def blend(self, candidates: Candidates, shares: Floats, /) -> Floats:
-        """One score per document: Σ shares of each model's scores, brought to 0 … 1 within the query first."""
-        ...
-
 
 class Prepared(Protocol):
     """A learner that has seen its training queries and can train on any weighting of them."""
 
-    everyone: Ranker
+    @property
+    def everyone(self) -> Learner:
+        """The global model: prior, back-off."""
+        ...
 
     def models(self, query_weights: csr_array, /) -> Models:
         """One model per row; columns are the training queries."""
         ...
 
+    def gathered(self) -> Prepared:
+        """The same with all it knows in one place, so that it can be kept."""
+        ...
 
-class LocalLearner(Learner, Protocol):
+    def gradients(self) -> Floats | None:
+        """Training queries × features: the gradient of each one's loss at the global model; None without gradients."""
+        ...
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """Does once what all weightings of the training queries have in common.
+
+    pairs: every `query` counts the same whatever its number of preference pairs, or every `pair` does.
+    """
+
+    pairs: Literal["query", "pair"]
+
+    def prepare(self, data: Training, /) -> Prepared:
+        """Get ready to train on any weighting of the queries."""
+        ...
+
+
+class LocalLearner(Learner, Preparing, Protocol):
     """A learner that trains many weighted models together, for less than one by one."""
 
-    def prepare(self, data: Judged, /) -> Prepared:
-        """Do once what all weightings have in common."""
+
+@runtime_checkable
+class TeachesLocally(Protocol):
+    """A learner that says how its local models are to be trained, given the global one."""
+
+    def local(self, everyone: Learner, /) -> Learner:
+        """The learner of local models; everyone is of its own kind, fitted."""
         ...
 
 
@@ -84,6 +132,34 @@ class QueryView(Protocol):
 
     def points(self, candidates: Candidates, /) -> Floats:
         """One row per query; no labels in sight."""
+        ...
+
+
+@runtime_checkable
+class FollowsRanker(Protocol):
+    """A view that goes by a ranker, or by the single model of the ranker it is used in."""
+
+    def by(self, ranker: Ranker, /) -> QueryView:
+        """The same view with this ranker where it has none of its own."""
+        ...
+
+
+@runtime_checkable
+class LooksAt(Protocol):
+    """A view that says what of a query it looks at: any of text, columns and documents. Others look at documents."""
+
+    @property
+    def looks_at(self) -> tuple[str, ...]:
+        """What has to be known of a query to place it."""
+        ...
+
+
+@runtime_checkable
+class PlacesDocuments(Protocol):
+    """A view in which documents have a place too, so that a query's relevant ones can be looked for."""
+
+    def relevant_points(self, data: Judged, /) -> Floats:
+        """Where each query would lie if its top documents were its relevant ones; as it is where there are none."""
         ...
 
 
@@ -122,4 +198,17 @@ class Regressor(Protocol):
 
     def predict(self, features: Floats, /) -> Floats:
         """One value per row."""
+        ...
+
+
+@runtime_checkable
+class Transparent(Protocol):
+    """A regressor whose values are sums over features, and which an engine could run."""
+
+    def contributions(self, features: Floats, /) -> Floats:
+        """Documents × features: what each adds to a document's value."""
+        ...
+
+    def form(self) -> Form:
+        """What an engine could run."""
         ...

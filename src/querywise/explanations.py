@@ -6,22 +6,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
+from querywise.answers import Answer, Model, TrainingQueries, nobody
 from querywise.arrays import Floats
-from querywise.contributions import answering_models, contributions, linear_weights, name_of
+from querywise.contracts import Ranker
+from querywise.contributions import contributions_in
 from querywise.data.groups import Candidates
 from querywise.errors import DataError, NotFittedError
+from querywise.forms import Linear
 from querywise.learners.linear import LinearModels
-from querywise.neighborhoods import distances
-from querywise.rankers.blend import Blend
-from querywise.rankers.classes import QueryClasses
-from querywise.rankers.clusters import Naive, SelectRanker, Transform
-from querywise.rankers.ensemble import SSER
-from querywise.rankers.knn import KnnOffline2, KnnOnline, locality_of, training_gradients
-from querywise.rankers.nearby import NearbyBlend
-from querywise.rankers.normalised import QueryNormalised, normalised
-
-_LOCAL = (KnnOnline, KnnOffline2, QueryClasses, Naive, SelectRanker, Transform, SSER)
 
 
 @dataclass(frozen=True)
@@ -133,25 +127,20 @@ class Reason:
         return self.difference - self.everyone
 
 
-def depends_on_query(ranker: Any) -> bool:
+def depends_on_query(ranker: Ranker) -> bool:
     """Whether a fitted ranker has more than one model for all queries."""
-    if isinstance(ranker, NearbyBlend):
-        return ranker.nearest_ is not None or depends_on_query(ranker.blend_)
-    if isinstance(ranker, Blend):
-        return any(map(depends_on_query, ranker.rankers_))
-    return isinstance(ranker.ranker_ if isinstance(ranker, QueryNormalised) else ranker, _LOCAL)
+    return ranker.answer(nobody(ranker.feature_count_, ranker.feature_names_)).varies
 
 
-def explain(ranker: Any, candidates: Candidates, query_id: str) -> Explanation:
+def explain(ranker: Ranker, candidates: Candidates, query_id: str) -> Explanation:
     """Explain how a fitted ranker of local models answers one of these queries."""
-    inside = ranker.ranker_ if isinstance(ranker, QueryNormalised) else ranker
-    if not depends_on_query(ranker):
-        raise DataError(f"A {type(inside).__name__} has one model for all queries; there is nothing particular to one.")
-    query = _the_query(ranker, candidates, query_id)
-    return _explained(inside, normalised(query) if isinstance(ranker, QueryNormalised) else query)
+    answer = ranker.answer(_the_query(ranker, candidates, query_id))
+    if not answer.varies:
+        raise DataError(f"A {type(ranker).__name__} has one model for all queries; there is nothing particular to one.")
+    return _explained(answer)
 
 
-def why(ranker: Any, candidates: Candidates, query_id: str, above: str, below: str) -> Reason:
+def why(ranker: Ranker, candidates: Candidates, query_id: str, above: str, below: str) -> Reason:
     """Why a fitted ranker has one document of a query above another, exactly: the parts add up to the difference.
 
     Any order of the two is fine; where `above` is in fact below, the difference is negative.
@@ -160,16 +149,15 @@ def why(ranker: Any, candidates: Candidates, query_id: str, above: str, below: s
     if above == below:
         raise DataError(f"Document {above!r} cannot be above itself; name two.")
     first, second = (_row_of(query, name) for name in (above, below))
-    parts = contributions(ranker, query)
+    answer = ranker.answer(query)
+    parts = contributions_in(answer)
     everyone, here = (each[first] - each[second] for each in (parts.everyone, parts.here))
     values = parts.seen[[first, second]]
     terms = [
         Term(parts.labels[column], *map(float, (*values[:, column], everyone[column], here[column])))
         for column in np.argsort(-np.abs(here), kind="stable")
     ]
-    inside = ranker.ranker_ if isinstance(ranker, QueryNormalised) else ranker
-    seen = normalised(query) if isinstance(ranker, QueryNormalised) else query
-    explained = _explained(inside, seen) if isinstance(inside, (*_LOCAL, Blend, NearbyBlend)) else None
+    explained = _explained(answer) if answer.varies or answer.members else None
     apart = parts.models[first] - parts.models[second]
     models = [
         ModelTerm(each.model, each.weight, float(apart[each.model]), each.name)
@@ -195,7 +183,7 @@ def as_dict(found: Explanation | Reason) -> dict[str, Any]:
     return {**asdict(found), "departures": [{**asdict(each), "effect": each.effect} for each in found.departures]}
 
 
-def _the_query(ranker: Any, candidates: Candidates, query_id: str) -> Candidates:
+def _the_query(ranker: Ranker, candidates: Candidates, query_id: str) -> Candidates:
     if not hasattr(ranker, "feature_count_"):
         raise NotFittedError(ranker)
     if query_id not in candidates.query_ids:
@@ -217,92 +205,87 @@ def _row_of(query: Candidates, document: str) -> int:
     return labels.index(document)
 
 
-def _explained(ranker: Any, query: Candidates) -> Explanation:
-    if isinstance(ranker, NearbyBlend):
-        return _of_several(ranker.blend_, query, ranker.model_weights(query)[0])
-    if isinstance(ranker, Blend):
-        return _of_several(ranker, query, ranker.weights_)
-    if isinstance(ranker, (SelectRanker, Transform)):
-        return _blended(ranker, query)
-    if isinstance(ranker, SSER):
-        seen = normalised(query)
-        own = ranker.query_weights(query)[0]
-        return Explanation(query.query_ids[0], ranker.gamma == 0, (), _departures(ranker.weights_, own, seen))
-    model, everyone = answering_models(ranker, query)
-    alone = model is everyone
-    width = query.features.shape[1]
-    common, here = linear_weights(everyone, width), linear_weights(model, width)
-    departures = _departures(common, here, query) if common is not None and here is not None else ()
-    found = Explanation(query.query_ids[0], alone, (), departures, _one_model(ranker, query))
-    if not isinstance(ranker, (KnnOnline, KnnOffline2)):
-        return found
-    move = here - common if common is not None and here is not None else None
-    return replace(found, neighbours=_neighbours(ranker, query, move))
-
-
-def _of_several(ranker: Blend, query: Candidates, weights: Floats, chosen: int = -1) -> Explanation:
-    """What is particular to a query in the first ranker of a blend in which anything is, or in the one chosen."""
-    shares = tuple(
-        ModelShare(number, float(weight), 0, name_of(each))
-        for number, (each, weight) in enumerate(zip(ranker.rankers_, weights, strict=True))
-    )
-    asked = ranker.rankers_ if chosen < 0 else (ranker.rankers_[chosen],)
-    local = next((each for each in asked if depends_on_query(each)), None)
-    if local is None:
-        return Explanation(query.query_ids[0], chosen < 0, (), (), shares)
-    inside = local.ranker_ if isinstance(local, QueryNormalised) else local
-    seen = normalised(query) if isinstance(local, QueryNormalised) else query
-    found = replace(_explained(inside, seen), models=shares)
-    return found if chosen < 0 else replace(found, is_global=False)
-
-
-def _one_model(ranker: Any, query: Candidates) -> tuple[ModelShare, ...]:
-    if isinstance(ranker, Naive):
-        chosen = int(ranker.chosen(query)[0])
-        others = [number for number in range(len(ranker.groups_.teachers_)) if number != chosen]
-        return tuple(
-            ModelShare(number, float(number == chosen), int(ranker.groups_.teachers_[number]))
-            for number in (chosen, *others)
-        )
-    return ()
-
-
-def _blended(ranker: SelectRanker | Transform, query: Candidates) -> Explanation:
-    groups, share = ranker.groups_, ranker.model_weights(query)[0]
-    shares = tuple(
-        ModelShare(int(number), float(share[number]), int(groups.teachers_[number]))
-        for number in np.argsort(-share, kind="stable")
-    )
-    alone = not share.any()
+def _explained(answer: Answer) -> Explanation:
+    """What is particular to the one query of an answer that varies, or of a blend."""
+    if answer.members:
+        return _of_members(answer)
+    name, shares = answer.seen.query_ids[0], answer.shares()[[0]]
+    weights: Floats = shares.toarray()[0]
+    if answer.scale == "range":
+        alone, (common, here) = shares.nnz == 0, _mixtures(answer, weights)
+    else:
+        model = answer.answering(0)
+        alone, common, here = model is answer.everyone, _weights_of(answer.everyone), _weights_of(model)
     departures: tuple[Departure, ...] = ()
-    if isinstance(groups.models_, LinearModels) and len(query.features):
-        common = linear_weights(groups.everyone_, query.features.shape[1])
-        assert common is not None
-        alike = common if alone else LinearModels(common[None, :]).mixture(query.features, np.ones(1))
-        departures = _departures(alike, alike if alone else groups.models_.mixture(query.features, share), query)
-    return Explanation(query.query_ids[0], alone, (), departures, shares)
+    move: Floats | None = None
+    if common is not None and here is not None:
+        departures, move = _departures(common, here, answer.seen), here - common
+    return Explanation(name, alone, _neighbours(answer, move), departures, _model_shares(answer, weights))
 
 
-def _neighbours(ranker: Any, query: Candidates, move: Floats | None) -> tuple[Neighbour, ...]:
-    locality, weights = locality_of(ranker), ranker.training_queries(query)
-    place = np.repeat(locality.points(query), weights.nnz, axis=0)
-    gaps = distances(place, locality.points_[weights.indices], locality.metric)
+def _of_members(answer: Answer) -> Explanation:
+    """What is particular to a query in the first ranker of a blend in which anything is."""
+    weights = answer.shares()[[0]].toarray()[0]
+    shares = tuple(
+        ModelShare(number, float(weight), 0, name)
+        for number, (name, weight) in enumerate(zip(answer.names, weights, strict=True))
+    )
+    local = next((each for each in answer.members if each.varies), None)
+    if local is None:
+        return Explanation(answer.seen.query_ids[0], True, (), (), shares)
+    return replace(_explained(local), models=shares)
+
+
+def _weights_of(model: Model) -> Floats | None:
+    """The weights of a linear model; None of any other."""
+    form = model.form()
+    return form.weights if isinstance(form, Linear) else None
+
+
+def _mixtures(answer: Answer, share: Floats) -> tuple[Floats | None, Floats | None]:
+    """The weights that the global model and the mixture come to on the query's documents, each brought to 0 … 1."""
+    common, documents = _weights_of(answer.everyone), answer.seen.features
+    used = np.flatnonzero(share).tolist()
+    own = [_weights_of(answer.models()[number]) for number in used]
+    if common is None or not len(documents) or any(each is None for each in own):
+        return None, None
+    if not used:
+        return common, common
+    alike = LinearModels(common[None, :]).mixture(documents, np.ones(1))
+    return alike, LinearModels(np.array(own)).mixture(documents, share[used])
+
+
+def _model_shares(answer: Answer, weights: Floats) -> tuple[ModelShare, ...]:
+    """Stored models, the heaviest first, where they are few enough to show."""
+    if answer.stored is None or answer.stored.taught is None:
+        return ()
+    taught = answer.stored.taught
+    return tuple(
+        ModelShare(number, float(weights[number]), int(taught[number]))
+        for number in np.argsort(-weights, kind="stable").tolist()
+    )
+
+
+def _neighbours(answer: Answer, move: Floats | None) -> tuple[Neighbour, ...]:
+    known = None if answer.place is None else answer.place.known
+    if known is None or answer.teachers is None:
+        return ()
+    weights = answer.teachers()[[0]]
     shares = weights.data / weights.data.sum() if weights.nnz else weights.data
-    pulls = _pulls(ranker, weights, move)
+    gaps, pulls = known.away(0, weights.indices.astype(np.int64)), _pulls(known, weights, move)
     found = [
-        Neighbour(locality.query_ids_[column], float(share), float(gap), int(locality.pairs_[column]), float(pull))
+        Neighbour(known.query_ids[column], float(share), float(gap), int(known.pairs[column]), float(pull))
         for column, share, gap, pull in zip(weights.indices, shares, gaps, pulls, strict=True)
     ]
     return tuple(sorted(found, key=lambda each: each.distance))
 
 
-def _pulls(ranker: Any, weights: Any, move: Floats | None) -> Floats:
-    gradients = training_gradients(ranker)
-    if gradients is None or move is None:
+def _pulls(known: TrainingQueries, weights: csr_array, move: Floats | None) -> Floats:
+    found = known.gradients()
+    if found is None or move is None:
         return np.zeros(weights.nnz)
-    pairs = locality_of(ranker).pairs_[weights.indices]
-    counted = weights.data * (pairs if ranker.learner.pairs == "pair" else pairs > 0)
-    falls = -counted * (gradients[weights.indices] @ move)
+    gradients, counts = found
+    falls = -weights.data * counts[weights.indices] * (gradients[weights.indices] @ move)
     shared: Floats = falls / max(float(np.abs(falls).sum()), np.finfo(np.float64).tiny)
     return shared
 

@@ -12,11 +12,11 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from querywise.arrays import Floats, Ints
+from querywise.contracts import Metric
 from querywise.errors import DataError, NotFittedError
 from querywise.parameters import number_of
 from querywise.threads import in_threads
 
-Metric = Literal["euclidean", "cosine"]
 Algorithm = Literal["brute", "kd_tree", "ball_tree"]
 
 _BLOCK = 4_000_000  # distances in hand at a time, in each thread

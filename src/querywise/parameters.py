@@ -26,6 +26,13 @@ def unfitted(thing: _Thing) -> _Thing:
     return type(thing)(**parameters_of(thing))
 
 
+def name_of(thing: object) -> str:
+    """An estimator and what it is made of: QueryContext of LambdaMART (rank_xendcg)."""
+    inner, objective = getattr(thing, "learner", None), getattr(thing, "objective", None)
+    said = type(thing).__name__ + (f" ({objective})" if isinstance(objective, str) else "")
+    return said if inner is None else f"{said} of {name_of(inner)}"
+
+
 def is_fitted(thing: object) -> bool:
     """Whether it has learned anything: learned names end in an underscore."""
     return any(name.endswith("_") and not name.startswith("_") for name in vars(thing))

@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
+from querywise.answers import Answer, Opaque, alone
 from querywise.arrays import Floats, Ints
-from querywise.data.groups import Candidates
+from querywise.data.groups import Candidates, Judged
 from querywise.data.letor import PathLike
 from querywise.data.shards import read_scored
 from querywise.errors import DataError
@@ -67,10 +69,14 @@ def write_run(path: PathLike, candidates: Candidates, scores: Floats, *, tag: st
 class GivenScores:
     """A ranker whose scores were made elsewhere: looked up by query, and by document or by its place in the query."""
 
-    untimed = True
-
     def __init__(self, candidates: Candidates, scores: Floats) -> None:
         self._scores = {query_id: scores[candidates.rows(query)] for query, query_id in enumerate(candidates.query_ids)}
+        self.feature_count_ = candidates.features.shape[1]
+        self.feature_names_ = candidates.feature_names
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """There is nothing to learn."""
+        return self
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """The scores of these queries' documents, which must be in the order in which they were given."""
@@ -78,6 +84,10 @@ class GivenScores:
         if unknown is not None:
             raise DataError(f"There are no scores for query {unknown!r}.")
         return np.concatenate([np.zeros(0), *(self._scores[each] for each in candidates.query_ids)])
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """Nothing is known but the scores."""
+        return alone(Opaque(self), candidates)
 
 
 def read_scores(path: PathLike, candidates: Candidates) -> Floats:

@@ -91,6 +91,17 @@ _SAVABLE = {
 }
 
 
+# Other names under which earlier versions wrote a class, or something a class has learned (Class.name_).
+_ALIASES: dict[str, str] = {}
+# What a parameter was worth before there was such a one: folders of earlier versions lack it.
+_BEFORE: dict[str, dict[str, bool | int | float | str | None]] = {}
+# Kinds that are no longer there, and why.
+_REMOVED = {
+    "Routed": "it was no better than the blend it was made of. Fit the method blend instead.",
+    **dict.fromkeys(("LinearGains", "NearbyGains"), "it was a part of Routed, which was no better than its blend."),
+}
+
+
 @dataclass(frozen=True)
 class Manifest:
     """What a model folder says of itself, beside the model."""
@@ -109,6 +120,7 @@ def save(ranker: Ranker, folder: PathLike, *, notes: Mapping[str, Any] | None = 
     """
     path = Path(folder)
     check_model_folder(path)
+    _check_savable(ranker, "the ranker")
     if not hasattr(ranker, "feature_count_"):
         raise NotFittedError(ranker)
     writer = _Writer()
@@ -141,7 +153,7 @@ def save(ranker: Ranker, folder: PathLike, *, notes: Mapping[str, Any] | None = 
             old.unlink(missing_ok=True)
 
 
-def load(folder: PathLike) -> Any:
+def load(folder: PathLike) -> Ranker:
     """The fitted ranker in a folder. Nothing in the folder is executed; anything odd about it is refused."""
     path = Path(folder)
     for attempt in range(5):
@@ -156,7 +168,8 @@ def load(folder: PathLike) -> Any:
             found = _Reader(arrays).decode(body["ranker"])
             if not hasattr(found, "predict") or not hasattr(found, "feature_count_"):
                 raise ModelFileError(f"{path}: the manifest describes something that is not a fitted ranker.")
-            return found
+            fitted: Ranker = found
+            return fitted
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             if isinstance(error, ModelFileError):
                 raise
@@ -224,8 +237,7 @@ class _Writer:
 
     def _object(self, value: Any, key: str) -> Any:
         name = type(value).__name__
-        if _SAVABLE.get(name) != type(value).__module__:
-            raise DataError(f"A {name} cannot be saved; {key} holds one.")
+        _check_savable(value, key)
         if id(value) in self._numbers:
             return {"$same": self._numbers[id(value)]}
         number = self._numbers[id(value)] = len(self._numbers)
@@ -265,19 +277,32 @@ class _Reader:
         return csr_array((data, indices, pointers), shape=tuple(shape.tolist()))
 
     def _object(self, value: dict[str, Any]) -> Any:
-        name = value["$class"]
+        name = _ALIASES.get(value["$class"], value["$class"])
+        if name in _REMOVED:
+            raise ModelFileError(f"The model is a {name}, which is no longer there: {_REMOVED[name]}")
         if name not in _SAVABLE:
             raise ModelFileError(
                 f"The model is a {name!r}, which this version does not know. Known: {', '.join(_SAVABLE)}."
             )
         kind = getattr(importlib.import_module(_SAVABLE[name]), name)
-        if set(value["parameters"]) != set(parameter_names(kind)) or not all(map(_is_learned, value["learned"])):
+        given = {**_BEFORE.get(name, {}), **value["parameters"]}
+        learned = {_ALIASES.get(f"{name}.{each}", each): item for each, item in value["learned"].items()}
+        if set(given) != set(parameter_names(kind)) or not all(map(_is_learned, learned)):
             raise ModelFileError(f"The manifest's {name} has other parameters than this version's.")
-        made = kind(**{each: self.decode(item) for each, item in value["parameters"].items()})
+        made = kind(**{each: self.decode(item) for each, item in given.items()})
         self._made[value["number"]] = made
-        for each, item in value["learned"].items():
+        for each, item in learned.items():
             setattr(made, each, self.decode(item))
         return made
+
+
+def _check_savable(value: object, where: str) -> None:
+    name = type(value).__name__
+    if _SAVABLE.get(name) != type(value).__module__:
+        raise DataError(
+            f"A {name} cannot be saved ({where} is one): a model folder names classes of querywise alone, so that "
+            "loading one executes nothing of anybody else's."
+        )
 
 
 def _is_learned(name: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from querywise.contracts import Ranker
+from querywise.contracts import Fittable
 from querywise.data.groups import Judged
 from querywise.data.parts import Training, as_taken, whole
 from querywise.errors import DataError
@@ -17,7 +17,7 @@ from querywise.evaluation.evaluate import evaluate
 from querywise.progress import track
 from querywise.sharing import sharing
 
-AnyRanker = TypeVar("AnyRanker", bound=Ranker, covariant=True)
+AnyRanker = TypeVar("AnyRanker", bound=Fittable, covariant=True)
 
 
 @dataclass(frozen=True)

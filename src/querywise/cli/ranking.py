@@ -88,6 +88,7 @@ def fit(
 
     With validation data every parameter in the method's grid is tried and the best kept; without, the defaults hold.
     """
+    from querywise.answers import facts_of
     from querywise.errors import DataError
     from querywise.measures import find_flavour, find_measures
     from querywise.methods import find_method, parse_settings
@@ -119,10 +120,10 @@ def fit(
             else:
                 tuned = cross_validate(chosen.build, grid, data=train, folds=folds, **by)
             notes = {"method": method, **tuned.as_notes()}
-            f1 = getattr(tuned.ranker, "f1_", None)
-            if f1 is not None:
-                notes["classifier_f1"] = round(f1, 4)
-            sizes = getattr(tuned.ranker, "sizes", None)
+            facts = facts_of(tuned.ranker)
+            sizes = facts.sizes
+            if facts.f1 is not None:
+                notes["classifier_f1"] = round(facts.f1, 4)
             if sizes is not None:
                 notes["clusters"] = sizes._asdict()
             save(tuned.ranker, out, notes=notes)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from querywise.answers import Answer, Scorer, answer_of
 from querywise.arrays import Floats
 from querywise.data.groups import Judged
 from querywise.evaluation.evaluate import tie_break
@@ -52,13 +52,19 @@ def best_of(by_rank: Floats, count: int) -> float:
     return float(round(total, 12))
 
 
-def oracle_gap(ranker: Any, data: Judged, *, flavour: str = "standard") -> OracleGap | None:
-    """The gap of a ranker made of several models; None for one that is not (it has no `several_models`)."""
-    if not hasattr(ranker, "several_models"):
+def oracle_gap(ranker: Scorer, data: Judged, *, flavour: str = "standard") -> OracleGap | None:
+    """The gap of a ranker made of stored models; None for any other."""
+    return gap_in(answer_of(ranker, data.candidates), data, flavour=flavour)
+
+
+def gap_in(answer: Answer, data: Judged, *, flavour: str = "standard") -> OracleGap | None:
+    """The gap of the models in an answer to some judged queries."""
+    if answer.stored is None:
         return None
-    conventions = find_flavour(flavour)
-    table = precision_table(ranker.several_models(), data, conventions, tie_break(data.candidates, conventions))
-    routed = ranker.routed_by_relevance(data) if hasattr(ranker, "routed_by_relevance") else None
+    seen, conventions = replace(data, candidates=answer.seen), find_flavour(flavour)
+    table = precision_table(answer.stored.models, seen, conventions, tie_break(answer.seen, conventions))
+    asks = None if answer.place is None else answer.place.nearest_to_relevant
+    routed = None if asks is None else asks(seen)
     only = None if routed is None else np.where(routed >= 0, table[np.arange(len(data)), np.maximum(routed, 0)], 0.0)
     ranked = -np.sort(-table, axis=1)
     return OracleGap(ranked[:, 0], ranked.mean(axis=0), only)

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from querywise.answers import Answer, Scorer, answer_of
 from querywise.arrays import Floats
 from querywise.data.folds import Fold
 from querywise.data.groups import Judged
-from querywise.evaluation.oracle import oracle_gap
+from querywise.evaluation.oracle import gap_in
 from querywise.parameters import learned_bytes
+from querywise.ranking import GivenScores
 from querywise.sharing import not_sharing
 
 # Given the training and the validation part, a fitted ranker, or what tuning found; never the test part.
@@ -50,29 +52,32 @@ def train(name: str, fit: Fit, fold: Fold, observe: Observe | None = None, *, fl
     ranker: Any = getattr(made, "ranker", made)
     with not_sharing():
         ready = time.perf_counter()
-        scores = ranker.predict(fold.test.candidates)
+        answer = answer_of(ranker, fold.test.candidates)
+        scores = answer.scores()
         done = time.perf_counter()
     if observe is not None:
         observe(fold, name, ranker)
     notes = made.as_notes() if hasattr(made, "as_notes") else {}
-    spent = (np.nan, np.nan) if hasattr(ranker, "untimed") else (fitted - begin, done - ready)
-    return Trained(scores, *spent, notes, _extra(ranker, fold, flavour))
+    spent = (np.nan, np.nan) if isinstance(ranker, GivenScores) else (fitted - begin, done - ready)
+    return Trained(scores, *spent, notes, _extra(ranker, answer, fold, flavour))
 
 
-def _extra(ranker: Any, fold: Fold, flavour: str) -> dict[str, Any]:
+def _extra(ranker: Scorer, answer: Answer, fold: Fold, flavour: str) -> dict[str, Any]:
     extra: dict[str, Any] = {"megabytes": learned_bytes(ranker) / 1e6}
-    if hasattr(ranker, "distances"):
-        extra["distances"] = ranker.distances(fold.test.candidates).tolist()
-    gap = oracle_gap(ranker, fold.test, flavour=flavour)
+    place = answer.place
+    if place is not None and place.known is not None:
+        extra["distances"] = place.known.distances().tolist()
+    gap = gap_in(answer, fold.test, flavour=flavour)
     if gap is not None:
         extra["best_model"] = gap.best.tolist()
         extra["by_rank"] = gap.by_rank.tolist()
         if gap.relevant_only is not None:
             extra["relevant_only"] = gap.relevant_only.tolist()
-    if hasattr(ranker, "moved"):
-        extra["moved"] = {each.query_id: [each.scale, each.shift] for each in ranker.moved()}
-    if hasattr(ranker, "places"):
-        extra["places"] = _plane(ranker.places(fold.train.candidates), ranker.places(fold.test.candidates))
+    if answer.facts.moved is not None:
+        extra["moved"] = {each.query_id: [each.scale, each.shift] for each in answer.facts.moved()}
+    known = answer_of(ranker, fold.train.candidates).place
+    if place is not None and known is not None and place.points is not None and known.points is not None:
+        extra["places"] = _plane(known.points(), place.points())
     return extra
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from querywise.arrays import Bools, Floats
 from querywise.data.groups import Candidates
-from querywise.exports.models import Exported, Form, Leaf, Linear, Split
+from querywise.exports.models import Exported
+from querywise.forms import Leaf, Linear, Runnable, Split
 
 _MEASURED = 20  # models looked at, where there are more
 
@@ -31,7 +32,7 @@ class Arithmetic:
         """Features as the engine holds them."""
         return np.asarray(features, dtype=self.real).astype(np.float64)
 
-    def scores(self, form: Form, features: Floats) -> Floats:
+    def scores(self, form: Runnable, features: Floats) -> Floats:
         """What the engine makes of documents."""
         values = np.asarray(features, dtype=self.real)
         total = np.zeros(len(values), dtype=self.real)
@@ -43,7 +44,7 @@ class Arithmetic:
                 total = total + self._leaves(tree, values).astype(self.real)
         return total.astype(np.float64)
 
-    def tolerance(self, form: Form, features: Floats) -> Floats:
+    def tolerance(self, form: Runnable, features: Floats) -> Floats:
         """How far rounding alone can take the engine's scores from ours."""
         if isinstance(form, Linear):
             size, terms = np.abs(features) @ np.abs(form.weights), len(form.weights)

@@ -14,7 +14,8 @@ import numpy as np
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic, above32, floor32
 from querywise.exports.engines import UNFINISHED, Engine, Files, as_text, check_feature_names, others_among
-from querywise.exports.models import Exported, Forest, Leaf, Linear, NamedModel, Split
+from querywise.exports.models import Exported, NamedModel
+from querywise.forms import Forest, Leaf, Linear, Split
 
 _SHAPES = 'a list of features, {"features": […]} or {"featureset": {"features": […]}}'
 

@@ -10,7 +10,8 @@ import numpy as np
 from querywise.arrays import Floats
 from querywise.data.groups import Candidates
 from querywise.exports.arithmetic import Arithmetic, above32, floor32
-from querywise.exports.models import Exported, Leaf, Linear, Split
+from querywise.exports.models import Exported
+from querywise.forms import Leaf, Linear, Split
 
 _ENOUGH = 3  # queries whose features must look normalised before data is taken for it
 

@@ -10,21 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from querywise.answers import Answer
 from querywise.arrays import Floats, Ints
+from querywise.contracts import Ranker
 from querywise.data.groups import Candidates, QueryTable
 from querywise.data.letor import PathLike
 from querywise.errors import DataError
-from querywise.exports.models import Linear, form_of
+from querywise.exports.models import answer_to_nobody, runnable
 from querywise.files import read_text
-from querywise.learners.linear import LinearModels
-from querywise.rankers.classes import QueryClasses
-from querywise.rankers.clusters import Naive
-from querywise.rankers.gradients import GradientView
-from querywise.rankers.knn import KnnOffline2, KnnOnline, locality_of, models_of
-from querywise.rankers.metric import LearnedMetric
+from querywise.forms import Linear
 from querywise.storage import load
-from querywise.views.columns import Columns, SideBySide
-from querywise.views.text import TextView
 
 MANIFEST = "export.json"
 
@@ -44,61 +39,24 @@ class Routing:
         return 2 if "documents" in self.by else 1
 
 
-def routing_of(ranker: Any) -> Routing | None:
-    """What a fitted ranker's routing goes by; None where one model answers all queries."""
-    if isinstance(ranker, QueryClasses):
-        seen = _seen_by(ranker.view_)
-        return Routing(("class", *seen)) if ranker.known else Routing(seen)
-    if isinstance(ranker, Naive):
-        return Routing(_seen_by(ranker.groups_.view_))
-    if isinstance(ranker, (KnnOffline2, KnnOnline)):
-        return Routing(_seen_by(locality_of(ranker).view_))
-    return None
+def routing_of(answer: Answer) -> Routing | None:
+    """What the routing of a fitted ranker goes by; None where one model answers all queries."""
+    if not answer.varies or answer.place is None:
+        return None
+    return Routing(("class", *answer.place.by) if answer.place.classes else answer.place.by)
 
 
-def _seen_by(view: Any) -> tuple[str, ...]:
-    """What a fitted view looks at."""
-    if isinstance(view, TextView):
-        return ("text",)
-    if isinstance(view, Columns):
-        return ("columns",)
-    if isinstance(view, SideBySide):
-        return tuple(dict.fromkeys(each for part in view.views_ for each in _seen_by(part)))
-    if isinstance(view, (GradientView, LearnedMetric)):
-        return _seen_by(view.view_)
-    return ("documents",)
-
-
-def route(ranker: Any, candidates: Candidates) -> Ints:
+def route(ranker: Ranker, candidates: Candidates) -> Ints:
     """The number of the stored model that answers each query; −1 is the global model.
 
     A view of the query's text or columns looks at no document: candidates without any are enough.
     """
-    if isinstance(ranker, QueryClasses):
-        chosen = ranker.chosen(candidates)
-        return np.where(ranker.usable_[chosen], chosen, -1)
-    if isinstance(ranker, (KnnOffline2, Naive)):
-        return ranker.chosen(candidates)
-    raise DataError(f"A {type(ranker).__name__} stores no model per kind of query; there is nothing to choose from.")
-
-
-def stored_models(ranker: Any) -> tuple[Any, Any]:
-    """The models that a fitted ranker stores, and the global one."""
-    if isinstance(ranker, KnnOffline2):
-        return ranker.offline_.models_, ranker.offline_.everyone_
-    if isinstance(ranker, Naive):
-        return ranker.groups_.models_, ranker.groups_.everyone_
-    return ranker.models_, ranker.everyone_
-
-
-def _weights(models: Any, number: int, everyone: Any) -> Floats:
-    if number >= 0 and isinstance(models, LinearModels):
-        found: Floats = models.weights[number]
-        return found
-    form = form_of(everyone if number < 0 else models.rankers[number])
-    if not isinstance(form, Linear):
-        raise DataError("The models of this export are forests, not weighted sums: there are no weights.")
-    return form.weights
+    answer = ranker.answer(candidates)
+    if not answer.varies or answer.stored is None or answer.scale != "raw":
+        raise DataError(
+            f"A {type(ranker).__name__} stores no model per kind of query; there is nothing to choose from."
+        )
+    return answer.chosen()
 
 
 class Router:
@@ -115,6 +73,8 @@ class Router:
             only = self.manifest["models"][0]["name"]
             raise DataError(f"{folder}: one model answers all queries, {only}; nothing is routed.")
         self.ranker = load(Path(folder) / "model")
+        place = answer_to_nobody(self.ranker).place
+        self._classes = () if place is None else place.classes
         self._names = {model["number"]: model["name"] for model in self.manifest["models"]}
 
     @property
@@ -131,7 +91,7 @@ class Router:
         documents: Sequence[Any] | None = None,
     ) -> str:
         """The name of the model that answers a query."""
-        return str(self._names[self._number(text, query_class, columns, documents)])
+        return str(self._names[int(self._answer(text, query_class, columns, documents).chosen()[0])])
 
     def weights(
         self,
@@ -142,14 +102,10 @@ class Router:
         documents: Sequence[Any] | None = None,
     ) -> dict[str, float]:
         """The weight of every feature, by its name in the engine, in the model that answers a query."""
-        if isinstance(self.ranker, KnnOnline):
-            models, index, everyone = models_of(self.ranker, self._asked(text, query_class, columns, documents))
-            number = int(index[0])
-        else:
-            models, everyone = stored_models(self.ranker)
-            number = self._number(text, query_class, columns, documents)
-        found = _weights(models, number, everyone)
-        return dict(zip(self.manifest["features"]["in_engine"], found.tolist(), strict=True))
+        form = runnable(self._answer(text, query_class, columns, documents).answering(0))
+        if not isinstance(form, Linear):
+            raise DataError("The models of this export are forests, not weighted sums: there are no weights.")
+        return dict(zip(self.manifest["features"]["in_engine"], form.weights.tolist(), strict=True))
 
     def about_class(self, query_class: str) -> str | None:
         """Why a query's class is not gone by, in a sentence; None where it is."""
@@ -159,23 +115,19 @@ class Router:
                 f"{' and '.join(self.manifest['routing']['by'])}. To go by the class that a query comes with, fit "
                 "query-classes with --set known=true."
             )
-        if query_class not in self.ranker.classes_:
-            known = ", ".join(self.ranker.classes_)
+        if query_class not in self._classes:
+            known = ", ".join(self._classes)
             return f"The class {query_class!r} is not gone by: the model was trained on the classes {known}."
         return None
 
-    def _number(
+    def _answer(
         self,
         text: str | None,
         query_class: str | None,
         columns: Mapping[str, float] | None,
         documents: Sequence[Any] | None,
-    ) -> int:
-        ranker = self.ranker
-        if isinstance(ranker, QueryClasses) and ranker.known and query_class in ranker.classes_:
-            number = ranker.classes_.index(query_class)
-            return number if ranker.usable_[number] else -1
-        return int(route(ranker, self._asked(text, query_class, columns, documents))[0])
+    ) -> Answer:
+        return self.ranker.answer(self._asked(text, query_class, columns, documents))
 
     def _asked(
         self,
@@ -187,7 +139,7 @@ class Router:
         given = {"text": text, "class": query_class, "columns": columns, "documents": documents}
         by = self.manifest["routing"]["by"]
         lacking = [each for each in by if given[each] is None and each != "class"]
-        if lacking:
+        if lacking and query_class not in self._classes:
             unknown = None if query_class is None else self.about_class(query_class)
             raise DataError(
                 f"This model goes by the query's {' and '.join(by)}; its {lacking[0]} "

@@ -14,7 +14,8 @@ import numpy as np
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic
 from querywise.exports.engines import UNFINISHED, Engine, Files, as_text, check_feature_names
-from querywise.exports.models import Exported, Forest, Leaf, Linear, Split
+from querywise.exports.models import Exported
+from querywise.forms import Forest, Leaf, Linear, Split
 
 _OF_VESPA = """
     features f in if true false switch

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from querywise.contracts import Ranker
 from querywise.data.groups import Candidates, Judged
 from querywise.data.letor import PathLike
 from querywise.errors import DataError
@@ -19,7 +20,7 @@ from querywise.exports import elasticsearch, solr, vespa
 from querywise.exports.arithmetic import Exactness, exactness
 from querywise.exports.engines import UNFINISHED, Engine, Files, as_text
 from querywise.exports.joining import joined
-from querywise.exports.models import Exported, exported, largest_number
+from querywise.exports.models import Exported, answer_to_nobody, exported, largest_number
 from querywise.exports.parity import is_query_normalised, made_up, parity_lines, sampled
 from querywise.exports.routing import MANIFEST, Routing, read_manifest, routing_of
 from querywise.files import atomic_folder, read_bytes, read_text
@@ -49,7 +50,7 @@ class Written:
 
 
 def export_model(
-    ranker: Any,
+    ranker: Ranker,
     engine: str,
     folder: PathLike,
     *,
@@ -87,7 +88,7 @@ def export_model(
     done = Written(
         engine,
         tuple(model.name for model in found.models),
-        routing_of(ranker),
+        routing_of(answer_to_nobody(ranker)),
         features is None,
         None if candidates is None else exactness(found, candidates, kind.arithmetic),
     )
@@ -156,7 +157,7 @@ def read_features(path: Path) -> Any:
         raise DataError(f"{path}: this is not JSON ({error}).") from None
 
 
-def _check_kind(found: Exported, ranker: Any, engine: str) -> None:
+def _check_kind(found: Exported, ranker: Ranker, engine: str) -> None:
     if found.trained_on_arrival and engine != "vespa":
         raise DataError(
             f"A {type(ranker).__name__} trains a model for every query as it arrives and stores none, and {engine} "
@@ -200,7 +201,7 @@ def _script(name: str) -> str:
     return resources("querywise.exports").joinpath("scripts", name).read_text(encoding="utf-8")
 
 
-def _manifest(done: Written, found: Exported, files: Files, name: str, ranker: Any) -> dict[str, Any]:
+def _manifest(done: Written, found: Exported, files: Files, name: str, ranker: Ranker) -> dict[str, Any]:
     routing = done.routing
     return {
         "format": "querywise export",

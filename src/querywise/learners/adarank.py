@@ -13,9 +13,9 @@ from typing import Self
 import numpy as np
 
 from querywise.arrays import Floats
-from querywise.data.groups import Candidates, Judged
-from querywise.errors import NotFittedError
-from querywise.learners.linear import linear_scores
+from querywise.contracts import Learner
+from querywise.data.groups import Judged
+from querywise.learners.linear import WeightedSum
 from querywise.learners.lists import BestRound, Worth, check_counts, check_worth, teaching
 from querywise.parameters import unfitted
 from querywise.progress import doing
@@ -24,7 +24,7 @@ from querywise.scaling import Scale, Scaling
 _SURE = 1 - 1e-6  # a feature that ranks every list perfectly would weigh infinitely much
 
 
-class AdaRank:
+class AdaRank(WeightedSum):
     """A linear ranker put together from single features, each weighed by how well it ranks what is still ranked badly.
 
     rounds: at most so many. With a validation set the rounds up to its best are kept, and training stops once it has
@@ -74,18 +74,12 @@ class AdaRank:
         self.weights_ = scaling.weights_in_user_units(inside)
         return self
 
-    def local(self, everyone: AdaRank) -> AdaRank:
+    def local(self, everyone: Learner, /) -> AdaRank:
         """How to train a local model: with at most as many rounds as the global one has."""
+        assert isinstance(everyone, AdaRank), "the global model of this learner"
         few = unfitted(self)
         few.rounds = max(everyone.round_count_, 1)
         return few
-
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document: the weighted sum of its features."""
-        if not hasattr(self, "weights_"):
-            raise NotFittedError(self)
-        candidates.require_features(self.feature_count_, self.feature_names_)
-        return linear_scores(candidates.features, self.weights_)
 
     def _boost(self, data: Judged, query_weights: Floats, scaling: Scaling, valid: Judged | None) -> None:
         features = scaling.apply(data.candidates.features)

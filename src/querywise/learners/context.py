@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
+from querywise.answers import Answer, Terms, alone, ready
 from querywise.arrays import Floats
+from querywise.contracts import Learner, QueryView, TeachesLocally
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
+from querywise.forms import Refusal, depends_on_the_list
 from querywise.learners.standing import standing
 from querywise.parameters import unfitted
 from querywise.sharing import once
@@ -32,10 +35,10 @@ class QueryContext:
 
     def __init__(
         self,
-        learner: Any,
+        learner: Learner,
         columns: Sequence[str] = ("z",),
         *,
-        view: Any = None,
+        view: QueryView | None = None,
     ) -> None:
         self.learner = learner
         self.columns = columns
@@ -57,7 +60,7 @@ class QueryContext:
         candidates = data.candidates
         if valid is not None:
             valid.candidates.require_features(candidates.features.shape[1], candidates.feature_names)
-        self.view_: Any = None if self.view is None else unfitted(self.view).fit(data)
+        self.view_: QueryView | None = None if self.view is None else unfitted(self.view).fit(data)
         self.feature_count_ = candidates.features.shape[1]
         self.feature_names_ = candidates.feature_names
         self.context_names_ = self._names(candidates)
@@ -66,21 +69,36 @@ class QueryContext:
         self.learner_ = unfitted(self.learner).fit(widened, query_weights=query_weights, valid=held_out)
         return self
 
-    def local(self, everyone: QueryContext) -> QueryContext:
+    def local(self, everyone: Learner, /) -> QueryContext:
         """How to train a local model: as the learner would, in the same context."""
-        learner = self.learner.local(everyone.learner_) if hasattr(self.learner, "local") else self.learner
+        assert isinstance(everyone, QueryContext), "the global model of this learner"
+        inside = self.learner
+        learner = inside.local(everyone.learner_) if isinstance(inside, TeachesLocally) else inside
         return QueryContext(learner, self.columns, view=self.view)
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""
-        if not hasattr(self, "learner_"):
-            raise NotFittedError(self)
-        candidates.require_features(self.feature_count_, self.feature_names_)
-        if len(candidates.features) <= _BLOCK:
-            scores: Floats = self.learner_.predict(self.context(candidates))
-            return scores
+        if len(ready(self, candidates).features) <= _BLOCK:
+            return self.learner_.predict(self.context(candidates))
         parts = [candidates.select(np.arange(*block)) for block in candidates.blocks(_BLOCK)]
         return np.concatenate([self.learner_.predict(self.context(part)) for part in parts])
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """One model for all queries: this one."""
+        return alone(self, ready(self, candidates))
+
+    def terms(self, seen: Candidates, /) -> Terms | Refusal:
+        """Those of the learner, in the features and their context."""
+        widened = replace(self.context(seen), feature_names=self.context_names_)
+        return self.learner_.answer(self.context(seen)).everyone.terms(widened)
+
+    def form(self) -> Refusal:
+        """None: an engine knows no context."""
+        return depends_on_the_list(
+            self,
+            "sees every document beside its query's other candidates",
+            "Fit the learner inside it, and export that.",
+        )
 
     def context(self, candidates: Candidates, /) -> Candidates:
         """The same candidates with the columns added, as the learner sees them."""
@@ -115,6 +133,7 @@ class QueryContext:
             elif group in self.columns and group == "length":
                 names.append("list length")
             elif group in self.columns:
+                assert self.view_ is not None, "fit has looked at this"
                 coordinates = self.view_.points(candidates.select([0])).shape[1]
                 names += [f"view coordinate {number + 1}" for number in range(coordinates)]
         return tuple(names)

@@ -18,7 +18,7 @@ _BLOCK = 4096  # rows at a time, in each thread
 _CATEGORICAL, _ZERO_IS_MISSING = 1, 4  # bits of a decision that are not known here
 
 
-class Forest(NamedTuple):
+class Grown(NamedTuple):
     """Trees end to end. A child from 0 up is a node, one below is a leaf, −1 the first; `roots` are such children."""
 
     roots: Ints
@@ -36,7 +36,7 @@ class Forest(NamedTuple):
         return found
 
 
-def read_forest(text: str, width: int) -> Forest:
+def read_forest(text: str, width: int) -> Grown:
     """The trees of a model as LightGBM writes them down, for rows of so many features; anything else is refused."""
     roots, nodes, leaves = [], [np.zeros((4, 0))], [np.zeros(0)]
     first_node = first_leaf = 0
@@ -55,7 +55,7 @@ def read_forest(text: str, width: int) -> Forest:
     every = np.concatenate(nodes, axis=1)
     column, cut, left, right = every
     whole = [np.ascontiguousarray(each, dtype=np.int64) for each in (column, left, right)]
-    return Forest(
+    return Grown(
         np.array(roots, np.int64), whole[0], np.ascontiguousarray(cut), whole[1], whole[2], np.concatenate(leaves)
     )
 

@@ -14,9 +14,10 @@ from typing import Literal, Self
 
 import numpy as np
 
+from querywise.answers import Answer, alone, ready
 from querywise.arrays import Floats
 from querywise.data.groups import Candidates, Judged
-from querywise.errors import NotFittedError
+from querywise.forms import Refusal, depends_on_the_list, no_sum
 from querywise.learners.linear import linear_scores
 from querywise.learners.lists import teaching
 from querywise.learners.ranksvm import RankSVM
@@ -68,16 +69,25 @@ class MultipleHyperplanes:
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document: over all hyperplanes, how many more of its query are below it than above it."""
-        if not hasattr(self, "hyperplanes_"):
-            raise NotFittedError(self)
-        candidates.require_features(self.feature_count_, self.feature_names_)
-        votes = np.zeros(len(candidates.features))
+        votes = np.zeros(len(ready(self, candidates).features))
         for weights in self.hyperplanes_:
             scores = linear_scores(candidates.features, weights)
             for query in range(len(candidates)):
                 rows = candidates.rows(query)
                 votes[rows] += borda(scores[rows])
         return votes
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """One model for all queries: this one."""
+        return alone(self, ready(self, candidates))
+
+    def terms(self, seen: Candidates, /) -> Refusal:
+        """None: a score is a number of votes."""
+        return no_sum(self)
+
+    def form(self) -> Refusal:
+        """None: an engine counts no votes."""
+        return depends_on_the_list(self, "counts votes among the documents of the query", "Fit ranksvm instead.")
 
     def _machine(self) -> RankSVM:
         return RankSVM(self.l2, loss=self.loss, pairs=self.pairs, scale=self.scale)

@@ -1,11 +1,13 @@
-"""Many linear models: a table of weights, a row each."""
+"""Linear models: one, or a table of weights, a row each."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from querywise.answers import Answer, Terms, alone, ready
 from querywise.arrays import Floats, Ints
 from querywise.data.groups import Candidates
+from querywise.forms import Linear
 
 _NOISE = 1e-12  # of the scores' size: a range below it is rounding
 
@@ -16,6 +18,47 @@ def linear_scores(features: Floats, weights: Floats) -> Floats:
     return scores
 
 
+class LinearModel:
+    """One linear scoring function."""
+
+    def __init__(self, weights: Floats) -> None:
+        self.weights = weights
+
+    def predict(self, seen: Candidates, /) -> Floats:
+        """One score per document: the weighted sum of its features."""
+        return linear_scores(seen.features, self.weights)
+
+    def terms(self, seen: Candidates, /) -> Terms:
+        """Weight × value."""
+        return Terms.of(seen, seen.features * self.weights)
+
+    def form(self) -> Linear:
+        """A weighted sum."""
+        return Linear(self.weights)
+
+
+class WeightedSum:
+    """What learners have in common that learn a weight for every feature, `weights_`, in the user's units."""
+
+    weights_: Floats
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document: the weighted sum of its features."""
+        return linear_scores(ready(self, candidates).features, self.weights_)
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """One model for all queries: this one."""
+        return alone(self, ready(self, candidates))
+
+    def terms(self, seen: Candidates, /) -> Terms:
+        """Weight × value."""
+        return Terms.of(seen, seen.features * self.weights_)
+
+    def form(self) -> Linear:
+        """A weighted sum."""
+        return Linear(np.asarray(self.weights_, dtype=np.float64))
+
+
 class LinearModels:
     """Linear scoring functions, their weights in the units of the features as given."""
 
@@ -24,6 +67,9 @@ class LinearModels:
 
     def __len__(self) -> int:
         return len(self.weights)
+
+    def __getitem__(self, number: int, /) -> LinearModel:
+        return LinearModel(self.weights[number])
 
     def pick(self, candidates: Candidates, model: Ints, /) -> Floats:
         """Each query's documents under the model named for it."""

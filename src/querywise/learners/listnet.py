@@ -13,9 +13,9 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from querywise.arrays import Floats, Ints
-from querywise.data.groups import Candidates, Judged
-from querywise.errors import DataError, NotFittedError, SolverError
-from querywise.learners.linear import linear_scores
+from querywise.data.groups import Judged
+from querywise.errors import DataError, SolverError
+from querywise.learners.linear import WeightedSum
 from querywise.learners.lists import is_number, per_row, teaching
 from querywise.progress import doing
 from querywise.scaling import Scale, Scaling
@@ -27,7 +27,7 @@ _MAX_STEPS = 100
 _SUFFICIENT = 1e-4
 
 
-class ListNet:
+class ListNet(WeightedSum):
     """A linear ranker trained on whole lists by the cross entropy of top-one chances.
 
     l2: λ. scale: features are standardised inside, or not (`none`); `weights_` are in the units of the features as
@@ -57,13 +57,6 @@ class ListNet:
         self.feature_count_ = data.candidates.features.shape[1]
         self.feature_names_ = data.candidates.feature_names
         return self
-
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document: the weighted sum of its features."""
-        if not hasattr(self, "weights_"):
-            raise NotFittedError(self)
-        candidates.require_features(self.feature_count_, self.feature_names_)
-        return linear_scores(candidates.features, self.weights_)
 
 
 class _Lists:

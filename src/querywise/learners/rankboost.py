@@ -12,9 +12,12 @@ from typing import Self
 
 import numpy as np
 
+from querywise.answers import Answer, Terms, alone, ready
 from querywise.arrays import Floats, Ints
+from querywise.contracts import Learner
 from querywise.data.groups import Candidates, Judged
-from querywise.errors import DataError, NotFittedError
+from querywise.errors import DataError
+from querywise.forms import Forest, Leaf, Split
 from querywise.learners.lists import BestRound, check_counts, is_number, teaching
 from querywise.parameters import unfitted
 from querywise.progress import doing
@@ -62,28 +65,36 @@ class RankBoost:
         self.feature_names_ = candidates.feature_names
         return self
 
-    def local(self, everyone: RankBoost) -> RankBoost:
+    def local(self, everyone: Learner, /) -> RankBoost:
         """How to train a local model: with as many stumps as the global one has."""
+        assert isinstance(everyone, RankBoost), "the global model of this learner"
         few = unfitted(self)
         few.rounds = max(everyone.round_count_, 1)
         return few
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document: the weights of the stumps whose threshold it exceeds."""
-        if not hasattr(self, "columns_"):
-            raise NotFittedError(self)
-        candidates.require_features(self.feature_count_, self.feature_names_)
-        scores = np.zeros(len(candidates.features))
+        scores = np.zeros(len(ready(self, candidates).features))
         for column, threshold, weight in zip(self.columns_, self.thresholds_, self.stump_weights_, strict=True):
             scores += weight * (candidates.features[:, column] > threshold)
         return scores
 
-    def contributions(self, features: Floats, /) -> Floats:
-        """Documents × features: the weights of the stumps on each feature whose threshold the document exceeds."""
-        added = np.zeros(features.shape)
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """One model for all queries: this one."""
+        return alone(self, ready(self, candidates))
+
+    def terms(self, seen: Candidates, /) -> Terms:
+        """The weights of the stumps on each feature whose threshold the document exceeds."""
+        added = np.zeros(seen.features.shape)
         for column, threshold, weight in zip(self.columns_, self.thresholds_, self.stump_weights_, strict=True):
-            added[:, column] += weight * (features[:, column] > threshold)
-        return added
+            added[:, column] += weight * (seen.features[:, column] > threshold)
+        return Terms.of(seen, added)
+
+    def form(self) -> Forest:
+        """A tree of one split for every stump."""
+        stumps = zip(self.columns_, self.thresholds_, self.stump_weights_, strict=True)
+        grown = tuple(Split(int(column), float(cut), Leaf(0.0), Leaf(float(weight))) for column, cut, weight in stumps)
+        return Forest(grown or (Leaf(0.0),))
 
     def _boost(self, pairs: _Pairs, valid: Judged | None) -> None:
         columns, thresholds, weights, losses = [], [], [], []

@@ -13,11 +13,11 @@ from typing import Literal, Self
 import numpy as np
 
 from querywise.arrays import Floats, Ints
-from querywise.data.groups import Candidates, Judged
+from querywise.data.groups import Judged
 from querywise.data.parts import Training
-from querywise.errors import DataError, NotFittedError
+from querywise.errors import DataError
 from querywise.learners.curvature import PreparedRankSVM
-from querywise.learners.linear import linear_scores
+from querywise.learners.linear import WeightedSum
 from querywise.learners.newton import Optimum, Ridge, minimise, minimise_hinge
 from querywise.learners.preferences import SQUARED_HINGE
 from querywise.learners.spread import SpreadPreferences, spread
@@ -32,7 +32,7 @@ from querywise.threads import one_blas_thread
 GLOBAL_TOLERANCE = 1e-10
 
 
-class RankSVM:
+class RankSVM(WeightedSum):
     """A linear ranker trained on preference pairs, without ever enumerating them.
 
     l2: λ; with standardised features 1 is a good first guess. loss: `squared_hinge`, ℓ(t) = max(0, 1 − t)², or
@@ -97,13 +97,6 @@ class RankSVM:
         without_prior = (type(self), {**parameters_of(self), "prior": None, "prior_l2": None})
         shared = once("PreparedRankSVM", without_prior, data, lambda: PreparedRankSVM(unfitted(self)).fit(data))
         return shared.for_learner(unfitted(self))
-
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document: the weighted sum of its features."""
-        if not hasattr(self, "weights_"):
-            raise NotFittedError(self)
-        candidates.require_features(self.feature_count_, self.feature_names_)
-        return linear_scores(candidates.features, self.weights_)
 
     def _solve(self, preferences: SpreadPreferences, query_weights: Floats, ridge: Ridge) -> Optimum:
         coefficients = pair_coefficients(query_weights, preferences.pairs, self.pairs)

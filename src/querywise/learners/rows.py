@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from querywise.answers import nobody
 from querywise.arrays import Floats, Ints
-from querywise.contracts import Ranker
+from querywise.contracts import Learner, Model, Prepared, Preparing, Ranker, TeachesLocally
 from querywise.crew import crew
 from querywise.data.groups import Candidates, Judged
 from querywise.data.parts import Training, whole
@@ -21,11 +22,15 @@ _NOISE = 1e-12  # of the scores' size: a range below it is rounding
 class FittedModels:
     """Fitted rankers of any kind, side by side."""
 
-    def __init__(self, rankers: Sequence[Any]) -> None:
+    def __init__(self, rankers: Sequence[Ranker]) -> None:
         self.rankers = rankers
 
     def __len__(self) -> int:
         return len(self.rankers)
+
+    def __getitem__(self, number: int, /) -> Model:
+        ranker = self.rankers[number]
+        return ranker.answer(nobody(ranker.feature_count_, ranker.feature_names_)).everyone
 
     def pick(self, candidates: Candidates, model: Ints, /) -> Floats:
         """Each query's documents under the model named for it; queries that share a model are scored together."""
@@ -58,10 +63,10 @@ class FittedModels:
 class PreparedRows:
     """A learner fitted on all queries, which trains a local model for each weighting of them on its own.
 
-    A learner that has `local(everyone)` says how its local models are to be trained, given the global one.
+    A learner that teaches locally says how its local models are to be trained, given the global one.
     """
 
-    def __init__(self, learner: Any) -> None:
+    def __init__(self, learner: Learner) -> None:
         self.learner = learner
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
@@ -75,14 +80,21 @@ class PreparedRows:
         return Judged(Candidates(self.features_, self.starts_, self.query_ids_), self.labels_)
 
     @property
-    def everyone(self) -> Ranker:
+    def everyone(self) -> Learner:
         """The global model: prior, back-off."""
-        ranker: Ranker = self.everyone_
-        return ranker
+        return self.everyone_
+
+    def gathered(self) -> Self:
+        """It is all in one place."""
+        return self
+
+    def gradients(self) -> None:
+        """None that are known."""
+        return
 
     def models(self, query_weights: csr_array, /) -> FittedModels:
         """One model per row. A row without a query that has pairs, or with all of them alike, is the global model."""
-        local = self.learner.local(self.everyone_) if hasattr(self.learner, "local") else self.learner
+        local = self.learner.local(self.everyone_) if isinstance(self.learner, TeachesLocally) else self.learner
         data = self._data()
         teaches = data.pairs > 0
         rows = query_weights.toarray() * teaches
@@ -96,16 +108,13 @@ class PreparedRows:
         return FittedModels([models.get(number, self.everyone_) for number in range(len(rows))])
 
 
-def _local(queries: Ints, weights: Floats, learner: Any, data: Judged) -> Any:
+def _local(queries: Ints, weights: Floats, learner: Learner, data: Judged) -> Learner:
     """A learner trained on some queries, each counting as its weight says."""
     return unfitted(learner).fit(data.select(queries), query_weights=weights)
 
 
-def gathered(ready: Any) -> Any:
-    """A prepared learner with all it knows in one place, so that it can be kept."""
-    return ready.gathered() if hasattr(ready, "gathered") else ready
-
-
-def prepared(learner: Any, data: Training, valid: Judged | None) -> Any:
+def prepared(learner: Learner, data: Training, valid: Judged | None) -> Prepared:
     """A learner made ready for local models: its own way where it has one, else row by row."""
-    return learner.prepare(data) if hasattr(learner, "prepare") else PreparedRows(learner).fit(whole(data), valid=valid)
+    if isinstance(learner, Preparing):
+        return learner.prepare(data)
+    return PreparedRows(learner).fit(whole(data), valid=valid)

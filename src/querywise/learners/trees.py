@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
+from querywise.answers import Answer, Terms, alone, ready
 from querywise.arrays import Floats, Ints
+from querywise.contracts import Learner
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
+from querywise.forms import Forest, Leaf, Split
 from querywise.learners.weights import check_query_weights
 from querywise.parameters import unfitted
 from querywise.progress import doing
@@ -17,7 +20,7 @@ from querywise.threads import cores
 if TYPE_CHECKING:
     from lightgbm import Booster, Dataset
 
-    from querywise.learners.forest import Forest
+    from querywise.learners.forest import Grown
 
 # LightGBM refuses queries with more documents than this; longer ones are trained on a sample.
 _LONGEST_QUERY = 10_000
@@ -68,7 +71,7 @@ class LambdaMART:
         self.threads = threads
         self.seed = seed
         self._boosters: list[Booster] | None = None
-        self._forests: list[Forest] | None = None
+        self._forests: list[Grown] | None = None
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
         """Grow trees, until `valid` says to stop where it is given."""
@@ -112,8 +115,9 @@ class LambdaMART:
         self._boosters = self._forests = None
         return self
 
-    def local(self, everyone: LambdaMART) -> LambdaMART:
+    def local(self, everyone: Learner, /) -> LambdaMART:
         """How to train a local model: as many trees as the global one has, on top of it where it is the prior."""
+        assert isinstance(everyone, LambdaMART), "the global model of this learner"
         few = unfitted(self)
         few.trees = max(everyone.tree_count_, 1)
         few.base = everyone if self.prior == "global" else None
@@ -122,10 +126,7 @@ class LambdaMART:
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document: the sum of the leaves it falls into, the mean of these over the bag."""
-        if not hasattr(self, "models_"):
-            raise NotFittedError(self)
-        candidates.require_features(self.feature_count_, self.feature_names_)
-        if not len(candidates.features):
+        if not len(ready(self, candidates).features):
             return np.zeros(0)
         if self._forests is None:
             self._forests = [_forest(model, self.feature_count_) for model in self.models_]
@@ -135,13 +136,22 @@ class LambdaMART:
         scores /= self.bag
         return scores if self.base is None else scores + self.base.predict(candidates)
 
-    def contributions(self, features: Floats) -> Floats:
-        """Documents × features: what each adds to a document's score, by LightGBM's Shapley values."""
-        own = np.zeros(features.shape)
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """One model for all queries: this one."""
+        return alone(self, ready(self, candidates))
+
+    def terms(self, seen: Candidates, /) -> Terms:
+        """LightGBM's Shapley values."""
+        own = np.zeros(seen.features.shape)
         for booster in self._loaded():
-            own += _contributions(booster, features, self.threads)
+            own += _contributions(booster, seen.features, self.threads)
         own /= self.bag
-        return own if self.base is None else own + self.base.contributions(features)
+        return Terms.of(seen, own if self.base is None else own + self.base.terms(seen).parts)
+
+    def form(self) -> Forest:
+        """All trees, those of a bag with leaves divided by its size: a sum of trees can be a mean of forests."""
+        below = () if self.base is None else self.base.form().trees
+        return Forest((*below, *(_node(tree, self.bag) for model in self.models_ for tree in _trees_of(model))))
 
     def _loaded(self) -> list[Booster]:
         """LightGBM's own trees, read from their text when first needed."""
@@ -224,7 +234,7 @@ class TreeRegression:
         self.threads = threads
         self.seed = seed
         self._booster: Booster | None = None
-        self._forest: Forest | None = None
+        self._forest: Grown | None = None
         self._seen: Floats | None = None
         self._dataset: Dataset | None = None
 
@@ -249,6 +259,10 @@ class TreeRegression:
     def contributions(self, features: Floats, /) -> Floats:
         """Documents × features: what each adds to a document's value, by LightGBM's Shapley values."""
         return _contributions(self._loaded(), features, self.threads)
+
+    def form(self) -> Forest:
+        """Its trees."""
+        return Forest(tuple(_node(tree, 1) for tree in _trees_of(self.model_)))
 
     def _loaded(self) -> Booster:
         """The trees, read from their text when first needed."""
@@ -299,7 +313,7 @@ class TreeRegression:
         return self
 
 
-def _forest(model: str, width: int) -> Forest:
+def _forest(model: str, width: int) -> Grown:
     from querywise.learners.forest import read_forest  # numba takes half a second to import
 
     return read_forest(model, width)
@@ -312,12 +326,23 @@ def _contributions(booster: Booster, features: Floats, threads: int | None) -> F
     return np.asarray(booster.predict(features, pred_contrib=True, num_threads=threads or 0), dtype=np.float64)[:, :-1]
 
 
-def trees_of(model: str) -> list[dict[str, Any]]:
+def _trees_of(model: str) -> list[dict[str, Any]]:
     """The trees of a fitted model as LightGBM dumps them, from the root; a value up to the threshold goes left."""
     import lightgbm
 
     dumped = lightgbm.Booster(model_str=model).dump_model()["tree_info"]
     return [tree["tree_structure"] for tree in dumped]
+
+
+def _node(dumped: dict[str, Any], bag: int) -> Split | Leaf:
+    if "leaf_value" in dumped:
+        return Leaf(float(dumped["leaf_value"]) / bag)
+    return Split(
+        int(dumped["split_feature"]),
+        float(dumped["threshold"]),
+        _node(dumped["left_child"], bag),
+        _node(dumped["right_child"], bag),
+    )
 
 
 def _growth(learner: LambdaMART | TreeRegression, shape: tuple[int, ...]) -> dict[str, Any]:

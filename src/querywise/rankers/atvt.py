@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Self
+from dataclasses import replace
+from typing import Any, Literal, Self
 
 import numpy as np
 
+from querywise.answers import Answer, Facts, Moved, Terms, alone, ready
 from querywise.arrays import Floats
+from querywise.contracts import Regressor, Transparent
 from querywise.data.groups import Candidates, Judged
-from querywise.errors import DataError, NotFittedError
+from querywise.errors import DataError
+from querywise.forms import Form, Refusal, no_sum
 from querywise.learners.targets import Penalty, Transforms, penalties, squared_errors, transforms
 from querywise.parameters import unfitted
 from querywise.progress import track
@@ -24,14 +28,6 @@ from querywise.sharing import once
 
 Variant = Literal["weighted", "running"]
 _LEAST = 1e-6  # α below which a query's rows would only add noise to h
-
-
-class Moved(NamedTuple):
-    """The (α, β) of a training query."""
-
-    query_id: str
-    scale: float
-    shift: float
 
 
 class ATVT:
@@ -48,7 +44,7 @@ class ATVT:
 
     def __init__(
         self,
-        regressor: Any,
+        regressor: Regressor,
         *,
         scale_penalty: float = 100.0,
         shift_penalty: float = 1.0,
@@ -97,13 +93,29 @@ class ATVT:
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document: h."""
-        if not hasattr(self, "regressor_"):
-            raise NotFittedError(self)
-        candidates.require_features(self.feature_count_, self.feature_names_)
-        if not len(candidates.features):
+        if not len(ready(self, candidates).features):
             return np.zeros(0)
-        scores: Floats = self.regressor_.predict(candidates.features)
-        return scores
+        return self.regressor_.predict(candidates.features)
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """One model for all queries: h."""
+        return replace(alone(self, ready(self, candidates)), facts=Facts(moved=self.moved))
+
+    def terms(self, seen: Candidates, /) -> Terms | Refusal:
+        """Those of h."""
+        source = self.regressor_
+        return (
+            Terms.of(seen, source.contributions(seen.features)) if isinstance(source, Transparent) else no_sum(source)
+        )
+
+    def form(self) -> Form:
+        """That of h."""
+        if isinstance(self.regressor_, Transparent):
+            return self.regressor_.form()
+        return Refusal(
+            f"aTVT over {type(self.regressor_).__name__} cannot be exported: the engines run weighted sums and "
+            "trees. Fit it over trees (--base trees)."
+        )
 
     def moved(self) -> tuple[Moved, ...]:
         """The (α, β) of every training query."""

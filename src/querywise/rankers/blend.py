@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
+from scipy.sparse import csr_array
 
+from querywise.answers import Answer, Scale, Stored, ready
 from querywise.arrays import Floats
+from querywise.contracts import Ranker
 from querywise.data.groups import Candidates, Judged
-from querywise.errors import DataError, NotFittedError
+from querywise.errors import DataError
+from querywise.forms import Refusal, depends_on_the_list, no_sum
 from querywise.learners.lists import Worth, check_worth
 from querywise.learners.rows import FittedModels
 from querywise.learners.standing import standing
-from querywise.parameters import unfitted
+from querywise.parameters import name_of, unfitted
 from querywise.sharing import once
 
-SCALES = ("standard", "rank")
+SCALES: dict[str, Scale] = {"standard": "z", "rank": "rank"}
 WEIGHTS = ("equal", "learned")
 _STEPS = (0.2, 0.1, 0.05)  # how much weight moves from one ranker to another at a time
 _RISE = 1e-9  # of a measure: less is rounding
@@ -35,7 +39,7 @@ class Blend:
 
     def __init__(
         self,
-        rankers: Sequence[Any],
+        rankers: Sequence[Ranker],
         *,
         scores: Literal["standard", "rank"] = "standard",
         weights: Literal["equal", "learned"] = "equal",
@@ -64,12 +68,45 @@ class Blend:
         """One score per document."""
         return _weighed(self.scaled(candidates), self.weights_)
 
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """Every ranker's answer, all weighed alike for all queries."""
+        members = self.members(ready(self, candidates))
+        models = self.several_models()
+        return Answer(
+            candidates,
+            Common(self),
+            lambda: self.blended(np.column_stack([each.scores() for each in members]), candidates),
+            varies=any(each.varies for each in members),
+            models=lambda: models,
+            shares=lambda: csr_array(np.tile(self.weights_, (len(candidates), 1))),
+            scale=SCALES[self.scores],
+            stored=Stored(models, lambda number: f"ranker {number}", np.ones(len(models), np.bool_)),
+            members=members,
+            names=self.names(),
+            usual=self.weights_,
+            refused=self.refusal(self),
+        )
+
+    def members(self, candidates: Candidates) -> tuple[Answer, ...]:
+        """How each ranker answers."""
+        return tuple(each.answer(candidates) for each in self.rankers_)
+
+    def names(self) -> tuple[str, ...]:
+        """What each ranker is called."""
+        return tuple(map(name_of, self.rankers_))
+
+    @staticmethod
+    def refusal(whose: object) -> Refusal:
+        """Why no engine runs a blend."""
+        return depends_on_the_list(
+            whose,
+            "adds up scores of several rankers, brought to one scale within the query",
+            "Fit lambdamart or knn-offline-2 instead.",
+        )
+
     def scaled(self, candidates: Candidates, /) -> Floats:
         """Documents × rankers: every ranker's scores, comparable within the query."""
-        if not hasattr(self, "rankers_"):
-            raise NotFittedError(self)
-        candidates.require_features(self.feature_count_, self.feature_names_)
-        return self.comparable(self.several_models().scores(candidates), candidates)
+        return self.comparable(self.several_models().scores(ready(self, candidates)), candidates)
 
     def blended(self, scores: Floats, candidates: Candidates, /) -> Floats:
         """One score per document from any scores of as many rankers, such as what each would say by itself."""
@@ -97,7 +134,27 @@ class Blend:
         check_worth(self.measure)
 
 
-def _fitted(ranker: Any, data: Judged, valid: Judged | None) -> Any:
+class Common:
+    """What a blend comes to if each of its rankers answers every query by its global model."""
+
+    def __init__(self, blend: Blend) -> None:
+        self.blend = blend
+
+    def predict(self, seen: Candidates, /) -> Floats:
+        """One score per document."""
+        every = [each.by_everyone() for each in self.blend.members(seen)]
+        return self.blend.blended(np.column_stack(every), seen)
+
+    def terms(self, seen: Candidates, /) -> Refusal:
+        """None by itself: the parts are those of the rankers."""
+        return no_sum(self.blend)
+
+    def form(self) -> Refusal:
+        """None: an engine knows no scale of the query."""
+        return self.blend.refusal(self.blend)
+
+
+def _fitted(ranker: Ranker, data: Judged, valid: Judged | None) -> Ranker:
     """A ranker fitted; once for all blends of a grid that have it."""
     return once("fitted", (ranker, valid), data, lambda: unfitted(ranker).fit(data, valid=valid))
 

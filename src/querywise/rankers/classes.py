@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from functools import cache
+from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from querywise.answers import Answer, Facts, Place, Stored, local_or_global, one_each, ready
 from querywise.arrays import Floats, Ints
+from querywise.contracts import Learner, Models, QueryView
 from querywise.data.groups import Candidates, Judged
-from querywise.errors import DataError, NotFittedError
+from querywise.errors import DataError
 from querywise.learners.rows import prepared
 from querywise.parameters import unfitted
 from querywise.rankers.locality import fitted_view
+from querywise.views.looking import looked_at
 
 
 class QueryClasses:
@@ -24,7 +28,7 @@ class QueryClasses:
     queries.
     """
 
-    def __init__(self, learner: Any, *, view: Any = None, known: bool = False, seed: int = 0) -> None:
+    def __init__(self, learner: Learner, *, view: QueryView | None = None, known: bool = False, seed: int = 0) -> None:
         self.learner = learner
         self.view = view
         self.known = known
@@ -68,34 +72,56 @@ class QueryClasses:
 
     def chosen(self, candidates: Candidates, /) -> Ints:
         """The number of the class each query is taken for."""
-        if not hasattr(self, "models_"):
-            raise NotFittedError(self)
-        candidates.require_features(self.feature_count_, self.feature_names_)
+        told = self._told(ready(self, candidates))
+        return told if (told >= 0).all() else np.where(told >= 0, told, self._guessed(candidates))
+
+    def _guessed(self, candidates: Candidates) -> Ints:
         margins = self.view_.points(candidates) @ self.slopes_.T + self.intercepts_
         two = margins.shape[1] == 1
         found = (margins[:, 0] > 0).astype(np.int64) if two and len(self.classes_) > 1 else np.argmax(margins, axis=1)
-        return self._as_known(candidates, np.asarray(found, dtype=np.int64))
+        return np.asarray(found, dtype=np.int64)
 
-    def _as_known(self, candidates: Candidates, guessed: Ints) -> Ints:
+    def _told(self, candidates: Candidates) -> Ints:
+        """The number of the class each query comes with, where that is gone by; −1 else."""
         table = candidates.queries
         if not self.known or table is None or table.classes is None:
-            return guessed
+            return np.full(len(candidates), -1, dtype=np.int64)
         numbers = {name: number for number, name in enumerate(self.classes_)}
-        told = np.array([numbers.get(name, -1) if name is not None else -1 for name in table.classes], dtype=np.int64)
-        return np.where(told >= 0, told, guessed)
+        return np.array([numbers.get(name, -1) if name is not None else -1 for name in table.classes], dtype=np.int64)
 
-    def several_models(self) -> Any:
+    def several_models(self) -> Models:
         """The models of the classes."""
         return self.models_
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document, each query by the model of its class."""
-        chosen = self.chosen(candidates)
-        scores: Floats = self.models_.pick(candidates, chosen)
-        unusable = np.repeat(~self.usable_[chosen], candidates.sizes)
-        if unusable.any():
-            scores[unusable] = self.everyone_.predict(candidates)[unusable]
-        return scores
+        return self.answer(candidates).scores()
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """The model of each query's class; the global one where nothing was learned of the class."""
+        seen = ready(self, candidates)
+
+        @cache
+        def chosen() -> Ints:
+            found = self.chosen(seen)
+            return np.where(self.usable_[found], found, -1)
+
+        return Answer(
+            seen,
+            self.everyone_.answer(seen).everyone,
+            lambda: local_or_global(
+                seen,
+                chosen() >= 0,
+                lambda queries, part: self.models_.pick(part, chosen()[queries]),
+                self.everyone_,
+            ),
+            varies=True,
+            models=lambda: self.models_,
+            shares=lambda: one_each(chosen(), len(self.models_)),
+            stored=Stored(self.models_, lambda number: f"queries of class {self.classes_[number]}", self.usable_),
+            place=Place(looked_at(self.view_), classes=self.classes_ if self.known else ()),
+            facts=Facts(f1=self.f1_),
+        )
 
 
 def _classes(data: Judged) -> tuple[str | None, ...]:

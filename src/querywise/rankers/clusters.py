@@ -7,36 +7,33 @@ group (Naive), by all of them as they served similar queries (SelectRanker) or a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from dataclasses import replace
+from functools import cache
+from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
+from querywise.answers import Answer, Facts, Place, Scale, Sizes, Stored, local_or_global, one_each, ready
 from querywise.arrays import Bools, Floats, Ints
 from querywise.combinations import SimilarQueries, by_distance, check_floor, without_the_weak
-from querywise.contracts import Ranker
+from querywise.contracts import Grouping, Learner, Models, QueryView, Ranker
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import NotFittedError
+from querywise.forms import depends_on_the_list
 from querywise.groupings import Clusters, RelevantClusters
 from querywise.learners.rows import prepared
 from querywise.measures import FLAVOURS, precision_table
 from querywise.parameters import unfitted
 from querywise.rankers.column import OneFeature
-from querywise.rankers.locality import fitted_view, has_relevant, local_or_global
+from querywise.rankers.locality import fitted_view, has_relevant
 from querywise.sharing import once
 from querywise.views.divergence import Divergence
+from querywise.views.looking import looked_at, relevant_points
 from querywise.views.topmean import TopMean
 from querywise.views.twomodels import TwoModels
 
 _ENOUGH = 2  # queries to learn from without which a group gets the global model
-
-
-class Sizes(NamedTuple):
-    """What became of the groups: how many there are, with one query to learn from, and with none."""
-
-    groups: int
-    of_one_query: int
-    empty: int
 
 
 class GroupModels:
@@ -45,14 +42,14 @@ class GroupModels:
     Groups with fewer than two queries to learn from get a row of everyone: their model is the global one.
     """
 
-    def __init__(self, view: Any, grouping: Any) -> None:
+    def __init__(self, view: QueryView, grouping: Grouping) -> None:
         self.view = view
         self.grouping = grouping
 
-    def fit(self, data: Judged, learner: Any, valid: Judged | None, /) -> Self:
+    def fit(self, data: Judged, learner: Learner, valid: Judged | None, /) -> Self:
         """Place and group the training queries; train the models."""
         ready = prepared(learner, data, valid)
-        self.everyone_: Ranker = ready.everyone
+        self.everyone_ = ready.everyone
         self.view_ = fitted_view(self.view, data, self.everyone_)
         by_documents = isinstance(self.grouping, RelevantClusters)  # which do not depend on where queries lie
         points = np.zeros((0, 0)) if by_documents else self.points(data.candidates)
@@ -81,24 +78,23 @@ class GroupModels:
 
     def distances(self, candidates: Candidates) -> Floats:
         """Queries × groups."""
-        found: Floats = self.grouping_.distances(self.points(candidates))
-        return found
+        return self.grouping_.distances(self.points(candidates))
 
     def blend(self, candidates: Candidates, weights: Floats) -> Floats:
         """Scores by mixtures of the models, by the global one where all weights are 0."""
-
-        def score(queries: Ints, part: Candidates) -> Floats:
-            scores: Floats = self.models_.blend(part, weights[queries])
-            return scores
-
-        return local_or_global(candidates, weights.sum(axis=1) > 0, score, self.everyone_)
+        return local_or_global(
+            candidates,
+            weights.sum(axis=1) > 0,
+            lambda queries, part: self.models_.blend(part, weights[queries]),
+            self.everyone_,
+        )
 
     def routed_by_relevance(self, data: Judged) -> Ints | None:
         """The group nearest to where each query's relevant documents lie; −1 without any, None in another view."""
-        if not hasattr(self.view_, "relevant_points"):
+        points = relevant_points(self.view_, data)
+        if points is None:
             return None
-        index = np.argmin(self.grouping_.distances(self.view_.relevant_points(data)), axis=1)
-        return np.where(has_relevant(data), index, -1)
+        return np.where(has_relevant(data), np.argmin(self.grouping_.distances(points), axis=1), -1)
 
 
 class _Grouped:
@@ -111,22 +107,53 @@ class _Grouped:
             raise NotFittedError(self)
         return self.groups_
 
-    def _fit_groups(self, groups: GroupModels, learner: Any, data: Judged, valid: Judged | None) -> None:
+    def _fit_groups(self, groups: GroupModels, learner: Learner, data: Judged, valid: Judged | None) -> None:
         self.groups_ = groups.fit(data, unfitted(learner), valid)
         self.feature_count_ = data.candidates.features.shape[1]
         self.feature_names_ = data.candidates.feature_names
 
     def _required(self, candidates: Candidates) -> GroupModels:
-        groups = self._groups()
-        candidates.require_features(self.feature_count_, self.feature_names_)
-        return groups
+        ready(self, candidates)
+        return self.groups_
+
+    def _answer(
+        self,
+        candidates: Candidates,
+        scores: Callable[[], Floats],
+        shares: Callable[[], csr_array],
+        scale: Scale = "raw",
+    ) -> Answer:
+        """How the models of the groups answer, given their shares."""
+        groups = self._required(candidates)
+        models = groups.models_
+        return Answer(
+            candidates,
+            groups.everyone_.answer(candidates).everyone,
+            scores,
+            varies=True,
+            models=lambda: models,
+            shares=shares,
+            scale=scale,
+            stored=Stored(
+                models,
+                lambda number: f"queries nearest to cluster {number}",
+                np.ones(len(models), np.bool_),
+                groups.teachers_,
+            ),
+            place=Place(
+                looked_at(groups.view_),
+                points=cache(lambda: self.places(candidates)),
+                nearest_to_relevant=self.routed_by_relevance,
+            ),
+            facts=Facts(sizes=self.sizes),
+        )
 
     @property
     def sizes(self) -> Sizes:
         """What became of the clusters."""
         return self._groups().sizes
 
-    def several_models(self) -> Any:
+    def several_models(self) -> Models:
         """The models of the clusters."""
         return self._groups().models_
 
@@ -149,11 +176,11 @@ class Naive(_Grouped):
 
     def __init__(
         self,
-        learner: Any,
+        learner: Learner,
         clusters: float = 20,
         *,
         top: int = 10,
-        view: Any = None,
+        view: QueryView | None = None,
         softness: float = 0.0,
         seed: int = 0,
     ) -> None:
@@ -183,8 +210,15 @@ class Naive(_Grouped):
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document, each query by the model of the nearest cluster."""
-        scores: Floats = self.several_models().pick(candidates, self.chosen(candidates))
-        return scores
+        return self.answer(candidates).scores()
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """The model of the cluster nearest to each query."""
+        models = self.several_models()
+        chosen = cache(lambda: self.chosen(candidates))
+        return self._answer(
+            candidates, lambda: models.pick(candidates, chosen()), lambda: one_each(chosen(), len(models))
+        )
 
 
 class _Blended(_Grouped):
@@ -194,7 +228,21 @@ class _Blended(_Grouped):
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document, each query by its own mixture."""
-        return self._groups().blend(candidates, self.model_weights(candidates))
+        return self.answer(candidates).scores()
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """A mixture of all models for each query."""
+        groups = self._groups()
+        weights = cache(lambda: self.model_weights(candidates))
+        found = self._answer(
+            candidates, lambda: groups.blend(candidates, weights()), lambda: csr_array(weights()), "range"
+        )
+        why = depends_on_the_list(
+            self,
+            "blends models whose scores it brings to 0 … 1 within the query",
+            "Fit naive or knn-offline-2, which pick one model.",
+        )
+        return replace(found, refused=why)
 
 
 class Transform(_Blended):
@@ -208,12 +256,12 @@ class Transform(_Blended):
 
     def __init__(
         self,
-        learner: Any,
+        learner: Learner,
         clusters: float = 20,
         *,
-        reference: Any = None,
+        reference: int | str | Ranker | None = None,
         top: int = 10,
-        view: Any = None,
+        view: QueryView | None = None,
         floor: float = 0.0,
         softness: float = 0.0,
         seed: int = 0,
@@ -251,12 +299,12 @@ class SelectRanker(_Blended):
 
     def __init__(
         self,
-        learner: Any,
+        learner: Learner,
         clusters: float = 20,
         k: int = 10,
         *,
-        reference: Any = None,
-        view: Any = None,
+        reference: int | str | Ranker | None = None,
+        view: QueryView | None = None,
         floor: float = 0.0,
         softness: float = 0.0,
         seed: int = 0,
@@ -296,12 +344,12 @@ class SelectRanker(_Blended):
 
 def _by_relevance_or_view(ranker: Naive | SelectRanker, top: int) -> GroupModels:
     """Clusters of relevant documents, or of queries in the view asked for."""
-    kind: Callable[..., Any] = RelevantClusters if ranker.view is None else Clusters
+    kind = RelevantClusters if ranker.view is None else Clusters
     grouping = kind(ranker.clusters, softness=ranker.softness, seed=ranker.seed)
     return GroupModels(TopMean(None, top, standardise=False) if ranker.view is None else ranker.view, grouping)
 
 
-def _or_best_feature(reference: Any) -> Any:
+def _or_best_feature(reference: int | str | Ranker | None) -> int | str | Ranker:
     return OneFeature() if reference is None else reference
 
 

@@ -6,9 +6,10 @@ from typing import Self
 
 import numpy as np
 
+from querywise.answers import Answer, Terms, alone, ready
 from querywise.arrays import Floats
 from querywise.data.groups import Candidates, Judged
-from querywise.errors import NotFittedError
+from querywise.forms import Linear
 from querywise.learners.linear import LinearModels
 from querywise.measures import FLAVOURS, precision_table
 from querywise.sharing import once
@@ -36,10 +37,19 @@ class OneFeature:
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """The feature."""
-        if not hasattr(self, "column_"):
-            raise NotFittedError(self)
-        candidates.require_features(self.feature_count_, self.feature_names_)
-        return candidates.features[:, self.column_].copy()
+        return ready(self, candidates).features[:, self.column_].copy()
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """One model for all queries: this one."""
+        return alone(self, ready(self, candidates))
+
+    def terms(self, seen: Candidates, /) -> Terms:
+        """The feature, and nothing of the others."""
+        return Terms.of(seen, seen.features * self.form().weights)
+
+    def form(self) -> Linear:
+        """A sum of one feature."""
+        return Linear(np.eye(self.feature_count_)[self.column_])
 
 
 def _best_feature(data: Judged) -> int:

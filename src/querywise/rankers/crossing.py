@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from querywise.arrays import Floats, Ints
+from querywise.contracts import FollowsRanker, QueryView
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError
 from querywise.learners.lists import Worth, check_counts, check_worth
@@ -50,8 +51,8 @@ class Crossing:
     """How training queries come under a blend fitted without them. step: how far an option goes to its ranker alone."""
 
     whose: str  # class, named in errors
-    blend: Any
-    view: Any
+    blend: Blend
+    view: QueryView | None
     folds: int
     measure: str
     seed: int
@@ -96,14 +97,16 @@ class Crossing:
         self, data: Judged, held: Sequence[Ints], kept: Sequence[Ints], valid: Judged | None
     ) -> list[_HeldOut]:
         """The queries of each fold under a blend that is fitted on the others."""
-        fixed = [None if hasattr(each, "by") else unfitted(each).fit(data) for each in views_of(self.view)]
+        fixed = [None if isinstance(each, FollowsRanker) else unfitted(each).fit(data) for each in views_of(self.view)]
         with not_sharing():
             return [
                 self._one_held_out(data.select(ours).candidates, data.select(others), valid, fixed)
                 for ours, others in zip(held, kept, strict=True)
             ]
 
-    def _one_held_out(self, ours: Candidates, others: Judged, valid: Judged | None, fixed: Sequence[Any]) -> _HeldOut:
+    def _one_held_out(
+        self, ours: Candidates, others: Judged, valid: Judged | None, fixed: Sequence[QueryView | None]
+    ) -> _HeldOut:
         try:
             blend = unfitted(self.blend).fit(others, valid=valid)
             every = zip(views_of(self.view), fixed, strict=True)
@@ -138,13 +141,13 @@ def moved(blend: Blend, scores: Floats, candidates: Candidates, step: float) -> 
     return alone if step == 1 else step * alone + (1 - step) * blend.blended(scores, candidates)[:, None]
 
 
-def views_of(view: Any) -> tuple[Any, ...]:
+def views_of(view: QueryView | None) -> tuple[QueryView, ...]:
     """The views side by side; those without a reference learn from no label, and are fitted on all training queries."""
     if view is None:
         return ()
     return tuple(view.views) if isinstance(view, SideBySide) else (view,)
 
 
-def told_of(scores: Floats, candidates: Candidates, usual: Floats, views: Sequence[Any]) -> Floats:
+def told_of(scores: Floats, candidates: Candidates, usual: Floats, views: Sequence[QueryView]) -> Floats:
     """A row per query: the signs of its scores, and its place in the views."""
     return np.hstack([signs(scores, candidates, usual), *(np.asarray(each.points(candidates)) for each in views)])

@@ -8,21 +8,26 @@ every query that arrives, so that near documents of that query get near scores:
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cache
 from typing import Self
 
 import numpy as np
 
+from querywise.answers import Answer, alone, one_each, ready
 from querywise.arrays import Floats
 from querywise.compiled import compiled
 from querywise.data.groups import Candidates, Judged
-from querywise.errors import DataError, NotFittedError
+from querywise.errors import DataError
+from querywise.forms import depends_on_the_list
 from querywise.learners.agreement import Grades, Similarity, agreements, check_agreement
 from querywise.learners.graph import roughness
-from querywise.learners.linear import linear_scores
+from querywise.learners.linear import LinearModel, LinearModels
 from querywise.quadratic import Solution, solve
 from querywise.rankers.normalised import normalised
 from querywise.threads import in_threads
 
+_INSTEAD = "Fit ranksvm or knn-offline-2 instead."
 _STARTS = 256  # so many training queries' solutions are kept at most
 
 
@@ -69,10 +74,12 @@ class SER:
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document: the weighted sum of its scores, each on 0 … 1 within the query."""
-        if not hasattr(self, "weights_"):
-            raise NotFittedError(self)
-        candidates.require_features(self.feature_count_, self.feature_names_)
-        return linear_scores(normalised(candidates).features, self.weights_)
+        return self.answer(candidates).scores()
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """One linear model for all queries, of scores on 0 … 1 within the query."""
+        why = depends_on_the_list(self, "brings every feature to 0 … 1 within the query", _INSTEAD)
+        return replace(alone(LinearModel(self.weights_), normalised(ready(self, candidates))), refused=why)
 
     def _agreements(self, data: Judged) -> Floats:
         """The bⁱ of the queries that say anything."""
@@ -155,30 +162,33 @@ class SSER(SER):
         self.start_side_ = np.array([solution.side for _, solution in found], dtype=np.int8)
         return self
 
-    def predict(self, candidates: Candidates, /) -> Floats:
-        """One score per document, each query by weights of its own."""
-        weights = self.query_weights(candidates)
-        features = normalised(candidates).features
-        scores = np.empty(len(features))
-        for query, own in enumerate(weights):
-            rows = candidates.rows(query)
-            scores[rows] = linear_scores(features[rows], own)
-        return scores
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """A linear model of its own for each query, of scores on 0 … 1 within it; where γ is 0, that of all."""
+        seen, everyone = normalised(ready(self, candidates)), LinearModel(self.weights_)
+        own = np.where(self.gamma > 0, np.arange(len(seen)), np.full(len(seen), -1))
+        models = cache(lambda: LinearModels(self._weights_of(seen)))
+        return Answer(
+            seen,
+            everyone,
+            lambda: models().pick(seen, own) if self.gamma else everyone.predict(seen),
+            varies=True,
+            models=models,
+            shares=lambda: one_each(own, len(seen)),
+            refused=depends_on_the_list(self, "learns from all documents of the query", _INSTEAD),
+        )
 
     def query_weights(self, candidates: Candidates, /) -> Floats:
         """Queries × rankers: the weights each query is answered with."""
-        if not hasattr(self, "weights_"):
-            raise NotFittedError(self)
-        candidates.require_features(self.feature_count_, self.feature_names_)
-        features = normalised(candidates).features
+        return self._weights_of(normalised(ready(self, candidates)))
 
+    def _weights_of(self, seen: Candidates) -> Floats:
         def one(query: int) -> Floats:
             if self.gamma == 0:
                 return self.weights_
-            matrix = self.program(features[candidates.rows(query)])
+            matrix = self.program(seen.features[seen.rows(query)])
             return solve(matrix, self.rows_, self.cost, self.start(matrix)).weights
 
-        return np.array(in_threads(one, range(len(candidates)))).reshape(len(candidates), self.feature_count_)
+        return np.array(in_threads(one, range(len(seen)))).reshape(len(seen), self.feature_count_)
 
     def program(self, documents: Floats) -> Floats:
         """M = I + γ GᵀLG of some documents, their scores on 0 … 1."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from querywise.arrays import Floats
+from querywise.contracts import QueryView, Ranker
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.learners.ranksvm import RankSVM
 from querywise.parameters import unfitted
 from querywise.threads import one_blas_thread
+from querywise.views.looking import looked_at
+from querywise.views.references import following
 from querywise.views.topmean import TopMean
 
 _PENALTIES = np.logspace(-2, 4, 13)
@@ -26,15 +29,15 @@ class GradientView:
     preference have no pull and teach nothing here. l2: of that ranking SVM.
     """
 
-    def __init__(self, view: Any = None, directions: int = 3, *, l2: float = 0.1) -> None:
+    def __init__(self, view: QueryView | None = None, directions: int = 3, *, l2: float = 0.1) -> None:
         self.view = view
         self.directions = directions
         self.l2 = l2
 
-    def by(self, ranker: Any) -> GradientView:
+    def by(self, ranker: Ranker, /) -> GradientView:
         """The same over a view that goes by this ranker, where it has no reference of its own."""
         view = TopMean() if self.view is None else self.view
-        return GradientView(view.by(ranker) if hasattr(view, "by") else view, self.directions, l2=self.l2)
+        return GradientView(following(view, ranker), self.directions, l2=self.l2)
 
     def fit(self, data: Judged, /) -> Self:
         """Learn the directions."""
@@ -56,6 +59,11 @@ class GradientView:
                 main = np.linalg.svd(predicted - predicted.mean(axis=0), full_matrices=False)[2]
                 self.projection_ = slopes @ _same_sign(main[: self.directions]).T
         return self
+
+    @property
+    def looks_at(self) -> tuple[str, ...]:
+        """What the view inside looks at."""
+        return looked_at(self.view_)
 
     def points(self, candidates: Candidates, /) -> Floats:
         """One row per query."""

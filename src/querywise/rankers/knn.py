@@ -7,20 +7,29 @@ picked from models trained beforehand around every training query, by shared tra
 
 from __future__ import annotations
 
-from typing import Any, Self
+from functools import cache
+from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.arrays import Floats, Ints
+from querywise.answers import Answer, Stored, local_or_global, one_each, ready
+from querywise.arrays import Bools, Floats, Ints
+from querywise.contracts import Learner, Models, Neighborhood, QueryView, Ranker
 from querywise.data.groups import Candidates, Judged
 from querywise.data.parts import Training, takes_parts
-from querywise.errors import NotFittedError
 from querywise.groupings import k_means
-from querywise.learners.rows import gathered, prepared
+from querywise.learners.rows import prepared
 from querywise.neighborhoods import Search, measured
 from querywise.parameters import number_of, unfitted
-from querywise.rankers.locality import Locality, has_relevant, local_or_global, neighborhood_or_nearest, without
+from querywise.rankers.locality import (
+    Locality,
+    Surroundings,
+    has_relevant,
+    neighborhood_or_nearest,
+    without,
+)
+from querywise.views.looking import relevant_points
 from querywise.views.topmean import TopMean
 
 
@@ -34,11 +43,11 @@ class KnnOnline:
 
     def __init__(
         self,
-        learner: Any,
+        learner: Learner,
         k: float = 0.2,
         *,
-        view: Any = None,
-        neighborhood: Any = None,
+        view: QueryView | None = None,
+        neighborhood: Neighborhood | None = None,
         back_off: float | None = None,
     ) -> None:
         self.learner = learner
@@ -49,7 +58,7 @@ class KnnOnline:
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Prepare the learner and place the training queries."""
-        self.prepared_ = gathered(prepared(unfitted(self.learner), data, valid))
+        self.prepared_ = prepared(unfitted(self.learner), data, valid).gathered()
         self.locality_ = Locality(self.view, neighborhood_or_nearest(self.neighborhood, self.k), self.back_off)
         self.locality_.fit(data, self.prepared_.everyone)
         self.feature_count_ = data.candidates.features.shape[1]
@@ -58,31 +67,52 @@ class KnnOnline:
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document, each query by the model of its own neighbours."""
-        weights = self.training_queries(candidates)
-        local = self.locality_.teaches(weights)
+        return self.answer(candidates).scores()
 
-        def score(queries: Ints, part: Candidates) -> Floats:
-            asked = weights if len(queries) == weights.shape[0] else weights[queries]
-            scores: Floats = self.prepared_.models(asked).pick(part, np.arange(len(queries)))
-            return scores
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """A model of its own for each query that has neighbours to learn from, and is not too far from them."""
+        seen, everyone = ready(self, candidates), self.prepared_.everyone
+        around = Surroundings(self.locality_, seen, self.learner, self.prepared_.gradients)
 
-        return local_or_global(candidates, local, score, self.prepared_.everyone)
+        @cache
+        def teachers() -> csr_array:
+            return without(self.locality_.weights(around.points()), around.is_far())
+
+        @cache
+        def local() -> Bools:
+            return self.locality_.teaches(teachers())
+
+        @cache
+        def models() -> Models:
+            rows = teachers()
+            return self.prepared_.models(rows if local().all() else rows[np.flatnonzero(local())])
+
+        return Answer(
+            seen,
+            everyone.answer(seen).everyone,
+            lambda: local_or_global(
+                seen, local(), lambda queries, part: models().pick(part, np.arange(len(queries))), everyone
+            ),
+            varies=True,
+            models=models,
+            shares=lambda: one_each(np.where(local(), np.cumsum(local()) - 1, -1), int(local().sum())),
+            teachers=teachers,
+            place=around.place,
+        )
 
     def places(self, candidates: Candidates, /) -> Floats:
         """Where each query lies in the view."""
-        return self.locality_.points(candidates)
+        return self.locality_.points(ready(self, candidates))
 
     def distances(self, candidates: Candidates, /) -> Floats:
         """How far each query is from the nearest training query."""
-        return self.locality_.distances(self.locality_.points(candidates))
+        return self.locality_.distances(self.places(candidates))
 
     def training_queries(self, candidates: Candidates, /) -> csr_array:
         """How much each training query counts for each of these; an empty row is the global model."""
-        if not hasattr(self, "locality_"):
-            raise NotFittedError(self)
-        candidates.require_features(self.feature_count_, self.feature_names_)
-        points = self.locality_.points(candidates)
-        return without(self.locality_.weights(points), self.locality_.is_far(points))
+        found = self.answer(candidates).teachers
+        assert found is not None
+        return found()
 
 
 class KnnOffline2:
@@ -94,11 +124,11 @@ class KnnOffline2:
 
     def __init__(
         self,
-        learner: Any,
+        learner: Learner,
         k: float = 0.2,
         *,
-        view: Any = None,
-        neighborhood: Any = None,
+        view: QueryView | None = None,
+        neighborhood: Neighborhood | None = None,
         back_off: float | None = None,
         models: float | None = None,
         seed: int = 0,
@@ -125,24 +155,51 @@ class KnnOffline2:
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document, each query by the nearest model."""
-        index = self.chosen(candidates)
-        return self.offline_.predict(candidates, index)
+        return self.answer(candidates).scores()
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """The stored model that each query comes closest to."""
+        seen, offline = ready(self, candidates), self.offline_
+        around = Surroundings(offline.locality, seen, self.learner, offline.gradients, self.routed_by_relevance)
+
+        @cache
+        def chosen() -> Ints:
+            return offline.trusted(self._index(around.points()), around.is_far())
+
+        return Answer(
+            seen,
+            offline.everyone_.answer(seen).everyone,
+            lambda: local_or_global(
+                seen,
+                chosen() >= 0,
+                lambda queries, part: offline.models_.pick(part, chosen()[queries]),
+                offline.everyone_,
+            ),
+            varies=True,
+            models=lambda: offline.models_,
+            shares=lambda: one_each(chosen(), len(offline.models_)),
+            stored=Stored(offline.models_, offline.whom, offline.usable_),
+            teachers=lambda: offline.training_queries(chosen()),
+            place=around.place,
+        )
+
+    def _index(self, points: Floats) -> Ints:
+        """The number of the model that each point asks for; −1 is the global model."""
+        return self.offline_.locality.nearest(points, self.offline_.anchors())
 
     def chosen(self, candidates: Candidates, /) -> Ints:
         """The number of the model that answers each query; −1 is the global model."""
-        points = _points(self, candidates)
-        index = self.offline_.locality.nearest(points, self.offline_.anchors())
-        return self.offline_.trusted(points, index)
+        return self.answer(candidates).chosen()
 
     def places(self, candidates: Candidates, /) -> Floats:
         """Where each query lies in the view."""
-        return _points(self, candidates)
+        return self.offline_.locality.points(ready(self, candidates))
 
     def distances(self, candidates: Candidates, /) -> Floats:
         """How far each query is from the nearest training query."""
-        return self.offline_.locality.distances(_points(self, candidates))
+        return self.offline_.locality.distances(self.places(candidates))
 
-    def several_models(self) -> Any:
+    def several_models(self) -> Models:
         """The stored models."""
         return self.offline_.models_
 
@@ -152,8 +209,7 @@ class KnnOffline2:
 
     def training_queries(self, candidates: Candidates, /) -> csr_array:
         """How much each training query counted in the model that answers each query; an empty row: the global one."""
-        index = self.chosen(candidates)
-        return self.offline_.training_queries(index)
+        return self.offline_.training_queries(self.chosen(candidates))
 
 
 class KnnOffline1(KnnOffline2):
@@ -163,9 +219,8 @@ class KnnOffline1(KnnOffline2):
     equals. Parameters are those of KnnOffline2.
     """
 
-    def chosen(self, candidates: Candidates, /) -> Ints:
-        """The number of the model that answers each query; −1 is the global model."""
-        points = _points(self, candidates)
+    def _index(self, points: Floats) -> Ints:
+        """The number of the model that shares most with each point's neighbours; −1 where none shares anything."""
         own = self.offline_.locality.weights(points)
         index = np.full(len(points), -1, dtype=np.int64)
         for query in range(len(points)):
@@ -174,10 +229,10 @@ class KnnOffline1(KnnOffline2):
                 best = np.flatnonzero(shared == shared.max())
                 equals = self.offline_.locality.search(self.offline_.anchors_[best])
                 index[query] = best[self.offline_.locality.nearest(points[[query]], equals)[0]]
-        return self.offline_.trusted(points, index)
+        return index
 
 
-def _is_named(reference: Any) -> bool:
+def _is_named(reference: int | str | Ranker | None) -> bool:
     """Whether a view goes by the single model or by a feature, and not by some other ranker."""
     return reference is None or isinstance(reference, (int, str))
 
@@ -185,13 +240,6 @@ def _is_named(reference: Any) -> bool:
 def _offline_models(ranker: KnnOffline2, data: Training, valid: Judged | None) -> OfflineModels:
     locality = Locality(ranker.view, neighborhood_or_nearest(ranker.neighborhood, ranker.k), ranker.back_off)
     return OfflineModels(locality, ranker.models, ranker.seed).fit(data, unfitted(ranker.learner), valid)
-
-
-def _points(ranker: KnnOffline2, candidates: Candidates) -> Floats:
-    if not hasattr(ranker, "offline_"):
-        raise NotFittedError(ranker)
-    candidates.require_features(ranker.feature_count_, ranker.feature_names_)
-    return ranker.offline_.locality.points(candidates)
 
 
 class OfflineModels:
@@ -203,7 +251,7 @@ class OfflineModels:
         self.seed = seed
         self._search: Search | None = None
 
-    def fit(self, data: Training, learner: Any, valid: Judged | None, /) -> Self:
+    def fit(self, data: Training, learner: Learner, valid: Judged | None, /) -> Self:
         """Train a model on the neighbours of every anchor."""
         ready = prepared(learner, data, valid)
         self.locality.fit(data, ready.everyone)
@@ -214,7 +262,7 @@ class OfflineModels:
         self.usable_ = self.locality.teaches(self.members_)
         self.models_ = ready.models(self.members_)
         self.everyone_ = ready.everyone
-        self.gradients_ = gradients_of(ready)
+        self.gradients_ = ready.gradients()
         self._search = None
         return self
 
@@ -228,9 +276,9 @@ class OfflineModels:
             self._search = self.locality.search(self.anchors_)
         return self._search
 
-    def trusted(self, points: Floats, index: Ints) -> Ints:
+    def trusted(self, index: Ints, far: Bools) -> Ints:
         """The models named, −1 for those that learned nothing and for queries too far from everything."""
-        good = (index >= 0) & ~self.locality.is_far(points)
+        good = (index >= 0) & ~far
         good[good] = self.usable_[index[good]]
         return np.where(good, index, -1)
 
@@ -240,53 +288,27 @@ class OfflineModels:
         pairs[own.indices] = self.locality.pairs_[own.indices]
         return np.asarray(self.members_ @ pairs).ravel()
 
-    def predict(self, candidates: Candidates, index: Ints) -> Floats:
-        """Scores by the models named, the global one for −1."""
+    def gradients(self) -> Floats | None:
+        """Training queries × features: the gradient of each one's loss at the global model, where there are such."""
+        found: Floats | None = getattr(self, "gradients_", None)  # not in models saved before there was such a thing
+        return found
 
-        def score(queries: Ints, part: Candidates) -> Floats:
-            scores: Floats = self.models_.pick(part, index[queries])
-            return scores
-
-        return local_or_global(candidates, index >= 0, score, self.everyone_)
+    def whom(self, number: int) -> str:
+        """Whom a model is for."""
+        if self.models is None:
+            return f"queries nearest to training query {self.locality.query_ids_[number]}"
+        return f"queries nearest to centre {number}"
 
     def routed_by_relevance(self, data: Judged) -> Ints | None:
         """The model nearest to where each query's relevant documents lie; −1 without any, None in another view."""
-        if not hasattr(self.locality.view_, "relevant_points"):
+        points = relevant_points(self.locality.view_, data)
+        if points is None:
             return None
-        index = self.locality.nearest(self.locality.view_.relevant_points(data), self.anchors())
-        return np.where(has_relevant(data), index, -1)
+        return np.where(has_relevant(data), self.locality.nearest(points, self.anchors()), -1)
 
     def training_queries(self, index: Ints) -> csr_array:
         """The rows of the models named; empty for −1."""
         return without(self.members_[np.maximum(index, 0)], index < 0)
-
-
-def locality_of(ranker: Any) -> Locality:
-    """Where a fitted ranker places queries."""
-    found: Locality = ranker.locality_ if isinstance(ranker, KnnOnline) else ranker.offline_.locality
-    return found
-
-
-def models_of(ranker: Any, candidates: Candidates) -> tuple[Any, Ints, Any]:
-    """The models that answer some queries, which of them each is answered by (−1: the global one), the global one."""
-    if isinstance(ranker, KnnOnline):
-        weights = ranker.training_queries(candidates)
-        index = np.where(ranker.locality_.teaches(weights), np.arange(len(candidates)), -1)
-        return ranker.prepared_.models(weights), index, ranker.prepared_.everyone
-    return ranker.offline_.models_, ranker.chosen(candidates), ranker.offline_.everyone_
-
-
-def gradients_of(prepared_learner: Any) -> Floats | None:
-    """Training queries × features: the gradient of each one's loss at the global model; None of a learner without."""
-    found: Floats | None = prepared_learner.gradients() if hasattr(prepared_learner, "gradients") else None
-    return found
-
-
-def training_gradients(ranker: Any) -> Floats | None:
-    """Those of the training queries of a fitted ranker."""
-    if isinstance(ranker, KnnOnline):
-        return gradients_of(ranker.prepared_)
-    return getattr(ranker.offline_, "gradients_", None)  # models saved before there was such a thing have none
 
 
 def _own_first(members: csr_array) -> csr_array:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Callable
+from functools import cache
+from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
+from querywise.answers import Place, TrainingQueries
 from querywise.arrays import Bools, Floats, Ints
-from querywise.contracts import Ranker
+from querywise.contracts import (
+    FollowsRanker,
+    Learner,
+    Metric,
+    Neighborhood,
+    Preparing,
+    QueryView,
+    Ranker,
+)
 from querywise.crew import crew
 from querywise.data.groups import Candidates, Judged
 from querywise.data.parts import Training, by_query
@@ -16,6 +27,7 @@ from querywise.errors import DataError
 from querywise.neighborhoods import Nearest, Search, distances, measured
 from querywise.parameters import unfitted
 from querywise.sharing import once
+from querywise.views.looking import looked_at
 from querywise.views.topmean import TopMean
 
 
@@ -26,7 +38,7 @@ class Locality:
     nearest training query than that share of them is from each other gets the global model. None never backs off.
     """
 
-    def __init__(self, view: Any, neighborhood: Any, back_off: float | None) -> None:
+    def __init__(self, view: QueryView | None, neighborhood: Neighborhood, back_off: float | None) -> None:
         self.view = view
         self.neighborhood = neighborhood
         self.back_off = back_off
@@ -57,9 +69,10 @@ class Locality:
         return float(np.quantile(gaps, share))
 
     @property
-    def metric(self) -> Any:
+    def metric(self) -> Metric:
         """The neighborhood's way of measuring; the plain distance where it has none."""
-        return getattr(self.neighborhood_, "metric", "euclidean")
+        found: Metric = getattr(self.neighborhood_, "metric", "euclidean")
+        return found
 
     def points(self, candidates: Candidates) -> Floats:
         """Where these queries lie."""
@@ -78,16 +91,9 @@ class Locality:
         """Anchors made ready to be searched."""
         return Search(measured(anchors, self.metric))
 
-    def is_far(self, points: Floats) -> Bools:
-        """Which points are too far from every training query for any local model to be trusted."""
-        if not np.isfinite(self.limit_):
-            return np.zeros(len(points), np.bool_)
-        return self.distances(points) > self.limit_
-
     def weights(self, points: Floats) -> csr_array:
         """The neighbours of each point among the training queries."""
-        found: csr_array = self.neighborhood_.weights(points)
-        return found
+        return self.neighborhood_.weights(points)
 
     def weights_of_many(self, points: Floats) -> csr_array:
         """The same for so many points that looking for their neighbours is work for a crew."""
@@ -101,19 +107,68 @@ class Locality:
         return np.asarray(weights @ (self.pairs_ > 0).astype(np.float64)).ravel() > 0
 
 
-def _neighbours(points: Floats, neighborhood: Any) -> csr_array:
-    found: csr_array = neighborhood.weights(points)
-    return found
+class Surroundings:
+    """Where some queries lie among the training queries of a locality."""
+
+    def __init__(
+        self,
+        locality: Locality,
+        candidates: Candidates,
+        learner: Learner,
+        gradients: Callable[[], Floats | None],
+        nearest_to_relevant: Callable[[Judged], Ints | None] | None = None,
+    ) -> None:
+        self.points = cache(lambda: locality.points(candidates))
+        self.distances = cache(lambda: locality.distances(self.points()))
+        self.is_far = cache(self._is_far)
+        self._locality = locality
+        per_pair = isinstance(learner, Preparing) and learner.pairs == "pair"
+        counts = locality.pairs_.astype(np.float64) if per_pair else (locality.pairs_ > 0).astype(np.float64)
+
+        def known_gradients() -> tuple[Floats, Floats] | None:
+            found = gradients()
+            return None if found is None else (found, counts)
+
+        known = TrainingQueries(
+            locality.query_ids_,
+            locality.pairs_,
+            locality.limit_,
+            self.distances,
+            self._few,
+            self._away,
+            known_gradients,
+        )
+        self.place = Place(
+            looked_at(locality.view_), points=self.points, known=known, nearest_to_relevant=nearest_to_relevant
+        )
+
+    def _is_far(self) -> Bools:
+        """Which queries are too far from every training query for any local model to be trusted."""
+        if not np.isfinite(self._locality.limit_):
+            return np.zeros(len(self.points()), np.bool_)
+        return self.distances() > self._locality.limit_
+
+    def _few(self, count: int) -> Floats:
+        points = self.points()
+        return self.distances()[:count] if count >= len(points) else self._locality.distances(points[:count])
+
+    def _away(self, query: int, training: Ints) -> Floats:
+        place = np.repeat(self.points()[[query]], len(training), axis=0)
+        return distances(place, self._locality.points_[training], self._locality.metric)
 
 
-def fitted_view(view: Any, data: Training, everyone: Ranker) -> Any:
+def _neighbours(points: Floats, neighborhood: Neighborhood) -> csr_array:
+    return neighborhood.weights(points)
+
+
+def fitted_view(view: QueryView | None, data: Training, everyone: Ranker) -> QueryView:
     """A view fitted on the training queries; TopMean goes by the single model where it has no other reference."""
     asked = TopMean() if view is None else view
-    ready = asked.by(everyone) if hasattr(asked, "by") else unfitted(asked)
+    ready = asked.by(everyone) if isinstance(asked, FollowsRanker) else unfitted(asked)
     return once("view", ready, data, lambda: ready.fit(data))
 
 
-def neighborhood_or_nearest(neighborhood: Any, k: float) -> Any:
+def neighborhood_or_nearest(neighborhood: Neighborhood | None, k: float) -> Neighborhood:
     """The neighborhood asked for, or the k nearest."""
     return Nearest(k) if neighborhood is None else neighborhood
 
@@ -126,17 +181,6 @@ def without(weights: csr_array, rows: Bools) -> csr_array:
     emptied = csr_array(weights.multiply(keep[:, None]))
     emptied.eliminate_zeros()
     return emptied
-
-
-def local_or_global(candidates: Candidates, local: Bools, score: Any, everyone: Any) -> Floats:
-    """Scores of the queries that have a model of their own, and of the others by the global one."""
-    scores = np.empty(len(candidates.features))
-    by_row = np.repeat(local, candidates.sizes)
-    for rows, queries, source in ((by_row, np.flatnonzero(local), score), (~by_row, np.flatnonzero(~local), None)):
-        if len(queries):
-            part = candidates if len(queries) == len(candidates) else candidates.select(queries)
-            scores[rows] = everyone.predict(part) if source is None else source(queries, part)
-    return scores
 
 
 def has_relevant(data: Judged) -> Bools:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from scipy.optimize import nnls
 
 from querywise.arrays import Floats
+from querywise.contracts import QueryView, Ranker
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import NotFittedError
 from querywise.learners.ranksvm import RankSVM
 from querywise.measures import FLAVOURS, average_precisions
 from querywise.neighborhoods import Nearest
 from querywise.parameters import unfitted
+from querywise.views.looking import looked_at
+from querywise.views.references import following
 from querywise.views.topmean import TopMean
 
 _TRIED = 30  # other queries' models tried on each training query
@@ -28,15 +31,15 @@ class LearnedMetric:
     never tried on a query it was trained on. k: the share or number of neighbours of those models.
     """
 
-    def __init__(self, view: Any = None, *, k: float = 0.2, seed: int = 0) -> None:
+    def __init__(self, view: QueryView | None = None, *, k: float = 0.2, seed: int = 0) -> None:
         self.view = view
         self.k = k
         self.seed = seed
 
-    def by(self, ranker: Any) -> LearnedMetric:
+    def by(self, ranker: Ranker, /) -> LearnedMetric:
         """The same over a view that goes by this ranker, where it has no reference of its own."""
         view = TopMean() if self.view is None else self.view
-        return LearnedMetric(view.by(ranker) if hasattr(view, "by") else view, k=self.k, seed=self.seed)
+        return LearnedMetric(following(view, ranker), k=self.k, seed=self.seed)
 
     def fit(self, data: Judged, /) -> Self:
         """Learn the factors."""
@@ -51,6 +54,11 @@ class LearnedMetric:
         # Factors of mean 1; where nothing was learned, the view stays as it is.
         self.stretch_ = np.sqrt(factors * len(factors) / total) if total > 0 else np.ones(points.shape[1])
         return self
+
+    @property
+    def looks_at(self) -> tuple[str, ...]:
+        """What the view inside looks at."""
+        return looked_at(self.view_)
 
     def points(self, candidates: Candidates, /) -> Floats:
         """One row per query."""

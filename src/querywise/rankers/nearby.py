@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from dataclasses import replace
+from functools import cache
+from typing import Self
 
 import numpy as np
+from scipy.sparse import csr_array
 
+from querywise.answers import Answer, Stored, ready
 from querywise.arrays import Floats
 from querywise.combinations import check_floor, normalised, without_the_weak
+from querywise.contracts import QueryView
 from querywise.data.groups import Candidates, Judged
-from querywise.errors import NotFittedError
 from querywise.learners.rows import FittedModels
 from querywise.neighborhoods import Nearest
 from querywise.parameters import unfitted
@@ -37,7 +41,7 @@ class NearbyBlend:
         k: float = 0.1,
         *,
         floor: float = 0.0,
-        view: Any = None,
+        view: QueryView | None = None,
         folds: int = 3,
         measure: str = "map",
         seed: int = 0,
@@ -71,26 +75,37 @@ class NearbyBlend:
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document, comparable within its query."""
-        scores = self._scores(candidates)
-        weights = self._weights(scores, candidates)
-        found = np.zeros(len(scores))
-        for column, weight in zip(self.blend_.comparable(scores, candidates).T, weights.T, strict=True):
-            found += np.repeat(weight, candidates.sizes) * column
-        return found
+        return self.answer(candidates).scores()
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """Every ranker's answer, weighed anew for each query."""
+        blended = self.blend_.answer(ready(self, candidates))
+        every = cache(lambda: np.column_stack([each.scores() for each in blended.members]))
+        weights = cache(lambda: self._weights(every(), candidates))
+
+        def scores() -> Floats:
+            found = np.zeros(len(candidates.features))
+            for column, weight in zip(self.blend_.comparable(every(), candidates).T, weights().T, strict=True):
+                found += np.repeat(weight, candidates.sizes) * column
+            return found
+
+        options = self.several_models()
+        return replace(
+            blended,
+            scores=scores,
+            varies=self.nearest_ is not None or blended.varies,
+            shares=lambda: csr_array(weights()),
+            stored=Stored(options, lambda number: f"option {number}", np.ones(len(options), np.bool_)),
+            refused=self.blend_.refusal(self),
+        )
 
     def model_weights(self, candidates: Candidates, /) -> Floats:
         """Queries × rankers: how much each counts."""
-        return self._weights(self._scores(candidates), candidates)
+        return self.answer(candidates).shares().toarray()
 
     def several_models(self) -> FittedModels:
         """Each ranker alone, then the blend with its own weights."""
         return FittedModels((*self.blend_.rankers_, self.blend_))
-
-    def _scores(self, candidates: Candidates) -> Floats:
-        if not hasattr(self, "blend_"):
-            raise NotFittedError(self)
-        candidates.require_features(self.feature_count_, self.feature_names_)
-        return self.blend_.several_models().scores(candidates)
 
     def _weights(self, scores: Floats, candidates: Candidates) -> Floats:
         shares = np.tile(self.blend_.weights_, (len(candidates), 1))

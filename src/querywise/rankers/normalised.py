@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
+from querywise.answers import Answer, ready
 from querywise.arrays import Floats
+from querywise.contracts import Ranker
 from querywise.data.groups import Candidates, Judged
-from querywise.errors import NotFittedError
+from querywise.forms import depends_on_the_list
 from querywise.parameters import unfitted
-
-# What evaluation and the command line ask a ranker, where it can tell.
-_OF_ITSELF = ("sizes", "moved", "f1_")
-_OF_QUERIES = ("distances", "places")
 
 
 class QueryNormalised:
@@ -24,7 +22,7 @@ class QueryNormalised:
     of candidates to score one of them, which a search engine's own models cannot do.
     """
 
-    def __init__(self, ranker: Any) -> None:
+    def __init__(self, ranker: Ranker) -> None:
         self.ranker = ranker
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
@@ -37,18 +35,16 @@ class QueryNormalised:
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""
-        if not hasattr(self, "ranker_"):
-            raise NotFittedError(self)
-        candidates.require_features(self.feature_count_, self.feature_names_)
-        scores: Floats = self.ranker_.predict(normalised(candidates))
-        return scores
+        return self.ranker_.predict(normalised(ready(self, candidates)))
 
-    def __getattr__(self, name: str) -> Any:
-        """What the ranker inside tells of itself, and of queries once their features are normalised."""
-        if name not in (*_OF_ITSELF, *_OF_QUERIES) or "ranker_" not in vars(self):
-            raise AttributeError(f"{type(self).__name__} has no {name}.")
-        told = getattr(self.ranker_, name)
-        return told if name in _OF_ITSELF else lambda candidates: told(normalised(candidates))
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """That of the ranker inside, about the documents as it sees them."""
+        why = depends_on_the_list(
+            self,
+            "sees every feature on the scale of its query's candidates",
+            "Fit the ranker inside it on raw features, and export that.",
+        )
+        return replace(self.ranker_.answer(normalised(ready(self, candidates))), refused=why)
 
 
 def normalised(candidates: Candidates) -> Candidates:

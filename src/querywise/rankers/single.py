@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
+from querywise.answers import Answer, ready
 from querywise.arrays import Floats
+from querywise.contracts import Ranker
 from querywise.data.groups import Candidates, Judged
 from querywise.data.parts import Training, takes_parts
-from querywise.errors import NotFittedError
 from querywise.parameters import unfitted
 
 
 class Single:
     """The learner's one model, for every query."""
 
-    def __init__(self, learner: Any) -> None:
+    def __init__(self, learner: Ranker) -> None:
         self.learner = learner
 
     def fit(self, data: Training, /, *, valid: Judged | None = None) -> Self:
@@ -30,7 +31,8 @@ class Single:
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""
-        if not hasattr(self, "model_"):
-            raise NotFittedError(self)
-        scores: Floats = self.model_.predict(candidates)
-        return scores
+        return self.model_.predict(ready(self, candidates))
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """That of the learner."""
+        return self.model_.answer(ready(self, candidates))

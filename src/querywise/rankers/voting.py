@@ -6,45 +6,67 @@ What a document is not given by a ranker is 0, and what it is given is above 0, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
+from querywise.answers import Answer, Terms, alone, ready
 from querywise.arrays import Floats
 from querywise.data.groups import Candidates, Judged
-from querywise.errors import DataError, NotFittedError
+from querywise.errors import DataError
+from querywise.forms import Refusal, depends_on_the_list, no_sum
 from querywise.learners.hyperplanes import borda
 
 
-class CombSUM:
+class _Vote:
+    """What all of them have in common but how they count."""
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Remember the columns; there is nothing to learn."""
+        self.feature_count_ = data.feature_count
+        self.feature_names_ = data.feature_names
+        return self
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document."""
+        raise NotImplementedError
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """One way of counting for all queries: this one."""
+        return alone(self, ready(self, candidates))
+
+    def terms(self, seen: Candidates, /) -> Terms | Refusal:
+        """None: a score is a number of votes."""
+        return no_sum(self)
+
+    def form(self) -> Refusal:
+        """None: an engine counts no votes."""
+        return depends_on_the_list(self, "votes among the documents of the query")
+
+
+class CombSUM(_Vote):
     """The sum of a document's scores (Fox and Shaw, 1994)."""
 
-    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Remember the columns; there is nothing to learn."""
-        _remember(self, data)
-        return self
-
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""
-        return _sums(_known(self, candidates))
+        return _sums(ready(self, candidates).features)
+
+    def terms(self, seen: Candidates, /) -> Terms:
+        """The scores themselves."""
+        return Terms.of(seen, seen.features * np.ones(seen.features.shape[1]))
 
 
-class CombMNZ:
+class CombMNZ(_Vote):
     """The sum of a document's scores, times the number of rankers that have it (Fox and Shaw, 1994)."""
 
-    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Remember the columns; there is nothing to learn."""
-        _remember(self, data)
-        return self
-
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""
-        features = _known(self, candidates)
+        features = ready(self, candidates).features
         votes = np.sum(features > 0, axis=1, dtype=np.float64)
         return _sums(features) * votes
 
 
-class ReciprocalRank:
+class ReciprocalRank(_Vote):
     """Reciprocal rank fusion: Σ 1 / (k + rank) over the rankers that have the document (Cormack and others, 2009).
 
     Tied documents share their mean rank.
@@ -57,44 +79,26 @@ class ReciprocalRank:
         """Remember the columns; there is nothing to learn."""
         if not 0 <= self.k < np.inf:
             raise DataError(f"ReciprocalRank(k={self.k}) must be a number from 0 up.")
-        _remember(self, data)
-        return self
+        return super().fit(data, valid=valid)
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""
-        return _by_ranker(candidates, _known(self, candidates), self._votes)
+        return _by_ranker(ready(self, candidates), self._votes)
 
     def _votes(self, scores: Floats) -> Floats:
         ranks = (len(scores) + 1 - borda(scores)) / 2
         return np.where(scores > 0, 1 / (self.k + ranks), 0.0)
 
 
-class Borda:
+class Borda(_Vote):
     """Borda's count: over all rankers, how many documents are below this one, less how many are above.
 
     The documents that a ranker does not have share its last places.
     """
 
-    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Remember the columns; there is nothing to learn."""
-        _remember(self, data)
-        return self
-
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""
-        return _by_ranker(candidates, _known(self, candidates), borda)
-
-
-def _remember(ranker: Any, data: Judged) -> None:
-    ranker.feature_count_ = data.candidates.features.shape[1]
-    ranker.feature_names_ = data.candidates.feature_names
-
-
-def _known(ranker: Any, candidates: Candidates) -> Floats:
-    if not hasattr(ranker, "feature_count_"):
-        raise NotFittedError(ranker)
-    candidates.require_features(ranker.feature_count_, ranker.feature_names_)
-    return candidates.features
+        return _by_ranker(ready(self, candidates), borda)
 
 
 def _sums(features: Floats) -> Floats:
@@ -104,10 +108,10 @@ def _sums(features: Floats) -> Floats:
     return total
 
 
-def _by_ranker(candidates: Candidates, features: Floats, votes: Callable[[Floats], Floats]) -> Floats:
-    total = np.zeros(len(features))
+def _by_ranker(candidates: Candidates, votes: Callable[[Floats], Floats]) -> Floats:
+    total = np.zeros(len(candidates.features))
     for query in range(len(candidates)):
         rows = candidates.rows(query)
-        for column in features[rows].T:
+        for column in candidates.features[rows].T:
             total[rows] += votes(column)
     return total

@@ -23,9 +23,9 @@ from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.trained import Fit
 from querywise.files import atomic_text, make_folder
+from querywise.forms import Linear
 from querywise.methods import METHODS, Method
 from querywise.progress import track
-from querywise.rankers.knn import models_of
 from querywise.report.figures import line_figure, plane_figure
 from querywise.report.tables import Column, Table
 from querywise.reproduction.claims import Claim, judged, p_text, write_findings
@@ -202,8 +202,9 @@ def _stability(fold: Fold, reference: int | str | None, *, queries: int = 20, l2
 
 def _weights(ranker: Any, candidates: Candidates) -> Floats:
     """Every query's weights, the global ones where it has no model of its own."""
-    models, index, everyone = models_of(ranker, candidates)
-    return np.array([everyone.weights_ if number < 0 else models.weights[number] for number in index])
+    answer = ranker.answer(candidates)
+    forms = [answer.answering(query).form() for query in range(len(candidates))]
+    return np.array([form.weights for form in forms if isinstance(form, Linear)])
 
 
 def _differences(data: Judged) -> Floats:

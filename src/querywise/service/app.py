@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hmac
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Callable
 from importlib.resources import files
@@ -18,15 +19,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from querywise.answers import Answer
 from querywise.errors import QuerywiseError
 from querywise.explanations import depends_on_query
-from querywise.rankers.knn import KnnOffline2, KnnOnline, locality_of
 from querywise.service import schema
 from querywise.service.folder import ModelFolder
 from querywise.service.limits import Limits
 from querywise.service.metrics import Metrics
 from querywise.service.refusals import Refused
-from querywise.service.served import Served
 from querywise.service.shelf import Shelf
 from querywise.service.work import Work
 
@@ -93,29 +93,22 @@ class Service:
         """Done at once where it is little, else by a thread."""
         return job() if small else await self.work.run(job)
 
-    def observe(self, served: Served, candidates: Any) -> None:
+    def observe(self, answer: Answer) -> None:
         """Count documents and back-offs, and how far queries are from those the model knows."""
-        self.metrics.documents += len(candidates.features)
-        ranker = served.ranker
-        if not hasattr(ranker, "distances") or not len(candidates):
+        self.metrics.documents += len(answer.seen.features)
+        known = None if answer.place is None else answer.place.known
+        if known is None or not len(answer.seen):
             return
-        if len(candidates) > _FEW:
-            candidates = candidates.select(range(_FEW))  # of a batch a few stand for all
-        limit = _limit(ranker)
-        now = time.monotonic()
-        if limit is None and now - self._looked < 1 / _LOOKS_PER_SECOND:
+        if math.isfinite(known.limit):  # the distances had to be known to answer
+            gaps = known.distances()
+        elif time.monotonic() - self._looked >= 1 / _LOOKS_PER_SECOND:
+            gaps = known.few(_FEW)  # of a batch a few stand for all
+        else:
             return
-        self._looked = now
-        for distance in ranker.distances(candidates).tolist():
+        self._looked = time.monotonic()
+        for distance in gaps.tolist():
             self.metrics.distances.add(distance)
-            self.metrics.back_offs += int(limit is not None and distance > limit)
-
-
-def _limit(ranker: Any) -> float | None:
-    """How far is too far for a ranker; None where nothing is."""
-    if not isinstance(ranker, (KnnOnline, KnnOffline2)) or ranker.back_off is None:
-        return None
-    return float(locality_of(ranker).limit_)
+            self.metrics.back_offs += int(distance > known.limit)
 
 
 def create_app(service: Service) -> ASGIApp:
@@ -223,8 +216,8 @@ def _add_answers(app: FastAPI, service: Service) -> None:
         asked = decoded(read_one, await body_of(request, service.limits))
         served = service.models.current
         small = served.is_small(bounded(len(asked.documents)))
-        answers, candidates = await service.answer(lambda: served.rank([asked]), small=small)
-        service.observe(served, candidates)
+        answers, answer = await service.answer(lambda: served.rank([asked]), small=small)
+        service.observe(answer)
         return Response(_encode(answers[0]), media_type=_JSON)
 
     @app.post(
@@ -236,8 +229,8 @@ def _add_answers(app: FastAPI, service: Service) -> None:
         served = service.models.current
         documents = sum(len(each.documents) for each in asked.requests)
         small = served.is_small(bounded(documents, len(asked.requests))) and len(asked.requests) < _FEW
-        answers, candidates = await service.answer(lambda: served.rank(asked.requests), small=small)
-        service.observe(served, candidates)
+        answers, answer = await service.answer(lambda: served.rank(asked.requests), small=small)
+        service.observe(answer)
         return Response(_encode(schema.BatchResponse(answers)), media_type=_JSON)
 
     @app.post("/v1/explain", openapi_extra=_describes(schema.ExplainRequest, dict[str, Any]), response_class=Response)

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from querywise.answers import Answer
 from querywise.arrays import Floats
+from querywise.contracts import Ranker
 from querywise.data.decimals import read_rows
 from querywise.data.groups import Candidates, QueryTable
 from querywise.errors import DataError, ModelFileError, QuerywiseError
@@ -43,7 +45,7 @@ class Misplaced(DataError):  # noqa: N818 - it is a place in a request
 class Served:
     """A ranker and what its folder says of it. `quick`: answers come so fast that they need no thread of their own."""
 
-    def __init__(self, ranker: Any, manifest: Manifest, version: str) -> None:
+    def __init__(self, ranker: Ranker, manifest: Manifest, version: str) -> None:
         self.ranker = ranker
         self.manifest = manifest
         self.version = version
@@ -68,7 +70,7 @@ class Served:
         for _ in range(_REHEARSALS):
             begun = time.perf_counter()
             try:
-                check_scores(self.ranker.predict(candidates), candidates)
+                self.answer(candidates)
             except DataError:
                 return (
                     np.inf
@@ -103,14 +105,15 @@ class Served:
             queries=query_table(ids, [request.query for request in requests]),
         )
 
-    def scores(self, candidates: Candidates) -> Floats:
-        """One per document, finite."""
-        return check_scores(self.ranker.predict(candidates), candidates)
+    def answer(self, candidates: Candidates) -> tuple[Answer, Floats]:
+        """How the model answers, and its scores, one per document, finite."""
+        answer = self.ranker.answer(candidates)
+        return answer, check_scores(answer.scores(), candidates)
 
-    def rank(self, requests: Sequence[RankRequest]) -> tuple[list[RankResponse], Candidates]:
-        """The answers to some requests, and the documents they were about."""
+    def rank(self, requests: Sequence[RankRequest]) -> tuple[list[RankResponse], Answer]:
+        """What is sent back to some requests, and how the model answered them."""
         candidates = self.candidates(requests)
-        scores = self.scores(candidates)
+        answer, scores = self.answer(candidates)
         best = order(scores, candidates.starts)
         names, values = candidates.document_ids or (), scores[best].tolist()
         answers = []
@@ -120,7 +123,7 @@ class Served:
                 RankedDocument(names[row], value) for row, value in zip(best[rows].tolist(), values[rows], strict=True)
             ]
             answers.append(RankResponse(request.query.id, self.version, ranked[: request.top]))
-        return answers, candidates
+        return answers, answer
 
     def explain(self, candidates: Candidates, request: ExplainRequest) -> dict[str, Any]:
         """What is particular to a query, or why one document is above another."""

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from querywise.contributions import scores_by_everyone
 from querywise.data.groups import Candidates, Judged, QueryTable
 from querywise.errors import DataError
 from querywise.explanations import as_dict, explain
@@ -62,7 +61,8 @@ class Shelf:
 
         judged_as: the judged query these are the documents of; what a search found has no grades.
         """
-        ours, theirs = served.scores(candidates), scores_by_everyone(served.ranker, candidates)
+        answer, ours = served.answer(candidates)
+        theirs = answer.by_everyone()
         best, common = order(ours, candidates.starts), order(theirs, candidates.starts)
         place = np.empty(len(common), np.int64)
         place[common] = np.arange(len(common))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from querywise.arrays import Floats
+from querywise.contracts import QueryView, Ranker
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.parameters import unfitted
 from querywise.scaling import Scaling
+from querywise.views.looking import looked_at
+from querywise.views.references import following
 
 
 class Columns:
@@ -31,6 +34,11 @@ class Columns:
         self.names_ = tuple(asked) if asked is not None else (() if table is None else table.column_names)
         self.scaling_ = Scaling.learn(self._values(data.candidates), "standard" if self.standardise else "none")
         return self
+
+    @property
+    def looks_at(self) -> tuple[str, ...]:
+        """The columns of a query alone."""
+        return ("columns",)
 
     def points(self, candidates: Candidates, /) -> Floats:
         """One row per query."""
@@ -55,7 +63,7 @@ class Columns:
 class SideBySide:
     """Several views beside each other; each counts the same in a distance, whatever its coordinates and scale."""
 
-    def __init__(self, views: Sequence[Any]) -> None:
+    def __init__(self, views: Sequence[QueryView]) -> None:
         self.views = views
 
     def fit(self, data: Judged, /) -> Self:
@@ -67,9 +75,14 @@ class SideBySide:
         self.scales_ = np.array([1.0 if spread == 0 else 1 / np.sqrt(spread) for spread in spreads])
         return self
 
-    def by(self, ranker: Any) -> SideBySide:
+    def by(self, ranker: Ranker, /) -> SideBySide:
         """The same views, those without a reference of their own going by this ranker."""
-        return SideBySide([view.by(ranker) if hasattr(view, "by") else view for view in self.views])
+        return SideBySide([following(view, ranker) for view in self.views])
+
+    @property
+    def looks_at(self) -> tuple[str, ...]:
+        """What all of them look at."""
+        return looked_at(*self.views_)
 
     def points(self, candidates: Candidates, /) -> Floats:
         """One row per query: the views' coordinates, each view's variance over the training queries 1 in all."""

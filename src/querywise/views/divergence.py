@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from querywise.arrays import Floats, Ints
+from querywise.contracts import Models, Ranker
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.scaling import Scaling
 from querywise.threads import in_threads, one_blas_thread
-from querywise.views.references import fitted_reference, reference_scores
+from querywise.views.references import Reference, fitted_reference, reference_scores
 
 _BLOCK = 500_000  # scores at a time, in each thread
 
@@ -24,12 +25,14 @@ class Divergence:
     coordinates are standardised on the training queries, unless `standardise` is False.
     """
 
-    def __init__(self, reference: int | Any | None = None, models: Any = None, *, standardise: bool = True) -> None:
+    def __init__(
+        self, reference: Reference | None = None, models: Models | None = None, *, standardise: bool = True
+    ) -> None:
         self.reference = reference
         self.models = models
         self.standardise = standardise
 
-    def by(self, ranker: Any) -> Divergence:
+    def by(self, ranker: Ranker, /) -> Divergence:
         """The same view with this base, unless it has one of its own."""
         reference = ranker if self.reference is None else self.reference
         return Divergence(reference, self.models, standardise=self.standardise)

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeAlias
 
 from querywise.arrays import Floats
+from querywise.contracts import FollowsRanker, QueryView, Ranker
 from querywise.data.groups import Candidates, column_of
 from querywise.data.parts import Training
 from querywise.parameters import is_fitted, unfitted
 
+Reference: TypeAlias = int | str | Ranker
 
-def fitted_reference(reference: int | str | Any, data: Training) -> Any:
+
+def following(view: QueryView, ranker: Ranker) -> QueryView:
+    """A view that goes by this ranker, where it goes by any and has none of its own."""
+    return view.by(ranker) if isinstance(view, FollowsRanker) else view
+
+
+def fitted_reference(reference: Reference, data: Training) -> int | Ranker:
     """A feature, by name or by number from 0, as its column; a ranker that is not fitted, fitted on these queries."""
     if isinstance(reference, (int, str)):
         return column_of(reference, data.feature_count, data.feature_names)
     return reference if is_fitted(reference) else unfitted(reference).fit(data)
 
 
-def reference_scores(reference: Any, candidates: Candidates) -> Floats:
+def reference_scores(reference: int | Ranker, candidates: Candidates) -> Floats:
     """The scores by a column or a fitted ranker."""
-    scores: Floats = candidates.features[:, reference] if isinstance(reference, int) else reference.predict(candidates)
-    return scores
+    return candidates.features[:, reference] if isinstance(reference, int) else reference.predict(candidates)

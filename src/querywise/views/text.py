@@ -59,6 +59,11 @@ class TextView:
         self.scaling_ = Scaling.learn(_sizes(texts), "standard")
         return self
 
+    @property
+    def looks_at(self) -> tuple[str, ...]:
+        """The words of a query alone."""
+        return ("text",)
+
     def points(self, candidates: Candidates, /) -> Floats:
         """One row per query; a query without text lies where one without any known word does."""
         if not hasattr(self, "spaces_"):

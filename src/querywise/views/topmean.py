@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from querywise.arrays import Floats
+from querywise.contracts import Ranker
 from querywise.data.groups import Candidates, Judged
 from querywise.data.parts import Training, by_query
 from querywise.errors import DataError, NotFittedError
 from querywise.scaling import Scaling
-from querywise.views.references import fitted_reference, reference_scores
+from querywise.views.references import Reference, fitted_reference, reference_scores
 
 
 class TopMean:
@@ -23,7 +24,7 @@ class TopMean:
     queries, unless `standardise` is False.
     """
 
-    def __init__(self, reference: int | Any | None = None, top: int = 50, *, standardise: bool = True) -> None:
+    def __init__(self, reference: Reference | None = None, top: int = 50, *, standardise: bool = True) -> None:
         self.reference = reference
         self.top = top
         self.standardise = standardise
@@ -39,7 +40,7 @@ class TopMean:
         self.scaling_ = Scaling.learn(means, "standard" if self.standardise else "none")
         return self
 
-    def by(self, ranker: Any) -> TopMean:
+    def by(self, ranker: Ranker, /) -> TopMean:
         """The same view with this reference, unless it has one of its own."""
         reference = ranker if self.reference is None else self.reference
         return TopMean(reference, self.top, standardise=self.standardise)

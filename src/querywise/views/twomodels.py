@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from querywise.arrays import Floats
+from querywise.contracts import Ranker
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.scaling import Scaling
-from querywise.views.references import fitted_reference, reference_scores
+from querywise.views.references import Reference, fitted_reference, reference_scores
 
 
 class TwoModels:
@@ -23,8 +24,8 @@ class TwoModels:
 
     def __init__(
         self,
-        first: int | Any | None = None,
-        second: int | Any | None = None,
+        first: Reference | None = None,
+        second: Reference | None = None,
         top: int = 10,
         *,
         standardise: bool = True,
@@ -34,7 +35,7 @@ class TwoModels:
         self.top = top
         self.standardise = standardise
 
-    def by(self, ranker: Any) -> TwoModels:
+    def by(self, ranker: Ranker, /) -> TwoModels:
         """The same view with this ranker in the place of a model that was left open."""
         first, second = (ranker if each is None else each for each in (self.first, self.second))
         return TwoModels(first, second, self.top, standardise=self.standardise)
