@@ -11,8 +11,8 @@ import numpy as np
 
 from querywise.arrays import Floats, Ints
 from querywise.crew import Crew, Here, crew
-from querywise.data.groups import require_preferences
 from querywise.data.parts import Training, sources_of, surveys, taken
+from querywise.data.rows import require_preferences
 from querywise.learners.preferences import Preferences
 from querywise.scaling import Scale, Scaling
 from querywise.sharing import once

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from querywise.arrays import Floats
-from querywise.data.groups import Candidates, column_of
+from querywise.data.groups import Candidates
 from querywise.data.parts import Training
+from querywise.data.rows import column_of
 from querywise.parameters import is_fitted, unfitted
 
 
