@@ -5,12 +5,16 @@ The rows of a query are contiguous, so a query is a slice and never a search.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from querywise.arrays import Bools, Floats, Ints, frozen
+from querywise.crew import crew
 from querywise.data.rows import (
     as_labels,
     column_of,
@@ -22,7 +26,10 @@ from querywise.data.rows import (
     require_preferences,
     rows_of,
 )
+from querywise.data.survey import Survey
 from querywise.errors import DataError
+from querywise.scaling import Moments
+from querywise.sharing import once
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,6 +285,64 @@ class Judged:
     def require_preferences(self) -> None:
         """Refuse data in which no document is preferred to another: there is nothing to learn."""
         require_preferences(self.pairs)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether all of it is in memory already: it is."""
+        return True
+
+    def load(self) -> Judged:
+        """All of it in memory: itself."""
+        return self
+
+    def parts(self) -> list[Any]:
+        """What is handed to the crew: itself, or as many runs of whole queries as the crew asks for, which it keeps."""
+        hands, count = crew(), crew().parts
+        return [self] if count == 1 else once("parts", count, self, lambda: hands.keep(_itself, self._cut(count)))
+
+    def surveys(self) -> list[Survey]:
+        """What has to be known of every part before anything is learned."""
+        found: list[Survey] = crew().each(survey_of, self.parts())
+        return found
+
+    def by_query(self, work: Callable[[Candidates], Floats]) -> Floats:
+        """Rows, one for each query: what `work` gives for the candidates."""
+        return work(self.candidates)
+
+    def has_texts(self) -> bool:
+        """Whether queries have a text."""
+        table = self.candidates.queries
+        return table is not None and table.texts is not None and any(table.texts)
+
+    def fingerprint(self) -> list[str]:
+        """What tells one training set from another: a checksum of its documents and of what is known of its queries."""
+        rows, table = self.candidates, self.candidates.queries
+        known = () if table is None else (table.texts, table.classes, table.column_names)
+        found = hashlib.sha256(repr((rows.query_ids, rows.document_ids, rows.feature_names, known)).encode())
+        columns = None if table is None else table.columns
+        for array in (rows.features, rows.starts, self.labels, self.judged, columns):
+            if array is not None:
+                found.update(np.ascontiguousarray(array).data)
+        return [found.hexdigest()]
+
+    def _cut(self, parts: int) -> list[Judged]:
+        """So many runs of whole queries with about the same number of rows, or as many as there are queries.
+
+        Their number does not depend on how many workers there are, so neither does any sum over them.
+        """
+        starts, count = self.candidates.starts, min(parts, max(len(self), 1))
+        cuts = np.searchsorted(starts, np.linspace(0, starts[-1], count + 1)).clip(0, len(self))
+        cuts[0], cuts[-1] = 0, len(self)
+        return [self.select(np.arange(first, last)) for first, last in pairwise(cuts) if last > first]
+
+
+def survey_of(part: Judged) -> Survey:
+    """What has to be known of a part in memory."""
+    return Survey(part.query_ids, part.pairs, Moments.of(part.candidates.features))
+
+
+def _itself(part: Judged) -> Judged:
+    return part
 
 
 def concatenate(parts: Sequence[Judged]) -> Judged:

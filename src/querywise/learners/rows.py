@@ -12,7 +12,7 @@ from querywise.arrays import Floats, Ints
 from querywise.contracts import Ranker
 from querywise.crew import crew
 from querywise.data.groups import Candidates, Judged
-from querywise.data.parts import Training, whole
+from querywise.data.parts import Training
 from querywise.parameters import unfitted
 
 _NOISE = 1e-12  # of the scores' size: a range below it is rounding
@@ -108,4 +108,4 @@ def gathered(ready: Any) -> Any:
 
 def prepared(learner: Any, data: Training, valid: Judged | None) -> Any:
     """A learner made ready for local models: its own way where it has one, else row by row."""
-    return learner.prepare(data) if hasattr(learner, "prepare") else PreparedRows(learner).fit(whole(data), valid=valid)
+    return learner.prepare(data) if hasattr(learner, "prepare") else PreparedRows(learner).fit(data.load(), valid=valid)

@@ -11,7 +11,7 @@ from querywise.arrays import Bools, Floats, Ints
 from querywise.contracts import Ranker
 from querywise.crew import crew
 from querywise.data.groups import Candidates, Judged
-from querywise.data.parts import Training, by_query
+from querywise.data.parts import Training
 from querywise.errors import DataError
 from querywise.neighborhoods import Nearest, Search, distances, measured
 from querywise.parameters import unfitted
@@ -44,7 +44,7 @@ class Locality:
         return self
 
     def _training_points(self, data: Training) -> Floats:
-        return self.points(data.candidates) if isinstance(data, Judged) else by_query(data, self.view_.points)
+        return once("points", self.view_, data, lambda: np.asarray(data.by_query(self.view_.points)))
 
     def _limit(self, share: float) -> float:
         if len(self.points_) < 2:
