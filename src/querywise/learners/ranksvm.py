@@ -94,9 +94,13 @@ class RankSVM:
     def prepare(self, data: Training, /) -> PreparedRankSVM:
         """Get ready to train on any weighting of the queries."""
         self._check_parameters()
+
+        def made() -> PreparedRankSVM:
+            everyone = unfitted(self)
+            return PreparedRankSVM(unfitted(self)).fit(everyone, *everyone.fit_preferences(data))
+
         without_prior = (type(self), {**parameters_of(self), "prior": None, "prior_l2": None})
-        shared = once("PreparedRankSVM", without_prior, data, lambda: PreparedRankSVM(unfitted(self)).fit(data))
-        return shared.for_learner(unfitted(self))
+        return once("PreparedRankSVM", without_prior, data, made).for_learner(unfitted(self))
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document: the weighted sum of its features."""
