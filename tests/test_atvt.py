@@ -593,7 +593,7 @@ def test_trees_fit_what_bends() -> None:
     assert np.mean((fitted - u) ** 2) < 0.4 * np.var(u)
 
 
-def test_watching_remembers_the_number_of_trees_and_later_fits_grow_as_many() -> None:
+def test_watching_finds_the_number_of_trees_which_later_fits_can_be_told() -> None:
     (x, t, w), (z, u, _) = bent(0), bent(1)
     model = TreeRegression(500, patience=10).fit_watching(x, t, w, z, u)
     count = model.tree_count_
@@ -602,11 +602,23 @@ def test_watching_remembers_the_number_of_trees_and_later_fits_grow_as_many() ->
     errors = [np.mean((TreeRegression(trees).fit(x, t, w).predict(z) - u) ** 2) for trees in range(1, count + 11)]
     assert int(np.argmin(errors)) + 1 == count
     for targets, weights in ((t**2, w[::-1]), (-t, w)):
-        again, fresh = (each.fit(x, targets, weights) for each in (model, TreeRegression(count)))
+        again, fresh = model.fit(x, targets, weights, trees=count), TreeRegression(count).fit(x, targets, weights)
         assert np.array_equal(again.predict(z), fresh.predict(z))
     assert model.tree_count_ == count
-    assert np.array_equal(model.fit(z, u, w).predict(x), TreeRegression(count).fit(z, u, w).predict(x))
+    assert np.array_equal(model.fit(z, u, w, trees=count).predict(x), TreeRegression(count).fit(z, u, w).predict(x))
     assert model.fit_watching(x, t, w, z, u).tree_count_ == count, "all of them may grow again"
+
+
+def test_a_fit_does_not_depend_on_what_was_watched_before() -> None:
+    (x, t, w), (z, u, _) = bent(0), bent(1)
+    model = TreeRegression(60, patience=3).fit_watching(x, t, w, z, -10 * u)
+    assert np.array_equal(model.fit(x, t, w).predict(z), TreeRegression(60).fit(x, t, w).predict(z))
+    assert model.tree_count_ == 60
+
+
+def test_a_fit_that_is_told_to_grow_no_tree_is_refused() -> None:
+    with pytest.raises(DataError, match=r"TreeRegression\.fit\(trees=0\) must lie between 1 and 2147483647\."):
+        TreeRegression().fit(*bent(), trees=0)
 
 
 def test_watching_errors_that_only_rise_keeps_one_tree() -> None:

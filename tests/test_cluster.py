@@ -235,7 +235,7 @@ Job = Callable[[Any, Candidates], list[Floats]]  # from data to train on and to 
 
 
 def as_judged(data: Any) -> Judged:
-    found: Judged = data if isinstance(data, Judged) else data.whole()
+    found: Judged = data.load()
     return found
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from querywise.arrays import Floats
 from querywise.data.frames import from_arrays
-from querywise.data.groups import Candidates, Judged, QueryTable, concatenate, count_pairs
+from querywise.data.groups import Candidates, Judged, QueryTable, concatenate
+from querywise.data.rows import count_pairs
 from querywise.errors import DataError
 
 

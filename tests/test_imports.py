@@ -85,14 +85,12 @@ def room(path: Path) -> str:
 
 
 def imported(path: Path) -> list[tuple[str, bool]]:
-    """Every module a file imports, and whether it does so at its top (type checking aside)."""
+    """Every module a file imports, for type checking too, and whether it does so at its top."""
     found: list[tuple[str, bool]] = []
     tree = ast.parse(path.read_text())
 
     def visit(node: ast.AST, top: bool) -> None:
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
-                continue
             if isinstance(child, ast.Import):
                 found.extend((name.name, top) for name in child.names)
             elif isinstance(child, ast.ImportFrom) and child.module:

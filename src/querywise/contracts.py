@@ -36,6 +36,7 @@ __all__ = [
     "Scorer",
     "TeachesLocally",
     "Transparent",
+    "Watching",
 ]
 
 Metric: TypeAlias = Literal["euclidean", "cosine"]
@@ -198,6 +199,17 @@ class Regressor(Protocol):
 
     def predict(self, features: Floats, /) -> Floats:
         """One value per row."""
+        ...
+
+
+@runtime_checkable
+class Watching(Protocol):
+    """A regressor that can stop where its error on other data rises."""
+
+    def fit_watching(
+        self, features: Floats, targets: Floats, weights: Floats, other: Floats, other_targets: Floats, /
+    ) -> Self:
+        """Fit until the error on the other data rises."""
         ...
 
 

@@ -32,7 +32,7 @@ from querywise.builders import (
     transform,
 )
 from querywise.contracts import Ranker
-from querywise.data.parts import Training, has_texts
+from querywise.data.parts import Training
 from querywise.errors import DataError
 
 TEXT_VIEW = "gradient:text"  # tried beside a method's own where queries have a text and no view is asked for
@@ -53,7 +53,7 @@ class Method:
         if base is not None and base in self.grids:
             return self.grids[base]
         view = self.parameters.get("view")
-        return {**self.grid, "view": (view.default, TEXT_VIEW)} if view is not None and has_texts(data) else self.grid
+        return {**self.grid, "view": (view.default, TEXT_VIEW)} if view is not None and data.has_texts() else self.grid
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:

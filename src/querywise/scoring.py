@@ -11,7 +11,7 @@ import numpy as np
 
 from querywise.arrays import Floats
 from querywise.crew import crew
-from querywise.data.parts import Training, fingerprint, sources_of, taken
+from querywise.data.parts import Part, Training
 from querywise.data.shards import is_part, part_name, write_scored_part
 from querywise.errors import DataError
 from querywise.files import atomic_text, check_folder, make_folder, read_text, replace_folder
@@ -21,7 +21,7 @@ _RECORD = "unfinished.json"
 
 def scores_of(ranker: Any, data: Training) -> Floats:
     """One score per document, in the order of the rows."""
-    found = crew().each(_scores, sources_of(data), shared=(ranker,), label="Ranking")
+    found = crew().each(_scores, data.parts(), shared=(ranker,), label="Ranking")
     return np.concatenate(found) if found else np.zeros(0)
 
 
@@ -32,12 +32,12 @@ def write_scored(ranker: Any, version: str, data: Training, out: Path) -> int:
     same model (`version`) on the same data was cut short, what it had finished is used.
     """
     check_scores_folder(out)
-    sources = sources_of(data)
+    parts = data.parts()
     beside = out.absolute().parent / f".{out.name}.unfinished"
-    names = [part_name(number) for number in range(len(sources))]
-    _resume(beside, {"model": version, "data": fingerprint(data), "parts": len(names)})
+    names = [part_name(number) for number in range(len(parts))]
+    _resume(beside, {"model": version, "data": data.fingerprint(), "parts": len(names)})
     try:
-        rows = crew().each(_write_scores, sources, names, shared=(beside, ranker), label="Ranking")
+        rows = crew().each(_write_scores, parts, names, shared=(beside, ranker), label="Ranking")
     except BaseException:
         if not any(is_part(each.name) for each in beside.iterdir()):
             shutil.rmtree(beside, ignore_errors=True)
@@ -70,14 +70,14 @@ def _resume(beside: Path, record: dict[str, Any]) -> None:
         file.write(json.dumps(record))
 
 
-def _scores(source: Any, ranker: Any) -> Floats:
-    scores: Floats = ranker.predict(taken(source).candidates)
+def _scores(part: Part, ranker: Any) -> Floats:
+    scores: Floats = ranker.predict(part.load().candidates)
     return scores
 
 
-def _write_scores(source: Any, name: str, folder: Path, ranker: Any) -> int:
+def _write_scores(part: Part, name: str, folder: Path, ranker: Any) -> int:
     """The documents of one part scored and written, unless they have been."""
-    candidates = taken(source).candidates
+    candidates = part.load().candidates
     if not (folder / name).is_file():
         write_scored_part(folder / name, candidates, ranker.predict(candidates))
     return len(candidates.features)

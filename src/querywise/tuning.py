@@ -11,7 +11,7 @@ import numpy as np
 
 from querywise.contracts import Fittable
 from querywise.data.groups import Judged
-from querywise.data.parts import Training, as_taken, whole
+from querywise.data.parts import Training, as_taken
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
 from querywise.progress import track
@@ -113,7 +113,7 @@ def cross_validate(
 ) -> Tuned[AnyRanker]:
     """Choose what the grid leaves open without a validation part, and train the best setting on everything."""
     every = {**grid, **{name: [value] for name, value in fixed.items()}}
-    tried = cross_validated(build, every, data=whole(data), folds=folds, measure=measure, flavour=flavour, seed=seed)
+    tried = cross_validated(build, every, data=data.load(), folds=folds, measure=measure, flavour=flavour, seed=seed)
     best = max(tried, key=lambda trial: trial.value)
     return Tuned(_fitted(build(**best.parameters), data), best.parameters, measure, flavour, tried, folds)
 

@@ -6,9 +6,12 @@ import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from querywise.data.parts import Training
 
 ClusterAddress = Annotated[
     str | None,
@@ -52,11 +55,11 @@ def working(cluster: str | None, memory: str | None = None) -> Iterator[None]:
         yield
 
 
-def require_parts(data: Any, memory: str | None) -> None:
+def require_parts(data: Training, memory: str | None) -> None:
     """Refuse a memory budget for data that is in memory whole."""
     from querywise.errors import DataError
 
-    if memory is not None and not hasattr(data, "files"):
+    if memory is not None and data.in_memory:
         raise DataError(
             "--memory is kept to on one set of shards as it is, without --features, --queries or --fold. `querywise "
             "convert` makes one of this data, and takes --features and --queries."
@@ -64,18 +67,19 @@ def require_parts(data: Any, memory: str | None) -> None:
 
 
 @contextlib.contextmanager
-def resumable(out: Path, train: Any, valid: Any, settings: dict[str, Any], *, spread: bool) -> Iterator[None]:
+def resumable(
+    out: Path, train: Training, valid: Training | None, settings: dict[str, Any], *, spread: bool
+) -> Iterator[None]:
     """Training of which what is finished is kept beside the model to be, where it is on shards or on a cluster."""
-    if not spread and not hasattr(train, "files"):
+    if not spread and train.in_memory:
         yield
         return
     from importlib.metadata import version
 
     from querywise.crew import crew
-    from querywise.data.parts import fingerprint
     from querywise.unfinished import resuming
 
-    data = [fingerprint(each) for each in (train, valid) if each is not None]
+    data = [each.fingerprint() for each in (train, valid) if each is not None]
     cut = {"parts": crew().parts, "memory": crew().memory}  # what work is cut up by
     record = {**settings, "data": data, "version": version("querywise"), **cut}
     with resuming(out.absolute().parent / f".{out.name}.unfinished", record):

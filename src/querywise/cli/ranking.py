@@ -170,7 +170,6 @@ def rank(
     but for a TREC run, there may be more of them than memory holds. Into Parquet, a run that was cut short goes on
     where it stopped.
     """
-    from querywise.data.parts import whole
     from querywise.errors import DataError
     from querywise.files import check_writable
     from querywise.progress import shown
@@ -197,7 +196,7 @@ def rank(
             if out is None:
                 sys.stdout.writelines(f"{score!r}\n" for score in scores.tolist())
             elif kind == "trec":
-                write_run(out, whole(parts).candidates, scores)
+                write_run(out, parts.load().candidates, scores)
             else:
                 write_scores(out, scores)
     if out is not None and not quiet:

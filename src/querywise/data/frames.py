@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from querywise.arrays import Bools, Floats, Ints
-from querywise.data.groups import Candidates, Judged, as_labels, finite_matrix
+from querywise.data.groups import Candidates, Judged
+from querywise.data.rows import as_labels, finite_matrix
 from querywise.errors import DataError
 
 

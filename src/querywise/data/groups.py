@@ -5,13 +5,31 @@ The rows of a query are contiguous, so a query is a slice and never a search.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from querywise.arrays import Bools, Floats, Ints, frozen
+from querywise.crew import crew
+from querywise.data.rows import (
+    as_labels,
+    column_of,
+    count_pairs,
+    finite_matrix,
+    pick,
+    query_numbers,
+    refuse_repeated,
+    require_preferences,
+    rows_of,
+)
+from querywise.data.survey import Survey
 from querywise.errors import DataError
+from querywise.scaling import Moments
+from querywise.sharing import once
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +43,7 @@ class QueryTable:
     column_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _refuse_repeated(self.ids)
+        refuse_repeated(self.ids)
         for name, values in (("texts", self.texts), ("classes", self.classes), ("columns", self.columns)):
             if values is not None and len(values) != len(self.ids):
                 raise DataError(f"QueryTable has {len(self.ids)} query ids but {len(values)} {name}.")
@@ -95,7 +113,7 @@ class Candidates:
         rows = len(features)
         if starts[-1] != rows:
             raise DataError(f"starts ends at row {starts[-1]} but there are {rows} rows of features.")
-        _refuse_repeated(self.query_ids)
+        refuse_repeated(self.query_ids)
         for name, values in (("document ids", self.document_ids), ("comments", self.comments)):
             if values is not None and len(values) != rows:
                 raise DataError(f"There are {rows} rows of features but {len(values)} {name}.")
@@ -176,15 +194,15 @@ class Candidates:
 
     def select(self, queries: Ints | Sequence[int]) -> Candidates:
         """The documents of some queries, in the order asked for."""
-        chosen = _numbers(queries)
+        chosen = query_numbers(queries)
         rows = rows_of(self.starts, chosen)
         ids = tuple(self.query_ids[query] for query in chosen)
         return Candidates(
             features=self.features[rows],
             starts=np.concatenate([[0], np.cumsum(self.sizes[chosen])]),
             query_ids=ids,
-            document_ids=_pick(self.document_ids, rows),
-            comments=_pick(self.comments, rows),
+            document_ids=pick(self.document_ids, rows),
+            comments=pick(self.comments, rows),
             feature_names=self.feature_names,
             queries=None if self.queries is None else self.queries.select(ids),
             source_rows=None if self.source_rows is None else self.source_rows[rows],
@@ -248,7 +266,7 @@ class Judged:
 
     def select(self, queries: Ints | Sequence[int]) -> Judged:
         """The documents and labels of some queries, in the order asked for."""
-        rows = rows_of(self.candidates.starts, _numbers(queries))
+        rows = rows_of(self.candidates.starts, query_numbers(queries))
         mask = None if self.judged is None else self.judged[rows]
         return Judged(self.candidates.select(queries), self.labels[rows], mask)
 
@@ -268,62 +286,63 @@ class Judged:
         """Refuse data in which no document is preferred to another: there is nothing to learn."""
         require_preferences(self.pairs)
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether all of it is in memory already: it is."""
+        return True
 
-def count_pairs(labels: Ints, starts: Ints) -> Ints:
-    """Pairs (a, b) with label a above label b in each query: all pairs less the tied ones.
+    def load(self) -> Judged:
+        """All of it in memory: itself."""
+        return self
 
-    >>> count_pairs(np.array([2, 0, 1, 0, 0]), np.array([0, 3, 5]))
-    array([3, 0])
-    """
-    sizes = np.diff(starts)
-    queries = np.repeat(np.arange(len(sizes)), sizes)
-    order = np.lexsort((labels, queries))
-    same = np.diff(labels[order]) == 0
-    same &= np.diff(queries[order]) == 0
-    first = np.flatnonzero(np.concatenate([[True], ~same])) if len(labels) else np.zeros(0, np.int64)
-    lengths = np.diff(np.concatenate([first, [len(labels)]]))
-    tied = np.bincount(queries[order][first], weights=lengths * (lengths - 1) / 2, minlength=len(sizes))
-    pairs: Ints = sizes * (sizes - 1) // 2 - tied.astype(np.int64)
-    return pairs
+    def parts(self) -> list[Any]:
+        """What is handed to the crew: itself, or as many runs of whole queries as the crew asks for, which it keeps."""
+        hands, count = crew(), crew().parts
+        return [self] if count == 1 else once("parts", count, self, lambda: hands.keep(_itself, self._cut(count)))
+
+    def surveys(self) -> list[Survey]:
+        """What has to be known of every part before anything is learned."""
+        found: list[Survey] = crew().each(survey_of, self.parts())
+        return found
+
+    def by_query(self, work: Callable[[Candidates], Floats]) -> Floats:
+        """Rows, one for each query: what `work` gives for the candidates."""
+        return work(self.candidates)
+
+    def has_texts(self) -> bool:
+        """Whether queries have a text."""
+        table = self.candidates.queries
+        return table is not None and table.texts is not None and any(table.texts)
+
+    def fingerprint(self) -> list[str]:
+        """What tells one training set from another: a checksum of its documents and of what is known of its queries."""
+        rows, table = self.candidates, self.candidates.queries
+        known = () if table is None else (table.texts, table.classes, table.column_names)
+        found = hashlib.sha256(repr((rows.query_ids, rows.document_ids, rows.feature_names, known)).encode())
+        columns = None if table is None else table.columns
+        for array in (rows.features, rows.starts, self.labels, self.judged, columns):
+            if array is not None:
+                found.update(np.ascontiguousarray(array).data)
+        return [found.hexdigest()]
+
+    def _cut(self, parts: int) -> list[Judged]:
+        """So many runs of whole queries with about the same number of rows, or as many as there are queries.
+
+        Their number does not depend on how many workers there are, so neither does any sum over them.
+        """
+        starts, count = self.candidates.starts, min(parts, max(len(self), 1))
+        cuts = np.searchsorted(starts, np.linspace(0, starts[-1], count + 1)).clip(0, len(self))
+        cuts[0], cuts[-1] = 0, len(self)
+        return [self.select(np.arange(first, last)) for first, last in pairwise(cuts) if last > first]
 
 
-def column_of(feature: int | str, count: int, names: tuple[str, ...] | None) -> int:
-    """The number, from 0, of a feature among so many, given by that or by its name."""
-    if isinstance(feature, str):
-        if names is None or feature not in names:
-            known = "the features have no names; give its number" if names is None else f"there are {', '.join(names)}"
-            raise DataError(f"There is no feature {feature!r}: {known}.")
-        return names.index(feature)
-    if not 0 <= feature < count:
-        raise DataError(
-            f"There is no feature {feature}: there are {count} features, numbered 0 to {count - 1} in Python and 1 "
-            f"to {count} in files."
-        )
-    return int(feature)
+def survey_of(part: Judged) -> Survey:
+    """What has to be known of a part in memory."""
+    return Survey(part.query_ids, part.pairs, Moments.of(part.candidates.features))
 
 
-def require_preferences(pairs: Ints) -> None:
-    """Refuse queries of which none has a pair to learn from."""
-    if not np.any(pairs):
-        raise DataError(
-            f"None of the {len(pairs)} queries has two documents with different labels, so there is no preference "
-            "to learn from. Check that the labels were read."
-        )
-
-
-def as_labels(values: object) -> Ints:
-    """Relevance labels as integers; a fraction, a negative number or NaN is named with its row."""
-    array = np.asarray(values)
-    if array.ndim != 1 or array.dtype.kind not in "biuf":
-        raise DataError(f"Labels must be one number per row; found {array.dtype} of shape {array.shape}.")
-    with np.errstate(invalid="ignore"):
-        labels = array.astype(np.int64)
-    wrong = np.flatnonzero((labels != array) | (labels < 0))
-    if len(wrong):
-        raise DataError(
-            f"Row {wrong[0] + 1} has label {array[wrong[0]]}; a label is a whole number from 0 (not relevant) up."
-        )
-    return labels
+def _itself(part: Judged) -> Judged:
+    return part
 
 
 def concatenate(parts: Sequence[Judged]) -> Judged:
@@ -378,50 +397,3 @@ def join_tables(tables: Sequence[QueryTable]) -> QueryTable:
         columns=np.concatenate(columns) if len(columns) == len(tables) else None,
         column_names=tables[0].column_names if len(columns) == len(tables) else (),
     )
-
-
-def _numbers(queries: Ints | Sequence[int]) -> Ints:
-    """Query numbers, from numbers or from a mask."""
-    chosen = np.asarray(queries)
-    return np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen.astype(np.int64)
-
-
-def rows_of(starts: Ints, queries: Ints) -> Ints:
-    """The numbers of the rows of some queries, query after query."""
-    if len(queries) and not 0 <= queries.min() <= queries.max() < len(starts) - 1:
-        raise DataError(
-            f"Queries are numbered 0 to {len(starts) - 2}; {queries.min()} to {queries.max()} were asked for."
-        )
-    sizes = np.diff(starts)[queries]
-    ends = np.cumsum(sizes)
-    rows: Ints = np.repeat(starts[queries] - (ends - sizes), sizes) + np.arange(ends[-1] if len(ends) else 0)
-    return rows
-
-
-def _pick(values: tuple[str, ...] | None, rows: Ints) -> tuple[str, ...] | None:
-    return None if values is None else tuple(values[row] for row in rows)
-
-
-def _refuse_repeated(ids: tuple[str, ...]) -> None:
-    if len(set(ids)) != len(ids):
-        seen: set[str] = set()
-        repeated = next(query_id for query_id in ids if query_id in seen or seen.add(query_id))  # type: ignore[func-returns-value]
-        raise DataError(f"Query {repeated!r} appears twice; every query needs an id of its own.")
-
-
-def finite_matrix(values: Floats, what: str, names: tuple[str, ...] | None = None) -> Floats:
-    """A table of finite numbers, frozen; anything else is named with its row and column."""
-    matrix = np.ascontiguousarray(values, dtype=np.float64)
-    if matrix.ndim != 2:
-        raise DataError(f"{what} must be a table of rows and columns; found {matrix.ndim} dimension(s).")
-    # The sum is finite unless an entry is not (or the sum overflows): one cheap pass before the exact one.
-    with np.errstate(over="ignore", invalid="ignore"):
-        suspicious = not np.isfinite(matrix.sum())
-    if suspicious and not np.isfinite(matrix).all():
-        row, column = np.argwhere(~np.isfinite(matrix))[0]
-        label = names[column] if names is not None and column < len(names) else str(column + 1)
-        raise DataError(
-            f"Row {row + 1}, column {label} of {what} is {matrix[row, column]}; every value must be a finite number. "
-            "Fill missing values first."
-        )
-    return frozen(matrix)

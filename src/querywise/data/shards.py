@@ -21,16 +21,19 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from querywise.arrays import Floats, Ints
+from querywise.crew import crew
+from querywise.data.budget import require_room_for_a_shard, require_room_for_all
 from querywise.data.cutting import COLUMNS, Fitting, by_number, by_rows
 from querywise.data.frames import from_frame
-from querywise.data.groups import Candidates, Judged, QueryTable, concatenate
+from querywise.data.groups import Candidates, Judged, QueryTable, concatenate, survey_of
 from querywise.data.letor import PathLike
-from querywise.data.parts import Survey, look_through
 from querywise.data.queries import read_queries, read_queries_of, write_queries
 from querywise.data.sidefiles import QUERIES
+from querywise.data.survey import Survey
 from querywise.errors import DataError
 from querywise.files import atomic_file, atomic_folder, atomic_text, check_folder, read_text
 from querywise.progress import doing, track
+from querywise.sharing import once
 from querywise.threads import in_threads
 
 MANIFEST = "shards.json"
@@ -103,8 +106,9 @@ class Shards:
 
     @cached_property
     def surveyed(self) -> list[Survey]:
-        """What is to be known of every shard before anything is learned; all are read for it, once."""
-        return look_through(self.files)
+        """What has to be known of every shard before anything is learned; all are read for it, once."""
+        found: list[Survey] = crew().each(_survey, self.files, label="Looking through the shards")
+        return found
 
     @property
     def query_ids(self) -> tuple[str, ...]:
@@ -115,6 +119,37 @@ class Shards:
     def pairs(self) -> Ints:
         """How many preference pairs each query has."""
         return np.concatenate([part.pairs for part in self.surveyed])
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether all of it is in memory already: it is on disk."""
+        return False
+
+    def load(self) -> Judged:
+        """All of it in memory, as `whole` gives it; refused where a budget of memory does not allow it."""
+        require_room_for_all(self.folder, self.rows, self.feature_count)
+        return once("whole", None, self, self.whole)
+
+    def parts(self) -> list[ShardFile]:
+        """What is handed to the crew: the files; refused where a budget of memory is too small for one of them."""
+        require_room_for_a_shard(self.folder, max(file.rows for file in self.files), self.feature_count)
+        return list(self.files)
+
+    def surveys(self) -> list[Survey]:
+        """What has to be known of every part before anything is learned."""
+        return self.surveyed
+
+    def by_query(self, work: Callable[[Candidates], Floats]) -> Floats:
+        """Rows, one for each query: what `work` gives for the candidates of every shard."""
+        return np.concatenate(crew().each(_of_candidates, self.parts(), shared=(work,)))
+
+    def has_texts(self) -> bool:
+        """Whether queries have a text; the first shard tells."""
+        return self.files[0].load().has_texts()
+
+    def fingerprint(self) -> list[str]:
+        """What tells one training set from another: a checksum of every file and of what is known of the queries."""
+        return [*(file.checksum for file in self.files), self.known]
 
     def whole(self) -> Judged:
         """All shards in memory as one judged set, in order; needs little more memory than the set itself."""
@@ -129,6 +164,14 @@ class Shards:
             judged = _together(features, labels, in_threads(read, list(zip(self.files, ends, strict=True))))
         known = self.folder / QUERIES
         return _about(known, lambda: judged.with_queries(read_queries(known))) if known.is_file() else judged
+
+
+def _survey(file: ShardFile) -> Survey:
+    return survey_of(file.load())
+
+
+def _of_candidates(file: ShardFile, work: Callable[[Candidates], Floats]) -> Floats:
+    return work(file.load().candidates)
 
 
 def is_sharded(path: Path) -> bool:

@@ -17,25 +17,22 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from querywise.arrays import Floats, Ints, Singles
+from querywise.contracts import Ranker
 from querywise.crew import Crew, Here
-from querywise.data.parts import Training
 from querywise.learners.linear import LinearModels
-from querywise.learners.newton import Ridge, minimise, minimise_hinge
+from querywise.learners.newton import Optimum, Ridge, minimise, minimise_hinge
 from querywise.learners.preferences import SQUARED_HINGE, Preferences, joined, total
 from querywise.learners.shares import Shares
 from querywise.learners.spread import SpreadPreferences
-from querywise.parameters import unfitted
 from querywise.progress import doing
+from querywise.scaling import Scaling
 from querywise.threads import in_threads, one_blas_thread
-
-if TYPE_CHECKING:
-    from querywise.learners.ranksvm import RankSVM
 
 _MEMORY = 256_000_000  # bytes for the curvatures of the models in hand
 _MANY = 16  # models from which on work is done for all at once, rather than one by one
@@ -43,6 +40,18 @@ _QUERY_BLOCKS = 16  # gradients are added up in this many parts, whatever the nu
 _FROZEN_STEPS = 20
 _PROGRESS = 0.8  # a step with the same curvature must shrink the gap at least to this for another to be tried
 _NOTHING = (np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0), 0)
+
+
+class LinearLearner(Ranker, Protocol):
+    """A ranking SVM as its local models know it: how it is trained, and the weights it has learned."""
+
+    l2: float
+    loss: Literal["squared_hinge", "hinge"]
+    pairs: Literal["query", "pair"]
+    prior: Literal["global"] | None
+    prior_l2: float | None
+    tolerance: float | None
+    weights_: Floats
 
 
 class Curved(NamedTuple):
@@ -58,14 +67,15 @@ class PreparedRankSVM:
     `everyone` is the global model. Without a tolerance no training document is kept: a model is then the bare step.
     """
 
-    def __init__(self, learner: RankSVM) -> None:
+    def __init__(self, learner: LinearLearner) -> None:
         self.learner = learner
         self._spread: _Spread | None = None
 
-    def fit(self, data: Training, /) -> Self:
-        """Train the global model; compute every query's gradient and curvature there."""
-        self.everyone_ = unfitted(self.learner)
-        preferences, scaling, optimum = self.everyone_.fit_preferences(data)
+    def fit(
+        self, everyone: LinearLearner, preferences: SpreadPreferences, scaling: Scaling, optimum: Optimum, /
+    ) -> Self:
+        """Compute every query's gradient and curvature at the global model, given the pairs it was trained on."""
+        self.everyone_ = everyone
         self.spread_ = scaling.spread
         self.centre_ = optimum.weights
         self.pairs_ = preferences.pairs
@@ -108,7 +118,7 @@ class PreparedRankSVM:
             self._spread = _Spread(Here(), curved, pairs, np.array([0, len(self.pairs_)]))
         return self._spread
 
-    def for_learner(self, learner: RankSVM) -> Self:
+    def for_learner(self, learner: LinearLearner) -> Self:
         """The same for a learner that differs in its prior alone, which only local models hear of."""
         other = copy.copy(self)
         other.learner = learner
@@ -117,7 +127,7 @@ class PreparedRankSVM:
         return other
 
     @property
-    def everyone(self) -> RankSVM:
+    def everyone(self) -> LinearLearner:
         """The global model: prior, back-off."""
         return self.everyone_
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from querywise.arrays import Floats, Ints, Singles
-from querywise.data.groups import count_pairs, rows_of
+from querywise.data.rows import count_pairs, rows_of
 from querywise.threads import in_threads
 
 _BLOCK_ROWS = 4_096

@@ -94,9 +94,13 @@ class RankSVM(WeightedSum):
     def prepare(self, data: Training, /) -> PreparedRankSVM:
         """Get ready to train on any weighting of the queries."""
         self._check_parameters()
+
+        def made() -> PreparedRankSVM:
+            everyone = unfitted(self)
+            return PreparedRankSVM(unfitted(self)).fit(everyone, *everyone.fit_preferences(data))
+
         without_prior = (type(self), {**parameters_of(self), "prior": None, "prior_l2": None})
-        shared = once("PreparedRankSVM", without_prior, data, lambda: PreparedRankSVM(unfitted(self)).fit(data))
-        return shared.for_learner(unfitted(self))
+        return once("PreparedRankSVM", without_prior, data, made).for_learner(unfitted(self))
 
     def _solve(self, preferences: SpreadPreferences, query_weights: Floats, ridge: Ridge) -> Optimum:
         coefficients = pair_coefficients(query_weights, preferences.pairs, self.pairs)

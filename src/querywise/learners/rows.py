@@ -13,7 +13,7 @@ from querywise.arrays import Floats, Ints
 from querywise.contracts import Learner, Model, Prepared, Preparing, Ranker, TeachesLocally
 from querywise.crew import crew
 from querywise.data.groups import Candidates, Judged
-from querywise.data.parts import Training, whole
+from querywise.data.parts import Training
 from querywise.parameters import unfitted
 
 _NOISE = 1e-12  # of the scores' size: a range below it is rounding
@@ -117,4 +117,4 @@ def prepared(learner: Learner, data: Training, valid: Judged | None) -> Prepared
     """A learner made ready for local models: its own way where it has one, else row by row."""
     if isinstance(learner, Preparing):
         return learner.prepare(data)
-    return PreparedRows(learner).fit(whole(data), valid=valid)
+    return PreparedRows(learner).fit(data.load(), valid=valid)

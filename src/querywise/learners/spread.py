@@ -11,8 +11,8 @@ import numpy as np
 
 from querywise.arrays import Floats, Ints
 from querywise.crew import Crew, Here, crew
-from querywise.data.groups import require_preferences
-from querywise.data.parts import Training, sources_of, surveys, taken
+from querywise.data.parts import Part, Training
+from querywise.data.rows import require_preferences
 from querywise.learners.preferences import Preferences
 from querywise.scaling import Scale, Scaling
 from querywise.sharing import once
@@ -44,15 +44,15 @@ def spread(data: Training, scale: Scale) -> tuple[SpreadPreferences, Scaling]:
 
 def _spread(data: Training, scale: Scale) -> tuple[SpreadPreferences, Scaling]:
     hands = crew()
-    found = surveys(data)
+    found = data.surveys()
     pairs = np.concatenate([each.pairs for each in found])
     require_preferences(pairs)
     scaling = Scaling.by([each.moments for each in found], scale)
-    parts = hands.keep(_preferences, sources_of(data), shared=(scaling,))
+    parts = hands.keep(_preferences, data.parts(), shared=(scaling,))
     cuts = np.cumsum([0, *(len(each.pairs) for each in found)])
     return SpreadPreferences(hands, parts, pairs, cuts), scaling
 
 
-def _preferences(source: Any, scaling: Scaling) -> Preferences:
-    part = taken(source)
-    return Preferences(scaling.apply(part.candidates.features), part.labels, part.candidates.starts)
+def _preferences(part: Part, scaling: Scaling) -> Preferences:
+    data = part.load()
+    return Preferences(scaling.apply(data.candidates.features), data.labels, data.candidates.starts)

@@ -210,9 +210,9 @@ class LambdaMART:
 class TreeRegression:
     """Boosted regression trees on squared errors, for real targets.
 
-    trees: so many; `fit_watching` stops once the error on other data has not fallen for `patience` of them, and later
-    fits grow as many as that one kept. Fitting again on the very same features does not sort them into bins again. The
-    same seed gives the same trees.
+    trees: so many; `fit_watching` stops once the error on other data has not fallen for `patience` of them, and says in
+    `tree_count_` how many it kept, which other fits can be told to grow. Fitting again on the very same features does
+    not sort them into bins again. The same seed gives the same trees.
     """
 
     def __init__(
@@ -238,9 +238,11 @@ class TreeRegression:
         self._seen: Floats | None = None
         self._dataset: Dataset | None = None
 
-    def fit(self, features: Floats, targets: Floats, weights: Floats, /) -> Self:
-        """Grow the trees; weights are relative, and rows of weight 0 have no say."""
-        return self._grow(features, targets, weights, getattr(self, "tree_count_", self.trees))
+    def fit(self, features: Floats, targets: Floats, weights: Floats, /, *, trees: int | None = None) -> Self:
+        """Grow the trees, or so many of them; weights are relative, and rows of weight 0 have no say."""
+        if trees is not None and not 1 <= trees <= _LARGEST:
+            raise DataError(f"TreeRegression.fit(trees={trees}) must lie between 1 and {_LARGEST}.")
+        return self._grow(features, targets, weights, self.trees if trees is None else trees)
 
     def fit_watching(
         self, features: Floats, targets: Floats, weights: Floats, other: Floats, other_targets: Floats, /
@@ -306,9 +308,8 @@ class TreeRegression:
             )
         except lightgbm.basic.LightGBMError as error:
             raise DataError(f"LightGBM refuses: {error}") from None
-        if watched is not None:
-            self.tree_count_ = max(booster.best_iteration, 1)
-        self.model_ = booster.model_to_string(num_iteration=getattr(self, "tree_count_", count))
+        self.tree_count_ = count if watched is None else max(booster.best_iteration, 1)
+        self.model_ = booster.model_to_string(num_iteration=self.tree_count_)
         self._booster = self._forest = None
         return self
 

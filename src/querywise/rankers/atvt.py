@@ -9,7 +9,7 @@ thrown away afterwards. A new query is ranked by h alone.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from querywise.answers import Answer, Facts, Moved, Terms, alone, ready
 from querywise.arrays import Floats
-from querywise.contracts import Regressor, Transparent
+from querywise.contracts import Regressor, Transparent, Watching
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError
 from querywise.forms import Form, Refusal, no_sum
@@ -33,7 +33,8 @@ _LEAST = 1e-6  # α below which a query's rows would only add noise to h
 class ATVT:
     """Alternate between a regression h and every query's (α, β).
 
-    regressor: TreeRegression, KernelRidge, or anything with fit(features, targets, weights) and predict(features).
+    regressor: TreeRegression, KernelRidge, or anything with fit(features, targets, weights) and predict(features). One
+    that has fit_watching too, as TreeRegression does, says in tree_count_ what later calls of fit are told as trees.
     scale_penalty, shift_penalty: λ_α and λ_β; infinite ones are plain regression. penalty: l2 or l1. variant: weighted
     is the objective as written, h fitted to (y − β)/α with weights α²; running fits h to α y + β without weights, and
     its α is on the inverse scale. rounds: at most so many (α, β) steps, each followed by another h; it stops once α and
@@ -72,7 +73,8 @@ class ATVT:
         targets = self._targets(data)
         if not len(targets):
             raise DataError(f"There is no document to learn from in any of the {len(data)} queries.")
-        self.regressor_ = self._first(data, targets, valid)
+        self.regressor_, watched = self._first(data, targets, valid)
+        growth = {"trees": self.regressor_.tree_count_} if watched else {}
         fitted = self.regressor_.predict(candidates.features)
         found = Transforms.none(len(data))
         trace = [self._objective(targets, fitted, candidates, found)]
@@ -80,7 +82,7 @@ class ATVT:
             before, found = found, self._step(targets, fitted, candidates)
             trace.append(self._objective(targets, fitted, candidates, found))
             moved = max(float(np.mean(np.abs(now - then))) for now, then in zip(found, before, strict=True))
-            if moved <= self.tolerance or not self._fit_again(targets, found, candidates):
+            if moved <= self.tolerance or not self._fit_again(targets, found, candidates, growth):
                 break
             fitted = self.regressor_.predict(candidates.features)
             trace.append(self._objective(targets, fitted, candidates, found))
@@ -95,7 +97,8 @@ class ATVT:
         """One score per document: h."""
         if not len(ready(self, candidates).features):
             return np.zeros(0)
-        return self.regressor_.predict(candidates.features)
+        scores: Floats = self.regressor_.predict(candidates.features)
+        return scores
 
     def answer(self, candidates: Candidates, /) -> Answer:
         """One model for all queries: h."""
@@ -134,18 +137,19 @@ class ATVT:
             raise DataError(f"values has {len(worth)} entries, but there is a grade {int(data.labels.max())}.")
         return worth[data.labels]
 
-    def _first(self, data: Judged, targets: Floats, valid: Judged | None) -> Any:
-        """Plain regression, which does not depend on the penalties."""
+    def _first(self, data: Judged, targets: Floats, valid: Judged | None) -> tuple[Any, bool]:
+        """Plain regression, which does not depend on the penalties, and whether `valid` chose its number of trees."""
         features, weights = data.candidates.features, np.ones(len(targets))
+        watched = valid is not None and isinstance(self.regressor, Watching)
 
         def made() -> Any:
             regressor = unfitted(self.regressor)
-            if valid is None or not hasattr(regressor, "fit_watching"):
+            if valid is None or not isinstance(regressor, Watching):
                 return regressor.fit(features, targets, weights)
             return regressor.fit_watching(features, targets, weights, valid.candidates.features, self._targets(valid))
 
         # Fitted again later on: a copy, so that the next setting of a grid finds it as it is.
-        return copy.copy(once("plain regression", (self.regressor, self.values, id(valid)), data, made))
+        return copy.copy(once("plain regression", (self.regressor, self.values, id(valid)), data, made)), watched
 
     def _step(self, targets: Floats, fitted: Floats, candidates: Candidates) -> Transforms:
         # Running: the targets are moved to meet h instead of h to meet them, so the two change places.
@@ -159,17 +163,17 @@ class ATVT:
             penalty=self.penalty,
         )
 
-    def _fit_again(self, targets: Floats, found: Transforms, candidates: Candidates) -> bool:
+    def _fit_again(self, targets: Floats, found: Transforms, candidates: Candidates, growth: Mapping[str, int]) -> bool:
         """Another h for the targets as (α, β) see them; False, and the last h stays, where no query is left."""
         scale, shift = (np.repeat(each, candidates.sizes) for each in found)
         if self.variant == "running":
-            self.regressor_.fit(candidates.features, scale * targets + shift, np.ones(len(targets)))
+            self.regressor_.fit(candidates.features, scale * targets + shift, np.ones(len(targets)), **growth)
             return True
         kept = scale > _LEAST
         if not kept.any():
             return False
         goals = np.divide(targets - shift, scale, out=np.zeros(len(targets)), where=kept)
-        self.regressor_.fit(candidates.features, goals, np.where(kept, scale**2, 0.0))
+        self.regressor_.fit(candidates.features, goals, np.where(kept, scale**2, 0.0), **growth)
         return True
 
     def _objective(self, targets: Floats, fitted: Floats, candidates: Candidates, found: Transforms) -> float:

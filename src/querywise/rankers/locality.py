@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
@@ -22,7 +22,7 @@ from querywise.contracts import (
 )
 from querywise.crew import crew
 from querywise.data.groups import Candidates, Judged
-from querywise.data.parts import Training, by_query
+from querywise.data.parts import Training
 from querywise.errors import DataError
 from querywise.neighborhoods import Nearest, Search, distances, measured
 from querywise.parameters import unfitted
@@ -56,7 +56,7 @@ class Locality:
         return self
 
     def _training_points(self, data: Training) -> Floats:
-        return self.points(data.candidates) if isinstance(data, Judged) else by_query(data, self.view_.points)
+        return once("points", self.view_, data, lambda: np.asarray(data.by_query(self.view_.points)))
 
     def _limit(self, share: float) -> float:
         if len(self.points_) < 2:
@@ -165,7 +165,8 @@ def fitted_view(view: QueryView | None, data: Training, everyone: Ranker) -> Que
     """A view fitted on the training queries; TopMean goes by the single model where it has no other reference."""
     asked = TopMean() if view is None else view
     ready = asked.by(everyone) if isinstance(asked, FollowsRanker) else unfitted(asked)
-    return once("view", ready, data, lambda: ready.fit(data))
+    taken: Any = data  # KnnOffline2.takes_parts says which views are handed data in parts
+    return once("view", ready, data, lambda: ready.fit(taken))
 
 
 def neighborhood_or_nearest(neighborhood: Neighborhood | None, k: float) -> Neighborhood:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 from querywise.answers import Answer, ready
 from querywise.arrays import Floats
 from querywise.contracts import Ranker
 from querywise.data.groups import Candidates, Judged
-from querywise.data.parts import Training, takes_parts
+from querywise.data.parts import Training, as_taken, takes_parts
 from querywise.parameters import unfitted
 
 
@@ -20,7 +20,8 @@ class Single:
 
     def fit(self, data: Training, /, *, valid: Judged | None = None) -> Self:
         """Fit the learner on all queries."""
-        self.model_ = unfitted(self.learner).fit(data, valid=valid)
+        taken: Any = as_taken(self.learner, data)
+        self.model_ = unfitted(self.learner).fit(taken, valid=valid)
         self.feature_count_ = data.feature_count
         self.feature_names_ = data.feature_names
         return self

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from querywise.arrays import Floats
 from querywise.contracts import FollowsRanker, QueryView, Ranker
-from querywise.data.groups import Candidates, column_of
-from querywise.data.parts import Training
+from querywise.data.groups import Candidates
+from querywise.data.parts import Training, as_taken
+from querywise.data.rows import column_of
 from querywise.parameters import is_fitted, unfitted
 
 Reference: TypeAlias = int | str | Ranker
@@ -22,7 +23,10 @@ def fitted_reference(reference: Reference, data: Training) -> int | Ranker:
     """A feature, by name or by number from 0, as its column; a ranker that is not fitted, fitted on these queries."""
     if isinstance(reference, (int, str)):
         return column_of(reference, data.feature_count, data.feature_names)
-    return reference if is_fitted(reference) else unfitted(reference).fit(data)
+    if is_fitted(reference):
+        return reference
+    taken: Any = as_taken(reference, data)
+    return unfitted(reference).fit(taken)
 
 
 def reference_scores(reference: int | Ranker, candidates: Candidates) -> Floats:

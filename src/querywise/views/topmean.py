@@ -9,7 +9,7 @@ import numpy as np
 from querywise.arrays import Floats
 from querywise.contracts import Ranker
 from querywise.data.groups import Candidates, Judged
-from querywise.data.parts import Training, by_query
+from querywise.data.parts import Training
 from querywise.errors import DataError, NotFittedError
 from querywise.scaling import Scaling
 from querywise.views.references import Reference, fitted_reference, reference_scores
@@ -36,7 +36,7 @@ class TopMean:
         if self.reference is None:
             raise DataError("TopMean alone needs a reference: a feature column or a ranker.")
         self.reference_ = fitted_reference(self.reference, data)
-        means = by_query(data, self._means)
+        means = data.by_query(self._means)
         self.scaling_ = Scaling.learn(means, "standard" if self.standardise else "none")
         return self
 

@@ -1,0 +1,116 @@
+"""Rows, labels and columns as arrays: which rows a query has, how many pairs they make, and what is refused of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from querywise.arrays import Floats, Ints, frozen
+from querywise.errors import DataError
+
+
+def count_pairs(labels: Ints, starts: Ints) -> Ints:
+    """Pairs (a, b) with label a above label b in each query: all pairs less the tied ones.
+
+    >>> count_pairs(np.array([2, 0, 1, 0, 0]), np.array([0, 3, 5]))
+    array([3, 0])
+    """
+    sizes = np.diff(starts)
+    queries = np.repeat(np.arange(len(sizes)), sizes)
+    order = np.lexsort((labels, queries))
+    same = np.diff(labels[order]) == 0
+    same &= np.diff(queries[order]) == 0
+    first = np.flatnonzero(np.concatenate([[True], ~same])) if len(labels) else np.zeros(0, np.int64)
+    lengths = np.diff(np.concatenate([first, [len(labels)]]))
+    tied = np.bincount(queries[order][first], weights=lengths * (lengths - 1) / 2, minlength=len(sizes))
+    pairs: Ints = sizes * (sizes - 1) // 2 - tied.astype(np.int64)
+    return pairs
+
+
+def require_preferences(pairs: Ints) -> None:
+    """Refuse queries of which none has a pair to learn from."""
+    if not np.any(pairs):
+        raise DataError(
+            f"None of the {len(pairs)} queries has two documents with different labels, so there is no preference "
+            "to learn from. Check that the labels were read."
+        )
+
+
+def rows_of(starts: Ints, queries: Ints) -> Ints:
+    """The numbers of the rows of some queries, query after query."""
+    if len(queries) and not 0 <= queries.min() <= queries.max() < len(starts) - 1:
+        raise DataError(
+            f"Queries are numbered 0 to {len(starts) - 2}; {queries.min()} to {queries.max()} were asked for."
+        )
+    sizes = np.diff(starts)[queries]
+    ends = np.cumsum(sizes)
+    rows: Ints = np.repeat(starts[queries] - (ends - sizes), sizes) + np.arange(ends[-1] if len(ends) else 0)
+    return rows
+
+
+def column_of(feature: int | str, count: int, names: tuple[str, ...] | None) -> int:
+    """The number, from 0, of a feature among so many, given by that or by its name."""
+    if isinstance(feature, str):
+        if names is None or feature not in names:
+            known = "the features have no names; give its number" if names is None else f"there are {', '.join(names)}"
+            raise DataError(f"There is no feature {feature!r}: {known}.")
+        return names.index(feature)
+    if not 0 <= feature < count:
+        raise DataError(
+            f"There is no feature {feature}: there are {count} features, numbered 0 to {count - 1} in Python and 1 "
+            f"to {count} in files."
+        )
+    return int(feature)
+
+
+def as_labels(values: object) -> Ints:
+    """Relevance labels as integers; a fraction, a negative number or NaN is named with its row."""
+    array = np.asarray(values)
+    if array.ndim != 1 or array.dtype.kind not in "biuf":
+        raise DataError(f"Labels must be one number per row; found {array.dtype} of shape {array.shape}.")
+    with np.errstate(invalid="ignore"):
+        labels = array.astype(np.int64)
+    wrong = np.flatnonzero((labels != array) | (labels < 0))
+    if len(wrong):
+        raise DataError(
+            f"Row {wrong[0] + 1} has label {array[wrong[0]]}; a label is a whole number from 0 (not relevant) up."
+        )
+    return labels
+
+
+def finite_matrix(values: Floats, what: str, names: tuple[str, ...] | None = None) -> Floats:
+    """A table of finite numbers, frozen; anything else is named with its row and column."""
+    matrix = np.ascontiguousarray(values, dtype=np.float64)
+    if matrix.ndim != 2:
+        raise DataError(f"{what} must be a table of rows and columns; found {matrix.ndim} dimension(s).")
+    # The sum is finite unless an entry is not (or the sum overflows): one cheap pass before the exact one.
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspicious = not np.isfinite(matrix.sum())
+    if suspicious and not np.isfinite(matrix).all():
+        row, column = np.argwhere(~np.isfinite(matrix))[0]
+        label = names[column] if names is not None and column < len(names) else str(column + 1)
+        raise DataError(
+            f"Row {row + 1}, column {label} of {what} is {matrix[row, column]}; every value must be a finite number. "
+            "Fill missing values first."
+        )
+    return frozen(matrix)
+
+
+def query_numbers(queries: Ints | Sequence[int]) -> Ints:
+    """Query numbers, from numbers or from a mask."""
+    chosen = np.asarray(queries)
+    return np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen.astype(np.int64)
+
+
+def pick(values: tuple[str, ...] | None, rows: Ints) -> tuple[str, ...] | None:
+    """The texts of some rows, where rows have one."""
+    return None if values is None else tuple(values[row] for row in rows)
+
+
+def refuse_repeated(ids: tuple[str, ...]) -> None:
+    """Refuse query ids of which two are the same."""
+    if len(set(ids)) != len(ids):
+        seen: set[str] = set()
+        repeated = next(query_id for query_id in ids if query_id in seen or seen.add(query_id))  # type: ignore[func-returns-value]
+        raise DataError(f"Query {repeated!r} appears twice; every query needs an id of its own.")

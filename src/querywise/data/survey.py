@@ -1,0 +1,16 @@
+"""What has to be known of a part of a training set before anything is learned."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from querywise.arrays import Ints
+from querywise.scaling import Moments
+
+
+class Survey(NamedTuple):
+    """The queries of a part, how many preference pairs each has, and how its features are spread."""
+
+    query_ids: tuple[str, ...]
+    pairs: Ints
+    moments: Moments
