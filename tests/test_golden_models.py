@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from querywise.errors import ModelFileError
 from querywise.methods import find_method
 from querywise.storage import load
 from tests.golden.make import ENGINES, HERE, exported

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ def plain_name(name: str) -> str:
     return name.lower().replace(", ", "-").replace(" ", "-")
 
 
-MORE = {
+MORE: dict[str, Callable[[], Any]] = {
     "KnnOnline, columns, everyone": lambda: KnnOnline(RankSVM(), view=Columns(), neighborhood=Everyone()),
     "KnnOffline2, learned metric": lambda: KnnOffline2(RankSVM(), k=5, view=LearnedMetric(Columns())),
 }
