@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from querywise.data.folds import Folds
 from querywise.errors import DataError
@@ -18,6 +17,7 @@ from querywise.evaluation.trained import Fit
 from querywise.files import make_folder
 from querywise.measures import find_measure, find_measures
 from querywise.methods import TEXT_VIEW, Method, find_method
+from querywise.plain import JsonObject, Settings
 from querywise.progress import doing
 from querywise.ranking import GivenScores, read_scores
 from querywise.tuning import tune_or_fit
@@ -34,7 +34,7 @@ class Asked:
     measure: str = "map"
     test: str = "t"
     baseline: str | None = None
-    fixed: Mapping[str, Any] = field(default_factory=dict)
+    fixed: Settings = field(default_factory=dict)
 
 
 def run(asked: Asked, folds: Folds, out: Path | None, *, title: str) -> tuple[Findings, Path | None]:
@@ -83,7 +83,7 @@ def _fitting(method: Method, asked: Asked) -> Fit:
     )
 
 
-def _settings(method: Method, asked: Asked) -> dict[str, Any]:
+def _settings(method: Method, asked: Asked) -> JsonObject:
     """Everything but the data that a method's result depends on."""
     return {
         "method": method.name,
