@@ -24,7 +24,7 @@ class DataError(QuerywiseError, ValueError):
 class NotFittedError(QuerywiseError, RuntimeError):
     """A prediction was asked of something that has not been fitted."""
 
-    def __init__(self, subject: object) -> None:
+    def __init__(self, subject: object) -> None:  # of any class: its name is all that is said
         name = type(subject).__name__
         super().__init__(f"This {name} has not been fitted yet; call {name}.fit(data) first.")
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from querywise.arrays import Floats, Ints
 from querywise.data.groups import Candidates
@@ -32,7 +33,7 @@ def order(scores: Floats, starts: Ints, *, tie_break: Ints | None = None) -> Int
     return np.lexsort(keys)
 
 
-def check_scores(scores: object, candidates: Candidates) -> Floats:
+def check_scores(scores: ArrayLike, candidates: Candidates) -> Floats:
     """Scores as an array of floats: one finite number per document, or a DataError."""
     values = np.asarray(scores, dtype=np.float64)
     rows = len(candidates.features)
