@@ -6,9 +6,14 @@ import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from querywise.data.groups import Judged
+    from querywise.data.parts import Training
+    from querywise.plain import Settings
 
 ClusterAddress = Annotated[
     str | None,
@@ -52,7 +57,7 @@ def working(cluster: str | None, memory: str | None = None) -> Iterator[None]:
         yield
 
 
-def require_parts(data: Any, memory: str | None) -> None:
+def require_parts(data: Training, memory: str | None) -> None:
     """Refuse a memory budget for data that is in memory whole."""
     from querywise.errors import DataError
 
@@ -64,7 +69,7 @@ def require_parts(data: Any, memory: str | None) -> None:
 
 
 @contextlib.contextmanager
-def resumable(out: Path, train: Any, valid: Any, settings: dict[str, Any], *, spread: bool) -> Iterator[None]:
+def resumable(out: Path, train: Training, valid: Judged | None, settings: Settings, *, spread: bool) -> Iterator[None]:
     """Training of which what is finished is kept beside the model to be, where it is on shards or on a cluster."""
     if not spread and not hasattr(train, "files"):
         yield

@@ -8,9 +8,14 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, NoReturn, ParamSpec, TypeVar
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from querywise.plain import Json
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -113,12 +118,12 @@ def guarded_command(command: Callable[_Parameters, _Result]) -> Callable[_Parame
     return guarded
 
 
-def print_json(content: Any) -> None:
+def print_json(content: Json) -> None:
     """Print as JSON."""
     sys.stdout.write(json.dumps(content, indent=1) + "\n")
 
 
-def say(*things: Any) -> None:
+def say(*things: RenderableType) -> None:
     """Print texts and tables."""
     from rich.console import Console
 
