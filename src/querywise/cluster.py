@@ -188,7 +188,7 @@ class Cluster:
         except (ConnectionError, RuntimeError, OSError, TimeoutError, ValueError) as error:
             lines = str(error).strip().split("\n")
             why = lines[-1] if lines[0].endswith(":") else lines[0]
-            raise ClusterError(f"--cluster {self.address}: Ray does not answer: {why} {_PORTS}") from None
+            raise _unreachable(self.address, f"Ray does not answer: {why} {_PORTS}") from None
 
     def _versions(self) -> list[str]:
         """Which querywise every machine has."""
@@ -233,9 +233,7 @@ def _ray() -> Any:
 def _must_answer(address: str) -> None:
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon or not host or not port.isdigit():
-        raise ClusterError(
-            f"--cluster {address}: expected auto, or where a cluster runs: ray://host:10001 or host:6379."
-        )
+        raise _unreachable(address, "expected auto, or where a cluster runs: ray://host:10001 or host:6379.")
     import grpc
 
     try:
@@ -243,13 +241,15 @@ def _must_answer(address: str) -> None:
         with grpc.insecure_channel(f"{host}:{port}") as channel:
             grpc.channel_ready_future(channel).result(timeout=_PATIENCE)
     except grpc.FutureTimeoutError:
-        raise ClusterError(f"--cluster {address}: what answers there is not Ray. {_PORTS}") from None
+        raise _unreachable(address, f"what answers there is not Ray. {_PORTS}") from None
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise ClusterError(
-            f"--cluster {address}: nothing answers there ({why}). Is the cluster running? "
-            "`ray start --head` starts one, and prints its address."
-        ) from None
+        started = "`ray start --head` starts one, and prints its address."
+        raise _unreachable(address, f"nothing answers there ({why}). Is the cluster running? {started}") from None
+
+
+def _unreachable(address: str, why: str) -> ClusterError:
+    return ClusterError(f"address={address!r}: {why}", arguments=("address",))
 
 
 def _is_small(value: Any) -> bool:

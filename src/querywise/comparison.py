@@ -45,7 +45,8 @@ def run(asked: Asked, folds: Folds, out: Path | None, *, title: str) -> tuple[Fi
     files: dict[str, Path] = {}
     for name, path in map(_name_and_path, asked.scores):
         if name in files or name in asked.methods:
-            raise DataError(f"--scores {name}: two systems have the same name; give each its own.")
+            said = f"scores={name!r}: two systems have the same name; give each its own."
+            raise DataError(said, arguments=("scores",))
         files[name] = path
     fits: dict[str, Fit] = {method.name: _fitting(method, asked) for method in chosen}
     fits |= _given(files, folds)
@@ -112,7 +113,8 @@ def _given(files: Mapping[str, Path], folds: Folds) -> dict[str, Fit]:
 def _name_and_path(text: str) -> tuple[str, Path]:
     name, equals, path = text.partition("=")
     if not equals or not name.strip() or not path:
-        raise DataError(f"--scores {text}: expected NAME=FILE, as in --scores ours=run.trec.")
+        said = f"scores={text!r}: expected NAME=FILE, as in scores='ours=run.trec'."
+        raise DataError(said, arguments=("scores",))
     return name.strip(), Path(path)
 
 

@@ -54,8 +54,9 @@ def check_fusing(method: str, *, judged: bool) -> None:
         raise DataError(f"Unknown method {method!r}. Known: {', '.join(known)}.")
     if not judged and method not in VOTES:
         raise DataError(
-            f"--method {method} learns from judgements; give them with --judged, or take one that does not: "
-            f"{', '.join(VOTES)}."
+            f"method={method!r} learns from judgements; give them as judged=QRELS, or take one that does not: "
+            f"{', '.join(VOTES)}.",
+            arguments=("method", "judged"),
         )
 
 

@@ -303,7 +303,7 @@ def check_index_folder(path: Path) -> None:
 def _read_body(path: Path) -> dict[str, Any]:
     file = path / _MANIFEST
     if not file.is_file():
-        raise ModelFileError(f"{path}: not an index. `querywise index COLLECTION --out FOLDER` makes one.")
+        raise ModelFileError(f"{path}: not an index. save_index(index, folder) and `querywise index` make one.")
     try:
         manifest = json.loads(file.read_bytes())
     except (ValueError, RecursionError, OSError):
