@@ -739,7 +739,7 @@ def test_cross_validation_picks_what_a_loop_over_the_parts_picks(folds: int, mea
     expected = []
     for l2 in GRID["l2"]:
         for scale_penalty in GRID["scale_penalty"]:
-            setting = {"l2": l2, "scale_penalty": scale_penalty, "penalty": "l1"}
+            setting: dict[str, Any] = {"l2": l2, "scale_penalty": scale_penalty, "penalty": "l1"}
             own = [each for each in trials if each.setting == setting]
             assert sorted(name for each in own for name in each.ranked) == sorted(everyone), "each query ranked once"
             assert len(own) == folds
@@ -757,7 +757,8 @@ def test_cross_validation_picks_what_a_loop_over_the_parts_picks(folds: int, mea
     best = max(expected, key=lambda trial: round(trial.value, 9))
     assert tuned.parameters == best.parameters
     assert tuned.value == pytest.approx(best.value, abs=1e-9)
-    whole = ATVT(KernelRidge(best.parameters["l2"]), scale_penalty=best.parameters["scale_penalty"], penalty="l1")
+    chosen: Any = best.parameters
+    whole = ATVT(KernelRidge(chosen["l2"]), scale_penalty=chosen["scale_penalty"], penalty="l1")
     assert np.array_equal(tuned.ranker.predict(data.candidates), whole.fit(data).predict(data.candidates))
 
 

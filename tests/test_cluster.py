@@ -614,7 +614,7 @@ def test_a_cluster_that_cannot_be_reached_is_named(address: str) -> None:
     before = crew()
     with pytest.raises(ClusterError) as caught, Cluster(address):
         raise AssertionError("there is no such cluster")
-    assert str(caught.value).startswith(f"--cluster {address}: {UNREACHABLE[address]}")
+    assert str(caught.value).startswith(f"address={address!r}: {UNREACHABLE[address]}")
     assert crew() is before
 
 

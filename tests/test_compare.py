@@ -55,7 +55,7 @@ def test_every_test_query_of_every_fold_is_counted_once() -> None:
     table = compared.evaluations["strong"]
     assert sorted(table.query_ids) == sorted(data.candidates.query_ids)
     assert compared.against_baseline("strong", "map").p == 1.0
-    content = compared.as_json()
+    content: Any = compared.as_json()
     assert content["queries"] == 50
     assert content["methods"]["weak"]["p"]["map"] == compared.against_baseline("weak", "map").p
     screen = Console(file=io.StringIO(), width=120)

@@ -65,7 +65,8 @@ def test_the_choice_is_in_each_fold_the_best_on_its_validation_part(compared: Co
     in_fold = chosen.fold_of == 0
     expected = np.where(in_fold, compared.evaluations["f2"]["map"], compared.evaluations["f0"]["map"])
     assert np.array_equal(chosen.evaluations[CHOSEN]["map"], expected)
-    assert chosen.as_json()["methods"][CHOSEN]["mean"]["map"] == pytest.approx(float(expected.mean()))
+    content: Any = chosen.as_json()
+    assert content["methods"][CHOSEN]["mean"]["map"] == pytest.approx(float(expected.mean()))
 
 
 def test_the_choice_is_among_those_named_and_the_first_of_equals(compared: Compared) -> None:

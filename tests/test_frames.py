@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 from scipy.sparse import coo_array, csr_array, csr_matrix
 
 from querywise.data.frames import from_arrays, from_frame
@@ -88,7 +89,7 @@ def test_without_labels_nobody_judged_anything() -> None:
         (pl.Series(["a", "b"]), ("a", "b")),
     ],
 )
-def test_query_ids_of_any_kind_become_texts(qid: object, query_ids: tuple[str, ...]) -> None:
+def test_query_ids_of_any_kind_become_texts(qid: ArrayLike, query_ids: tuple[str, ...]) -> None:
     assert from_arrays([[1.0], [2.0]], qid=qid).candidates.query_ids == query_ids
 
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent / "src" / "querywise"
 
 # A module may import from its own row's modules where listed, and from any row above.
 LAYERS = [
-    ["errors", "arrays", "progress", "threads"],
+    ["errors", "arrays", "plain", "progress", "threads"],
     ["parameters", "crew"],
     ["cluster", "compiled", "files", "scaling", "sharing"],
     ["quadratic", "windows"],

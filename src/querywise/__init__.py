@@ -32,7 +32,7 @@ Names are resolved when first used, so that importing querywise costs next to no
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from types import FunctionType
 
 _HOMES = {
     "ATVT": "querywise.rankers.atvt",
@@ -125,10 +125,10 @@ _HOMES = {
 __all__ = sorted(_HOMES)  # noqa: PLE0605
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> type | FunctionType:
     if name not in _HOMES:
         raise AttributeError(f"module 'querywise' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    value: type | FunctionType = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 

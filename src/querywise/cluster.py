@@ -16,14 +16,18 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib.metadata import version
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from querywise.crew import at_work
+from querywise.crew import Arguments, Kept, at_work
 from querywise.errors import ClusterError
 from querywise.progress import doing, track
 from querywise.threads import alone
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+_Other = TypeVar("_Other")
 
 AUTO = "auto"
 _PORTS = "A cluster's clients connect to ray://host:10001, its own machines to host:6379."
@@ -71,7 +75,7 @@ class Cluster:
     def __exit__(self, *error: object) -> None:
         self._inside.close()
 
-    def stream(self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()) -> Iterator[Any]:
+    def stream(self, work: Callable[..., _Result], *columns: Arguments, shared: Arguments = ()) -> Iterator[_Result]:
         """The results of tasks anywhere, in order; no more of them on their way than the limit."""
         rows = list(zip(*columns, strict=True))
         given = self._given(shared, len(rows))
@@ -85,31 +89,31 @@ class Cluster:
 
     def each(
         self,
-        work: Callable[..., Any],
-        *columns: Sequence[Any],
-        shared: Sequence[Any] = (),
+        work: Callable[..., _Result],
+        *columns: Arguments,
+        shared: Arguments = (),
         label: str | None = None,
         side_by_side: bool = False,
-    ) -> list[Any]:
+    ) -> list[_Result]:
         """The results of tasks anywhere."""
         results = self.stream(work, *columns, shared=shared)
         calls = range(len(columns[0]))
         return [next(results) for _ in (calls if label is None else track(calls, label))]
 
-    def keep(self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()) -> list[Any]:
+    def keep(self, work: Callable[..., _Result], *columns: Arguments, shared: Arguments = ()) -> list[Kept]:
         """References to the results, which stay in shared memory."""
         return [kept for (kept,) in self._begun(1, work, columns, shared)]
 
     def both(
-        self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()
-    ) -> tuple[list[Any], list[Any]]:
+        self, work: Callable[..., tuple[_Result, _Other]], *columns: Arguments, shared: Arguments = ()
+    ) -> tuple[list[_Result], list[Kept]]:
         """The first halves, and references to the second ones."""
         pairs = self._begun(2, work, columns, shared)
         return [self._got(first) for first, _ in pairs], [second for _, second in pairs]
 
     def together(
-        self, job: Callable[[Any], Any], items: Sequence[Any], label: str, *, side_by_side: bool = False
-    ) -> list[Any]:
+        self, job: Callable[[_Item], _Result], items: Sequence[_Item], label: str, *, side_by_side: bool = False
+    ) -> list[_Result]:
         """Some jobs at once, each in a thread that mostly waits; when one fails, the others wait no longer."""
         try:
             with ThreadPoolExecutor(_JOBS) as pool:
@@ -125,7 +129,7 @@ class Cluster:
         finally:
             self._given_up.clear()
 
-    def _begun(self, returns: int, work: Any, columns: Sequence[Sequence[Any]], shared: Sequence[Any]) -> list[Any]:
+    def _begun(self, returns: int, work: Any, columns: Sequence[Arguments], shared: Arguments) -> list[Any]:
         """References to the results of all calls, no more of them on their way than the limit."""
         rows = list(zip(*columns, strict=True))
         given = self._given(shared, len(rows))
@@ -138,7 +142,7 @@ class Cluster:
                 self._wait(begun[number - self._limit][0])
         return begun
 
-    def _given(self, shared: Sequence[Any], calls: int) -> list[Any]:
+    def _given(self, shared: Arguments, calls: int) -> list[Any]:
         """What all calls share, put where all can see it unless it is small."""
         return [each if calls < 2 or _is_small(each) or self._is_kept(each) else self._ray.put(each) for each in shared]
 
@@ -184,7 +188,7 @@ class Cluster:
         except (ConnectionError, RuntimeError, OSError, TimeoutError, ValueError) as error:
             lines = str(error).strip().split("\n")
             why = lines[-1] if lines[0].endswith(":") else lines[0]
-            raise ClusterError(f"--cluster {self.address}: Ray does not answer: {why} {_PORTS}") from None
+            raise _unreachable(self.address, f"Ray does not answer: {why} {_PORTS}") from None
 
     def _versions(self) -> list[str]:
         """Which querywise every machine has."""
@@ -229,9 +233,7 @@ def _ray() -> Any:
 def _must_answer(address: str) -> None:
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon or not host or not port.isdigit():
-        raise ClusterError(
-            f"--cluster {address}: expected auto, or where a cluster runs: ray://host:10001 or host:6379."
-        )
+        raise _unreachable(address, "expected auto, or where a cluster runs: ray://host:10001 or host:6379.")
     import grpc
 
     try:
@@ -239,13 +241,15 @@ def _must_answer(address: str) -> None:
         with grpc.insecure_channel(f"{host}:{port}") as channel:
             grpc.channel_ready_future(channel).result(timeout=_PATIENCE)
     except grpc.FutureTimeoutError:
-        raise ClusterError(f"--cluster {address}: what answers there is not Ray. {_PORTS}") from None
+        raise _unreachable(address, f"what answers there is not Ray. {_PORTS}") from None
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise ClusterError(
-            f"--cluster {address}: nothing answers there ({why}). Is the cluster running? "
-            "`ray start --head` starts one, and prints its address."
-        ) from None
+        started = "`ray start --head` starts one, and prints its address."
+        raise _unreachable(address, f"nothing answers there ({why}). Is the cluster running? {started}") from None
+
+
+def _unreachable(address: str, why: str) -> ClusterError:
+    return ClusterError(f"address={address!r}: {why}", arguments=("address",))
 
 
 def _is_small(value: Any) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from querywise.data.folds import Folds
 from querywise.errors import DataError
@@ -18,6 +17,7 @@ from querywise.evaluation.trained import Fit
 from querywise.files import make_folder
 from querywise.measures import find_measure, find_measures
 from querywise.methods import TEXT_VIEW, Method, find_method
+from querywise.plain import JsonObject, Settings
 from querywise.progress import doing
 from querywise.ranking import GivenScores, read_scores
 from querywise.tuning import tune_or_fit
@@ -34,7 +34,7 @@ class Asked:
     measure: str = "map"
     test: str = "t"
     baseline: str | None = None
-    fixed: Mapping[str, Any] = field(default_factory=dict)
+    fixed: Settings = field(default_factory=dict)
 
 
 def run(asked: Asked, folds: Folds, out: Path | None, *, title: str) -> tuple[Findings, Path | None]:
@@ -45,7 +45,8 @@ def run(asked: Asked, folds: Folds, out: Path | None, *, title: str) -> tuple[Fi
     files: dict[str, Path] = {}
     for name, path in map(_name_and_path, asked.scores):
         if name in files or name in asked.methods:
-            raise DataError(f"--scores {name}: two systems have the same name; give each its own.")
+            said = f"scores={name!r}: two systems have the same name; give each its own."
+            raise DataError(said, arguments=("scores",))
         files[name] = path
     fits: dict[str, Fit] = {method.name: _fitting(method, asked) for method in chosen}
     fits |= _given(files, folds)
@@ -83,7 +84,7 @@ def _fitting(method: Method, asked: Asked) -> Fit:
     )
 
 
-def _settings(method: Method, asked: Asked) -> dict[str, Any]:
+def _settings(method: Method, asked: Asked) -> JsonObject:
     """Everything but the data that a method's result depends on."""
     return {
         "method": method.name,
@@ -112,7 +113,8 @@ def _given(files: Mapping[str, Path], folds: Folds) -> dict[str, Fit]:
 def _name_and_path(text: str) -> tuple[str, Path]:
     name, equals, path = text.partition("=")
     if not equals or not name.strip() or not path:
-        raise DataError(f"--scores {text}: expected NAME=FILE, as in --scores ours=run.trec.")
+        said = f"scores={text!r}: expected NAME=FILE, as in scores='ours=run.trec'."
+        raise DataError(said, arguments=("scores",))
     return name.strip(), Path(path)
 
 

@@ -16,10 +16,19 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NewType, Protocol, TypeAlias, TypeVar
 
 from querywise.progress import track
 from querywise.threads import in_threads
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+_Other = TypeVar("_Other")
+
+# A value for each call, or one for all of them: of any type, also kept, since the work's own signature says which.
+Arguments: TypeAlias = Sequence[Any]
+# What a crew keeps: of any type, or a mark of where it is. Only to be handed to further calls.
+Kept = NewType("Kept", object)
 
 _GROUP = 8  # pieces side by side between two movements of the progress bar
 ITSELF = 300_000_000  # bytes that Python and the libraries take
@@ -37,34 +46,34 @@ class Crew(Protocol):
     parts: int  # into how many parts data in memory is cut
     memory: int | None  # bytes to keep to, where that is asked for
 
-    def stream(self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()) -> Iterator[Any]:
+    def stream(self, work: Callable[..., _Result], *columns: Arguments, shared: Arguments = ()) -> Iterator[_Result]:
         """The results one by one, as soon as each and all before it are there."""
         ...
 
     def each(
         self,
-        work: Callable[..., Any],
-        *columns: Sequence[Any],
-        shared: Sequence[Any] = (),
+        work: Callable[..., _Result],
+        *columns: Arguments,
+        shared: Arguments = (),
         label: str | None = None,
         side_by_side: bool = False,
-    ) -> list[Any]:
+    ) -> list[_Result]:
         """All results. side_by_side: a thread each, where they are not on several machines anyway."""
         ...
 
-    def keep(self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()) -> list[Any]:
+    def keep(self, work: Callable[..., _Result], *columns: Arguments, shared: Arguments = ()) -> list[Kept]:
         """The results, kept."""
         ...
 
     def both(
-        self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()
-    ) -> tuple[list[Any], list[Any]]:
+        self, work: Callable[..., tuple[_Result, _Other]], *columns: Arguments, shared: Arguments = ()
+    ) -> tuple[list[_Result], list[Kept]]:
         """Of results that are pairs, the first ones, and the second ones kept."""
         ...
 
     def together(
-        self, job: Callable[[Any], Any], items: Sequence[Any], label: str, *, side_by_side: bool = False
-    ) -> list[Any]:
+        self, job: Callable[[_Item], _Result], items: Sequence[_Item], label: str, *, side_by_side: bool = False
+    ) -> list[_Result]:
         """What a job gives for each item, where it hands out its work to the crew itself; some of them at once."""
         ...
 
@@ -78,19 +87,19 @@ class Here:
         self.memory = memory
         self._room = None if memory is None else _Room(memory)
 
-    def stream(self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()) -> Iterator[Any]:
+    def stream(self, work: Callable[..., _Result], *columns: Arguments, shared: Arguments = ()) -> Iterator[_Result]:
         """One call after the other, each when its result is asked for."""
         given = [_taken(each) for each in shared]
         return (work(*map(_taken, row), *given) for row in zip(*columns, strict=True))
 
     def each(
         self,
-        work: Callable[..., Any],
-        *columns: Sequence[Any],
-        shared: Sequence[Any] = (),
+        work: Callable[..., _Result],
+        *columns: Arguments,
+        shared: Arguments = (),
         label: str | None = None,
         side_by_side: bool = False,
-    ) -> list[Any]:
+    ) -> list[_Result]:
         """One call after the other, or several in threads."""
         rows = list(zip(*columns, strict=True))
         if not side_by_side:
@@ -105,20 +114,20 @@ class Here:
         done = [in_threads(call, group) for group in (groups if label is None else track(groups, label))]
         return [result for group in done for result in group]
 
-    def keep(self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()) -> list[Any]:
+    def keep(self, work: Callable[..., _Result], *columns: Arguments, shared: Arguments = ()) -> list[Kept]:
         """The results themselves, while there is room."""
         return [self._put(result) for result in self.stream(work, *columns, shared=shared)]
 
     def both(
-        self, work: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()
-    ) -> tuple[list[Any], list[Any]]:
+        self, work: Callable[..., tuple[_Result, _Other]], *columns: Arguments, shared: Arguments = ()
+    ) -> tuple[list[_Result], list[Kept]]:
         """Both halves, the second while there is room."""
         pairs = [(first, self._put(second)) for first, second in self.stream(work, *columns, shared=shared)]
         return [first for first, _ in pairs], [second for _, second in pairs]
 
     def together(
-        self, job: Callable[[Any], Any], items: Sequence[Any], label: str, *, side_by_side: bool = False
-    ) -> list[Any]:
+        self, job: Callable[[_Item], _Result], items: Sequence[_Item], label: str, *, side_by_side: bool = False
+    ) -> list[_Result]:
         """One after the other, or several in threads."""
         return self.each(job, items, label=label if len(items) > 1 else None, side_by_side=side_by_side)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from querywise.evaluation.keeping import Kept
 from querywise.evaluation.trained import Fit
 from querywise.files import make_folder
 from querywise.methods import METHODS
+from querywise.plain import Grid
 from querywise.progress import doing
 from querywise.report.terminal import classes_table, comparison_table, coverage_lines, examples_table
 from querywise.report.writing import write_report
@@ -29,6 +30,9 @@ from querywise.text.features import judged_candidates
 from querywise.text.index import Index, build_index, check_index_folder, save_index
 from querywise.text.stdlib import stdlib_collection
 from querywise.tuning import tune
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 BASELINE = "single"
 ORACLE = "oracle: true kind"
@@ -43,7 +47,7 @@ _KNN_GRID = {
     "view": ("top-mean", "gradient:text"),
 }
 # Small grids, so that it takes a minute; curvature and views are shared between settings.
-GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
+GRIDS: dict[str, Grid] = {
     "bm25": {},
     "single": {"l2": (0.01, 0.1, 1.0)},
     "lambdamart": {"leaves": (15,), "learning_rate": (0.1,)},
@@ -53,7 +57,7 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
 }
 
 
-def run(out: Path, *, folds: int = 1) -> list[Any]:
+def run(out: Path, *, folds: int = 1) -> list[RenderableType]:
     """Build the collection, train, choose on validation data, compare on test queries; leave the files in a folder."""
     make_folder(out)
     check_model_folder(out / "model")

@@ -14,7 +14,15 @@ from __future__ import annotations
 
 
 class QuerywiseError(Exception):
-    """The root of every error this package raises on purpose."""
+    """The root of every error this package raises on purpose.
+
+    arguments: the arguments of functions it is about. A message says them as Python does, `name='value'`; a program
+    that asks for them in another way, as the command line does, can put its own words there.
+    """
+
+    def __init__(self, message: str = "", *, arguments: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.arguments = arguments
 
 
 class DataError(QuerywiseError, ValueError):
@@ -24,7 +32,7 @@ class DataError(QuerywiseError, ValueError):
 class NotFittedError(QuerywiseError, RuntimeError):
     """A prediction was asked of something that has not been fitted."""
 
-    def __init__(self, subject: object) -> None:
+    def __init__(self, subject: object) -> None:  # of any class: its name is all that is said
         name = type(subject).__name__
         super().__init__(f"This {name} has not been fitted yet; call {name}.fit(data) first.")
 

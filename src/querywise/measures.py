@@ -13,12 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
 from querywise.arrays import Floats, Ints
-from querywise.data.groups import Judged
+from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError
 from querywise.threads import in_threads
 
@@ -144,7 +144,19 @@ def average_precisions(labels: Ints, scores: Floats, flavour: Flavour) -> Floats
     return found
 
 
-def precision_table(models: Any, data: Judged, flavour: Flavour, tie_break: Ints | None = None) -> Floats:
+class Scorers(Protocol):
+    """Several scoring functions."""
+
+    def __len__(self) -> int:
+        """How many."""
+        ...
+
+    def scores(self, candidates: Candidates, /) -> Floats:
+        """Documents × functions: every document under every function."""
+        ...
+
+
+def precision_table(models: Scorers, data: Judged, flavour: Flavour, tie_break: Ints | None = None) -> Floats:
     """Queries × models: every query's average precision under every model; ties by `tie_break`, else by order."""
     candidates = data.candidates
     table = np.zeros((len(data), len(models)))

@@ -16,7 +16,7 @@ def parameter_names(kind: type) -> list[str]:
     return [name for name in inspect.signature(kind).parameters if name != "self"]
 
 
-def parameters_of(thing: object) -> dict[str, Any]:
+def parameters_of(thing: object) -> dict[str, Any]:  # of any class, with arguments of any type
     """The arguments an estimator was constructed with."""
     return {name: getattr(thing, name) for name in parameter_names(type(thing))}
 
@@ -26,19 +26,19 @@ def unfitted(thing: _Thing) -> _Thing:
     return type(thing)(**parameters_of(thing))
 
 
-def name_of(thing: object) -> str:
+def name_of(thing: object) -> str:  # of any class
     """An estimator and what it is made of: QueryContext of LambdaMART (rank_xendcg)."""
     inner, objective = getattr(thing, "learner", None), getattr(thing, "objective", None)
     said = type(thing).__name__ + (f" ({objective})" if isinstance(objective, str) else "")
     return said if inner is None else f"{said} of {name_of(inner)}"
 
 
-def is_fitted(thing: object) -> bool:
+def is_fitted(thing: object) -> bool:  # of any class
     """Whether it has learned anything: learned names end in an underscore."""
     return any(name.endswith("_") and not name.startswith("_") for name in vars(thing))
 
 
-def learned_bytes(thing: Any, seen: set[int] | None = None) -> int:
+def learned_bytes(thing: Any, seen: set[int] | None = None) -> int:  # whatever there is inside of an estimator
     """How much of memory or disk what an estimator has learned takes: arrays and texts, each counted once.
 
     >>> from types import SimpleNamespace

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from querywise.answers import Answer, Opaque, alone
 from querywise.arrays import Floats, Ints
@@ -34,7 +35,7 @@ def order(scores: Floats, starts: Ints, *, tie_break: Ints | None = None) -> Int
     return np.lexsort(keys)
 
 
-def check_scores(scores: object, candidates: Candidates) -> Floats:
+def check_scores(scores: ArrayLike, candidates: Candidates) -> Floats:
     """Scores as an array of floats: one finite number per document, or a DataError."""
     values = np.asarray(scores, dtype=np.float64)
     rows = len(candidates.features)

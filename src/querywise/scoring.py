@@ -5,27 +5,28 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from querywise.arrays import Floats
+from querywise.contracts import Ranker
 from querywise.crew import crew
 from querywise.data.parts import Part, Training
 from querywise.data.shards import is_part, part_name, write_scored_part
 from querywise.errors import DataError
 from querywise.files import atomic_text, check_folder, make_folder, read_text, replace_folder
+from querywise.plain import Json
 
 _RECORD = "unfinished.json"
 
 
-def scores_of(ranker: Any, data: Training) -> Floats:
+def scores_of(ranker: Ranker, data: Training) -> Floats:
     """One score per document, in the order of the rows."""
     found = crew().each(_scores, data.parts(), shared=(ranker,), label="Ranking")
     return np.concatenate(found) if found else np.zeros(0)
 
 
-def write_scored(ranker: Any, version: str, data: Training, out: Path) -> int:
+def write_scored(ranker: Ranker, version: str, data: Training, out: Path) -> int:
     """Write a folder of Parquet files with a score for every document, a file for each part; how many documents.
 
     Parts are written to a folder beside `out`, which takes its place once all are there. Where an earlier run of the
@@ -59,7 +60,7 @@ def check_scores_folder(path: Path) -> None:
         raise DataError(f"{path}: {stray[0]!r} is in this folder, which would be replaced as a whole. Name another.")
 
 
-def _resume(beside: Path, record: dict[str, Any]) -> None:
+def _resume(beside: Path, record: Json) -> None:
     """A folder for the parts of this very run; what another has left there is removed."""
     known = beside / _RECORD
     if known.is_file() and read_text(known) == json.dumps(record):
@@ -70,12 +71,11 @@ def _resume(beside: Path, record: dict[str, Any]) -> None:
         file.write(json.dumps(record))
 
 
-def _scores(part: Part, ranker: Any) -> Floats:
-    scores: Floats = ranker.predict(part.load().candidates)
-    return scores
+def _scores(part: Part, ranker: Ranker) -> Floats:
+    return ranker.predict(part.load().candidates)
 
 
-def _write_scores(part: Part, name: str, folder: Path, ranker: Any) -> int:
+def _write_scores(part: Part, name: str, folder: Path, ranker: Ranker) -> int:
     """The documents of one part scored and written, unless they have been."""
     candidates = part.load().candidates
     if not (folder / name).is_file():

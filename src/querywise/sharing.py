@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -66,13 +66,13 @@ def not_sharing() -> Iterator[None]:
         _memory.reset(token)
 
 
-def once(what: str, settings: Any, of: Any, make: Callable[[], _Value]) -> _Value:
+def once(what: str, settings: object, of: object, make: Callable[[], _Value]) -> _Value:  # of any type
     """What `make` makes of some data at some settings; a second time, the very same object where that is remembered."""
     memory = _memory.get()
     return make() if memory is None else memory.get((what, signature(settings), id(of)), (of, settings), make)
 
 
-def signature(thing: Any) -> Any:
+def signature(thing: object) -> Hashable:  # of any type, each told in its own way
     """What tells one setting from another: values by value, estimators by class and parameters, arrays by identity."""
     if thing is None or isinstance(thing, (str, int, float, np.generic)):
         return (type(thing).__name__, str(thing))

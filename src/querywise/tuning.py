@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -14,6 +14,7 @@ from querywise.data.groups import Judged
 from querywise.data.parts import Training, as_taken
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
+from querywise.plain import Grid, JsonObject, Settings
 from querywise.progress import track
 from querywise.sharing import sharing
 
@@ -24,7 +25,7 @@ AnyRanker = TypeVar("AnyRanker", bound=Fittable, covariant=True)
 class Trial:
     """One setting and what it reached on queries that it was not fitted on."""
 
-    parameters: dict[str, Any]
+    parameters: JsonObject
     value: float
 
 
@@ -33,7 +34,7 @@ class Tuned(Generic[AnyRanker]):
     """The best ranker, fitted on the training part, and everything that was tried to find it."""
 
     ranker: AnyRanker
-    parameters: dict[str, Any]
+    parameters: JsonObject
     measure: str
     flavour: str
     tried: tuple[Trial, ...]
@@ -44,7 +45,7 @@ class Tuned(Generic[AnyRanker]):
         """What the chosen setting reached; NaN where nothing was tried."""
         return max((trial.value for trial in self.tried), default=float("nan"))
 
-    def as_notes(self) -> dict[str, Any]:
+    def as_notes(self) -> JsonObject:
         """The choice and how it was made, as JSON can hold it."""
         return {
             "parameters": self.parameters,
@@ -55,9 +56,9 @@ class Tuned(Generic[AnyRanker]):
 
 def tune_or_fit(
     build: Callable[..., AnyRanker],
-    grid: Mapping[str, Sequence[Any]],
+    grid: Grid,
     *,
-    fixed: Mapping[str, Any],
+    fixed: Settings,
     train: Training,
     valid: Judged | None,
     measure: str = "map",
@@ -77,7 +78,7 @@ def _fitted(ranker: Any, train: Training, valid: Judged | None = None) -> Any:
 
 def tune(
     build: Callable[..., AnyRanker],
-    grid: Mapping[str, Sequence[Any]],
+    grid: Grid,
     *,
     train: Training,
     valid: Judged,
@@ -86,7 +87,7 @@ def tune(
 ) -> Tuned[AnyRanker]:
     """Fit `build(**parameters)` for every combination in the grid; the highest on `valid` wins, the first of equals."""
     settings = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-    best: tuple[float, AnyRanker, dict[str, Any]] | None = None
+    best: tuple[float, AnyRanker, JsonObject] | None = None
     tried = []
     with sharing():
         for parameters in track(settings, "Choosing parameters"):
@@ -102,9 +103,9 @@ def tune(
 
 def cross_validate(
     build: Callable[..., AnyRanker],
-    grid: Mapping[str, Sequence[Any]],
+    grid: Grid,
     *,
-    fixed: Mapping[str, Any],
+    fixed: Settings,
     data: Training,
     folds: int = 5,
     measure: str = "map",
@@ -120,7 +121,7 @@ def cross_validate(
 
 def cross_validated(
     build: Callable[..., AnyRanker],
-    grid: Mapping[str, Sequence[Any]],
+    grid: Grid,
     *,
     data: Judged,
     folds: int = 5,

@@ -13,22 +13,26 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from querywise.crew import Crew, at_work, crew
+from querywise.crew import Arguments, Crew, at_work, crew
 from querywise.errors import QuerywiseError
 from querywise.files import atomic_file, atomic_text, make_folder, read_text
+from querywise.plain import Json
 from querywise.progress import track
 from querywise.storage import load, save
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 _RECORD = "unfinished.json"
 _GROUP = 8  # results that threads make before any is kept
 
 
 @contextlib.contextmanager
-def resuming(folder: Path, record: Any) -> Iterator[None]:
+def resuming(folder: Path, record: Json) -> Iterator[None]:
     """Keep finished work in a folder while the block runs, and use what a run with the same record has left there.
 
     The folder is gone once the block has ended well, or badly with nothing finished.
@@ -63,12 +67,12 @@ class _Resuming:
 
     def each(
         self,
-        work: Callable[..., Any],
-        *columns: Sequence[Any],
-        shared: Sequence[Any] = (),
+        work: Callable[..., _Result],
+        *columns: Arguments,
+        shared: Arguments = (),
         label: str | None = None,
         side_by_side: bool = False,
-    ) -> list[Any]:
+    ) -> list[_Result]:
         """All results, those kept and the others."""
         if label is None or self._nested():
             return self._hands.each(work, *columns, shared=shared, label=label, side_by_side=side_by_side)
@@ -83,8 +87,8 @@ class _Resuming:
         return results
 
     def _streamed(
-        self, work: Callable[..., Any], columns: Sequence[Sequence[Any]], shared: Sequence[Any], side_by_side: bool
-    ) -> Iterator[Any]:
+        self, work: Callable[..., _Result], columns: Sequence[Arguments], shared: Arguments, side_by_side: bool
+    ) -> Iterator[_Result]:
         """Results as they come, or, where threads make them, some at a time."""
         if self._hands.parts > 1 or not side_by_side:
             yield from self._hands.stream(work, *columns, shared=shared)
@@ -94,15 +98,15 @@ class _Resuming:
             yield from self._hands.each(work, *group, shared=shared, side_by_side=True)
 
     def together(
-        self, job: Callable[[Any], Any], items: Sequence[Any], label: str, *, side_by_side: bool = False
-    ) -> list[Any]:
+        self, job: Callable[[_Item], _Result], items: Sequence[_Item], label: str, *, side_by_side: bool = False
+    ) -> list[_Result]:
         """The same for jobs."""
         if self._nested():
             return self._hands.together(job, items, label, side_by_side=side_by_side)
         number = next(self._calls)
 
-        def once(place: int) -> Any:
-            found = self._kept(number, place)
+        def once(place: int) -> _Result:
+            found: _Result | None = self._kept(number, place)
             if found is None:
                 found = job(items[place])
                 self._keep(number, place, found)

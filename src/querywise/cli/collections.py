@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -111,7 +111,7 @@ def search(
     from querywise.text.index import load_index
     from querywise.text.search import answer
 
-    ranker: Any = None if model is None else load(model)
+    ranker = None if model is None else load(model)
     answers = answer(load_index(index), query, top=top, ranker=ranker)[:show_best]
     if as_json:
         print_json([each._asdict() for each in answers])

@@ -6,12 +6,14 @@ import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from querywise.data.groups import Judged
     from querywise.data.parts import Training
+    from querywise.plain import Settings
 
 ClusterAddress = Annotated[
     str | None,
@@ -67,9 +69,7 @@ def require_parts(data: Training, memory: str | None) -> None:
 
 
 @contextlib.contextmanager
-def resumable(
-    out: Path, train: Training, valid: Training | None, settings: dict[str, Any], *, spread: bool
-) -> Iterator[None]:
+def resumable(out: Path, train: Training, valid: Judged | None, settings: Settings, *, spread: bool) -> Iterator[None]:
     """Training of which what is finished is kept beside the model to be, where it is on shards or on a cluster."""
     if not spread and train.in_memory:
         yield

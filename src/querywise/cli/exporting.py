@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from querywise.cli.app import app
 from querywise.cli.inputs import read_data
 from querywise.cli.options import AsJson, Features, Queries, Quiet, guarded_command, print_json, say
+
+if TYPE_CHECKING:
+    from querywise.plain import Json
 
 _MANY = 100
 
@@ -69,7 +72,7 @@ def export(
             ranker, to, out, name=name, data=documents, features=given, rows=rows, as_is=as_is, force=force
         )
     if as_json:
-        routing = None if done.routing is None else {"by": done.routing.by, "requests": done.routing.requests}
+        routing: Json = None if done.routing is None else {"by": done.routing.by, "requests": done.routing.requests}
         exact = None if done.exactness is None else done.exactness._asdict()
         content = {"out": str(out), "engine": to, "models": done.models, "routing": routing, "exactness": exact}
         print_json({**content, "unfinished_features": done.unfinished})

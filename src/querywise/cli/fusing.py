@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from querywise.cli.app import app
 from querywise.cli.inputs import collection_from
 from querywise.cli.options import AsJson, FlavourName, Measures, Quiet, guarded_command, print_json, say
+
+if TYPE_CHECKING:
+    from querywise.data.collections import Judgement
+    from querywise.data.groups import QueryTable
+    from querywise.fusion.runs import Coverage, Run
+    from querywise.plain import JsonObject
 
 
 @app.command()
@@ -94,7 +100,7 @@ def fuse(
         if table is not None and set(candidates.query_ids) <= set(table.ids):
             candidates = candidates.with_queries(table)
         asked = Fusing(chosen, measures, measure, flavour, baseline, folds, seed)
-        content: dict[str, Any] = {"method": chosen, "runs": list(candidates.feature_names or ())}
+        content: JsonObject = {"method": chosen, "runs": list(candidates.feature_names or ())}
         found = None
         if judgements is not None:
             data, coverage = judge(candidates, judgements)
@@ -117,7 +123,9 @@ def fuse(
         say(f"{len(scores)} documents of {len(candidates)} queries fused by {chosen}, written to {out}")
 
 
-def _known(collection: Path | None, judged: Path | None, top: int, keep_runs: Path | None) -> tuple[Any, Any, Any]:
+def _known(
+    collection: Path | None, judged: Path | None, top: int, keep_runs: Path | None
+) -> tuple[QueryTable | None, list[Judgement] | None, list[Run]]:
     """Queries and judgements, where there are any, and the runs made of a collection."""
     from querywise.data.collections import read_judgements
     from querywise.errors import DataError
@@ -162,7 +170,7 @@ def _check_places(out: Path | None, keep_runs: Path | None, collection: Path | N
         check_folder(keep_runs)
 
 
-def _check_use(out: Path | None, judgements: Any) -> None:
+def _check_use(out: Path | None, judgements: list[Judgement] | None) -> None:
     from querywise.errors import DataError
 
     if out is None and judgements is None:
@@ -172,7 +180,7 @@ def _check_use(out: Path | None, judgements: Any) -> None:
         )
 
 
-def _coverage_lines(coverage: Any) -> list[str]:
+def _coverage_lines(coverage: Coverage) -> list[str]:
     share = coverage.found / max(coverage.relevant, 1)
     lines = [f"{coverage.found} of {coverage.relevant} relevant documents ({share:.0%}) are in the runs."]
     if coverage.without_relevant:

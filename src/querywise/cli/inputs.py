@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from querywise.data.collections import Collection
+    from querywise.data.folds import Folds
+    from querywise.data.groups import Judged
+    from querywise.data.parts import Training
+    from querywise.plain import JsonObject
+    from querywise.text.features import Coverage
 
 
-def local_settings(k: str | None, clusters: str | None, view: str | None, reference: str | None) -> dict[str, Any]:
+def local_settings(k: str | None, clusters: str | None, view: str | None, reference: str | None) -> JsonObject:
     """The options of query-dependent methods, as the methods take them: columns counted from 0."""
     from querywise.errors import DataError
 
-    fixed: dict[str, Any] = {}
+    fixed: JsonObject = {}
     for name, text, what in (("k", k, "queries"), ("clusters", clusters, "clusters")):
         if text is not None and text != "auto":
             try:
@@ -35,7 +43,7 @@ def feature_from(text: str) -> int | str:
     return text
 
 
-def read_data(paths: list[Path], *, features: int | None = None, queries: Path | None = None) -> Any:
+def read_data(paths: list[Path], *, features: int | None = None, queries: Path | None = None) -> Judged:
     """LETOR files, shards or Parquet logs as one judged set, with what stands beside the first of them."""
     from querywise.data.conversion import kind_of
     from querywise.data.letor import read_letor
@@ -58,7 +66,7 @@ def read_data(paths: list[Path], *, features: int | None = None, queries: Path |
     return data if features is None else data.widened(features)
 
 
-def read_parts(paths: list[Path], *, features: int | None = None, queries: Path | None = None) -> Any:
+def read_parts(paths: list[Path], *, features: int | None = None, queries: Path | None = None) -> Training:
     """One set of shards as it is, to be gone through part by part; anything else as one judged set in memory."""
     from querywise.data.shards import is_sharded, open_shards
 
@@ -66,7 +74,7 @@ def read_parts(paths: list[Path], *, features: int | None = None, queries: Path 
     return open_shards(paths[0]) if as_it_is else read_data(paths, features=features, queries=queries)
 
 
-def whole_of(folders: list[Path]) -> Any:
+def whole_of(folders: list[Path]) -> Judged:
     """Sets of shards in memory, as one."""
     from querywise.data.groups import concatenate
     from querywise.data.shards import open_shards
@@ -82,13 +90,22 @@ def is_parquet(path: Path) -> bool:
     return kind_of(path) != "LETOR text"
 
 
-def folds_of(data: Path, queries: Path | None, *, seed: int = 0, **of_text: Any) -> Any:
-    """The folds of a folder, or one file or text collection cut into five; `of_text` is for the latter alone."""
+def folds_of(
+    data: Path,
+    queries: Path | None,
+    *,
+    seed: int = 0,
+    judgements: Path | None = None,
+    top: int = 100,
+    skip_unknown: bool = False,
+) -> Folds:
+    """The folds of a folder, or one file or text collection cut into five; what follows `seed` is for text alone."""
     from querywise.data.folds import make_folds, read_folds
     from querywise.data.queries import read_queries
 
     if is_collection(data):
-        return make_folds(judged_from_text(data, queries=queries, **of_text)[0], seed=seed)
+        found = judged_from_text(data, queries=queries, judgements=judgements, top=top, skip_unknown=skip_unknown)
+        return make_folds(found[0], seed=seed)
     if not data.is_dir() or is_parquet(data):
         return make_folds(read_data([data], queries=queries), seed=seed)
     folds = read_folds(data)
@@ -102,7 +119,7 @@ def is_collection(data: Path) -> bool:
     return (data / "corpus.jsonl").is_file() or data.suffix == ".jsonl" or (str(data) == NAME and not data.exists())
 
 
-def collection_from(data: Path, *, queries: Path | None = None, judgements: Path | None = None) -> Any:
+def collection_from(data: Path, *, queries: Path | None = None, judgements: Path | None = None) -> Collection:
     """A text collection: a folder, a corpus file, or `stdlib`, the embedded one."""
     from querywise.data.collections import read_collection
     from querywise.errors import DataError
@@ -121,8 +138,9 @@ def judged_from_text(
     queries: Path | None = None,
     judgements: Path | None = None,
     top: int = 100,
-    **options: Any,
-) -> tuple[Any, Any]:
+    add_judged: bool = False,
+    skip_unknown: bool = False,
+) -> tuple[Judged, Coverage]:
     """The judged candidates of a text collection, and what they cover."""
     from querywise.progress import doing
     from querywise.text.features import judged_candidates
@@ -131,12 +149,12 @@ def judged_from_text(
     collection = collection_from(data, queries=queries, judgements=judgements)
     with doing("Indexing"):
         index = build_index(collection.documents())
-    return judged_candidates(collection, index, top=top, **options)
+    return judged_candidates(collection, index, top=top, add_judged=add_judged, skip_unknown=skip_unknown)
 
 
 def read_training(
     data: list[Path], valid: list[Path], *, fold: int | None, features: int | None, queries: Path | None
-) -> tuple[Any, Any]:
+) -> tuple[Training, Judged | None]:
     """The training part and, where there is one, the validation part."""
     from querywise.errors import DataError
 

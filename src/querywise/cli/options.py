@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, NoReturn, ParamSpec, TypeVar
 
 import typer
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from querywise.errors import QuerywiseError
+    from querywise.plain import Json
+
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
+_OPTIONS = {"address": "cluster"}  # arguments of functions that have another name here
+_NAMED = r"""\b{}=(?:True\b|'([^']*)'|"([^"]*)"|([^\s,;:)]*[^\s,;:).]))"""  # as errors say it, with its value
 
 DataFiles = Annotated[
     list[Path],
@@ -98,7 +108,7 @@ def guarded_command(command: Callable[_Parameters, _Result]) -> Callable[_Parame
             sys.stdout.flush()  # here, so that a full disk is noticed
             return result
         except QuerywiseError as error:
-            fail(str(error))
+            fail(_worded(error, inspect.signature(command).parameters))
         except KeyboardInterrupt:
             fail("interrupted; what was being written has not been changed.", 130)
         except BrokenPipeError:
@@ -113,12 +123,31 @@ def guarded_command(command: Callable[_Parameters, _Result]) -> Callable[_Parame
     return guarded
 
 
-def print_json(content: Any) -> None:
+def _worded(error: QuerywiseError, options: Container[str]) -> str:
+    """What an error says, with a command's options in the place of arguments: `scores='a'` becomes `--scores a`.
+
+    An option for an argument that the message does not name is added at its end.
+    """
+    message, unsaid = str(error), []
+    for argument in error.arguments:
+        option = _OPTIONS.get(argument, argument)
+        flag = f"--{option.replace('_', '-')}"
+        if option in options:
+            message, found = re.subn(_NAMED.format(argument), functools.partial(_said, flag), message)
+            unsaid += [] if found else [flag]
+    return f"{message} On the command line: {', '.join(unsaid)}." if unsaid else message
+
+
+def _said(flag: str, argument: re.Match[str]) -> str:
+    return " ".join([flag, *filter(None, argument.groups())])
+
+
+def print_json(content: Json) -> None:
     """Print as JSON."""
     sys.stdout.write(json.dumps(content, indent=1) + "\n")
 
 
-def say(*things: Any) -> None:
+def say(*things: RenderableType) -> None:
     """Print texts and tables."""
     from rich.console import Console
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from querywise.cli.app import app
 from querywise.cli.inputs import read_data
 from querywise.cli.options import Queries, Quiet, guarded_command
+
+if TYPE_CHECKING:
+    from querywise.service.shelf import Shelf
 
 
 @app.command()
@@ -94,7 +97,7 @@ def _token(file: Path | None) -> str | None:
     return token
 
 
-def _shelf(index: Path | None, data: list[Path] | None, queries: Path | None) -> Any:
+def _shelf(index: Path | None, data: list[Path] | None, queries: Path | None) -> Shelf:
     from querywise.data.queries import read_queries
     from querywise.service.shelf import Shelf
     from querywise.text.index import load_index
@@ -106,7 +109,7 @@ def _shelf(index: Path | None, data: list[Path] | None, queries: Path | None) ->
     )
 
 
-def _demo(folder: Path) -> tuple[Path, Any]:
+def _demo(folder: Path) -> tuple[Path, Shelf]:
     from querywise.demo import fitted
     from querywise.service.shelf import Shelf
 

@@ -11,13 +11,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from querywise.data.groups import QueryTable
 from querywise.data.letor import PathLike
 from querywise.data.queries import is_finite_number, json_line, read_queries, read_record, write_queries
 from querywise.errors import DataError
 from querywise.files import atomic_text, make_folder, read_text
+from querywise.plain import Json, JsonObject
 
 _QRELS = ("qrels.tsv", "qrels/test.tsv", "qrels.txt", "qrels")
 _TOPICS = ("queries.jsonl", "topics.txt", "topics", "queries.tsv")
@@ -91,7 +92,7 @@ def write_collection(collection: Collection, folder: PathLike) -> None:
     make_folder(root)
     with atomic_text(root / "corpus.jsonl") as out:
         for document in collection.documents():
-            record: dict[str, Any] = {"_id": document.id, "title": document.title, "text": document.text}
+            record: JsonObject = {"_id": document.id, "title": document.title, "text": document.text}
             if document.columns:
                 record["columns"] = dict(document.columns)
             out.write(json_line(record))
@@ -198,7 +199,7 @@ def _document(raw: bytes, where: str) -> Document:
     return Document(str(record["_id"]), title, text, {name: float(value) for name, value in columns.items()})
 
 
-def _text(record: Mapping[str, Any], name: str, where: str) -> str:
+def _text(record: Mapping[str, Json], name: str, where: str) -> str:
     value = record.get(name)
     if not isinstance(value, (str, type(None))):
         raise DataError(f'{where}: "{name}" must be text; found {value!r:.60}.')

@@ -69,7 +69,8 @@ def convert(
     except DataError as error:
         if known is None or queries is not None or "query table" not in str(error):
             raise
-        raise DataError(f"{error} It is {_beside(inputs[0])}; or name another file with --queries.") from None
+        said = f"{error} It is {_beside(inputs[0])}; or name another file with queries=PATH."
+        raise DataError(said, arguments=("queries",)) from None
 
 
 def _files(inputs: Sequence[Path], columns: Columns, features: int | None) -> list[tuple[Path, Callable[[], Judged]]]:

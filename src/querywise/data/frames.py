@@ -7,7 +7,7 @@ brings scores back to the order of the input.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,12 +16,17 @@ from querywise.data.groups import Candidates, Judged
 from querywise.data.rows import as_labels, finite_matrix
 from querywise.errors import DataError
 
+if TYPE_CHECKING:
+    from narwhals.typing import IntoDataFrame
+    from numpy.typing import ArrayLike
+    from scipy.sparse import sparray, spmatrix
+
 
 def from_arrays(
-    X: object,
-    y: object | None = None,
+    X: ArrayLike | sparray | spmatrix,
+    y: ArrayLike | None = None,
     *,
-    qid: object,
+    qid: ArrayLike,
     document_ids: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
 ) -> Judged:
@@ -48,7 +53,7 @@ def from_arrays(
 
 
 def from_frame(
-    frame: Any,
+    frame: IntoDataFrame,
     *,
     label: str | None = "label",
     qid: str = "qid",
@@ -120,7 +125,7 @@ def _grouped(
     return Judged(candidates, labels[rows], None if judged is None else judged[rows])
 
 
-def _matrix(X: object) -> Floats:
+def _matrix(X: ArrayLike | sparray | spmatrix) -> Floats:
     dense = X.toarray() if hasattr(X, "toarray") else X
     try:
         matrix = np.asarray(dense, dtype=np.float64)

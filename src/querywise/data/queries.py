@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from querywise.data.groups import QueryTable
 from querywise.data.letor import PathLike
 from querywise.errors import DataError
 from querywise.files import atomic_text, read_text
+from querywise.plain import Json, JsonObject
 
 
 def read_queries(path: PathLike) -> QueryTable:
@@ -43,7 +44,7 @@ def read_queries_of(path: PathLike, ids: tuple[str, ...], *, first: int = 0) -> 
 
 
 def _table(path: PathLike, numbered: Iterable[tuple[int, str]]) -> QueryTable:
-    records: dict[str, tuple[int, dict[str, Any]]] = {}
+    records: dict[str, tuple[int, JsonObject]] = {}
     for number, line in numbered:
         if not line.strip():
             continue
@@ -70,7 +71,7 @@ def write_queries(path: PathLike, table: QueryTable) -> None:
     """Write a table so that `read_queries` gives it back."""
     with atomic_text(Path(path)) as out:
         for row, query_id in enumerate(table.ids):
-            record: dict[str, Any] = {"_id": query_id}
+            record: JsonObject = {"_id": query_id}
             if table.texts is not None and table.texts[row] is not None:
                 record["text"] = table.texts[row]
             if table.classes is not None and table.classes[row] is not None:
@@ -80,7 +81,7 @@ def write_queries(path: PathLike, table: QueryTable) -> None:
             out.write(json_line(record))
 
 
-def json_line(record: dict[str, Any]) -> str:
+def json_line(record: Mapping[str, Json]) -> str:
     """One line of JSON; half a surrogate pair, which UTF-8 cannot hold, stays an escape."""
     line = json.dumps(record, ensure_ascii=False)
     try:
@@ -90,7 +91,7 @@ def json_line(record: dict[str, Any]) -> str:
     return line + "\n"
 
 
-def read_record(line: str, where: str, *, example: str) -> dict[str, Any]:
+def read_record(line: str, where: str, *, example: str) -> JsonObject:
     """One line of JSON with an `_id`."""
     try:
         record = json.loads(line)
@@ -109,15 +110,17 @@ def read_record(line: str, where: str, *, example: str) -> dict[str, Any]:
     return record
 
 
-def _strings(path: str, lines: Sequence[tuple[int, dict[str, Any]]], key: str) -> tuple[str | None, ...] | None:
+def _strings(path: str, lines: Sequence[tuple[int, JsonObject]], key: str) -> tuple[str | None, ...] | None:
+    values: list[str | None] = []
     for number, record in lines:
-        if not isinstance(record.get(key), (str, type(None))):
-            raise DataError(f'{path}:{number}: "{key}" must be text; found {record[key]!r}.')
-    values = tuple(record.get(key) for _, record in lines)
-    return None if all(value is None for value in values) else values
+        value = record.get(key)
+        if value is not None and not isinstance(value, str):
+            raise DataError(f'{path}:{number}: "{key}" must be text; found {value!r}.')
+        values.append(value)
+    return None if all(value is None for value in values) else tuple(values)
 
 
-def _columns(path: str, lines: Sequence[tuple[int, dict[str, Any]]]) -> tuple[tuple[str, ...], Floats | None]:
+def _columns(path: str, lines: Sequence[tuple[int, JsonObject]]) -> tuple[tuple[str, ...], Floats | None]:
     if not any("columns" in record for _, record in lines):
         return (), None
     names: tuple[str, ...] | None = None
@@ -138,7 +141,7 @@ def _columns(path: str, lines: Sequence[tuple[int, dict[str, Any]]]) -> tuple[tu
     return names or (), np.array(rows, dtype=np.float64).reshape(len(rows), -1)
 
 
-def is_finite_number(value: Any) -> bool:
+def is_finite_number(value: Json) -> TypeGuard[int | float]:
     """Whether JSON gave a number that a double can hold."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return False

@@ -35,7 +35,8 @@ def with_side_queries(data: Judged, folder: Path, *, queries: Path | None = None
         except DataError as error:
             if queries is not None or str(error).startswith(str(asked)):
                 raise
-            raise DataError(f"{asked}, found beside the data: {error} Or name another file with --queries.") from None
+            said = f"{asked}, found beside the data: {error} Or name another file with queries=PATH."
+            raise DataError(said, arguments=("queries",)) from None
     return data
 
 

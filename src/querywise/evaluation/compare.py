@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from querywise.evaluation.keeping import Kept
 from querywise.evaluation.significance import TEST_NAMES, Comparison, find_test
 from querywise.evaluation.trained import Fit, Observe, Trained, train
 from querywise.measures import find_measures
+from querywise.plain import JsonObject
 from querywise.progress import doing
 from querywise.sharing import sharing
 
@@ -107,7 +107,7 @@ class Compared:
             parts.append(replace(self.trained[best][fold], notes={**self.trained[best][fold].notes, "method": best}))
         return replace(self, trained={**self.trained, CHOSEN: tuple(parts)})
 
-    def as_json(self, test: str = "t") -> dict[str, Any]:
+    def as_json(self, test: str = "t") -> JsonObject:
         """Everything the table shows, as JSON can hold it."""
         return {
             "queries": len(self.test),

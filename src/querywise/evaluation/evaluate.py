@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from querywise.arrays import Floats, Ints, frozen
 from querywise.data.groups import Candidates, Judged
@@ -63,7 +64,7 @@ class Evaluation:
 
 
 def evaluate(
-    scores: object,
+    scores: ArrayLike,
     data: Judged,
     *,
     measures: str | Sequence[str] = ("map", "ndcg@10"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from querywise.evaluation.examples import Example, extremes
 from querywise.evaluation.oracle import best_of
 from querywise.evaluation.significance import TEST_NAMES, TESTS, bootstrap_interval, effect_size, find_test, holm
 from querywise.evaluation.trained import Trained
+from querywise.plain import JsonObject
 
 SIGNIFICANT = 0.05
 _NUMBERS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
@@ -252,7 +252,7 @@ def _p(value: float) -> str:
     return "< 0.0001" if value < 1e-4 else f"= {value:.4f}"
 
 
-def as_json(found: Findings) -> dict[str, Any]:
+def as_json(found: Findings) -> JsonObject:
     """Everything but the timings, as JSON can hold it."""
     return {
         "verdict_measure": found.measure,
@@ -287,7 +287,7 @@ def as_json(found: Findings) -> dict[str, Any]:
                 "baseline": each.baseline,
                 "baseline_rank": each.baseline_rank,
                 "gap_closed": each.closed,
-                "by_number": each.by_number,
+                "by_number": {str(models): bound for models, bound in each.by_number.items()},
             }
             for each in found.oracles
         },

@@ -8,9 +8,8 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from querywise.data.groups import Judged
 from querywise.errors import DataError
 from querywise.evaluation.trained import Trained
 from querywise.files import atomic_text, make_folder, read_text
+from querywise.plain import Json, Settings
 
 _TIMES = ("fit_seconds", "predict_seconds")
 
@@ -29,7 +29,7 @@ class Kept:
     What is there is used again only where the data and the method's settings are the very same.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, settings: Settings) -> None:
         make_folder(folder)
         self.folder = folder
         self.settings = settings  # of each method that can be used again, as JSON can hold them
@@ -77,8 +77,9 @@ class Kept:
         with atomic_text(notes) as out:
             json.dump(content, out, indent=1)
 
-    def _settings(self, name: str, fold: Fold) -> Any:
-        return json.loads(json.dumps({"method": self.settings.get(name), "data": digest(fold)}))
+    def _settings(self, name: str, fold: Fold) -> Json:
+        settings: Json = json.loads(json.dumps({"method": self.settings.get(name), "data": digest(fold)}))
+        return settings
 
     def _paths(self, number: int, name: str) -> tuple[Path, Path, Path]:
         plain = re.sub(r"[^A-Za-z0-9.+-]+", "-", name)

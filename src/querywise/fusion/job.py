@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from querywise.arrays import Floats
+from querywise.contracts import Ranker
 from querywise.data.folds import make_folds
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError
@@ -18,12 +18,13 @@ from querywise.evaluation.findings import Findings, findings
 from querywise.evaluation.trained import Fit
 from querywise.measures import find_measure, find_measures
 from querywise.methods import METHODS, Method
+from querywise.plain import Grid
 from querywise.progress import doing
 from querywise.rankers.column import OneFeature
 from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
 from querywise.tuning import cross_validate, tune_or_fit
 
-VOTES: Mapping[str, Callable[[], Any]] = {
+VOTES: Mapping[str, Callable[[], Ranker]] = {
     "combsum": CombSUM,
     "combmnz": CombMNZ,
     "rrf": ReciprocalRank,
@@ -53,16 +54,16 @@ def check_fusing(method: str, *, judged: bool) -> None:
         raise DataError(f"Unknown method {method!r}. Known: {', '.join(known)}.")
     if not judged and method not in VOTES:
         raise DataError(
-            f"--method {method} learns from judgements; give them with --judged, or take one that does not: "
-            f"{', '.join(VOTES)}."
+            f"method={method!r} learns from judgements; give them as judged=QRELS, or take one that does not: "
+            f"{', '.join(VOTES)}.",
+            arguments=("method", "judged"),
         )
 
 
 def vote(candidates: Candidates, method: str) -> Floats:
     """One score per document, by a method that learns nothing."""
     nothing = Judged(candidates, np.zeros(len(candidates.features), np.int64))
-    scores: Floats = VOTES[method]().fit(nothing).predict(candidates)
-    return scores
+    return VOTES[method]().fit(nothing).predict(candidates)
 
 
 def compare_fusions(judged: Judged, asked: Fusing) -> Findings:
@@ -122,7 +123,7 @@ def _learned(asked: Fusing) -> Sequence[str]:
     return LEARNED if asked.method in LEARNED else (*LEARNED, asked.method)
 
 
-def _plainly(build: Callable[[], Any]) -> Fit:
+def _plainly(build: Callable[[], Ranker]) -> Fit:
     return lambda train, valid: build().fit(train)
 
 
@@ -138,14 +139,14 @@ def _tuned(method: Method, asked: Fusing) -> Fit:
     )
 
 
-def _grid(method: Method, data: Judged) -> Mapping[str, Sequence[Any]]:
+def _grid(method: Method, data: Judged) -> Grid:
     """The method's own; of ensembles also what grades mean, where there is more than one above 0."""
     grid = method.grid_on(data)
     graded = "grades" in method.parameters and len(np.unique(data.labels[data.labels > 0])) > 1
     return {**grid, "grades": ("three", "difference")} if graded else grid
 
 
-def _on_everything(judged: Judged, asked: Fusing) -> Any:
+def _on_everything(judged: Judged, asked: Fusing) -> Ranker:
     if asked.method == BEST_RUN:
         return OneFeature().fit(judged)
     method = METHODS[asked.method]

@@ -226,7 +226,8 @@ def _check(runs: Sequence[Run]) -> None:
         raise DataError(f"Fusing takes two runs or more; there is {', '.join(names) or 'none'}. Name another one.")
     repeated = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if repeated is not None:
-        raise DataError(f"Two runs are called {repeated!r}; give each a name of its own with --names a,b,….")
+        said = f"Two runs are called {repeated!r}; give each a name of its own with names=NAMES."
+        raise DataError(said, arguments=("names",))
     if not set.intersection(*(set(run.scores) for run in runs)):
         first = ", ".join(f"{run.name} {next(iter(run.scores), 'nothing')!r}" for run in runs)
         raise DataError(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
@@ -151,7 +150,7 @@ def explanation_tables(explanation: Explanation, show: int) -> Group:
 def reason_tables(found: Reason, show: int) -> Group:
     """Why one document is above another: what each feature adds to the distance between their scores."""
     where = "above" if found.difference > 0 else "below" if found.difference < 0 else "level with"
-    parts: list[Any] = [
+    parts: list[RenderableType] = [
         f"Query {found.query_id}: {found.above} is {where} {found.below} by {abs(found.difference):.4f}. "
         f"The global model alone says {found.everyone:+.4f}; what is particular to this query adds {found.local:+.4f}."
     ]
@@ -184,7 +183,7 @@ def reason_tables(found: Reason, show: int) -> Group:
     return Group(*parts)
 
 
-def _neighbours(found: Explanation, show: int) -> list[Any]:
+def _neighbours(found: Explanation, show: int) -> list[RenderableType]:
     table = _table("training query", "distance", "weight", "pairs")
     for each in found.neighbours[:show]:
         table.add_row(each.query_id, f"{each.distance:.3f}", f"{each.weight:.4f}", str(each.pairs))
@@ -195,7 +194,7 @@ def _neighbours(found: Explanation, show: int) -> list[Any]:
     ]
 
 
-def _shares_of_models(found: Explanation, show: int) -> list[Any]:
+def _shares_of_models(found: Explanation, show: int) -> list[RenderableType]:
     if found.models[0].name:
         rankers = _table("ranker", "weight")
         for each in found.models:

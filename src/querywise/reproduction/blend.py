@@ -64,7 +64,7 @@ def reproduce(folds: Folds, out: Path) -> Path:
     valid = {name: float(np.concatenate(each).mean()) for name, each in validated.items()}
     seconds = {name: _seconds(name, parts[0]) for name in (PLAIN, WHOLE)}
     tested = _tested(compared)
-    numbers = {
+    numbers: dict[str, Any] = {
         "comparison": compared.as_json(),
         "validation_map": valid,
         "holm": tested,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from querywise.files import atomic_text
+from querywise.plain import Json
 from querywise.report.tables import Column, Table
 
 REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE = "reproduced", "not reproduced", "not testable here"
@@ -31,7 +32,7 @@ def p_text(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
-def write_findings(out: Path, numbers: Mapping[str, Any], tables: Sequence[str], claims: Sequence[Claim] = ()) -> Path:
+def write_findings(out: Path, numbers: Mapping[str, Json], tables: Sequence[str], claims: Sequence[Claim] = ()) -> Path:
     """Write numbers.json and table.md into a folder, the claims last in both; returns the table's path."""
     content = {**numbers, "claims": [each._asdict() for each in claims]} if claims else numbers
     with atomic_text(out / "numbers.json") as file:

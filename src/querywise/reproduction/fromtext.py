@@ -18,6 +18,7 @@ from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.trained import Fit
 from querywise.files import make_folder
 from querywise.methods import METHODS
+from querywise.plain import JsonObject
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.claims import write_findings
 from querywise.tuning import tune_or_fit
@@ -49,7 +50,7 @@ def reproduce(folds: Folds, out: Path) -> Path:
         name: [{key: each.notes.get(key) for key in ("method", "parameters")} for each in trained]
         for name, trained in compared.trained.items()
     }
-    numbers = {"comparison": compared.as_json(), "same_class": alike, "chosen": choices}
+    numbers: JsonObject = {"comparison": compared.as_json(), "same_class": alike, "chosen": choices}
     return write_findings(out, numbers, [_table(compared), *_by_class(compared, alike)])
 
 

@@ -21,6 +21,7 @@ from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.trained import Fit
 from querywise.files import make_folder
 from querywise.methods import METHODS
+from querywise.plain import JsonObject
 from querywise.progress import track
 from querywise.report.figures import line_figure
 from querywise.report.tables import Column, Table
@@ -46,7 +47,7 @@ def reproduce(folds: Folds, out: Path) -> Path:
     swept = _sweep(parts)
     seconds = {name: _seconds(name, parts[0]) for name in (SER, SSER, SVM, *CLASSIC, *OTHERS)}
     claims = _claims(compared, seconds)
-    numbers = {
+    numbers: JsonObject = {
         "comparison": compared.as_json(),
         "chosen": {name: [each.notes.get("parameters") for each in compared.trained[name]] for name in compared.names},
         "map_against_gamma": swept,

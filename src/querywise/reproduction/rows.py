@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.significance import paired_t_test
 from querywise.evaluation.trained import Fit
 from querywise.methods import METHODS
+from querywise.plain import Grid, Settings
 from querywise.report.tables import Column, Table
 from querywise.tuning import tune_or_fit
 
 FLAVOUR = "letor4"
 
 
-def fitting(method: str, fixed: Mapping[str, Any], grid: Mapping[str, Sequence[Any]] | None = None) -> Fit:
+def fitting(method: str, fixed: Settings, grid: Grid | None = None) -> Fit:
     """A method with some settings fixed, the others of its grid, or of another, chosen by MAP on validation data."""
     known = METHODS[method]
     tried = known.grid if grid is None else grid

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta, Raw, Struct, field
+
+if TYPE_CHECKING:
+    from querywise.plain import JsonObject
+else:
+    JsonObject = dict[str, Any]  # msgspec looks at types when it runs, and cannot follow one that holds itself
 
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 Values = list[float | None] | dict[str, float | None]
@@ -113,7 +118,7 @@ class SearchResponse(Struct):
     model: str
     candidates: int
     documents: list[FoundDocument]
-    explanation: dict[str, Any] | None
+    explanation: JsonObject | None
     neighbours: list[KnownQuery]
     milliseconds: float
 
@@ -134,7 +139,7 @@ class ModelResponse(Struct):
     feature_names: list[str] | None
     missing: str
     versions: dict[str, str]
-    notes: dict[str, Any]
+    notes: JsonObject
     searches: bool
     judged_queries: int
 
@@ -158,7 +163,7 @@ def unread(values: list[float]) -> Raw:
     return Raw(msgspec.json.encode(values))
 
 
-def components(*kinds: type) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def components(*kinds: type) -> tuple[list[JsonObject], JsonObject]:
     """The JSON schemas of some of these, as references, and what they refer to."""
     schemas, parts = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     return list(schemas), parts

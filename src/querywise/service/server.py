@@ -93,7 +93,8 @@ def run(service: Service, host: str, port: int) -> None:
     try:
         taken = socket.create_server((host, port), backlog=2048, family=_family(host))
     except (OSError, OverflowError) as error:
-        raise DataError(f"--host {host} --port {port}: cannot listen there ({error}). Name another.") from None
+        said = f"host={host!r}, port={port}: cannot listen there ({error}). Name another."
+        raise DataError(said, arguments=("host", "port")) from None
     logger = logging.getLogger("querywise.service")
     shown = f"[{host}]" if ":" in host else host
     logger.info(

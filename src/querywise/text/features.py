@@ -104,7 +104,8 @@ def _known_grades(collection: Collection, index: Index, *, skip_unknown: bool) -
         if place is None and not skip_unknown:
             raise DataError(
                 f"{each.where}: document {each.document!r} of query {each.query!r} is not in the corpus. Mend the "
-                "judgements, or leave such lines out with --skip-unknown (skip_unknown=True)."
+                "judgements, or leave such lines out with skip_unknown=True.",
+                arguments=("skip_unknown",),
             )
         if place is not None:
             grades.setdefault(each.query, {})[place] = each.grade

@@ -19,6 +19,7 @@ from tokenize import TokenError
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
 from querywise.arrays import Floats, Ints
@@ -34,7 +35,7 @@ FORMAT_VERSION = 1
 FIELDS = ("title", "body", "both")  # both: title and body read as one text
 _MANIFEST = "manifest.json"
 _SNIPPET = 200
-Array = np.ndarray[Any, Any]
+_Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,11 +43,11 @@ class Field:
     """One field of all documents. Term t occurs in `documents[starts[t]:starts[t + 1]]`, as often as `counts` says."""
 
     starts: Ints
-    documents: Array
-    counts: Array
-    lengths: Array  # terms in each document
-    distinct: Array  # different terms in each document
-    totals: Array  # occurrences of each term in all documents
+    documents: NDArray[np.int32]
+    counts: NDArray[np.int32]
+    lengths: NDArray[np.int32]  # terms in each document
+    distinct: NDArray[np.int32]  # different terms in each document
+    totals: Ints  # occurrences of each term in all documents
 
     @cached_property
     def size(self) -> int:
@@ -175,7 +176,9 @@ class _Numbers(dict[str, int]):
         return number
 
 
-def _terms(words: Array, ends: array[int], flat: Array, sizes: Ints) -> tuple[Array, Ints]:
+def _terms(
+    words: NDArray[np.int32], ends: array[int], flat: NDArray[np.int32], sizes: Ints
+) -> tuple[NDArray[np.int32], Ints]:
     """Words end to end → terms end to end, and where those of each document end.
 
     Word w stands for `sizes[w]` terms: the next of `flat` after those of the words before it.
@@ -187,7 +190,7 @@ def _terms(words: Array, ends: array[int], flat: Array, sizes: Ints) -> tuple[Ar
     return flat[places], before[np.frombuffer(ends, np.int64)]
 
 
-def _counts(tokens: Array, ends: Ints, terms: int) -> csc_array:
+def _counts(tokens: NDArray[np.int32], ends: Ints, terms: int) -> csc_array:
     """Documents × terms, from the terms of all documents end to end."""
     from scipy.sparse import csr_array
 
@@ -214,7 +217,7 @@ def save_index(index: Index, folder: PathLike) -> None:
     """Write an index to a folder, whole or not at all; an index that is there already is replaced."""
     path = Path(folder)
     check_index_folder(path)
-    arrays: dict[str, Array] = {"columns": index.columns}
+    arrays: dict[str, _Array] = {"columns": index.columns}
     for name in ("terms", "document_ids", "titles", "snippets"):
         strings: Strings = getattr(index, name)
         arrays |= {f"{name}.content": strings.content, f"{name}.starts": strings.starts}
@@ -252,12 +255,12 @@ def load_index(folder: PathLike) -> Index:
     path = Path(folder)
     manifest = _read_manifest(path)
 
-    def mapped(name: str) -> Array:
+    def mapped(name: str) -> _Array:
         file = path / f"{name}.npy"
         try:
             if file.stat().st_size != manifest["bytes"][name]:
                 raise ModelFileError(f"{file}: cut short or changed. Make the index anew with `querywise index`.")
-            values: Array = np.asarray(np.lib.format.open_memmap(file, mode="r"))
+            values: _Array = np.asarray(np.lib.format.open_memmap(file, mode="r"))
         except (OSError, ValueError, KeyError, TypeError, EOFError, SyntaxError, TokenError):
             raise ModelFileError(f"{file}: missing or damaged. Make the index anew with `querywise index`.") from None
         return values
@@ -300,7 +303,7 @@ def check_index_folder(path: Path) -> None:
 def _read_body(path: Path) -> dict[str, Any]:
     file = path / _MANIFEST
     if not file.is_file():
-        raise ModelFileError(f"{path}: not an index. `querywise index COLLECTION --out FOLDER` makes one.")
+        raise ModelFileError(f"{path}: not an index. save_index(index, folder) and `querywise index` make one.")
     try:
         manifest = json.loads(file.read_bytes())
     except (ValueError, RecursionError, OSError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from querywise.data.groups import QueryTable
 from querywise.text.features import candidates_for
 from querywise.text.index import Index
 from querywise.text.scores import BM25, Smoothing
+
+if TYPE_CHECKING:
+    from querywise.contracts import Ranker
 
 
 class Answer(NamedTuple):
@@ -24,7 +27,7 @@ class Answer(NamedTuple):
 
 
 def answer(
-    index: Index, text: str, *, top: int = 100, ranker: Any = None, smoothing: Smoothing | None = None
+    index: Index, text: str, *, top: int = 100, ranker: Ranker | None = None, smoothing: Smoothing | None = None
 ) -> list[Answer]:
     """The best documents for a query, best first; with a ranker, BM25's `top` in the ranker's order."""
     candidates = candidates_for(index, QueryTable(("query",), texts=(text,)), top=top, smoothing=smoothing)

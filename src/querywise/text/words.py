@@ -8,7 +8,6 @@ import unicodedata
 from collections.abc import Iterable
 from functools import cache, lru_cache, partial
 from itertools import chain
-from typing import Any
 
 from querywise.errors import DataError
 
@@ -49,7 +48,7 @@ class Tokeniser:
         self._stemmed = _stemmer(language)
         self._known: dict[str, tuple[str, ...]] = {}
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[partial[Tokeniser], tuple[str | None]]:
         # A stemmer cannot be sent to another process, but made there.
         return partial(Tokeniser, stop_words=self.stop_words), (self.language,)
 
