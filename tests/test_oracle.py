@@ -20,6 +20,7 @@ from querywise.learners.ranksvm import RankSVM
 from querywise.measures import FLAVOURS, average_precision, average_precisions
 from querywise.rankers.classes import QueryClasses
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
+from querywise.rankers.normalised import QueryNormalised, normalised
 from querywise.rankers.single import Single
 from querywise.views.columns import Columns
 from querywise.views.topmean import TopMean
@@ -272,3 +273,15 @@ def test_a_training_query_is_at_no_distance_and_others_are_at_some(kinds: tuple[
         places, known = ranker.places(test.candidates), ranker.places(train.candidates)
         gaps = np.sqrt(((places[:, None, :] - known[None, :, :]) ** 2).sum(axis=2)).min(axis=1)
         assert ranker.distances(test.candidates) == pytest.approx(gaps)
+
+
+def test_the_gap_of_a_wrapped_ranker_is_that_of_what_it_wraps(kinds: tuple[Judged, Judged]) -> None:
+    train, test = kinds
+    seen = [replace(part, candidates=normalised(part.candidates)) for part in (train, test)]
+    found = gap_of(QueryNormalised(KnnOffline2(RankSVM(), k=8)).fit(train), test)
+    expected = gap_of(KnnOffline2(RankSVM(), k=8).fit(seen[0]), seen[1])
+    assert np.array_equal(found.best, expected.best)
+    assert np.array_equal(found.by_rank, expected.by_rank)
+    assert found.relevant_only is not None
+    assert expected.relevant_only is not None
+    assert np.array_equal(found.relevant_only, expected.relevant_only)

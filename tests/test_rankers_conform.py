@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from querywise.answers import Answer, nobody
+from querywise.arrays import Floats
 from querywise.contributions import contributions
 from querywise.data.groups import Candidates, Judged, QueryTable
 from querywise.data.synthetic import make_judged
@@ -238,6 +240,66 @@ def test_the_parts_of_a_score_add_up_to_it(
             assert parts.here.sum(axis=1) - parts.here.sum(axis=1)[:1] == pytest.approx(own - own[:1], abs=1e-9)
             if parts.models.any():
                 assert parts.models.sum(axis=1) - parts.models.sum(axis=1)[:1] == pytest.approx(own - own[:1], abs=1e-9)
+
+
+def rebuilt(answer: Answer) -> Floats:
+    """Scores from the parts of an answer alone: each model's, brought to the scale that it says, by its shares."""
+    seen = answer.seen
+    if not answer.varies and not answer.members:
+        return answer.everyone.predict(seen)
+    scores = np.zeros(len(seen.features))
+    for query in range(len(seen)):
+        own, shares = seen.select([query]), answer.shares()[[query]]
+        if shares.nnz == 0:
+            scores[seen.rows(query)] = answer.everyone.predict(own)
+        for model, share in zip(shares.indices.tolist(), shares.data, strict=True):
+            if answer.members:
+                alone = answer.members[model].scores()[seen.rows(query)]
+            else:
+                alone = answer.models()[model].predict(own)
+            scores[seen.rows(query)] += share * scaled(alone, answer.scale)
+    return scores
+
+
+def scaled(scores: Floats, scale: str) -> Floats:
+    """One model's scores of one query."""
+    level = not len(scores) or np.ptp(scores) <= 1e-12 * np.abs(scores).max()
+    if scale == "range":
+        return np.zeros(len(scores)) if level else (scores - scores.min()) / np.ptp(scores)
+    if scale == "z":
+        return np.zeros(len(scores)) if level else (scores - scores.mean()) / scores.std()
+    if scale == "rank":
+        above = (scores[:, None] > scores).sum(axis=1) + 0.5 * ((scores[:, None] == scores).sum(axis=1) - 1)
+        return np.full(len(scores), 0.5) if level or len(scores) == 1 else above / (len(scores) - 1)
+    return scores
+
+
+def test_the_answer_reproduces_the_scores(build: Callable[[], Any], train: Judged, held_out: Judged) -> None:
+    ranker = build().fit(train)
+    for candidates in (held_out.candidates, train.candidates):
+        answer, expected = ranker.answer(candidates), ranker.predict(candidates)
+        assert np.array_equal(answer.scores(), expected)
+        found = rebuilt(answer)
+        if answer.scale == "range":  # a mixture of models may begin anywhere
+            for query in range(len(candidates)):
+                rows = candidates.rows(query)
+                found[rows] -= found[rows].min(initial=np.inf)
+                expected[rows] -= expected[rows].min(initial=np.inf)
+        assert found == pytest.approx(expected, rel=1e-12, abs=1e-12 * max(1.0, np.abs(expected).max()))
+        assert answer.by_everyone().shape == expected.shape
+
+
+def test_an_answer_is_asked_of_fitted_rankers_alone(build: Callable[[], Any], held_out: Judged) -> None:
+    with pytest.raises(NotFittedError, match=r"has not been fitted yet; call \w+\.fit\(data\) first"):
+        build().answer(held_out.candidates)
+
+
+def test_what_is_said_of_nobody_costs_no_look_at_a_query(build: Callable[[], Any], train: Judged) -> None:
+    ranker = build().fit(train)
+    said = ranker.answer(nobody(4, None))
+    assert said.varies == ranker.answer(train.candidates).varies
+    assert len(said.seen) == 0
+    assert said.place is None or set(said.place.by) <= {"text", "columns", "documents"}
 
 
 def test_no_documents_no_scores(build: Callable[[], Any], train: Judged) -> None:

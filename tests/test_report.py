@@ -865,7 +865,14 @@ def test_the_same_numbers_give_the_same_bytes(tmp_path: Path, made: Made) -> Non
 def test_a_report_of_fewer_things_does_not_leave_those_of_an_older_one(tmp_path: Path) -> None:
     write_report(planted(base=[2] * 30, new=[1, 3, 2] * 10), tmp_path, title="T")
     assert (tmp_path / "best-queries.csv").exists()
+    (tmp_path / "figures" / "mine.svg").write_text("<svg/>")
+    for name in ("upper-bound.svg", "transforms-2.svg"):  # as other methods have
+        (tmp_path / "figures" / name).write_text("<svg/>")
+        with (tmp_path / "report.md").open("a", encoding="utf-8") as page:
+            page.write(f"![something](figures/{name})\n")
     write_report(planted(base=[2] * 30), tmp_path, title="T")
+    assert (tmp_path / "figures" / "mine.svg").exists(), "it is of no report"
+    (tmp_path / "figures" / "mine.svg").unlink()
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert not (tmp_path / "best-queries.csv").exists()
     assert {f"figures/{path.name}" for path in (tmp_path / "figures").iterdir()} == set(

@@ -13,6 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import httpx
 import numpy as np
 import pytest
 
+from querywise.answers import Answer
 from querywise.data.collections import Document
 from querywise.data.groups import Candidates, Judged, QueryTable
 from querywise.data.letor import write_letor
@@ -30,6 +32,8 @@ from querywise.learners.ranksvm import RankSVM
 from querywise.rankers.clusters import SelectRanker
 from querywise.rankers.ensemble import SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline
+from querywise.rankers.locality import Locality
+from querywise.rankers.normalised import QueryNormalised
 from querywise.rankers.single import Single
 from querywise.service.app import Service, create_app
 from querywise.service.folder import ModelFolder
@@ -498,13 +502,13 @@ def asked_of(service: Service, *requests: tuple[str, dict[str, Any]]) -> list[ht
 def test_too_many_at_a_time_are_asked_to_come_again(model: Path) -> None:
     slow = Service(ModelFolder(model), limits=Limits(waiting=0, seconds=30))
     slow.models.current.quick = False
-    original = slow.models.current.ranker.predict
+    original = slow.models.current.ranker.answer
 
-    def predict(candidates: Candidates) -> Any:
+    def answer(candidates: Candidates) -> Answer:
         time.sleep(0.3)
         return original(candidates)
 
-    inside(slow.models.current.ranker).predict = predict
+    inside(slow.models.current.ranker).answer = answer
     answers = asked_of(slow, *[("/v1/rank", request_of(DATA.candidates, 0))] * 20)
     statuses = [answer.status_code for answer in answers]
     assert set(statuses) == {200, 503}
@@ -516,7 +520,7 @@ def test_too_many_at_a_time_are_asked_to_come_again(model: Path) -> None:
 def test_an_answer_that_takes_too_long_is_given_up(model: Path) -> None:
     service = Service(ModelFolder(model), limits=Limits(seconds=0.1))
     service.models.current.quick = False
-    inside(service.models.current.ranker).predict = lambda candidates: time.sleep(0.5)
+    inside(service.models.current.ranker).answer = lambda candidates: time.sleep(0.5)
     (answer,) = asked_of(service, ("/v1/rank", request_of(DATA.candidates, 0)))
     assert answer.status_code == 503
     assert answer.json()["error"]["code"] == "too_slow"
@@ -525,10 +529,10 @@ def test_an_answer_that_takes_too_long_is_given_up(model: Path) -> None:
 def test_a_fault_of_our_own_has_the_shape_too_and_tells_nothing(model: Path) -> None:
     service = Service(ModelFolder(model))
 
-    def predict(candidates: Candidates) -> Any:
+    def answer_with(candidates: Candidates) -> Answer:
         raise ZeroDivisionError("secret")
 
-    inside(service.models.current.ranker).predict = predict
+    inside(service.models.current.ranker).answer = answer_with
     (answer,) = asked_of(service, ("/v1/rank", request_of(DATA.candidates, 0)))
     assert answer.status_code == 500
     assert answer.json()["error"]["code"] == "internal"
@@ -537,10 +541,58 @@ def test_a_fault_of_our_own_has_the_shape_too_and_tells_nothing(model: Path) -> 
 
 def test_scores_that_are_not_numbers_are_not_sent(model: Path) -> None:
     service = Service(ModelFolder(model))
-    inside(service.models.current.ranker).predict = lambda candidates: np.full(len(candidates.features), np.nan)
+    original = service.models.current.ranker.answer
+    inside(service.models.current.ranker).answer = lambda candidates: replace(
+        original(candidates), scores=lambda: np.full(len(candidates.features), np.nan)
+    )
     (answer,) = asked_of(service, ("/v1/rank", request_of(DATA.candidates, 0)))
     assert answer.status_code == 422
     assert "is nan" in answer.json()["error"]["message"]
+
+
+# ---- what is counted of the model
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_back_offs_are_counted_whatever_the_ranker_is_wrapped_in(tmp_path: Path, wrapped: bool) -> None:
+    near = KnnOnline(RankSVM(), k=10, back_off=0.5)
+    data = named(DATA)
+    ranker = (QueryNormalised(near) if wrapped else near).fit(data)
+    save(ranker, tmp_path / "model")
+    service = Service(ModelFolder(tmp_path / "model"))
+    place = ranker.answer(data.candidates).place
+    assert place is not None
+    assert place.known is not None
+    gaps = place.known.distances()
+    asked_of(service, *[("/v1/rank", request_of(data.candidates, query)) for query in range(len(data))])
+    assert service.metrics.back_offs == int(np.sum(gaps > place.known.limit)) == 0, "these are training queries"
+    other = make_judged(30, 8, 4, seed=99).candidates
+    far = ranker.answer(other).place
+    assert far is not None
+    assert far.known is not None
+    expected = int(np.sum(far.known.distances() > far.known.limit))
+    assert expected > 0
+    asked_of(service, *[("/v1/rank", request_of(other, query)) for query in range(len(other))])
+    assert service.metrics.back_offs == expected
+    batch = {"requests": [request_of(other, query) for query in range(len(other))]}
+    asked_of(service, ("/v1/rank/batch", batch))
+    assert service.metrics.back_offs == 2 * expected, "of a batch every query is looked at: the distances are known"
+
+
+def test_counting_back_offs_computes_nothing_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(KnnOffline2(RankSVM(), k=10, back_off=0.5).fit(named(DATA)), tmp_path / "model")
+    service = Service(ModelFolder(tmp_path / "model"))
+    calls: list[str] = []
+    for name in ("points", "distances"):
+        original = getattr(Locality, name)
+
+        def counted(self: Locality, given: Any, name: str = name, original: Any = original) -> Any:
+            calls.append(name)
+            return original(self, given)
+
+        monkeypatch.setattr(Locality, name, counted)
+    asked_of(service, ("/v1/rank", request_of(DATA.candidates, 0)))
+    assert sorted(calls) == ["distances", "points"]
 
 
 # ---- looking things up

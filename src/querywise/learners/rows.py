@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.answers import nobody
+from querywise.answers import Opaque, nobody
 from querywise.arrays import Floats, Ints
 from querywise.contracts import Learner, Model, Prepared, Preparing, Ranker, TeachesLocally
 from querywise.crew import crew
@@ -30,7 +30,9 @@ class FittedModels:
 
     def __getitem__(self, number: int, /) -> Model:
         ranker = self.rankers[number]
-        return ranker.answer(nobody(ranker.feature_count_, ranker.feature_names_)).everyone
+        said = ranker.answer(nobody(ranker.feature_count_, ranker.feature_names_))
+        is_one_model = not said.varies and said.refused is None
+        return said.everyone if is_one_model else Opaque(ranker)
 
     def pick(self, candidates: Candidates, model: Ints, /) -> Floats:
         """Each query's documents under the model named for it; queries that share a model are scored together."""

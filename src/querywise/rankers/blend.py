@@ -106,7 +106,8 @@ class Blend:
 
     def scaled(self, candidates: Candidates, /) -> Floats:
         """Documents × rankers: every ranker's scores, comparable within the query."""
-        return self.comparable(self.several_models().scores(ready(self, candidates)), candidates)
+        seen = ready(self, candidates)
+        return self.comparable(self.several_models().scores(seen), seen)
 
     def blended(self, scores: Floats, candidates: Candidates, /) -> Floats:
         """One score per document from any scores of as many rankers, such as what each would say by itself."""

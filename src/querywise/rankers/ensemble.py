@@ -79,7 +79,8 @@ class SER:
     def answer(self, candidates: Candidates, /) -> Answer:
         """One linear model for all queries, of scores on 0 … 1 within the query."""
         why = depends_on_the_list(self, "brings every feature to 0 … 1 within the query", _INSTEAD)
-        return replace(alone(LinearModel(self.weights_), normalised(ready(self, candidates))), refused=why)
+        seen = normalised(ready(self, candidates))
+        return replace(alone(LinearModel(self.weights_), seen), refused=why)
 
     def _agreements(self, data: Judged) -> Floats:
         """The bⁱ of the queries that say anything."""

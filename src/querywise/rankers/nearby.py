@@ -79,7 +79,8 @@ class NearbyBlend:
 
     def answer(self, candidates: Candidates, /) -> Answer:
         """Every ranker's answer, weighed anew for each query."""
-        blended = self.blend_.answer(ready(self, candidates))
+        seen = ready(self, candidates)
+        blended = self.blend_.answer(seen)
         every = cache(lambda: np.column_stack([each.scores() for each in blended.members]))
         weights = cache(lambda: self._weights(every(), candidates))
 

@@ -35,7 +35,8 @@ class QueryNormalised:
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""
-        return self.ranker_.predict(normalised(ready(self, candidates)))
+        seen = normalised(ready(self, candidates))
+        return self.ranker_.predict(seen)
 
     def answer(self, candidates: Candidates, /) -> Answer:
         """That of the ranker inside, about the documents as it sees them."""
@@ -44,7 +45,8 @@ class QueryNormalised:
             "sees every feature on the scale of its query's candidates",
             "Fit the ranker inside it on raw features, and export that.",
         )
-        return replace(self.ranker_.answer(normalised(ready(self, candidates))), refused=why)
+        seen = normalised(ready(self, candidates))
+        return replace(self.ranker_.answer(seen), refused=why)
 
 
 def normalised(candidates: Candidates) -> Candidates:

@@ -32,8 +32,10 @@ class Single:
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""
-        return self.model_.predict(ready(self, candidates))
+        seen = ready(self, candidates)
+        return self.model_.predict(seen)
 
     def answer(self, candidates: Candidates, /) -> Answer:
         """That of the learner."""
-        return self.model_.answer(ready(self, candidates))
+        seen = ready(self, candidates)
+        return self.model_.answer(seen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -25,23 +26,15 @@ SOMETIMES = (
     "by-distance-to-the-nearest-training-query",
     "by-number-of-candidates",
 )
-FIGURES = (
-    "difference.svg",
-    "gains.svg",
-    "difficulty.svg",
-    "queries.svg",
-    "oracle.svg",
-    "time.svg",
-    "against-k.svg",
-)
+_LINKED = re.compile(r"\]\(figures/([\w.-]+\.svg)\)")
 
 
 def write_report(found: Findings, folder: Path, *, title: str, story: str = "") -> Path:
     """Write everything; returns the HTML file's path."""
     make_folder(folder / "figures")
     sections = contents(found, title, story)
-    for path in (*(folder / f"{name}.csv" for name in SOMETIMES), *(folder / "figures" / name for name in FIGURES)):
-        path.unlink(missing_ok=True)  # of an older report in the same folder; what there is now is written anew
+    for path in _older(folder):
+        path.unlink(missing_ok=True)  # what there is now is written anew
     for name, table in files_of(sections).items():
         _write(folder / f"{name}.csv", table.csv())
     main = files_of(sections)["table"]
@@ -56,6 +49,13 @@ def write_report(found: Findings, folder: Path, *, title: str, story: str = "") 
     _write(folder / "report.md", markdown_page(sections))
     _write(folder / "report.html", html_page(sections, found.verdict))
     return folder / "report.html"
+
+
+def _older(folder: Path) -> list[Path]:
+    """What an older report in the same folder may have that this one has not: some tables, and the figures it links."""
+    page = folder / "report.md"
+    linked = _LINKED.findall(page.read_text(encoding="utf-8", errors="replace")) if page.is_file() else []
+    return [*(folder / f"{name}.csv" for name in SOMETIMES), *(folder / "figures" / name for name in linked)]
 
 
 def markdown_page(sections: Iterable[Section]) -> str:

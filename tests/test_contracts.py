@@ -1,0 +1,192 @@
+"""Every class against its contract, which the type checker proves; and what it says of misuse."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from querywise.answers import Opaque
+from querywise.contracts import (
+    Fittable,
+    FollowsRanker,
+    Grouping,
+    Learner,
+    LocalLearner,
+    LooksAt,
+    Model,
+    Models,
+    Neighborhood,
+    PlacesDocuments,
+    Prepared,
+    Preparing,
+    QueryView,
+    Ranker,
+    Regressor,
+    TeachesLocally,
+    Transparent,
+    Watching,
+)
+from querywise.data.groups import Judged
+from querywise.data.parts import Training
+from querywise.data.shards import Shards
+from querywise.data.synthetic import make_judged
+from querywise.errors import DataError
+from querywise.groupings import Clusters, RelevantClusters
+from querywise.learners.adarank import AdaRank
+from querywise.learners.context import QueryContext
+from querywise.learners.curvature import PreparedRankSVM
+from querywise.learners.hyperplanes import MultipleHyperplanes
+from querywise.learners.kernel import KernelRidge
+from querywise.learners.linear import LinearModel, LinearModels
+from querywise.learners.listnet import ListNet
+from querywise.learners.rankboost import RankBoost
+from querywise.learners.ranksvm import RankSVM
+from querywise.learners.rows import FittedModels, PreparedRows
+from querywise.learners.trees import LambdaMART, TreeRegression
+from querywise.neighborhoods import Everyone, Nearest, Radius
+from querywise.rankers.atvt import ATVT
+from querywise.rankers.blend import Blend, Common
+from querywise.rankers.classes import QueryClasses
+from querywise.rankers.clusters import Naive, SelectRanker, Transform
+from querywise.rankers.column import OneFeature
+from querywise.rankers.ensemble import SER, SSER
+from querywise.rankers.gradients import GradientView
+from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
+from querywise.rankers.metric import LearnedMetric
+from querywise.rankers.nearby import NearbyBlend
+from querywise.rankers.normalised import QueryNormalised
+from querywise.rankers.single import Single
+from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
+from querywise.ranking import GivenScores
+from querywise.views.columns import Columns, SideBySide
+from querywise.views.divergence import Divergence
+from querywise.views.text import TextView
+from querywise.views.topmean import TopMean
+from querywise.views.twomodels import TwoModels
+
+SVM = RankSVM()
+BLEND = Blend([SVM])
+DATA = make_judged(12, 6, 3)
+
+# Assignments are what mypy checks; the tests below look at what can be seen at run time.
+LEARNERS: Sequence[Learner] = (
+    SVM, LambdaMART(), ListNet(), AdaRank(), RankBoost(), MultipleHyperplanes(), QueryContext(SVM),
+)  # fmt: skip
+RANKERS: Sequence[Ranker] = (
+    *LEARNERS, Single(SVM), OneFeature(), KnnOnline(SVM), KnnOffline1(SVM), KnnOffline2(SVM), QueryClasses(SVM),
+    Naive(SVM), SelectRanker(SVM), Transform(SVM), ATVT(KernelRidge()), SER(), SSER(), BLEND, NearbyBlend(BLEND),
+    QueryNormalised(SVM), CombSUM(), CombMNZ(), ReciprocalRank(), Borda(),
+    GivenScores(DATA.candidates, np.zeros(len(DATA.labels))),
+)  # fmt: skip
+COMPARABLE: Sequence[Fittable] = RANKERS
+LOCAL_LEARNERS: Sequence[LocalLearner] = (SVM,)
+PREPARING: Sequence[Preparing] = LOCAL_LEARNERS
+TEACHING_LOCALLY: Sequence[TeachesLocally] = (LambdaMART(), AdaRank(), RankBoost(), QueryContext(SVM))
+PREPARED: Sequence[Prepared] = (PreparedRankSVM(SVM), PreparedRows(LambdaMART()))
+MODELS: Sequence[Model] = (
+    SVM, LambdaMART(), ListNet(), AdaRank(), RankBoost(), MultipleHyperplanes(), QueryContext(SVM), OneFeature(),
+    CombSUM(), CombMNZ(), ReciprocalRank(), Borda(), ATVT(KernelRidge()), LinearModel(np.zeros(3)), Opaque(SVM),
+    Common(BLEND),
+)  # fmt: skip
+SEVERAL: Sequence[Models] = (LinearModels(np.zeros((2, 3))), FittedModels([SVM]))
+VIEWS: Sequence[QueryView] = (
+    TopMean(), TextView(), Columns(), SideBySide([TextView()]), TwoModels(), Divergence(), GradientView(),
+    LearnedMetric(),
+)  # fmt: skip
+FOLLOWING: Sequence[FollowsRanker] = (
+    TopMean(), SideBySide([TextView()]), TwoModels(), Divergence(), GradientView(), LearnedMetric(),
+)  # fmt: skip
+LOOKING: Sequence[LooksAt] = (TextView(), Columns(), SideBySide([TextView()]), GradientView(), LearnedMetric())
+PLACING: Sequence[PlacesDocuments] = (TopMean(), TwoModels())
+NEIGHBORHOODS: Sequence[Neighborhood] = (Everyone(), Nearest(), Radius(1.0))
+GROUPINGS: Sequence[Grouping] = (Clusters(), RelevantClusters())
+REGRESSORS: Sequence[Regressor] = (TreeRegression(), KernelRidge())
+TRANSPARENT: Sequence[Transparent] = (TreeRegression(),)
+WATCHING: Sequence[Watching] = (TreeRegression(),)
+TRAINING: Sequence[Training] = (DATA, Shards(Path(), (), 3, None))
+
+
+@pytest.mark.parametrize(
+    ("found", "contract"),
+    [
+        *((each, Preparing) for each in PREPARING),
+        *((each, TeachesLocally) for each in TEACHING_LOCALLY),
+        *((each, FollowsRanker) for each in FOLLOWING),
+        *((each, PlacesDocuments) for each in PLACING),
+        *((each, Transparent) for each in TRANSPARENT),
+        *((each, Watching) for each in WATCHING),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, type) else value.__name__,
+)
+def test_what_is_looked_for_at_run_time_is_found(found: object, contract: type) -> None:
+    assert isinstance(found, contract)
+
+
+def test_what_a_learner_cannot_do_is_not_found() -> None:
+    assert not isinstance(LambdaMART(), Preparing)
+    assert not isinstance(TextView(), FollowsRanker | PlacesDocuments)
+    assert not isinstance(KernelRidge(), Transparent | Watching)
+
+
+def checked(tmp_path: Path, lines: str) -> str:
+    """What mypy says of a snippet."""
+    snippet = tmp_path / "snippet.py"
+    snippet.write_text(f"from querywise import KnnOnline, RankSVM, TopMean, load\n{lines}\n")
+    root = Path(__file__).parent.parent
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(root / ".mypy_cache"), str(snippet)]
+    return subprocess.run(command, check=False, capture_output=True, text=True, cwd=root).stdout
+
+
+def test_what_breaks_a_contract_is_a_type_error(tmp_path: Path) -> None:
+    assert "Success" in checked(tmp_path, 'KnnOnline(RankSVM(), view=TopMean(0))\nload("m").answer')
+    said = checked(tmp_path, 'KnnOnline(3, view="nonsense")\nload("m").nonsense')
+    assert 'Argument 1 to "KnnOnline" has incompatible type "int"; expected "Learner"' in said
+    assert 'Argument "view" to "KnnOnline" has incompatible type "str"; expected "QueryView | None"' in said
+    assert '"Ranker" has no attribute "nonsense"' in said
+
+
+# ---- misuse at run time
+
+
+@pytest.mark.parametrize("asked", ["predict", "answer"])
+@pytest.mark.parametrize("build", [RankSVM, lambda: KnnOnline(RankSVM(), k=3), lambda: Blend([RankSVM()])])
+def test_judged_documents_and_tables_are_refused_with_what_to_give(build: Any, asked: str) -> None:
+    ranker = build().fit(DATA)
+    with pytest.raises(DataError, match=r"asked about Candidates, .* found a Judged\. Give its \.candidates"):
+        getattr(ranker, asked)(DATA)
+    with pytest.raises(DataError, match=r"found a ndarray\. from_arrays"):
+        getattr(ranker, asked)(DATA.candidates.features)
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: KnnOnline(RankSVM(), view="top-mean"), r"'top-mean' cannot be fitted; .* such as RankSVM\(\)"),
+        (lambda: KnnOffline2(RankSVM(), view="text"), r"'text' cannot be fitted"),
+        (lambda: KnnOnline(RankSVM(), view=SideBySide(["text"])), r"'text' cannot be fitted"),  # type: ignore[list-item]
+        (lambda: KnnOnline(3), r"3 cannot be fitted"),
+        (lambda: KnnOnline(RankSVM), r"RankSVM is a class; expected an object of it: RankSVM\(…\)"),
+        (lambda: KnnOnline(RankSVM(), neighborhood="near"), r"'near' cannot be fitted"),
+        (lambda: Naive("ranksvm"), r"'ranksvm' cannot be fitted"),
+        (lambda: Single(None), r"None cannot be fitted"),
+        (lambda: Blend([RankSVM(), "lambdamart"]), r"'lambdamart' cannot be fitted"),
+        (lambda: QueryNormalised("single"), r"'single' cannot be fitted"),
+        (lambda: QueryContext("ranksvm"), r"'ranksvm' cannot be fitted"),
+        (lambda: ATVT("trees"), r"'trees' cannot be fitted"),
+        (lambda: TopMean("no such feature"), r"There is no feature"),
+    ],
+)
+def test_a_word_where_an_object_is_expected_is_refused(build: Any, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        build().fit(DATA)
+
+
+def test_a_judged_set_is_a_training_set_of_one_part() -> None:
+    assert [part.load() for part in DATA.parts()] == [DATA]
+    assert isinstance(DATA, Judged)
