@@ -1,8 +1,8 @@
-"""The array types of every signature, and the one way to freeze an array."""
+"""The array types of every signature, the one way to freeze an array, and the one to hand a frozen one to a kernel."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,3 +20,22 @@ def frozen(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def for_kernels(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
+    """An array as compiled kernels take it: itself, or of one that is marked read-only a view without the mark.
+
+    Kernels are compiled for writable arrays, and would be compiled again for those in memory that processes share, all
+    of which are marked. The array keeps its mark; whoever is given the view only reads it.
+    """
+    if array.flags.writeable:
+        return array
+    return np.asarray(_Unmarked(array)) if array.size else array.copy()
+
+
+class _Unmarked:
+    """The same memory without the mark; keeps it from being given back."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self._array = array
+        self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, False)}

@@ -266,26 +266,4 @@ def _version() -> str:
 def _run(work: Callable[..., Any], *arguments: Any) -> Any:
     """One call, on some worker, which has one core to itself."""
     with alone():
-        return work(*map(_readable, arguments))
-
-
-def _readable(value: Any) -> Any:
-    """Arrays in shared memory are marked read-only; the kernels, which only read them, are compiled for others."""
-    if isinstance(value, np.ndarray):
-        return value if value.flags.writeable or not value.size else np.asarray(_Unmarked(value))
-    if isinstance(value, tuple):
-        parts = [_readable(each) for each in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    home = type(value).__module__
-    if home.startswith("querywise.") and not home.startswith("querywise.data.") and hasattr(value, "__dict__"):
-        for name, inside in vars(value).items():
-            object.__setattr__(value, name, _readable(inside))
-    return value
-
-
-class _Unmarked:
-    """The same memory without the mark; keeps it from being given back."""
-
-    def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        self._array = array
-        self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, False)}
+        return work(*arguments)

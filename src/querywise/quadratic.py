@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from querywise.arrays import Bools, Floats, Ints
+from querywise.arrays import Bools, Floats, Ints, for_kernels
 from querywise.compiled import compiled, compiled_loosely
 from querywise.errors import SolverError
 
@@ -63,7 +63,7 @@ class _Guess(NamedTuple):
 def solve(curvature: Floats, rows: Floats, cost: float, start: Solution | None = None) -> Solution:
     """The minimum; SolverError where its residual cannot be brought below 1e-8, which has not been seen."""
     count, width = rows.shape
-    rows = np.ascontiguousarray(rows, dtype=np.float64)
+    rows = for_kernels(np.ascontiguousarray(rows, dtype=np.float64))
     curvature = np.ascontiguousarray(curvature, dtype=np.float64)
     program = _Program(curvature, rows, np.ascontiguousarray(rows.T), float(cost))
     if start is None or (len(start.free), len(start.side)) != (width, count):  # nothing, or of another size

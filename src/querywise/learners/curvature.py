@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple, Protocol, Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.arrays import Floats, Ints, Singles
+from querywise.arrays import Floats, Ints, Singles, for_kernels
 from querywise.contracts import Ranker
 from querywise.crew import Crew, Here
 from querywise.learners.linear import LinearModels
@@ -292,10 +292,11 @@ def _step_sums(curved: Curved, shares: Shares) -> tuple[Floats, Singles]:
 
     packed = np.empty((len(shares), curved.curvatures.shape[1]), np.float32)
     weights = shares.shares.astype(np.float32)
+    pointers, queries = for_kernels(shares.pointers), for_kernels(shares.queries)
+    curvatures = for_kernels(curved.curvatures)
 
     def part(block: slice) -> None:
-        pointers = shares.pointers[block.start : block.stop + 1]
-        kernels.packed_sums(pointers, shares.queries, weights, curved.curvatures, packed[block])
+        kernels.packed_sums(pointers[block.start : block.stop + 1], queries, weights, curvatures, packed[block])
 
     in_threads(part, _slices(len(shares), 64))
     return shares.times(curved.gradients), packed
@@ -314,7 +315,7 @@ def _unpacked(sums: Sequence[tuple[Floats, Singles]], strength: float) -> Floats
     """(λ+μ) I + V·H, a full matrix per row."""
     from querywise.learners import pairwise as kernels
 
-    packed = sums[0][1] if len(sums) == 1 else total([each for _, each in sums])
+    packed = for_kernels(sums[0][1]) if len(sums) == 1 else total([each for _, each in sums])
     d = sums[0][0].shape[1]
     full = np.empty((len(packed), d, d))
     in_threads(lambda block: kernels.unpacked(packed[block], strength, full[block]), _slices(len(full), 64))
@@ -331,12 +332,14 @@ def _objective_sums(pairs: Preferences, shares: Shares, weights: Floats) -> tupl
 
     few = len(shares) < _MANY  # handing out the work of few models costs more than it
     by_query = Shares(*_NOTHING) if few else shares.by_query()
+    features, levels, starts, counts = pairs.for_kernels()
+    models = for_kernels(weights)
 
     def part(queries: range) -> tuple[Floats, Floats]:
         values, gradient = np.zeros(len(weights)), np.zeros_like(weights)
         kernels.model_objectives(
-            pairs.features, pairs.levels, pairs.starts, pairs.pairs, by_query.pointers,
-            by_query.queries, by_query.shares, weights, queries.start, queries.stop, values, gradient,
+            features, levels, starts, counts, by_query.pointers, by_query.queries, by_query.shares, models,
+            queries.start, queries.stop, values, gradient,
         )  # fmt: skip
         return values, gradient
 
@@ -347,7 +350,7 @@ def _objective_sums(pairs: Preferences, shares: Shares, weights: Floats) -> tupl
     for number in range(len(shares)):
         queries, share = shares.row(number)
         values[number] = kernels.model_objective(
-            pairs.features, pairs.levels, pairs.starts, pairs.pairs, queries, share, weights[number], gradient[number]
+            features, levels, starts, counts, queries, share, models[number], gradient[number]
         )
     return values, gradient
 

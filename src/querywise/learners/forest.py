@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from querywise.arrays import Floats, Ints
+from querywise.arrays import Floats, Ints, for_kernels
 from querywise.compiled import compiled
 from querywise.errors import ModelFileError
 from querywise.threads import in_threads
@@ -32,7 +32,8 @@ class Grown(NamedTuple):
         """One sum of leaves per row of features."""
         found = np.empty(len(table))
         blocks = [slice(first, first + _BLOCK) for first in range(0, len(table), _BLOCK)]
-        in_threads(lambda block: _descend(table[block], *self, found[block]), blocks)
+        trees = Grown._make(for_kernels(each) for each in self)
+        in_threads(lambda block: _descend(table[block], *trees, found[block]), blocks)
         return found
 
 

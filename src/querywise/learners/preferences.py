@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from querywise.arrays import Floats, Ints, Singles
+from querywise.arrays import Floats, Ints, Singles, for_kernels
 from querywise.data.rows import count_pairs, rows_of
 from querywise.threads import in_threads
 
@@ -79,6 +79,10 @@ class Preferences:
         self._blocks = _blocks(starts)
         self._rows = [slice(int(starts[first]), int(starts[last])) for first, last in self._blocks]
 
+    def for_kernels(self) -> tuple[Floats, Ints, Ints, Ints]:
+        """Features, levels, starts and pairs as compiled kernels take them, wherever they lie."""
+        return for_kernels(self.features), for_kernels(self.levels), for_kernels(self.starts), for_kernels(self.pairs)
+
     def select(self, queries: Ints) -> Preferences:
         """The preferences of some queries."""
         rows = rows_of(self.starts, queries)
@@ -114,10 +118,12 @@ class Preferences:
         """Losses and their derivatives at these scores."""
         result = PairSums(np.zeros(len(self.starts) - 1), np.zeros(len(scores)), np.zeros(len(scores)))
         shape = (loss.upper, loss.lower, loss.q)
+        _, levels, starts, _ = self.for_kernels()
+        given = for_kernels(scores)
 
         def block(queries: tuple[int, int]) -> None:
             self._kernels.pair_sums(
-                scores, self.levels, self.starts, *queries, shape, result.losses, result.gradient, result.degree
+                given, levels, starts, *queries, shape, result.losses, result.gradient, result.degree
             )
 
         in_threads(block, self._blocks)
@@ -137,10 +143,11 @@ class Preferences:
         """The same for every query alone, as packed upper triangles in single precision."""
         columns = self.features.shape[1]
         packed = np.empty((len(self.starts) - 1, columns * (columns + 1) // 2), np.float32)
+        features, _, starts, _ = self.for_kernels()
 
         def block(queries: tuple[int, int]) -> None:
             _, rows = self._curvature_rows(queries, scores, degree, query_weights, loss)
-            self._kernels.packed_curvatures(self.features, rows, self.starts, *queries, loss.q, packed)
+            self._kernels.packed_curvatures(features, rows, starts, *queries, loss.q, packed)
 
         in_threads(block, self._blocks)
         return packed
@@ -148,9 +155,11 @@ class Preferences:
     def gradients(self, by_score: Floats, query_weights: Floats) -> Floats:
         """Every query's gradient by the weights of a linear model, times its weight."""
         gradients = np.empty((len(self.starts) - 1, self.features.shape[1]))
+        features, _, starts, _ = self.for_kernels()
+        pulls, weights = for_kernels(by_score), for_kernels(query_weights)
 
         def block(queries: tuple[int, int]) -> None:
-            self._kernels.query_gradients(self.features, by_score, self.starts, query_weights, *queries, gradients)
+            self._kernels.query_gradients(features, pulls, starts, weights, *queries, gradients)
 
         in_threads(block, self._blocks)
         return gradients
@@ -158,13 +167,14 @@ class Preferences:
     def _curvature_rows(
         self, queries: tuple[int, int], scores: Floats, degree: Floats, query_weights: Floats, loss: Loss
     ) -> tuple[Floats, Floats]:
-        features = self.features[self.starts[queries[0]] : self.starts[queries[1]]]
-        rows = np.empty_like(features)
+        features, levels, starts, _ = self.for_kernels()
+        own = features[starts[queries[0]] : starts[queries[1]]]
+        rows = np.empty_like(own)
         self._kernels.curvature_rows(
-            self.features, scores, self.levels, self.starts, *queries, loss.upper, loss.lower,
-            degree, query_weights, rows,
+            features, for_kernels(scores), levels, starts, *queries, loss.upper, loss.lower,
+            for_kernels(degree), for_kernels(query_weights), rows,
         )  # fmt: skip
-        return features, rows
+        return own, rows
 
 
 def joined(parts: Sequence[NDArray[_Any]]) -> NDArray[_Any]:

@@ -15,7 +15,7 @@ from typing import Self
 import numpy as np
 
 from querywise.answers import Answer, alone, one_each, ready
-from querywise.arrays import Floats
+from querywise.arrays import Floats, for_kernels
 from querywise.compiled import compiled
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError
@@ -197,7 +197,7 @@ class SSER(SER):
 
     def start(self, matrix: Floats) -> Solution:
         """The sets of the training query whose M has the most similar diagonal: how rough each ranker's scores are."""
-        nearest = _nearest(self.start_points_, matrix)
+        nearest = _nearest(for_kernels(self.start_points_), matrix)
         return Solution(
             self.weights_, self.prices_, self.start_free_[nearest], self.start_side_[nearest], self.residual_, 0
         )

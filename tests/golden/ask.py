@@ -1,0 +1,31 @@
+"""What golden models and methods score now, as JSON: `python -m tests.golden.ask`.
+
+In a process of its own: code that was compiled a moment ago may round the last bit otherwise than the same code read
+from the cache, which is what everybody runs from the second time on.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from querywise.methods import METHODS, find_method
+from querywise.storage import load
+from tests.golden.make import HERE
+from tests.golden.worlds import asked, training
+
+
+def main(*removed: str) -> None:
+    """Print the scores of all folders and methods but those named."""
+    data, queries = training(), asked()
+    folders = sorted(path.name for path in HERE.iterdir() if path.is_dir() and path.name not in removed)
+    scores = {name: load(HERE / name).predict(queries.candidates).tolist() for name in folders}
+    known = [name for name in METHODS if name != "bm25"]
+    methods = {
+        name: find_method(name).build().fit(data, valid=queries).predict(queries.candidates).tolist() for name in known
+    }
+    sys.stdout.write(json.dumps({"scores": scores, "methods": methods}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
