@@ -69,6 +69,7 @@ from querywise.views.divergence import Divergence
 from querywise.views.text import TextView
 from querywise.views.topmean import TopMean
 from querywise.views.twomodels import TwoModels
+from tests.worlds import inside
 
 SVM = RankSVM()
 BLEND = Blend([SVM])
@@ -167,18 +168,18 @@ def test_judged_documents_and_tables_are_refused_with_what_to_give(build: Any, a
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda: KnnOnline(RankSVM(), view="top-mean"), r"'top-mean' cannot be fitted; .* such as RankSVM\(\)"),
-        (lambda: KnnOffline2(RankSVM(), view="text"), r"'text' cannot be fitted"),
-        (lambda: KnnOnline(RankSVM(), view=SideBySide(["text"])), r"'text' cannot be fitted"),  # type: ignore[list-item]
-        (lambda: KnnOnline(3), r"3 cannot be fitted"),
-        (lambda: KnnOnline(RankSVM), r"RankSVM is a class; expected an object of it: RankSVM\(…\)"),
-        (lambda: KnnOnline(RankSVM(), neighborhood="near"), r"'near' cannot be fitted"),
-        (lambda: Naive("ranksvm"), r"'ranksvm' cannot be fitted"),
-        (lambda: Single(None), r"None cannot be fitted"),
-        (lambda: Blend([RankSVM(), "lambdamart"]), r"'lambdamart' cannot be fitted"),
-        (lambda: QueryNormalised("single"), r"'single' cannot be fitted"),
-        (lambda: QueryContext("ranksvm"), r"'ranksvm' cannot be fitted"),
-        (lambda: ATVT("trees"), r"'trees' cannot be fitted"),
+        (lambda: KnnOnline(RankSVM(), view=inside("top-mean")), r"'top-mean' cannot be fitted; .* such as RankSVM\(\)"),
+        (lambda: KnnOffline2(RankSVM(), view=inside("text")), r"'text' cannot be fitted"),
+        (lambda: KnnOnline(RankSVM(), view=SideBySide([inside("text")])), r"'text' cannot be fitted"),
+        (lambda: KnnOnline(inside(3)), r"3 cannot be fitted"),
+        (lambda: KnnOnline(inside(RankSVM)), r"RankSVM is a class; expected an object of it: RankSVM\(…\)"),
+        (lambda: KnnOnline(RankSVM(), neighborhood=inside("near")), r"'near' cannot be fitted"),
+        (lambda: Naive(inside("ranksvm")), r"'ranksvm' cannot be fitted"),
+        (lambda: Single(inside(None)), r"None cannot be fitted"),
+        (lambda: Blend([RankSVM(), inside("lambdamart")]), r"'lambdamart' cannot be fitted"),
+        (lambda: QueryNormalised(inside("single")), r"'single' cannot be fitted"),
+        (lambda: QueryContext(inside("ranksvm")), r"'ranksvm' cannot be fitted"),
+        (lambda: ATVT(inside("trees")), r"'trees' cannot be fitted"),
         (lambda: TopMean("no such feature"), r"There is no feature"),
     ],
 )

@@ -444,7 +444,7 @@ def test_features_of_ones_own_are_checked_and_kept(fitted: dict[str, Any], tmp_p
         (Blend([RankSVM(), LambdaMART(5)]), "A Blend cannot be exported: it adds up scores of several rankers"),
         (MultipleHyperplanes(), "counts votes among the documents of the query"),
         (ATVT(KernelRidge()), "aTVT over KernelRidge cannot be exported"),
-        (KnnOnline(RankSVM(), k=0.3), "stores none.*Fit knn-offline-2, with --set models=20"),
+        (KnnOnline(RankSVM(), k=0.3), "stores none.*Fit knn-offline-2, with models=20"),
         (Single(QueryNormalised(RankSVM())), "on the scale of its query's candidates"),
         (KnnOffline2(MultipleHyperplanes(), k=0.5, models=2), "counts votes"),
     ],

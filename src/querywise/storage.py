@@ -349,7 +349,7 @@ def _read_body(path: Path) -> dict[str, Any]:
     manifest = path / _MANIFEST
     if not path.is_dir() or not manifest.is_file():
         what = "there is no such folder" if not path.exists() else f"there is no {_MANIFEST} in it"
-        raise ModelFileError(f"{path}: not a model folder: {what}. `querywise fit … --out FOLDER` makes one.")
+        raise ModelFileError(f"{path}: not a model folder: {what}. `querywise fit` and save(ranker, folder) make one.")
     try:
         body = json.loads(manifest.read_bytes())
     except (ValueError, RecursionError, OSError) as error:

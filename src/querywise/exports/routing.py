@@ -113,7 +113,7 @@ class Router:
             return (
                 f"The class {query_class!r} is not gone by: this model goes by the query's "
                 f"{' and '.join(self.manifest['routing']['by'])}. To go by the class that a query comes with, fit "
-                "query-classes with --set known=true."
+                "query-classes with known=true."
             )
         if query_class not in self._classes:
             known = ", ".join(self._classes)

@@ -128,7 +128,8 @@ def check_export_folder(path: Path, engine: str, *, force: bool = False) -> None
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         raise DataError(
             f"{path}: {changed[0]}{more} changed or came here since the export was written, and would be lost. Name "
-            "another folder, or write over it with --force (force=True)."
+            "another folder, or write over it: force=True.",
+            arguments=("force",),
         )
 
 
@@ -161,7 +162,7 @@ def _check_kind(found: Exported, ranker: Ranker, engine: str) -> None:
     if found.trained_on_arrival and engine != "vespa":
         raise DataError(
             f"A {type(ranker).__name__} trains a model for every query as it arrives and stores none, and {engine} "
-            "runs stored models. Fit knn-offline-2, with --set models=20 to keep them few; vespa takes weights with "
+            "runs stored models. Fit knn-offline-2, with models=20 to keep them few; vespa takes weights with "
             "every request."
         )
     if found.trained_on_arrival and not found.is_linear:
@@ -174,7 +175,8 @@ def _refuse_normalised(candidates: Candidates, as_is: bool) -> None:
             "In this data every feature runs from 0 to 1 within every query: it was normalised query by query, as "
             "LETOR's files are. A model trained on it sees the scale of the whole list, which an engine's model does "
             "not know, so it would rank otherwise there. Train on features as the engine logs them; or, where the "
-            "engine does bring them to that scale, say so with --as-is (as_is=True)."
+            "engine does bring them to that scale, say so: as_is=True.",
+            arguments=("as_is",),
         )
 
 

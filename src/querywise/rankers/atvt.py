@@ -117,7 +117,7 @@ class ATVT:
             return self.regressor_.form()
         return Refusal(
             f"aTVT over {type(self.regressor_).__name__} cannot be exported: the engines run weighted sums and "
-            "trees. Fit it over trees (--base trees)."
+            "trees. Fit it over trees: base=trees."
         )
 
     def moved(self) -> tuple[Moved, ...]:

@@ -129,6 +129,7 @@ def _classes(data: Judged) -> tuple[str | None, ...]:
     if table is None or table.classes is None or not any(table.classes):
         raise DataError(
             "QueryClasses needs the class of the training queries, and these have none. Give a queries.jsonl whose "
-            'lines have a "class", with --queries or data.with_queries(read_queries(path)).'
+            'lines have a "class": data.with_queries(read_queries(path)).',
+            arguments=("queries",),
         )
     return table.classes

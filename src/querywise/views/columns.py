@@ -51,8 +51,8 @@ class Columns:
         if table is None or table.columns is None:
             raise DataError(
                 "The view Columns needs columns of the queries, and these have none. Give a queries.jsonl whose "
-                'lines have "columns", with --queries or data.with_queries(read_queries(path)); over HTTP, '
-                "query.columns."
+                'lines have "columns": data.with_queries(read_queries(path)); over HTTP, query.columns.',
+                arguments=("queries",),
             )
         unknown = [name for name in self.names_ if name not in table.column_names]
         if unknown:

@@ -143,7 +143,8 @@ def _texts(candidates: Candidates) -> list[str]:
     if table is None or table.texts is None:
         raise DataError(
             "The view TextView needs the text of the queries, and these have none. Give a queries.jsonl whose lines "
-            'have a "text", with --queries or data.with_queries(read_queries(path)); over HTTP, query.text.'
+            'have a "text": data.with_queries(read_queries(path)); over HTTP, query.text.',
+            arguments=("queries",),
         )
     return [text or "" for text in table.texts]
 
