@@ -814,7 +814,7 @@ def test_fit_with_parts_of_the_training_queries_and_rank_as_a_user_does(place: P
     ranked = call("rank", tmp_path / "m", place / "test.txt")
     assert ranked.exit_code == 0
     scores = [float(line) for line in ranked.stdout.splitlines()]
-    notes = read_manifest(tmp_path / "m").notes
+    notes: Any = read_manifest(tmp_path / "m").notes
     assert notes["chosen_by"] == {"measure": "map", "flavour": "standard"}
     assert len(notes["tried"]) == 27
     chosen = dict(notes["parameters"])
@@ -832,7 +832,7 @@ def test_each_base_has_settings_of_its_own_to_choose_from(place: Path, tmp_path:
     files = [place / "train.txt", "--valid", place / "valid.txt", "--out", tmp_path / "m"]
     done = call("fit", *files, "--method", method, "--base", base, *settings)
     assert done.exit_code == 0, done.output
-    tried = read_manifest(tmp_path / "m").notes["tried"]
+    tried: Any = read_manifest(tmp_path / "m").notes["tried"]
     own = "learning_rate" if base == "trees" else "l2"
     assert len({trial["parameters"][own] for trial in tried}) > 1
     assert len(tried) == len({str(trial["parameters"]) for trial in tried})

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,7 +57,7 @@ def test_scores_go_to_standard_output_without_a_file(folder: Path) -> None:
 
 
 def test_the_model_remembers_how_its_parameters_were_chosen(folder: Path) -> None:
-    notes = read_manifest(folder / "model").notes
+    notes: Any = read_manifest(folder / "model").notes
     assert notes["method"] == "ranksvm"
     assert notes["chosen_by"] == {"measure": "map", "flavour": "standard"}
     values = [trial["value"] for trial in notes["tried"]]
@@ -94,7 +95,7 @@ def test_methods_lists_everything_that_can_be_fitted() -> None:
 def test_a_query_dependent_model_is_fitted_ranked_with_and_explained(folder: Path, tmp_path: Path) -> None:
     words = ["--fold", 1, "--method", "knn-online", "--view", "top-mean", "--reference", 2]
     run("fit", folder, *words, "--k", 12, "--out", tmp_path / "m")
-    chosen = read_manifest(tmp_path / "m").notes["parameters"]
+    chosen: Any = read_manifest(tmp_path / "m").notes["parameters"]
     assert (chosen["k"], chosen["reference"]) == (12, 1)
     assert len(run("rank", tmp_path / "m", folder / "S5.txt").splitlines()) == 96
     qid = read_letor(folder / "S5.txt").candidates.query_ids[3]
@@ -112,7 +113,8 @@ def test_a_query_dependent_model_is_fitted_ranked_with_and_explained(folder: Pat
     assert sum(each["here"] for each in reason["terms"]) == pytest.approx(scores[0] - scores[1], abs=1e-9)
     assert f"{abs(reason['difference']):.4f}" in run("explain", tmp_path / "m", folder / "S5.txt", *pair)
     run("fit", folder, *words, "--k", "auto", "--out", tmp_path / "m")
-    assert read_manifest(tmp_path / "m").notes["parameters"]["k"] in METHODS["knn-online"].grid["k"]
+    again: Any = read_manifest(tmp_path / "m").notes["parameters"]
+    assert again["k"] in METHODS["knn-online"].grid["k"]
 
 
 def test_the_papers_tables_and_figures_are_made_anew(folder: Path, tmp_path: Path) -> None:

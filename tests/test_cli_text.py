@@ -221,7 +221,8 @@ def test_a_collection_is_compared_on_as_it_is(place: Path) -> None:
 def test_a_model_knows_the_names_and_texts_beside_its_training_files(place: Path) -> None:
     manifest = read_manifest(place / "model")
     assert manifest.feature_names == COLUMNS
-    assert manifest.notes["parameters"]["view"] == "text"
+    chosen: Any = manifest.notes["parameters"]
+    assert chosen["view"] == "text"
     ranker = load(place / "model")
     assert type(inside(ranker).locality_.view_).__name__ == "TextView"
     assert len(inside(ranker).locality_.view_.spaces_[0].vocabulary_) > 20

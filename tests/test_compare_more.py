@@ -20,6 +20,7 @@ from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.examples import examples
 from querywise.evaluation.trained import Fit
 from querywise.learners.ranksvm import RankSVM
+from querywise.plain import Json
 from querywise.rankers.column import OneFeature
 from querywise.tuning import tune
 
@@ -70,7 +71,7 @@ def test_the_choice_is_in_each_fold_the_best_on_its_validation_part(compared: Co
 
 
 def test_the_choice_is_among_those_named_and_the_first_of_equals(compared: Compared) -> None:
-    def methods(*among: str) -> list[str]:
+    def methods(*among: str) -> list[Json]:
         return [each.notes["method"] for each in compared.with_choice(among).trained[CHOSEN]]
 
     assert methods("f1") == ["f1", "f1"]

@@ -189,5 +189,5 @@ def test_a_word_where_an_object_is_expected_is_refused(build: Any, words: str) -
 
 
 def test_a_judged_set_is_a_training_set_of_one_part() -> None:
-    assert [part.load() for part in DATA.parts()] == [DATA]
+    assert [part.load() for part in inside(DATA.parts())] == [DATA]
     assert isinstance(DATA, Judged)

@@ -60,6 +60,7 @@ from querywise.exports.parity import is_query_normalised
 from querywise.exports.routing import routing_of
 from querywise.exports.solr import written_threshold
 from querywise.exports.writing import ENGINES
+from querywise.plain import Json
 from querywise.rankers.normalised import normalised
 from tests.engines import LearningToRank, Solr, Vespa, read_linear, read_solr_linear, read_tensor, read_xgboost, serving
 from tests.worlds import REAL_DATA, needs_real_data
@@ -354,7 +355,8 @@ def test_an_absent_feature_counts_as_0_also_where_the_plugin_follows_missing(fit
     from querywise.exports.models import exported
 
     found = exported(fitted["trees"], "m")
-    definition = json.loads(model_document(found.models[0], found.features)["model"]["model"]["definition"])
+    document: Any = model_document(found.models[0], found.features)
+    definition = json.loads(document["model"]["model"]["definition"])
     score = read_xgboost(definition, list(found.features), follows_missing=True)
     rng = np.random.default_rng(0)
     for row in world(1).candidates.features[:50].astype(np.float32):
@@ -409,8 +411,9 @@ def test_a_rank_profile_for_vespa(fitted: dict[str, Any], tmp_path: Path) -> Non
 
 def test_features_of_ones_own_are_checked_and_kept(fitted: dict[str, Any], tmp_path: Path) -> None:
     names = ["age", "more", *(world().candidates.feature_names or ())[:4]]
-    mine = [{"name": name, "params": ["q"], "template": {"match": {"f": "{{q}}"}}} for name in names]
-    for shape in (mine, {"features": mine}, {"featureset": {"features": mine}}):
+    mine: list[Json] = [{"name": name, "params": ["q"], "template": {"match": {"f": "{{q}}"}}} for name in names]
+    shapes: tuple[Json, ...] = (mine, {"features": mine}, {"featureset": {"features": mine}})
+    for shape in shapes:
         done = export_model(fitted["ranksvm"], "opensearch", tmp_path / "out", features=shape)
         assert not done.unfinished
         assert json.loads((tmp_path / "out" / "featureset.json").read_text()) == {"featureset": {"features": mine}}
@@ -419,14 +422,15 @@ def test_features_of_ones_own_are_checked_and_kept(fitted: dict[str, Any], tmp_p
     export_model(fitted["ranksvm"], "vespa", tmp_path / "vespa", features=expressions)
     text = (tmp_path / "vespa" / "schemas" / "SCHEMA" / "querywise.profile").read_text()
     assert "function f_age() {\n        expression: bm25(0)" in text
-    for engine, wrong, words in (
+    mistakes: tuple[tuple[str, Json, str], ...] = (
         ("opensearch", mine[1:], "the model's feature 'age' is not among its 5 features"),
         ("opensearch", [*mine, mine[0]], "'age' is there twice"),
         ("opensearch", {"other": 1}, "The feature set must be"),
         ("opensearch", [{"params": []}], "every feature needs a name"),
         ("solr", {"a": "b"}, "must be a list"),
         ("vespa", ["a"], "must map names to rank expressions"),
-    ):
+    )
+    for engine, wrong, words in mistakes:
         with pytest.raises(DataError, match=words):
             export_model(fitted["ranksvm"], engine, tmp_path / "wrong", features=wrong)
 

@@ -31,6 +31,7 @@ from querywise import (
     export_model,
 )
 from querywise.data.letor import write_letor
+from querywise.plain import Json
 from querywise.storage import save
 from tests.engines import LearningToRank, Solr
 from tests.test_exports import COMMAND, checked, engine_for, world
@@ -274,7 +275,7 @@ def test_mistakes_in_how_a_router_is_asked_take_one_line(engine: str, by_documen
 
 def test_a_router_refuses_features_it_does_not_know(by_documents: Naive, tmp_path: Path) -> None:
     names = world().candidates.feature_names or ()
-    mine = [{"name": name, "params": [], "template": {"match_all": {}}} for name in (*names, "more")]
+    mine: list[Json] = [{"name": name, "params": [], "template": {"match_all": {}}} for name in (*names, "more")]
     export_model(by_documents, "opensearch", tmp_path / "out", features=mine)
     router = Router(tmp_path / "out")
     known = dict.fromkeys(names, 1.0)
@@ -286,7 +287,7 @@ def test_a_router_refuses_features_it_does_not_know(by_documents: Naive, tmp_pat
         with pytest.raises(DataError, match="none of the model's features"):
             router.model(documents=[known, nothing])
     with pytest.raises(DataError, match="must be numbers by name"):
-        router.model(documents=[{**known, "age": "old"}])
+        router.model(documents=[{**known, "age": "old"}])  # type: ignore[dict-item]
     with pytest.raises(DataError, match="The query's columns must be numbers by name"):
         router.model(documents=[known], columns=["clicks"])  # type: ignore[arg-type]
 

@@ -27,8 +27,9 @@ from querywise.data.letor import read_letor, write_letor
 from querywise.data.synthetic import make_judged
 from querywise.evaluation.compare import compare
 from querywise.evaluation.keeping import Kept, digest
-from querywise.evaluation.trained import Trained
+from querywise.evaluation.trained import Extra, Trained
 from querywise.methods import METHODS, Method
+from querywise.plain import Json, JsonObject
 
 QUERYWISE = str(Path(sys.executable).with_name("querywise"))
 DATA = make_judged(25, 8, 4, kinds=2, noise=0.4)
@@ -324,8 +325,9 @@ def test_scores_come_back_to_the_last_bit(tmp_path: Path, data: st.DataObject) -
     numbers = st.floats(allow_nan=False, allow_infinity=False)
     scores = np.array(data.draw(st.lists(numbers, min_size=count, max_size=count)))
     seconds = data.draw(st.floats(0, 1e6))
-    notes = {"parameters": {"k": 0.2, "view": "top-mean", "top": 50}, "tried": [{"parameters": {"k": 7}, "value": 0.1}]}
-    extra = {"distances": data.draw(st.lists(numbers)), "places": [[0.1, -0.0]]}
+    tried: Json = [{"parameters": {"k": 7}, "value": 0.1}]
+    notes: JsonObject = {"parameters": {"k": 0.2, "view": "top-mean", "top": 50}, "tried": tried}
+    extra: Extra = {"distances": data.draw(st.lists(numbers)), "places": [[0.1, -0.0]]}
     kept = Kept(tmp_path, {"ours": {"l2": 0.1}})
     kept.put(0, "ours", fold, Trained(scores, seconds, 0.5, notes, extra))
     found = Kept(tmp_path, {"ours": {"l2": 0.1}}).get(0, "ours", fold)

@@ -242,11 +242,11 @@ class Opaque:
 
     def terms(self, seen: Candidates, /) -> Refusal:
         """None that are known."""
-        return no_sum(self.ranker)
+        return no_sum(type(self.ranker))
 
     def form(self) -> Refusal:
         """None that is known."""
-        return no_form(self.ranker)
+        return no_form(type(self.ranker))
 
 
 def alone(model: Model, candidates: Candidates) -> Answer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -16,6 +15,7 @@ from querywise.data.groups import Candidates
 from querywise.errors import DataError, NotFittedError
 from querywise.forms import Linear
 from querywise.learners.linear import LinearModels
+from querywise.plain import JsonObject
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def why(ranker: Ranker, candidates: Candidates, query_id: str, above: str, below
     )
 
 
-def as_dict(found: Explanation | Reason) -> dict[str, Any]:
+def as_dict(found: Explanation | Reason) -> JsonObject:
     """As JSON can hold it."""
     if isinstance(found, Reason):
         return {**asdict(found), "local": found.local}

@@ -52,21 +52,21 @@ Runnable: TypeAlias = Linear | Forest
 Form: TypeAlias = Linear | Forest | Refusal
 
 
-def depends_on_the_list(whose: object, does: str, instead: str = "") -> Refusal:
+def depends_on_the_list(whose: type, does: str, instead: str = "") -> Refusal:
     """Why something whose scores depend on all documents of the query cannot be exported."""
-    return Refusal(f"A {type(whose).__name__} cannot be exported: it {does}; {_WITHIN} {instead}".rstrip())
+    return Refusal(f"A {whose.__name__} cannot be exported: it {does}; {_WITHIN} {instead}".rstrip())
 
 
-def no_form(whose: object) -> Refusal:
+def no_form(whose: type) -> Refusal:
     """Why something that is neither a weighted sum nor a forest cannot be exported."""
     return Refusal(
-        f"A {type(whose).__name__} cannot be exported: the engines run weighted sums and trees, and it is neither."
+        f"A {whose.__name__} cannot be exported: the engines run weighted sums and trees, and it is neither."
     )
 
 
-def no_sum(whose: object) -> Refusal:
+def no_sum(whose: type) -> Refusal:
     """Why a score that is not a sum over features has no parts."""
     return Refusal(
-        f"A {type(whose).__name__}'s score is not a sum over features, so there are no parts to show. Linear "
+        f"A {whose.__name__}'s score is not a sum over features, so there are no parts to show. Linear "
         "models, trees, and rankers made of them have some."
     )

@@ -28,6 +28,7 @@ from querywise.data.letor import PathLike
 from querywise.errors import DataError, ModelFileError, NotFittedError
 from querywise.files import atomic_text, put_in_place
 from querywise.parameters import parameter_names, parameters_of
+from querywise.plain import JsonObject, Settings
 
 FORMAT = "querywise model"
 FORMAT_VERSION = 1
@@ -110,10 +111,10 @@ class Manifest:
     feature_names: tuple[str, ...] | None
     missing: str
     versions: dict[str, str]
-    notes: dict[str, Any]
+    notes: JsonObject
 
 
-def save(ranker: Ranker, folder: PathLike, *, notes: Mapping[str, Any] | None = None) -> None:
+def save(ranker: Ranker, folder: PathLike, *, notes: Settings | None = None) -> None:
     """Write a fitted ranker to a folder, replacing the model that is there, if any, in one step.
 
     `notes` is anything JSON can hold that should travel with the model, such as how its parameters were chosen.

@@ -9,12 +9,11 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from querywise.arrays import Bools, Floats, Ints, frozen
-from querywise.crew import crew
+from querywise.crew import Kept, crew
 from querywise.data.rows import (
     as_labels,
     column_of,
@@ -295,7 +294,7 @@ class Judged:
         """All of it in memory: itself."""
         return self
 
-    def parts(self) -> list[Any]:
+    def parts(self) -> Sequence[Judged | Kept]:
         """What is handed to the crew: itself, or as many runs of whole queries as the crew asks for, which it keeps."""
         hands, count = crew(), crew().parts
         return [self] if count == 1 else once("parts", count, self, lambda: hands.keep(_itself, self._cut(count)))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Protocol, Self, runtime_checkable
 
 from querywise.arrays import Floats, Ints
+from querywise.crew import Kept
 from querywise.data.groups import Candidates, Judged
 from querywise.data.survey import Survey
 
@@ -54,7 +55,7 @@ class Training(Protocol):
         """All of it in memory; refused where a budget of memory does not allow it."""
         ...
 
-    def parts(self) -> list[Any]:
+    def parts(self) -> Sequence[Part | Kept]:
         """What is handed to the crew, which makes a Part of each before it works on it."""
         ...
 
@@ -75,6 +76,14 @@ class Training(Protocol):
         ...
 
 
+class Learns(Protocol):
+    """Whatever learns from judged queries."""
+
+    def fit(self, data: Judged, /) -> Self:
+        """Learn from them."""
+        ...
+
+
 @runtime_checkable
 class MayTakeParts(Protocol):
     """A ranker that knows whether it can be fitted part by part; one that does not know cannot."""
@@ -84,11 +93,11 @@ class MayTakeParts(Protocol):
         ...
 
 
-def takes_parts(ranker: object) -> bool:
+def takes_parts(ranker: Learns) -> bool:
     """Whether a ranker can be fitted on shards as they are, without having all of them in memory."""
     return isinstance(ranker, MayTakeParts) and ranker.takes_parts()
 
 
-def as_taken(ranker: object, data: Training) -> Training:
+def as_taken(ranker: Learns, data: Training) -> Training:
     """A training set as a ranker takes it: as it is, or all of it in memory."""
     return data if takes_parts(ranker) else data.load()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from querywise.arrays import Floats, Ints, frozen
 from querywise.errors import DataError
@@ -64,7 +65,7 @@ def column_of(feature: int | str, count: int, names: tuple[str, ...] | None) -> 
     return int(feature)
 
 
-def as_labels(values: object) -> Ints:
+def as_labels(values: ArrayLike) -> Ints:
     """Relevance labels as integers; a fraction, a negative number or NaN is named with its row."""
     array = np.asarray(values)
     if array.ndim != 1 or array.dtype.kind not in "biuf":

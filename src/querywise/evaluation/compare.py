@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -92,7 +93,7 @@ class Compared:
             ]
         )
 
-    def extra(self, name: str, what: str) -> Floats | None:
+    def extra(self, name: str, what: Literal["distances", "best_model", "relevant_only"]) -> Floats | None:
         """Something a ranker told of every test query, such as `distances`; None unless it did in every fold."""
         parts = [each.extra.get(what) for each in self.trained[name]]
         return None if any(part is None for part in parts) else np.concatenate([np.array(part) for part in parts])

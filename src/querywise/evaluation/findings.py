@@ -172,10 +172,10 @@ def _against_k(folds: Sequence[Trained]) -> dict[float, float]:
     values: dict[float, list[float]] = {}
     for each in folds:
         best: dict[float, float] = {}
-        for trial in each.notes.get("tried") or ():
-            k = trial["parameters"].get("k")
-            if k is not None:
-                best[k] = max(best.get(k, -np.inf), trial["value"])
+        for parameters, value in each.tried:
+            k = parameters.get("k")
+            if isinstance(k, (int, float)):
+                best[k] = max(best.get(k, -np.inf), value)
         for k, value in best.items():
             values.setdefault(k, []).append(value)
     return {k: float(np.mean(found)) for k, found in sorted(values.items()) if len(found) == len(folds)}

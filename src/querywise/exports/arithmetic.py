@@ -20,7 +20,7 @@ _MEASURED = 20  # models looked at, where there are more
 class Arithmetic:
     """The engine's numbers, 32-bit or 64-bit, and the largest value that a threshold, as written, sends low."""
 
-    real: type[np.floating[Any]]
+    real: type[np.float32] | type[np.float64]
     highest_low: Callable[[float], float]
 
     @property

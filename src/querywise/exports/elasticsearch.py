@@ -7,7 +7,6 @@ to the child `yes`; a feature whose query does not match a document is 0, or, in
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
 
@@ -16,11 +15,12 @@ from querywise.exports.arithmetic import Arithmetic, above32, floor32
 from querywise.exports.engines import UNFINISHED, Engine, Files, as_text, check_feature_names, others_among
 from querywise.exports.models import Exported, NamedModel
 from querywise.forms import Forest, Leaf, Linear, Split
+from querywise.plain import Json, JsonObject
 
 _SHAPES = 'a list of features, {"features": […]} or {"featureset": {"features": […]}}'
 
 
-def write(exported: Exported, name: str, features: Any) -> Files:
+def write(exported: Exported, name: str, features: Json) -> Files:
     """The feature set and a document per model."""
     given = _template(exported.features) if features is None else _checked(exported, features)
     texts = {"featureset.json": as_text({"featureset": {"features": given}})}
@@ -30,7 +30,7 @@ def write(exported: Exported, name: str, features: Any) -> Files:
     return Files(texts, exported.features, places, others_among(exported.features, given))
 
 
-def model_document(model: NamedModel, features: tuple[str, ...]) -> dict[str, Any]:
+def model_document(model: NamedModel, features: tuple[str, ...]) -> JsonObject:
     """What is posted to `_createmodel`."""
     if isinstance(model.form, Linear):
         kind, definition = "model/linear", _weights(model.form, features)
@@ -47,11 +47,11 @@ def _trees(form: Forest, features: tuple[str, ...]) -> str:
     return json.dumps([_numbered(tree, features) for tree in form.trees], ensure_ascii=False)
 
 
-def _numbered(tree: Split | Leaf, features: tuple[str, ...]) -> dict[str, Any]:
+def _numbered(tree: Split | Leaf, features: tuple[str, ...]) -> JsonObject:
     """A tree in XGBoost's dialect, its nodes numbered from the root."""
     count = 0
 
-    def written(node: Split | Leaf, depth: int) -> dict[str, Any]:
+    def written(node: Split | Leaf, depth: int) -> JsonObject:
         nonlocal count
         number, count = count, count + 1
         if isinstance(node, Leaf):
@@ -72,7 +72,7 @@ def _numbered(tree: Split | Leaf, features: tuple[str, ...]) -> dict[str, Any]:
     return written(tree, 0)
 
 
-def _template(features: tuple[str, ...]) -> list[dict[str, Any]]:
+def _template(features: tuple[str, ...]) -> list[JsonObject]:
     return [
         {
             "name": feature,
@@ -84,13 +84,14 @@ def _template(features: tuple[str, ...]) -> list[dict[str, Any]]:
     ]
 
 
-def _checked(exported: Exported, content: Any) -> list[Any]:
+def _checked(exported: Exported, content: Json) -> list[JsonObject]:
     inner = content.get("featureset", content) if isinstance(content, dict) else content
     found = inner.get("features") if isinstance(inner, dict) else inner
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+    given = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    if not isinstance(found, list) or len(given) < len(found):
         raise DataError(f"The feature set must be {_SHAPES}.")
-    check_feature_names(exported.features, [each.get("name") for each in found], "The feature set")
-    return found
+    check_feature_names(exported.features, [each.get("name") for each in given], "The feature set")
+    return given
 
 
 def _steps(exported: Exported, name: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic
 from querywise.exports.models import Exported
+from querywise.plain import Json, Settings
 
 UNFINISHED = "EDIT_ME"  # stands where only the user knows what the engine is to compute
 
@@ -37,33 +37,36 @@ class Engine:
 
     title: str
     arithmetic: Arithmetic
-    write: Callable[[Exported, str, Any], Files]
+    write: Callable[[Exported, str, Json], Files]
     steps: Callable[[Exported, str], str]
     router: str
     check: str = "--url URL"
 
 
-def as_text(content: Any) -> str:
+def as_text(content: Json) -> str:
     """JSON, indented."""
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
-def others_among(wanted: tuple[str, ...], given: list[dict[str, Any]]) -> tuple[str, ...]:
+def others_among(wanted: tuple[str, ...], given: Sequence[Settings]) -> tuple[str, ...]:
     """The user's features that the model does not use."""
-    return tuple(each["name"] for each in given if each["name"] not in wanted)
+    names = [each["name"] for each in given]
+    return tuple(name for name in names if isinstance(name, str) and name not in wanted)
 
 
-def check_feature_names(wanted: tuple[str, ...], found: list[Any], where: str) -> None:
+def check_feature_names(wanted: tuple[str, ...], found: Sequence[Json], where: str) -> None:
     """Refuse the user's features where one of the model's is missing or one is there twice."""
+    names: list[str] = []
     for name in found:
         if not isinstance(name, str) or not name:
             raise DataError(f"{where}: every feature needs a name; found {name!r}.")
-    repeated = next((name for place, name in enumerate(found) if name in found[:place]), None)
+        names.append(name)
+    repeated = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if repeated is not None:
         raise DataError(f"{where}: the feature {repeated!r} is there twice; names must be unique.")
-    missing = [name for name in wanted if name not in found]
+    missing = [name for name in wanted if name not in names]
     if missing:
         raise DataError(
-            f"{where}: the model's feature {missing[0]!r} is not among its {len(found)} features "
-            f"({len(missing)} of {len(wanted)} are missing). It has: {', '.join(found[:8])}."
+            f"{where}: the model's feature {missing[0]!r} is not among its {len(names)} features "
+            f"({len(missing)} of {len(wanted)} are missing). It has: {', '.join(names[:8])}."
         )

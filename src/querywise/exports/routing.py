@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypeAlias, TypedDict
 
 import numpy as np
 
@@ -22,6 +22,44 @@ from querywise.forms import Linear
 from querywise.storage import load
 
 MANIFEST = "export.json"
+# A document's features, as numbers in the order of training, or by their names in the engine.
+Document: TypeAlias = Mapping[str, float] | Sequence[float] | Floats
+
+
+class ModelEntry(TypedDict):
+    """What an export says of one of its models: its number among the ranker's, −1 the global one, and its file."""
+
+    name: str
+    number: int
+    what: str
+    file: str
+
+
+class FeatureEntry(TypedDict):
+    """What it says of the features: their names in training and in the engine, and what else the engine computes."""
+
+    names: list[str]
+    in_engine: list[str]
+    others: NotRequired[list[str]]
+    unfinished: bool
+
+
+class RoutingEntry(TypedDict):
+    """What routing goes by, and how many requests it takes."""
+
+    by: list[str]
+    requests: int
+
+
+class ExportManifest(TypedDict):
+    """What an export says of itself, of which the models are at least one, the global one first."""
+
+    engine: str
+    name: str
+    features: FeatureEntry
+    models: list[ModelEntry]
+    routing: RoutingEntry | None
+    checksums: NotRequired[dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -69,9 +107,11 @@ class Router:
 
     def __init__(self, folder: PathLike) -> None:
         self.manifest = read_manifest(Path(folder))
-        if self.manifest["routing"] is None:
+        routing = self.manifest["routing"]
+        if routing is None:
             only = self.manifest["models"][0]["name"]
             raise DataError(f"{folder}: one model answers all queries, {only}; nothing is routed.")
+        self._routing = routing
         self.ranker = load(Path(folder) / "model")
         place = answer_to_nobody(self.ranker).place
         self._classes = () if place is None else place.classes
@@ -80,7 +120,7 @@ class Router:
     @property
     def requests(self) -> int:
         """How many requests to the engine a query takes."""
-        return int(self.manifest["routing"]["requests"])
+        return int(self._routing["requests"])
 
     def model(
         self,
@@ -88,7 +128,7 @@ class Router:
         *,
         query_class: str | None = None,
         columns: Mapping[str, float] | None = None,
-        documents: Sequence[Any] | None = None,
+        documents: Sequence[Document] | None = None,
     ) -> str:
         """The name of the model that answers a query."""
         return str(self._names[int(self._answer(text, query_class, columns, documents).chosen()[0])])
@@ -99,7 +139,7 @@ class Router:
         *,
         query_class: str | None = None,
         columns: Mapping[str, float] | None = None,
-        documents: Sequence[Any] | None = None,
+        documents: Sequence[Document] | None = None,
     ) -> dict[str, float]:
         """The weight of every feature, by its name in the engine, in the model that answers a query."""
         form = runnable(self._answer(text, query_class, columns, documents).answering(0))
@@ -109,10 +149,10 @@ class Router:
 
     def about_class(self, query_class: str) -> str | None:
         """Why a query's class is not gone by, in a sentence; None where it is."""
-        if "class" not in self.manifest["routing"]["by"]:
+        if "class" not in self._routing["by"]:
             return (
                 f"The class {query_class!r} is not gone by: this model goes by the query's "
-                f"{' and '.join(self.manifest['routing']['by'])}. To go by the class that a query comes with, fit "
+                f"{' and '.join(self._routing['by'])}. To go by the class that a query comes with, fit "
                 "query-classes with known=true."
             )
         if query_class not in self._classes:
@@ -125,7 +165,7 @@ class Router:
         text: str | None,
         query_class: str | None,
         columns: Mapping[str, float] | None,
-        documents: Sequence[Any] | None,
+        documents: Sequence[Document] | None,
     ) -> Answer:
         return self.ranker.answer(self._asked(text, query_class, columns, documents))
 
@@ -134,10 +174,10 @@ class Router:
         text: str | None,
         query_class: str | None,
         columns: Mapping[str, float] | None,
-        documents: Sequence[Any] | None,
+        documents: Sequence[Document] | None,
     ) -> Candidates:
         given = {"text": text, "class": query_class, "columns": columns, "documents": documents}
-        by = self.manifest["routing"]["by"]
+        by = self._routing["by"]
         lacking = [each for each in by if given[each] is None and each != "class"]
         if lacking and query_class not in self._classes:
             unknown = None if query_class is None else self.about_class(query_class)
@@ -157,7 +197,7 @@ class Router:
         rows = self._rows(documents or ())
         return Candidates(rows, np.array([0, len(rows)]), ("query",), queries=table)
 
-    def _rows(self, documents: Sequence[Any]) -> Floats:
+    def _rows(self, documents: Sequence[Document]) -> Floats:
         features = self.manifest["features"]
         rows = np.zeros((len(documents), len(features["names"])))
         for row, document in zip(rows, documents, strict=True):
@@ -170,7 +210,7 @@ class Router:
                 raise DataError(f"A document has {len(document)} features; the model was trained on {len(row)}.")
         return rows
 
-    def _known(self, document: Mapping[str, Any]) -> dict[str, float]:
+    def _known(self, document: Mapping[str, float]) -> dict[str, float]:
         """A document's features, all of which the engine was told to compute, and one of them by the model at least."""
         names = self.manifest["features"]["in_engine"]
         others = self.manifest["features"].get("others", ())
@@ -192,19 +232,21 @@ _HOW_TO_GIVE = {
 }
 
 
-def _numbers(values: Any, what: str) -> dict[str, float]:
+def _numbers(values: Mapping[str, float], what: str) -> dict[str, float]:
     try:
         return {str(name): float(value) for name, value in values.items()}
     except (AttributeError, TypeError, ValueError):
         raise DataError(f"{what} must be numbers by name, as in {{'clicks': 3}}; found {values!r:.80}.") from None
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> ExportManifest:
     """What an export says of itself."""
     try:
         found = json.loads(read_text(folder / MANIFEST))
     except ValueError as error:
         raise DataError(f"{folder / MANIFEST}: this is not JSON ({error}).") from None
-    if not isinstance(found, dict) or found.get("format") != "querywise export":
+    kind = found.get("format") if isinstance(found, dict) else None
+    if kind != "querywise export":
         raise DataError(f"{folder / MANIFEST}: not the manifest of a querywise export.")
-    return found
+    manifest: ExportManifest = found
+    return manifest

@@ -7,7 +7,6 @@ adds a millionth to every threshold it reads; what is written makes up for that.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 
@@ -16,12 +15,13 @@ from querywise.exports.arithmetic import Arithmetic, floor32
 from querywise.exports.engines import UNFINISHED, Engine, Files, as_text, check_feature_names, others_among
 from querywise.exports.models import Exported, NamedModel
 from querywise.forms import Leaf, Linear, Split
+from querywise.plain import Json, JsonObject
 
 _CLASSES = "org.apache.solr.ltr"
 _SLACK = np.float32(1e-6)
 
 
-def write(exported: Exported, name: str, features: Any) -> Files:
+def write(exported: Exported, name: str, features: Json) -> Files:
     """The feature store and a file per model."""
     comma = next((feature for feature in exported.features if "," in feature), None)
     if comma is not None:
@@ -38,11 +38,11 @@ def write(exported: Exported, name: str, features: Any) -> Files:
     return Files(texts, exported.features, places, others_among(exported.features, given))
 
 
-def model_content(model: NamedModel, features: tuple[str, ...], store: str) -> dict[str, Any]:
+def model_content(model: NamedModel, features: tuple[str, ...], store: str) -> JsonObject:
     """What is put to the model store."""
     if isinstance(model.form, Linear):
         kind: str = "LinearModel"
-        params: dict[str, Any] = {"weights": dict(zip(features, model.form.weights.tolist(), strict=True))}
+        params: JsonObject = {"weights": dict(zip(features, model.form.weights.tolist(), strict=True))}
     else:
         kind = "MultipleAdditiveTreesModel"
         params = {"trees": [{"weight": "1", "root": _node(tree, features)} for tree in model.form.trees]}
@@ -55,7 +55,7 @@ def model_content(model: NamedModel, features: tuple[str, ...], store: str) -> d
     }
 
 
-def _node(node: Split | Leaf, features: tuple[str, ...]) -> dict[str, Any]:
+def _node(node: Split | Leaf, features: tuple[str, ...]) -> JsonObject:
     if isinstance(node, Leaf):
         return {"value": repr(node.value)}
     return {
@@ -80,7 +80,7 @@ def _highest_low(threshold: float) -> float:
     return float(np.float32(written_threshold(threshold)) + _SLACK)
 
 
-def _template(features: tuple[str, ...]) -> list[dict[str, Any]]:
+def _template(features: tuple[str, ...]) -> list[JsonObject]:
     return [
         {
             "name": feature,
@@ -96,11 +96,12 @@ def _as_field(feature: str) -> str:
     return re.sub(r"[^\w.-]", "_", feature)
 
 
-def _checked(exported: Exported, content: Any) -> list[dict[str, Any]]:
-    if not isinstance(content, list) or not all(isinstance(each, dict) for each in content):
+def _checked(exported: Exported, content: Json) -> list[JsonObject]:
+    given = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+    if not isinstance(content, list) or len(given) < len(content):
         raise DataError('The features must be a list like [{"name": …, "class": …, "params": …}], as Solr takes it.')
-    check_feature_names(exported.features, [each.get("name") for each in content], "The features")
-    return content
+    check_feature_names(exported.features, [each.get("name") for each in given], "The features")
+    return given
 
 
 def _steps(exported: Exported, name: str) -> str:

@@ -7,7 +7,6 @@ one up to the threshold, so thresholds are written one step up.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,8 @@ from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic
 from querywise.exports.engines import UNFINISHED, Engine, Files, as_text, check_feature_names
 from querywise.exports.models import Exported
-from querywise.forms import Forest, Leaf, Linear, Split
+from querywise.forms import Forest, Leaf, Linear, Runnable, Split
+from querywise.plain import Json, JsonObject
 
 _OF_VESPA = """
     features f in if true false switch
@@ -34,7 +34,7 @@ _OF_VESPA = """
 _RESERVED = frozenset(_OF_VESPA.split())
 
 
-def write(exported: Exported, name: str, features: Any) -> Files:
+def write(exported: Exported, name: str, features: Json) -> Files:
     """The rank profile, the forests, and a small application to check them in."""
     labels = identifiers(exported.features)
     given = (
@@ -144,13 +144,13 @@ rank-profile {own} inherits {profile} {{
 """
 
 
-def _weights(form: Any, labels: tuple[str, ...]) -> dict[str, float]:
+def _weights(form: Runnable, labels: tuple[str, ...]) -> dict[str, float]:
     if not isinstance(form, Linear):
         raise DataError("Vespa takes either weights or forests, and this ranker has both kinds of models.")
     return dict(zip(labels, form.weights.tolist(), strict=True))
 
 
-def _forest(form: Any, labels: tuple[str, ...]) -> dict[str, Any]:
+def _forest(form: Runnable, labels: tuple[str, ...]) -> JsonObject:
     if not isinstance(form, Forest):
         raise DataError("Vespa takes either weights or forests, and this ranker has both kinds of models.")
     return {
@@ -173,7 +173,7 @@ def _forest(form: Any, labels: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _node(node: Split | Leaf) -> dict[str, Any]:
+def _node(node: Split | Leaf) -> JsonObject:
     if isinstance(node, Leaf):
         return {"leaf_value": node.value}
     return {
@@ -187,11 +187,12 @@ def _node(node: Split | Leaf) -> dict[str, Any]:
     }
 
 
-def _checked(exported: Exported, content: Any) -> dict[str, str]:
-    if not isinstance(content, dict) or not all(isinstance(each, str) for each in content.values()):
+def _checked(exported: Exported, content: Json) -> dict[str, str]:
+    given = {name: each for name, each in content.items() if isinstance(each, str)} if isinstance(content, dict) else {}
+    if not isinstance(content, dict) or len(given) < len(content):
         raise DataError('The features must map names to rank expressions, as in {"title": "bm25(title)"}.')
-    check_feature_names(exported.features, list(content), "The features")
-    return content
+    check_feature_names(exported.features, list(given), "The features")
+    return given
 
 
 def _schema(width: int) -> str:

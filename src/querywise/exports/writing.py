@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from importlib.metadata import version
 from importlib.resources import files as resources
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from querywise.exports.models import Exported, answer_to_nobody, exported, large
 from querywise.exports.parity import is_query_normalised, made_up, parity_lines, sampled
 from querywise.exports.routing import MANIFEST, Routing, read_manifest, routing_of
 from querywise.files import atomic_folder, read_bytes, read_text
+from querywise.plain import Json, JsonObject
 from querywise.storage import save
 
 ENGINES: dict[str, Engine] = {
@@ -56,7 +57,7 @@ def export_model(
     *,
     name: str = "querywise",
     data: Candidates | Judged | None = None,
-    features: Any = None,
+    features: Json = None,
     rows: int = 100,
     as_is: bool = False,
     force: bool = False,
@@ -144,18 +145,19 @@ def _checksums(folder: Path) -> dict[str, str]:
     }
 
 
-def _changed(path: Path, written: Any) -> list[str]:
+def _changed(path: Path, written: Mapping[str, str] | None) -> list[str]:
     """The files that are not as they were written."""
     kept = written if isinstance(written, dict) else {}
     return [place for place, checksum in _checksums(path).items() if kept.get(place) != checksum]
 
 
-def read_features(path: Path) -> Any:
+def read_features(path: Path) -> Json:
     """The user's own features, a JSON file."""
     try:
-        return json.loads(read_text(path))
+        found: Json = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: this is not JSON ({error}).") from None
+    return found
 
 
 def _check_kind(found: Exported, ranker: Ranker, engine: str) -> None:
@@ -193,7 +195,7 @@ def _refuse_large(found: Exported, candidates: Candidates | None, kind: Engine) 
         )
 
 
-def _put(folder: Path, texts: Any) -> None:
+def _put(folder: Path, texts: Mapping[str, str]) -> None:
     for place, text in texts.items():
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         (folder / place).write_text(text, encoding="utf-8")
@@ -203,7 +205,7 @@ def _script(name: str) -> str:
     return resources("querywise.exports").joinpath("scripts", name).read_text(encoding="utf-8")
 
 
-def _manifest(done: Written, found: Exported, files: Files, name: str, ranker: Ranker) -> dict[str, Any]:
+def _manifest(done: Written, found: Exported, files: Files, name: str, ranker: Ranker) -> JsonObject:
     routing = done.routing
     return {
         "format": "querywise export",

@@ -58,7 +58,7 @@ class AdaRank(WeightedSum):
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
         """Add features, until nothing changes or `valid`, where it is given, says to stop."""
-        check_counts(self, rounds=1, patience=1)
+        check_counts(type(self), rounds=(self.rounds, 1), patience=(self.patience, 1))
         check_worth(self.measure)
         candidates = data.candidates
         if valid is not None:

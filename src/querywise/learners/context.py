@@ -95,7 +95,7 @@ class QueryContext:
     def form(self) -> Refusal:
         """None: an engine knows no context."""
         return depends_on_the_list(
-            self,
+            type(self),
             "sees every document beside its query's other candidates",
             "Fit the learner inside it, and export that.",
         )

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from querywise.arrays import Floats, Ints, Singles, for_kernels
-from querywise.contracts import Ranker
+from querywise.contracts import Learner
 from querywise.crew import Crew, Here
 from querywise.learners.linear import LinearModels
 from querywise.learners.newton import Optimum, Ridge, minimise, minimise_hinge
@@ -42,7 +42,7 @@ _PROGRESS = 0.8  # a step with the same curvature must shrink the gap at least t
 _NOTHING = (np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0), 0)
 
 
-class LinearLearner(Ranker, Protocol):
+class LinearLearner(Learner, Protocol):
     """A ranking SVM as its local models know it: how it is trained, and the weights it has learned."""
 
     l2: float

@@ -83,11 +83,11 @@ class MultipleHyperplanes:
 
     def terms(self, seen: Candidates, /) -> Refusal:
         """None: a score is a number of votes."""
-        return no_sum(self)
+        return no_sum(type(self))
 
     def form(self) -> Refusal:
         """None: an engine counts no votes."""
-        return depends_on_the_list(self, "counts votes among the documents of the query", "Fit ranksvm instead.")
+        return depends_on_the_list(type(self), "counts votes among the documents of the query", "Fit ranksvm instead.")
 
     def _machine(self) -> RankSVM:
         return RankSVM(self.l2, loss=self.loss, pairs=self.pairs, scale=self.scale)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from querywise.arrays import Floats, Ints
@@ -90,7 +88,7 @@ def _gains(data: Judged) -> Floats:
     return gains
 
 
-def check_worth(measure: object) -> None:
+def check_worth(measure: str) -> None:
     """Refuse a measure other than `map`, `ndcg` and `ndcg@k`."""
     if not isinstance(measure, str) or find_measure(measure).function not in (average_precision, ndcg):
         raise DataError(f"measure={measure!r} cannot be learned by. Known: map, ndcg or ndcg@k.")
@@ -115,18 +113,17 @@ class BestRound:
         return self._seen - self.count < self._patience
 
 
-def check_counts(learner: Any, **least: int) -> None:
-    """Refuse a parameter that is not a whole number from its least value up."""
-    for name, lowest in least.items():
-        value = getattr(learner, name)
+def check_counts(whose: type, **counts: tuple[int, int]) -> None:
+    """Refuse a parameter that is not a whole number from its least value up: each is given with that."""
+    for name, (value, lowest) in counts.items():
         whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
         if not whole or not lowest <= value <= _LARGEST:
             raise DataError(
-                f"{type(learner).__name__}({name}={value!r}) must be a whole number between {lowest} and {_LARGEST}."
+                f"{whose.__name__}({name}={value!r}) must be a whole number between {lowest} and {_LARGEST}."
             )
 
 
-def is_number(value: object) -> bool:
+def is_number(value: float) -> bool:
     """Whether it is one finite number."""
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(np.isfinite(value))
 

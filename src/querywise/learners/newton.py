@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from querywise.arrays import Floats
+from querywise.crew import Kept
 from querywise.errors import SolverError
 from querywise.learners.preferences import Loss, PairSums, Preferences, smoothed_hinge, total
 from querywise.learners.spread import SpreadPreferences
@@ -62,7 +63,7 @@ class Optimum:
     weights: Floats
     value: float
     gap: float
-    states: Sequence[Any] | None = None
+    states: Sequence[Kept] | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class _Point:
     weights: Floats
     value: float
     gradient: Floats
-    states: Sequence[Any]  # of every part, kept: scores and sums over pairs
+    states: Sequence[Kept]  # of every part: scores and sums over pairs
 
 
 class _Objective:
@@ -125,7 +126,7 @@ class _Objective:
             there = self._point(here.weights + size * step, seen, moved)
         return there
 
-    def _point(self, weights: Floats, seen: Sequence[tuple[float, Floats]], states: Sequence[Any]) -> _Point:
+    def _point(self, weights: Floats, seen: Sequence[tuple[float, Floats]], states: Sequence[Kept]) -> _Point:
         value = self.ridge.value(weights) + sum(each for each, _ in seen)
         return _Point(weights, value, self.ridge.gradient(weights) + total([each for _, each in seen]), states)
 

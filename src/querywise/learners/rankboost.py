@@ -121,7 +121,7 @@ class RankBoost:
         self.losses_ = np.array(losses[: best.count], np.float64)
 
     def _check_parameters(self) -> None:
-        check_counts(self, rounds=1, thresholds=1, patience=1)
+        check_counts(type(self), rounds=(self.rounds, 1), thresholds=(self.thresholds, 1), patience=(self.patience, 1))
         if self.thresholds > _MOST_THRESHOLDS:
             raise DataError(f"RankBoost(thresholds={self.thresholds}) must be at most {_MOST_THRESHOLDS}.")
         if not (is_number(self.learning_rate) and 0 < self.learning_rate <= 1):

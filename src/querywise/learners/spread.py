@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from querywise.arrays import Floats, Ints
-from querywise.crew import Crew, Here, crew
+from querywise.crew import Crew, Here, Kept, crew
 from querywise.data.parts import Part, Training
 from querywise.data.rows import require_preferences
 from querywise.learners.preferences import Preferences
@@ -23,7 +22,7 @@ class SpreadPreferences:
     """Preferences in parts, one after the other; `pairs` counts those of every query."""
 
     crew: Crew
-    parts: Sequence[Any]  # of Preferences, kept
+    parts: Sequence[Preferences | Kept]
     pairs: Ints
     cuts: Ints  # the first query of each part, and how many there are in all
 

@@ -107,9 +107,9 @@ class ATVT:
     def terms(self, seen: Candidates, /) -> Terms | Refusal:
         """Those of h."""
         source = self.regressor_
-        return (
-            Terms.of(seen, source.contributions(seen.features)) if isinstance(source, Transparent) else no_sum(source)
-        )
+        if not isinstance(source, Transparent):
+            return no_sum(type(source))
+        return Terms.of(seen, source.contributions(seen.features))
 
     def form(self) -> Form:
         """That of h."""

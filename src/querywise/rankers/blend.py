@@ -84,7 +84,7 @@ class Blend:
             members=members,
             names=self.names(),
             usual=self.weights_,
-            refused=self.refusal(self),
+            refused=self.refusal(type(self)),
         )
 
     def members(self, candidates: Candidates) -> tuple[Answer, ...]:
@@ -96,7 +96,7 @@ class Blend:
         return tuple(map(name_of, self.rankers_))
 
     @staticmethod
-    def refusal(whose: object) -> Refusal:
+    def refusal(whose: type) -> Refusal:
         """Why no engine runs a blend."""
         return depends_on_the_list(
             whose,
@@ -148,11 +148,11 @@ class Common:
 
     def terms(self, seen: Candidates, /) -> Refusal:
         """None by itself: the parts are those of the rankers."""
-        return no_sum(self.blend)
+        return no_sum(type(self.blend))
 
     def form(self) -> Refusal:
         """None: an engine knows no scale of the query."""
-        return self.blend.refusal(self.blend)
+        return self.blend.refusal(type(self.blend))
 
 
 def _fitted(ranker: Ranker, data: Judged, valid: Judged | None) -> Ranker:

@@ -238,7 +238,7 @@ class _Blended(_Grouped):
             candidates, lambda: groups.blend(candidates, weights()), lambda: csr_array(weights()), "range"
         )
         why = depends_on_the_list(
-            self,
+            type(self),
             "blends models whose scores it brings to 0 … 1 within the query",
             "Fit naive or knn-offline-2, which pick one model.",
         )

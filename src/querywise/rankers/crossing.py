@@ -64,7 +64,7 @@ class Crossing:
             raise DataError(
                 f"{self.whose} needs a Blend, as in {self.whose}(Blend([RankSVM(), LambdaMART()])); got {self.blend!r}."
             )
-        check_counts(self, folds=2)
+        check_counts(type(self), folds=(self.folds, 2))
         check_worth(self.measure)
         for each in views_of(self.view):
             if isinstance(each, (GradientView, LearnedMetric)):

@@ -78,7 +78,7 @@ class SER:
 
     def answer(self, candidates: Candidates, /) -> Answer:
         """One linear model for all queries, of scores on 0 … 1 within the query."""
-        why = depends_on_the_list(self, "brings every feature to 0 … 1 within the query", _INSTEAD)
+        why = depends_on_the_list(type(self), "brings every feature to 0 … 1 within the query", _INSTEAD)
         seen = normalised(ready(self, candidates))
         return replace(alone(LinearModel(self.weights_), seen), refused=why)
 
@@ -175,7 +175,7 @@ class SSER(SER):
             varies=True,
             models=models,
             shares=lambda: one_each(own, len(seen)),
-            refused=depends_on_the_list(self, "learns from all documents of the query", _INSTEAD),
+            refused=depends_on_the_list(type(self), "learns from all documents of the query", _INSTEAD),
         )
 
     def query_weights(self, candidates: Candidates, /) -> Floats:

@@ -97,7 +97,7 @@ class NearbyBlend:
             varies=self.nearest_ is not None or blended.varies,
             shares=lambda: csr_array(weights()),
             stored=Stored(options, lambda number: f"option {number}", np.ones(len(options), np.bool_)),
-            refused=self.blend_.refusal(self),
+            refused=self.blend_.refusal(type(self)),
         )
 
     def model_weights(self, candidates: Candidates, /) -> Floats:

@@ -41,7 +41,7 @@ class QueryNormalised:
     def answer(self, candidates: Candidates, /) -> Answer:
         """That of the ranker inside, about the documents as it sees them."""
         why = depends_on_the_list(
-            self,
+            type(self),
             "sees every feature on the scale of its query's candidates",
             "Fit the ranker inside it on raw features, and export that.",
         )

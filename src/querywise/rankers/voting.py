@@ -37,11 +37,11 @@ class _Vote:
 
     def terms(self, seen: Candidates, /) -> Terms | Refusal:
         """None: a score is a number of votes."""
-        return no_sum(self)
+        return no_sum(type(self))
 
     def form(self) -> Refusal:
         """None: an engine counts no votes."""
-        return depends_on_the_list(self, "votes among the documents of the query")
+        return depends_on_the_list(type(self), "votes among the documents of the query")
 
 
 class CombSUM(_Vote):

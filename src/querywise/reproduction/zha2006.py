@@ -13,7 +13,7 @@ query; test queries are as they were. With more than 50,000 training documents t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -93,7 +93,7 @@ def _cell(scale: float, shift: float) -> str:
 
 
 def _fits(*, kernel: bool) -> dict[str, Fit]:
-    fits = {PLAIN: _plain()}
+    fits: dict[str, Fit] = {PLAIN: _plain()}
     for scale in SCALES:
         for shift in SHIFTS:
             fits[_cell(scale, shift)] = _atvt({"scale_penalty": [scale], "shift_penalty": [shift]})
@@ -110,12 +110,12 @@ def _fits(*, kernel: bool) -> dict[str, Fit]:
 
 
 def _changed_fits(name: str) -> dict[str, Fit]:
-    fits = {f"{PLAIN}, {name}": _plain(), f"{CHOSEN}, {name}": _cross_validated}
+    fits: dict[str, Fit] = {f"{PLAIN}, {name}": _plain(), f"{CHOSEN}, {name}": _cross_validated}
     unheld = {"scale_penalty": [0.0], "shift_penalty": [0.0]}
     return fits if name != "planted" else {**fits, f"{NONE}, {name}": _atvt(unheld)}
 
 
-def _plain(base: str = "trees") -> Fit:
+def _plain(base: str = "trees") -> Callable[[Judged, Judged], Tuned[Any]]:
     """Plain regression, its shrinkage or smoothness chosen."""
 
     def fit(train: Judged, valid: Judged) -> Any:

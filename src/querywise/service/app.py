@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from fastapi import FastAPI, Query, Request, Response
@@ -21,7 +21,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from querywise.answers import Answer
 from querywise.errors import QuerywiseError
-from querywise.explanations import depends_on_query
+from querywise.explanations import as_dict, depends_on_query
+from querywise.plain import JsonObject
 from querywise.service import schema
 from querywise.service.folder import ModelFolder
 from querywise.service.limits import Limits
@@ -30,6 +31,7 @@ from querywise.service.refusals import Refused
 from querywise.service.shelf import Shelf
 from querywise.service.work import Work
 
+_Result = TypeVar("_Result")
 logger = logging.getLogger("querywise.service")
 
 _JSON = "application/json"
@@ -89,7 +91,7 @@ class Service:
             else:
                 logger.warning("still serving model %s: %s", self.models.current.version, self.models.problem)
 
-    async def answer(self, job: Callable[[], Any], *, small: bool) -> Any:
+    async def answer(self, job: Callable[[], _Result], *, small: bool) -> _Result:
         """Done at once where it is little, else by a thread."""
         return job() if small else await self.work.run(job)
 
@@ -129,7 +131,7 @@ def create_app(service: Service) -> ASGIApp:
     return _Guard(app, service)
 
 
-def api_description() -> dict[str, Any]:
+def api_description() -> JsonObject:
     """The OpenAPI document, without a model to serve."""
     app = FastAPI(title="querywise", version="1")
     nobody: Any = None
@@ -187,10 +189,8 @@ _DESCRIBED = (
 
 
 def _add_answers(app: FastAPI, service: Service) -> None:
-    read_one, read_many, read_explain = (
-        msgspec.json.Decoder(kind) for kind in (schema.RankRequest, schema.BatchRequest, schema.ExplainRequest)
-    )
-
+    read_one, read_many = msgspec.json.Decoder(schema.RankRequest), msgspec.json.Decoder(schema.BatchRequest)
+    read_explain = msgspec.json.Decoder(schema.ExplainRequest)
     read_anything = msgspec.json.Decoder()
 
     def bounded(documents: int, queries: int = 1) -> int:
@@ -251,7 +251,8 @@ def _add_answers(app: FastAPI, service: Service) -> None:
                 served.candidates([asked]) if given else service.shelf.candidates(asked.query, bounded(asked.top))
             )
             found = served.explain(candidates, asked)
-            return {**found, "known": [service.shelf.query(each["query_id"]) for each in found["neighbours"]]}
+            known = [service.shelf.query(each.query_id) for each in found.neighbours]
+            return {**as_dict(found), "model": served.version, "known": known}
 
         return Response(_encode(await service.answer(job, small=False)), media_type=_JSON)
 
@@ -412,7 +413,7 @@ def _too_long(limits: Limits) -> Refused:
     )
 
 
-def decoded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
+def decoded(decoder: msgspec.json.Decoder[_Result], body: bytes) -> _Result:
     """A request, or what is wrong with it and where."""
     try:
         return decoder.decode(body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from querywise.contracts import Ranker
 from querywise.data.decimals import read_rows
 from querywise.data.groups import Candidates, QueryTable
 from querywise.errors import DataError, ModelFileError, QuerywiseError
-from querywise.explanations import as_dict, explain, why
+from querywise.explanations import Explanation, Reason, explain, why
 from querywise.ranking import check_scores, order
 from querywise.service.schema import (
     Document,
@@ -125,14 +126,13 @@ class Served:
             answers.append(RankResponse(request.query.id, self.version, ranked[: request.top]))
         return answers, answer
 
-    def explain(self, candidates: Candidates, request: ExplainRequest) -> dict[str, Any]:
+    def explain(self, candidates: Candidates, request: ExplainRequest) -> Explanation | Reason:
         """What is particular to a query, or why one document is above another."""
         name = candidates.query_ids[0]
         if request.above is not None and request.below is not None:
-            found = as_dict(why(self.ranker, candidates, name, request.above, request.below))
-        else:
-            found = as_dict(explain(self.ranker, candidates, name))
-        return {**found, "query_id": request.query.id or name, "model": self.version}
+            reason = why(self.ranker, candidates, name, request.above, request.below)
+            return replace(reason, query_id=request.query.id or name)
+        return replace(explain(self.ranker, candidates, name), query_id=request.query.id or name)
 
 
 def query_table(ids: Sequence[str], queries: Sequence[Query]) -> QueryTable | None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from querywise.data.groups import Candidates, Judged, QueryTable
 from querywise.errors import DataError
 from querywise.explanations import as_dict, explain
+from querywise.plain import JsonObject
 from querywise.ranking import order
 from querywise.service.schema import FoundDocument, KnownQuery, Query
 from querywise.service.served import Served
@@ -81,16 +81,20 @@ class Shelf:
             for row in shown
         ]
 
-    def explanation(self, served: Served, candidates: Candidates) -> tuple[dict[str, Any] | None, list[KnownQuery]]:
+    def explanation(self, served: Served, candidates: Candidates) -> tuple[JsonObject | None, list[KnownQuery]]:
         """What is particular to the query's model, and what is known of its neighbours; None where there is nothing."""
         try:
-            found = as_dict(explain(served.ranker, candidates, candidates.query_ids[0]))
+            found = explain(served.ranker, candidates, candidates.query_ids[0])
         except DataError:
             return None, []
-        found["counts"] = {name: len(found[name]) for name in ("neighbours", "departures", "models")}
-        for name in ("neighbours", "departures", "models"):
-            found[name] = found[name][:_SHOWN]
-        return found, [self.query(each["query_id"]) for each in found["neighbours"]]
+        shown = replace(
+            found,
+            neighbours=found.neighbours[:_SHOWN],
+            departures=found.departures[:_SHOWN],
+            models=found.models[:_SHOWN],
+        )
+        counts = {name: len(getattr(found, name)) for name in ("neighbours", "departures", "models")}
+        return {**as_dict(shown), "counts": counts}, [self.query(each.query_id) for each in shown.neighbours]
 
     def query(self, query_id: str) -> KnownQuery:
         """What is known of a query."""
