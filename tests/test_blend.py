@@ -206,18 +206,11 @@ def test_the_parts_of_the_blend_are_measured(tmp_path: Path, monkeypatch: pytest
     rows = set(numbers["comparison"]["methods"])
     assert rows >= {"querywise", "querywise, learned weights", "context + xendcg + single", "querywise chosen"}
     assert rows >= {"context, level alone", "context, and rank", "context, every group", "querywise, context chosen"}
-    assert rows >= {"querywise, weights by neighbours", "querywise, weights by query", "routed", "routed by oracle"}
-    assert set(numbers["validation_map"]) == rows - {"routed by oracle"}
-    assert set(numbers["holm"]) == rows - {"lambdamart", "routed by oracle"}
+    assert "querywise, weights by neighbours" in rows
+    assert set(numbers["validation_map"]) == rows
+    assert set(numbers["holm"]) == rows - {"lambdamart"}
     for name, p in numbers["holm"].items():
         assert p >= numbers["comparison"]["methods"][name]["p"]["map"]
-    reached = {name: numbers["comparison"]["methods"][name]["mean"]["map"] for name in rows}
-    assert reached["routed by oracle"] >= max(
-        reached[name] for name in ("querywise", "routed", "context", "knn-online")
-    )
-    assert numbers["routing"]["gap_closed_in_test"] <= 1
-    assert len(numbers["routing"]["folds"]) == 5
-    assert "The best option of each test query is" in page.read_text()
     learned = numbers["learned_weights"]["querywise, learned weights"]
     assert len(learned) == 5
     assert all(abs(sum(each) - 1) < 1e-9 for each in learned)

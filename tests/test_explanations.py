@@ -26,7 +26,6 @@ from querywise.rankers.ensemble import SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline
 from querywise.rankers.nearby import NearbyBlend
 from querywise.rankers.normalised import QueryNormalised
-from querywise.rankers.routed import Routed
 from querywise.rankers.single import Single
 from querywise.views.topmean import TopMean
 from tests.worlds import explicit_pairs
@@ -90,7 +89,6 @@ RANKERS: dict[str, Any] = {
     "several, by ranks": Blend([QueryContext(LambdaMART(5)), KnnOnline(RankSVM(), k=10)], scores="rank"),
     "several": Blend([QueryContext(LambdaMART(5)), KnnOnline(RankSVM(), k=10)]),
     "nearby": NearbyBlend(Blend([OneFeature(1), KnnOnline(RankSVM(), k=10)]), k=5),
-    "routed": Routed(Blend([OneFeature(1), KnnOnline(RankSVM(), k=10)]), caution=0.0),
 }
 
 

@@ -42,7 +42,6 @@ from querywise import (
     QueryTable,
     RankBoost,
     RankSVM,
-    Routed,
     Router,
     SelectRanker,
     SideBySide,
@@ -442,10 +441,6 @@ def test_features_of_ones_own_are_checked_and_kept(fitted: dict[str, Any], tmp_p
         (SelectRanker(RankSVM(), 3), "blends models whose scores it brings to 0 … 1 within the query"),
         (QueryContext(RankSVM()), "sees every document beside its query's other candidates; an engine's model"),
         (Blend([RankSVM(), LambdaMART(5)]), "A Blend cannot be exported: it adds up scores of several rankers"),
-        (
-            Routed(Blend([RankSVM(), LambdaMART(5)])),
-            "A Routed cannot be exported: it adds up scores of several",
-        ),
         (MultipleHyperplanes(), "counts votes among the documents of the query"),
         (ATVT(KernelRidge()), "aTVT over KernelRidge cannot be exported"),
         (KnnOnline(RankSVM(), k=0.3), "stores none.*Fit knn-offline-2, with --set models=20"),

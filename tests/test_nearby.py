@@ -16,14 +16,14 @@ from querywise.learners.lists import Worth
 from querywise.learners.ranksvm import RankSVM
 from querywise.rankers.blend import Blend
 from querywise.rankers.column import OneFeature
+from querywise.rankers.crossing import Crossing
 from querywise.rankers.gradients import GradientView
 from querywise.rankers.knn import KnnOnline
 from querywise.rankers.nearby import NearbyBlend
-from querywise.rankers.routed import Routed
 from querywise.sharing import sharing
 from querywise.storage import load, save
 from querywise.views.text import TextView
-from tests.test_routed import TWO, two_kinds
+from tests.test_signs import TWO, two_kinds
 
 
 def reached(ranker: Any, data: Judged) -> float:
@@ -50,7 +50,7 @@ def test_a_view_tells_what_the_scores_do_not() -> None:
 def test_weights_are_what_the_rankers_reached_on_the_nearest_queries_that_they_had_not_seen() -> None:
     train = two_kinds(1)
     fitted = NearbyBlend(TWO, k=7, measure="ndcg@5", folds=4, seed=2).fit(train)
-    crossed = Routed(TWO, measure="ndcg@5", folds=4, seed=2).crossed(train)
+    crossed = Crossing("Ours", TWO, None, 4, "ndcg@5", seed=2).over(train, None)
     assert crossed is not None
     centre, spread = crossed.signs.mean(axis=0), crossed.signs.std(axis=0)
     places = (crossed.signs - centre) / np.where(spread > 0, spread, 1.0)
@@ -93,7 +93,7 @@ def test_few_queries_and_worthless_neighbours_leave_the_weights_of_the_blend() -
     assert mute.nearest_ is None
 
 
-def test_folds_are_fitted_once_for_it_and_for_routing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folds_are_fitted_once_for_all_that_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
     data = two_kinds(1)
     seen: list[int] = []
     fit = OneFeature.fit
@@ -104,10 +104,10 @@ def test_folds_are_fitted_once_for_it_and_for_routing(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(OneFeature, "fit", counted)
     with sharing():
-        Routed(TWO).fit(data)
+        NearbyBlend(TWO).fit(data)
         before = len(seen)
         NearbyBlend(TWO, k=5).fit(data)
-        Routed(TWO, step=0.5, measure="ndcg").fit(data)
+        NearbyBlend(TWO, floor=0.5, measure="ndcg").fit(data)
     assert 60 in seen[:before]
     assert 60 not in seen[before:]
 

@@ -33,7 +33,6 @@ from querywise.rankers.gradients import GradientView
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
 from querywise.rankers.nearby import NearbyBlend
 from querywise.rankers.normalised import QueryNormalised
-from querywise.rankers.routed import Routed
 from querywise.rankers.single import Single
 from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
 from querywise.storage import load, save
@@ -82,16 +81,6 @@ RANKERS: dict[str, Callable[[], Any]] = {
         measure="ndcg@3",
         floor=0.9,
         folds=2,
-        seed=5,
-    ),
-    "Routed": lambda: Routed(Blend([RankSVM(), OneFeature(0)]), caution=0.0),
-    "Routed, views": lambda: Routed(
-        Blend([OneFeature(0), OneFeature(1)], scores="rank", weights="learned"),
-        view=SideBySide([TextView(3), TopMean()]),
-        measure="ndcg@3",
-        folds=2,
-        step=0.8,
-        caution=0.0,
         seed=5,
     ),
     "OneFeature": lambda: OneFeature(1),

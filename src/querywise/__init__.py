@@ -20,7 +20,6 @@ Data flows one way:
     QueryContext over any learner                       features beside those of the query's other candidates
     Blend                                               several rankers' scores as one
     NearbyBlend                                         weighed by how each served training queries like this one
-    Routed                                              or the ranker that does better on a query, where signs tell
     ranker.predict                                      Candidates → one score per document
     evaluate, compare                                   scores and labels → a table per query, paired tests
     explain, why                                        what is particular to a query; why one document is above another
@@ -75,7 +74,6 @@ _HOMES = {
     "RankBoost": "querywise.learners.rankboost",
     "RankSVM": "querywise.learners.ranksvm",
     "RelevantClusters": "querywise.groupings",
-    "Routed": "querywise.rankers.routed",
     "Router": "querywise.exports.routing",
     "SER": "querywise.rankers.ensemble",
     "SSER": "querywise.rankers.ensemble",

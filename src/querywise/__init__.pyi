@@ -63,7 +63,6 @@ from querywise.rankers.knn import KnnOnline as KnnOnline
 from querywise.rankers.metric import LearnedMetric as LearnedMetric
 from querywise.rankers.nearby import NearbyBlend as NearbyBlend
 from querywise.rankers.normalised import QueryNormalised as QueryNormalised
-from querywise.rankers.routed import Routed as Routed
 from querywise.rankers.single import Single as Single
 from querywise.ranking import read_scores as read_scores
 from querywise.ranking import write_run as write_run

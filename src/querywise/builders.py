@@ -333,13 +333,3 @@ def querywise(
     build: Any = Blend  # which refuses unknown names itself, with the known ones
     rankers = [*(QueryContext(each, columns) for each in forests), online]
     return build(rankers, scores=scores, weights=weights, measure=measure, shrinkage=shrinkage)
-
-
-def routed(
-    blend: Any, *, folds: int = 3, step: float = 1.0, caution: float = 2.0, signs_view: str | None = None
-) -> Any:
-    """The blend of querywise, or one of its rankers, query by query; signs_view adds a view's coordinates."""
-    from querywise.rankers.routed import Routed
-
-    place = view_named(signs_view, None, 50)
-    return Routed(blend, view=place, folds=folds, measure=blend.measure, step=step, caution=caution)

@@ -27,7 +27,6 @@ from querywise.rankers.ensemble import SER, SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline, models_of
 from querywise.rankers.nearby import NearbyBlend
 from querywise.rankers.normalised import QueryNormalised, normalised
-from querywise.rankers.routed import Routed
 from querywise.rankers.single import Single
 from querywise.rankers.voting import CombSUM
 
@@ -61,7 +60,7 @@ def contributions(ranker: Any, query: Candidates) -> Contributions:
         return _ensemble(ranker, normalised(query))
     if isinstance(ranker, (SelectRanker, Transform)):
         return _blended(ranker, query)
-    if isinstance(ranker, (NearbyBlend, Routed)):
+    if isinstance(ranker, NearbyBlend):
         return _added_up(ranker.blend_, query, ranker.model_weights(query)[0])
     if isinstance(ranker, Blend):
         return _added_up(ranker, query, ranker.weights_)
@@ -125,7 +124,7 @@ def scores_by_everyone(ranker: Any, candidates: Candidates) -> Floats:
     if isinstance(ranker, SSER):
         scores: Floats = SER.predict(ranker, candidates)
         return scores
-    if isinstance(ranker, (NearbyBlend, Routed)):
+    if isinstance(ranker, NearbyBlend):
         return scores_by_everyone(ranker.blend_, candidates)
     if isinstance(ranker, Blend):
         alone = [scores_by_everyone(each, candidates) for each in ranker.rankers_]

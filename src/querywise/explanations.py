@@ -20,7 +20,6 @@ from querywise.rankers.ensemble import SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline, locality_of, training_gradients
 from querywise.rankers.nearby import NearbyBlend
 from querywise.rankers.normalised import QueryNormalised, normalised
-from querywise.rankers.routed import Routed
 
 _LOCAL = (KnnOnline, KnnOffline2, QueryClasses, Naive, SelectRanker, Transform, SSER)
 
@@ -138,8 +137,6 @@ def depends_on_query(ranker: Any) -> bool:
     """Whether a fitted ranker has more than one model for all queries."""
     if isinstance(ranker, NearbyBlend):
         return ranker.nearest_ is not None or depends_on_query(ranker.blend_)
-    if isinstance(ranker, Routed):
-        return ranker.predictor_ is not None or depends_on_query(ranker.blend_)
     if isinstance(ranker, Blend):
         return any(map(depends_on_query, ranker.rankers_))
     return isinstance(ranker.ranker_ if isinstance(ranker, QueryNormalised) else ranker, _LOCAL)
@@ -172,7 +169,7 @@ def why(ranker: Any, candidates: Candidates, query_id: str, above: str, below: s
     ]
     inside = ranker.ranker_ if isinstance(ranker, QueryNormalised) else ranker
     seen = normalised(query) if isinstance(ranker, QueryNormalised) else query
-    explained = _explained(inside, seen) if isinstance(inside, (*_LOCAL, Blend, NearbyBlend, Routed)) else None
+    explained = _explained(inside, seen) if isinstance(inside, (*_LOCAL, Blend, NearbyBlend)) else None
     apart = parts.models[first] - parts.models[second]
     models = [
         ModelTerm(each.model, each.weight, float(apart[each.model]), each.name)
@@ -221,8 +218,6 @@ def _row_of(query: Candidates, document: str) -> int:
 
 
 def _explained(ranker: Any, query: Candidates) -> Explanation:
-    if isinstance(ranker, Routed):
-        return _of_several(ranker.blend_, query, ranker.model_weights(query)[0], int(ranker.chosen(query)[0]))
     if isinstance(ranker, NearbyBlend):
         return _of_several(ranker.blend_, query, ranker.model_weights(query)[0])
     if isinstance(ranker, Blend):

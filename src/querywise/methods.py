@@ -25,7 +25,6 @@ from querywise.builders import (
     ranksvm,
     regression,
     regressor,
-    routed,
     select_ranker,
     ser,
     single,
@@ -206,11 +205,6 @@ METHODS = {
             "a blend of trees that see their query's other candidates and of knn-online; the one to try first",
             querywise,
             {"scores": ("standard", "rank")},
-        ),
-        Method(
-            "routed",
-            "the blend of querywise, or the one of its rankers that signs say does better",
-            _with_settings_of(querywise, routed),
         ),
     )
 }

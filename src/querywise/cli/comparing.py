@@ -70,9 +70,7 @@ def compare(
     reference: Reference = None,
     bag: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Forests that lambdamart, querywise and routed average over seeds.", show_default=False
-        ),
+        typer.Option(min=1, help="Forests that lambdamart and querywise average over seeds.", show_default=False),
     ] = None,
     queries: Queries = None,
     judgements: Judgements = None,

@@ -43,7 +43,7 @@ _REFUSED = {
     + _WITHIN
     + "Fit the learner inside it, and export that.",
     **dict.fromkeys(
-        ("Blend", "NearbyBlend", "Routed"),
+        ("Blend", "NearbyBlend"),
         "adds up scores of several rankers, brought to one scale within the query; "
         + _WITHIN
         + "Fit lambdamart or knn-offline-2 instead.",

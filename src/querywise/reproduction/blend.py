@@ -3,17 +3,14 @@
 All trees are averaged over five seeds and stop on the validation part of each fold; no other parameter is chosen, but
 for the rows *chosen*, which go through a grid there: those of `lambdamart` and of `querywise`, and groups of context.
 Validation MAP is what the defaults of the method go by; learned weights are measured on the half of the validation
-queries that they were not learned on. *routed* leaves a query to one of the rankers of `querywise` where that promises
-a gain, *weights by query* goes half of the way there, and *weights by neighbours* weighs each ranker by how it served
-training queries like this one; *routed by oracle* is what routing could reach at most: the best of the rankers, or the
-blend, by the labels of each test query.
+queries that they were not learned on. *weights by neighbours* weighs each ranker by how it served training queries like
+this one.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +18,16 @@ import numpy as np
 
 from querywise.arrays import Floats
 from querywise.data.folds import Fold, Folds
-from querywise.data.groups import Judged
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.significance import holm
-from querywise.evaluation.trained import Fit, Trained
+from querywise.evaluation.trained import Fit
 from querywise.files import make_folder
 from querywise.learners.context import QueryContext
 from querywise.learners.lists import Worth
 from querywise.methods import METHODS, Method
 from querywise.rankers.blend import Blend, learned_weights
 from querywise.rankers.nearby import NearbyBlend
-from querywise.rankers.routed import Routed
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.claims import write_findings
 from querywise.reproduction.rows import FLAVOUR, p_of
@@ -43,7 +38,6 @@ PLAIN, CHOSEN, SINGLE, WHOLE = "lambdamart", "lambdamart chosen", "single", "que
 RIVALS = (CHOSEN, SINGLE)
 LEARNED = f"{WHOLE}, learned weights"
 TRIED = f"{WHOLE} chosen"
-ROUTED, ORACLE = "routed", "routed by oracle"
 GROUPS = {"level": ("mean", "spread"), "z": ("z",), "rank": ("rank",), "length": ("length",)}
 EVERY = "every group"
 _MEASURES = ("map", "ndcg@10", "mean_ndcg")
@@ -57,8 +51,6 @@ def reproduce(folds: Folds, out: Path) -> Path:
     flavour = FLAVOUR if table is None or table.texts is None else "standard"
     validated: dict[str, list[Floats]] = {}
     weights: dict[str, list[list[float]]] = {}
-    oracle: list[Trained] = []
-    routing: list[dict[str, float]] = []
 
     def observe(fold: Fold, name: str, ranker: Any) -> None:
         learned = getattr(ranker, "weights", "equal") == "learned"
@@ -66,15 +58,9 @@ def reproduce(folds: Folds, out: Path) -> Path:
         validated.setdefault(name, []).append(evaluate(scores, fold.valid, measures=["map"], flavour=flavour)["map"])
         if learned:
             weights.setdefault(name, []).append(ranker.weights_.tolist())
-        if name == ROUTED:
-            oracle.append(Trained(_by_oracle(ranker, fold.test, flavour), np.nan, np.nan))
-            away = float((ranker.chosen(fold.test.candidates) >= 0).mean())
-            crossed = {"gap": ranker.gap_, "closed": ranker.closed_, "routed": ranker.routed_}
-            routing.append({**crossed, "routed_in_test": away})
 
     fits = _fits(flavour)
     compared = compare(fits, parts, measures=_MEASURES, flavour=flavour, observe=observe)
-    compared = replace(compared, trained={**compared.trained, ORACLE: tuple(oracle)})
     valid = {name: float(np.concatenate(each).mean()) for name, each in validated.items()}
     seconds = {name: _seconds(name, parts[0]) for name in (PLAIN, WHOLE)}
     tested = _tested(compared)
@@ -83,12 +69,10 @@ def reproduce(folds: Folds, out: Path) -> Path:
         "validation_map": valid,
         "holm": tested,
         "learned_weights": weights,
-        "routing": {"folds": routing, "gap_closed_in_test": _closed(compared)},
         "chosen": {name: [each.notes["parameters"] for each in compared.trained[name]] for name in (CHOSEN, TRIED)},
         "training_seconds": seconds,
     }
-    told = f"{_remark(weights, seconds)}\n\n{_on_routing(compared, routing)}"
-    return write_findings(out, numbers, [_table(compared, valid, tested), told + "\n"])
+    return write_findings(out, numbers, [_table(compared, valid, tested), _remark(weights, seconds) + "\n"])
 
 
 def _fits(flavour: str) -> dict[str, Fit]:
@@ -118,8 +102,6 @@ def _fits(flavour: str) -> dict[str, Fit]:
     fits[f"{WHOLE}, context chosen"] = _chosen(METHODS[WHOLE], flavour, groups)
     fits[TRIED] = _chosen(METHODS[WHOLE], flavour)
     fits[f"{WHOLE}, weights by neighbours"] = _as_it_is(NearbyBlend(blends[WHOLE]))
-    fits[f"{WHOLE}, weights by query"] = _as_it_is(Routed(blends[WHOLE], step=0.5))
-    fits[ROUTED] = _as_it_is(Routed(blends[WHOLE]))
     return {PLAIN: fits.pop(PLAIN), CHOSEN: _chosen(METHODS[PLAIN], flavour), **fits}
 
 
@@ -132,7 +114,7 @@ def _columns(own: Sequence[str]) -> dict[str, list[str]]:
     return {label: columns for label, columns in found.items() if set(columns) != set(own)}
 
 
-def _as_it_is(ranker: Blend | NearbyBlend | Routed) -> Fit:
+def _as_it_is(ranker: Blend | NearbyBlend) -> Fit:
     return lambda train, valid: ranker.fit(train, valid=valid)
 
 
@@ -146,22 +128,6 @@ def _chosen(method: Method, flavour: str, grid: Mapping[str, Sequence[Any]] | No
         valid=valid,
         flavour=flavour,
     )
-
-
-def _by_oracle(ranker: Routed, test: Judged, flavour: str) -> Floats:
-    """Every query's documents as the best of the options has them, the blend where it is among the best."""
-    blend, candidates = ranker.blend_, test.candidates
-    options = np.column_stack([blend.predict(candidates), blend.scaled(candidates)])
-    reached = [evaluate(each, test, measures=["map"], flavour=flavour)["map"] for each in options.T]
-    best = np.argmax(reached, axis=0)
-    found: Floats = options[np.arange(len(options)), best[candidates.query_of_row]]
-    return found
-
-
-def _closed(compared: Compared) -> float:
-    """The share of the way from the blend to the oracle that routing goes on the test queries."""
-    blend, routed, oracle = (compared.evaluations[name].mean()["map"] for name in (WHOLE, ROUTED, ORACLE))
-    return (routed - blend) / (oracle - blend) if oracle > blend else 0.0
 
 
 def _crossed(blend: Blend, valid: Any) -> Floats:
@@ -179,7 +145,7 @@ def _crossed(blend: Blend, valid: Any) -> Floats:
 
 def _tested(compared: Compared) -> dict[str, float]:
     """Holm's correction of the tests on MAP against plain LambdaMART, over all rows."""
-    rivals = [name for name in compared.names if name not in (PLAIN, ORACLE)]
+    rivals = [name for name in compared.names if name != PLAIN]
     return dict(zip(rivals, holm([compared.against_baseline(name, "map").p for name in rivals]), strict=True))
 
 
@@ -198,7 +164,7 @@ def _table(compared: Compared, valid: dict[str, float], tested: dict[str, float]
     rows: list[tuple[Cell, ...]] = []
     for name in compared.names:
         means = compared.evaluations[name].mean()
-        cells: list[Cell] = [name, valid.get(name)]
+        cells: list[Cell] = [name, valid[name]]
         for measure in _MEASURES:
             cells += [means[measure], None if name == PLAIN else compared.against_baseline(name, measure).p]
             if measure == "map":
@@ -210,17 +176,6 @@ def _table(compared: Compared, valid: dict[str, float], tested: dict[str, float]
         f"on MAP against {' and '.join(RIVALS)}; all trees averaged over {BAG} seeds."
     )
     return Table(tuple(columns), tuple(rows), caption).markdown()
-
-
-def _on_routing(compared: Compared, routing: Sequence[dict[str, float]]) -> str:
-    blend, oracle = (compared.evaluations[name].mean()["map"] for name in (WHOLE, ORACLE))
-    mean = {what: float(np.mean([each[what] for each in routing])) for what in routing[0]}
-    return (
-        f"The best option of each test query is {oracle - blend:.4f} above {WHOLE} in MAP; routing closes "
-        f"{_closed(compared):.1%} of that, leaving {mean['routed_in_test']:.1%} of the test queries to one ranker. In "
-        f"cross-validation of the training queries the gap was {mean['gap']:.4f}, and routing closed "
-        f"{mean['closed']:.1%}."
-    )
 
 
 def _remark(weights: dict[str, list[list[float]]], seconds: dict[str, float]) -> str:
