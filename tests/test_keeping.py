@@ -29,6 +29,7 @@ from querywise.evaluation.compare import compare
 from querywise.evaluation.keeping import Kept, digest
 from querywise.evaluation.trained import Trained
 from querywise.methods import METHODS, Method
+from querywise.methods.building import Part
 
 QUERYWISE = str(Path(sys.executable).with_name("querywise"))
 DATA = make_judged(25, 8, 4, kinds=2, noise=0.4)
@@ -64,7 +65,14 @@ class Counting:
 
 
 def counting(*, l2: float = 1.0) -> Any:
+    """A ranker that counts.
+
+    l2: says nothing to it.
+    """
     return Counting()
+
+
+COUNTED = Part("tests.test_keeping:counting", ("l2",))
 
 
 @pytest.fixture
@@ -72,7 +80,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> type[Counting]:
     """A method called `counted`, for as long as one test runs."""
     monkeypatch.setattr(Counting, "fits", 0)
     monkeypatch.setattr(Counting, "stops_at", -1)
-    monkeypatch.setitem(METHODS, "counted", Method("counted", "one feature", counting))
+    monkeypatch.setitem(METHODS, "counted", Method("counted", "one feature", COUNTED))
     return Counting
 
 

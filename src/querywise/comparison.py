@@ -71,7 +71,7 @@ def run(asked: Asked, folds: Folds, out: Path | None, *, title: str) -> tuple[Fi
 
 
 def _fitting(method: Method, asked: Asked) -> Fit:
-    fixed = {name: value for name, value in asked.fixed.items() if name in method.parameters}
+    fixed = {name: value for name, value in asked.fixed.items() if name in method.settings}
     return lambda train, valid: tune_or_fit(
         method.build,
         method.grid_on(train),
@@ -89,7 +89,7 @@ def _settings(method: Method, asked: Asked) -> dict[str, Any]:
         "method": method.name,
         "grid": {name: list(values) for name, values in method.grid.items()},
         "text_view": TEXT_VIEW,
-        "fixed": {name: value for name, value in asked.fixed.items() if name in method.parameters},
+        "fixed": {name: value for name, value in asked.fixed.items() if name in method.settings},
         "measure": asked.measure,
         "flavour": asked.flavour,
         "version": version("querywise"),

@@ -1,0 +1,7 @@
+"""Rankers by the names people type: the table of methods, their settings, and how a ranker is built of them."""
+
+from querywise.methods.method import TEXT_VIEW, Method, parse_settings
+from querywise.methods.settings import Setting, typed
+from querywise.methods.table import METHODS, described, find_method
+
+__all__ = ["METHODS", "TEXT_VIEW", "Method", "Setting", "described", "find_method", "parse_settings", "typed"]
