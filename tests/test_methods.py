@@ -12,18 +12,23 @@ from typing import Any, Literal, get_origin, get_type_hints
 
 import pytest
 
+import querywise
+from querywise.data.letor import write_letor
+from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.learners.context import QueryContext
 from querywise.learners.kernel import KernelRidge
 from querywise.learners.trees import LambdaMART, TreeRegression
-from querywise.methods import METHODS, Setting, described, find_method, parse_settings, typed
+from querywise.methods import METHODS, Setting, current_name, described, find_method, parse_settings, typed
 from querywise.methods.building import Part
 from querywise.methods.settings import imported, settings_of
 from querywise.methods.views import VIEWS
 from querywise.neighborhoods import Nearest, Radius
 from querywise.parameters import parameters_of
+from querywise.rankers.blend import Blend
 from querywise.rankers.column import OneFeature
 from querywise.rankers.normalised import QueryNormalised
+from querywise.storage import read_manifest
 from querywise.text.scores import BM25
 from querywise.views.topmean import TopMean
 from querywise.views.twomodels import TwoModels
@@ -158,8 +163,8 @@ def test_false_is_false_and_not_a_text_that_counts_as_true() -> None:
         ("ranksvm", "scale=none", "none"),
         ("ranksvm", 'loss="hinge"', "hinge"),
         ("atvt", "scale_penalty=Infinity", float("inf")),
-        ("querywise", "context=none", "none"),
-        ("querywise", "context=z+rank", "z+rank"),
+        ("blend", "context=none", "none"),
+        ("blend", "context=z+rank", "z+rank"),
         ("adarank", "measure=ndcg@5", "ndcg@5"),
     ],
 )
@@ -297,7 +302,7 @@ def test_a_ranker_can_be_normalised_by_query() -> None:
 
 def test_names_joined_by_plus_become_a_list() -> None:
     for text, columns in (("z+rank", ["z", "rank"]), ("none", [])):
-        made = built("querywise", context=text)
+        made = built("blend", context=text)
         assert all(list(each.columns) == columns for each in made.rankers if isinstance(each, QueryContext))
 
 
@@ -334,6 +339,60 @@ def test_the_command_line_shows_the_settings_of_a_method() -> None:
     refused = run("methods", "lambdamrt")
     assert refused.returncode == 2
     assert "Did you mean lambdamart?" in refused.stderr
+
+
+# A name that has changed
+
+
+def test_the_recommended_ranker_is_the_blend_and_found_by_its_old_name_too() -> None:
+    assert find_method("querywise") is METHODS["blend"]
+    assert "querywise" not in METHODS
+    assert current_name("querywise") == "blend"
+    assert current_name("single") == "single"
+    ranker: Any = querywise.recommended(bag=2)
+    assert isinstance(ranker, Blend)
+    assert [each.learner.bag for each in ranker.rankers[:2]] == [2, 2]
+    assert described("querywise", {}) == described("blend", {})
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "data.txt"
+    write_letor(path, make_judged(20, 6, 3))
+    return path
+
+
+SENTENCE = "The method querywise is called blend now; the old name goes on working.\n"
+QUICK = ("--set", "trees=3", "--set", "bag=1")
+
+
+def test_a_model_fitted_by_the_old_name_has_the_new_one(data: Path, tmp_path: Path) -> None:
+    words = ("fit", str(data), *QUICK, "--out", str(tmp_path / "model"))
+    done = run(*words, "--method", "querywise")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(SENTENCE) == 1
+    assert "blend trained on 20 queries" in done.stdout
+    assert read_manifest(tmp_path / "model").notes["method"] == "blend"
+    assert SENTENCE not in run(*words, "--method", "blend").stderr
+    assert run(*words, "--method", "querywise", "--quiet").stderr == ""
+    assert SENTENCE in run("methods", "querywise").stderr
+
+
+def test_a_comparison_by_the_old_name_has_the_new_one(data: Path, tmp_path: Path) -> None:
+    words = ("--methods", "querywise,single", "--baseline", "querywise", "--bag", "1", "--k", "5", "--measures", "map")
+    done = run("compare", str(data), *words, "--json", "--out", str(tmp_path / "report"))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(SENTENCE) == 1
+    content = json.loads(done.stdout)
+    assert list(content["methods"]) == ["blend", "single"]
+    assert content["baseline"] == "blend"
+    assert not list((tmp_path / "report" / "runs").glob("*querywise*"))
+
+
+def test_runs_are_fused_by_the_old_name_too(tmp_path: Path) -> None:
+    refused = run("fuse", "a.trec", "b.trec", "--out", str(tmp_path / "fused"), "--method", "querywise")
+    assert SENTENCE in refused.stderr
+    assert "--method blend learns from judgements" in refused.stderr
 
 
 def test_a_setting_has_one_name() -> None:

@@ -17,7 +17,7 @@ from querywise.evaluation.significance import find_test
 from querywise.evaluation.trained import Fit
 from querywise.files import make_folder
 from querywise.measures import find_measure, find_measures
-from querywise.methods import TEXT_VIEW, Method, find_method
+from querywise.methods import TEXT_VIEW, Method, current_name, find_method
 from querywise.progress import doing
 from querywise.ranking import GivenScores, read_scores
 from querywise.tuning import tune_or_fit
@@ -44,11 +44,13 @@ def run(asked: Asked, folds: Folds, out: Path | None, *, title: str) -> tuple[Fi
     chosen = [find_method(name) for name in asked.methods]
     files: dict[str, Path] = {}
     for name, path in map(_name_and_path, asked.scores):
-        if name in files or name in asked.methods:
+        if name in files or name in {method.name for method in chosen}:
             raise DataError(f"--scores {name}: two systems have the same name; give each its own.")
         files[name] = path
     fits: dict[str, Fit] = {method.name: _fitting(method, asked) for method in chosen}
     fits |= _given(files, folds)
+    if asked.baseline is not None and asked.baseline not in fits:
+        asked = replace(asked, baseline=current_name(asked.baseline))
     settings = {method.name: _settings(method, asked) for method in chosen}
     find_baseline(fits, asked.baseline)
     if out is not None:

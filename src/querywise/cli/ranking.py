@@ -27,6 +27,7 @@ from querywise.cli.options import (
     guarded_command,
     print_json,
     say,
+    say_renamed,
 )
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ def fit(
     find_measures(measure)
     find_flavour(flavour)
     chosen = find_method(method)
+    say_renamed([method], quiet=quiet)
+    method = chosen.name
     fixed: dict[str, Any] = {**local_settings(k, clusters, view, reference)}
     fixed |= parse_settings(chosen, settings or [], flag="--set ")
     fixed |= _read_options(chosen, {"base": base, "penalty": penalty, "gamma": None if gamma == "auto" else gamma})
@@ -306,7 +309,9 @@ def methods(
     from querywise.report.terminal import plain_table
 
     if name is not None:
-        _show_settings(find_method(name), as_json=as_json)
+        method = find_method(name)
+        say_renamed([name], quiet=False)
+        _show_settings(method, as_json=as_json)
     elif as_json:
         print_json([each.as_json() for each in METHODS.values()])
     else:

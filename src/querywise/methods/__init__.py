@@ -2,6 +2,17 @@
 
 from querywise.methods.method import TEXT_VIEW, Method, parse_settings
 from querywise.methods.settings import Setting, typed
-from querywise.methods.table import METHODS, described, find_method
+from querywise.methods.table import METHODS, current_name, described, find_method, recommended
 
-__all__ = ["METHODS", "TEXT_VIEW", "Method", "Setting", "described", "find_method", "parse_settings", "typed"]
+__all__ = [
+    "METHODS",
+    "TEXT_VIEW",
+    "Method",
+    "Setting",
+    "current_name",
+    "described",
+    "find_method",
+    "parse_settings",
+    "recommended",
+    "typed",
+]

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from querywise.errors import DataError
 from querywise.methods.building import Part
 from querywise.methods.method import Method
 from querywise.methods.settings import Value
+
+if TYPE_CHECKING:
+    from querywise.contracts import Ranker
 
 _JOINING = "querywise.methods.joining"
 _LEARNERS = "querywise.learners"
@@ -60,6 +63,9 @@ def _blend() -> Part:
     own = ("scores", "weights", "measure", "shrinkage")
     return Part(f"{_RANKERS}.blend:Blend", own, {"rankers": (*forests, online)})
 
+
+RECOMMENDED = "blend"
+RENAMED = {"querywise": RECOMMENDED}  # names that methods had once, and have today
 
 _L2 = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _KNN_GRID = {"l2": (0.1, 1.0, 10.0), "k": (0.1, 0.2, 0.35, 0.6), "prior_l2": (0.0, 0.5, 5.0)}
@@ -205,7 +211,7 @@ METHODS = {
             {"l2": (0.1, 1.0, 3.0)},
         ),
         Method(
-            "querywise",
+            RECOMMENDED,
             "a blend of trees that see their query's other candidates and of knn-online; the one to try first",
             _blend(),
             {"scores": ("standard", "rank")},
@@ -216,7 +222,8 @@ METHODS = {
 
 
 def find_method(name: str) -> Method:
-    """The method of that name."""
+    """The method of that name, or of one that it had once."""
+    name = current_name(name)
     if name not in METHODS:
         near = [each for each in METHODS if name and name in each] or get_close_matches(name, METHODS)
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
@@ -224,9 +231,19 @@ def find_method(name: str) -> Method:
     return METHODS[name]
 
 
+def current_name(name: str) -> str:
+    """The name that a method has today, of one that it had once; any other name as it is."""
+    return RENAMED.get(name, name)
+
+
+def recommended(**settings: Value) -> Ranker:
+    """The ranker to try first, not fitted: the method `blend`, with its defaults or other settings."""
+    return METHODS[RECOMMENDED].build(**settings)
+
+
 def described(method_name: str, parameters: Mapping[str, Value]) -> list[dict[str, Any]]:
     """Every setting of a fitted method as JSON can hold it, with the value in force; none of a method nobody knows."""
-    method = METHODS.get(method_name)
+    method = METHODS.get(current_name(method_name))
     return [
         {**each.as_json(), "value": parameters.get(name, each.default)}
         for name, each in (method.settings.items() if method is not None else ())
