@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Literal, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_origin, get_type_hints
 
 import pytest
 
@@ -32,6 +32,9 @@ from querywise.storage import read_manifest
 from querywise.text.scores import BM25
 from querywise.views.topmean import TopMean
 from querywise.views.twomodels import TwoModels
+
+if TYPE_CHECKING:
+    from querywise.data.folds import Folds
 
 QUERYWISE = str(Path(sys.executable).with_name("querywise"))
 PLAIN = {name: value for name, value in os.environ.items() if "COLOR" not in name}
@@ -103,6 +106,7 @@ class Shaped:
         other: Any = None,
         names: Any = (),
         on: bool = False,
+        kept: int | str | Folds | None = None,
     ) -> None: ...
 
 
@@ -131,7 +135,10 @@ def test_types_are_told_in_words() -> None:
         "other": "whole number, name or none",
         "names": "whole number or name",
         "on": "true or false",
+        "kept": "whole number, name or none",
     }
+    anything: Any = object()
+    assert found["kept"].checked(anything) is anything, "in Python it may be what only a type checker can name"
     assert found["kind"].choices == ("a", "b")
     assert found["kind"].expected == "a, b or none"
     assert [typed(each) for each in (None, True, 0.2, "a")] == ["none", "true", "0.2", "a"]

@@ -7,6 +7,7 @@ end with a blank line or with the next such line. Where a constructor takes anyt
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import inspect
 import json
@@ -130,16 +131,16 @@ def settings_of(home: str) -> Mapping[str, Setting]:
     return {name: _setting(name, hints[name], taken[name].default, helps.get(name, "")) for name in hints}
 
 
+class _Names(dict[str, Any]):
+    """The names of a module; one that is imported for type checkers alone stands for anything."""
+
+    def __missing__(self, name: str) -> Any:
+        return vars(builtins).get(name, object)
+
+
 def _hints(annotations: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
-    """Each annotation by itself: what can be set may stand beside what only a type checker can name."""
-    found: dict[str, Any] = {}
-    for name, annotation in annotations.items():
-        holder: Any = SimpleNamespace(__annotations__={name: annotation})
-        try:
-            found |= get_type_hints(holder, globalns=dict(names))
-        except NameError:  # imported for type checkers alone, so nothing that can be typed
-            continue
-    return found
+    holder: Any = SimpleNamespace(__annotations__=dict(annotations))
+    return get_type_hints(holder, globalns=dict(names), localns=_Names(names))
 
 
 def _setting(name: str, hint: Any, default: Any, help_: str) -> Setting:
@@ -159,8 +160,8 @@ def _kinds(hint: Any) -> Iterator[type]:
             yield from (int, str, object)
         elif get_origin(each) in (Literal, Sequence):
             yield str
-        elif each in _WORDS:
-            yield each
+        else:
+            yield each if each in _WORDS else object
 
 
 def _choices(hint: Any) -> Iterator[str]:
