@@ -1,4 +1,4 @@
-"""Write the generated pages anew: the command line's reference, and the tables that commands have made."""
+"""Write the generated pages anew: references of commands, HTTP and methods, and the tables that commands have made."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 PAGE = Path(__file__).parent / "cli.md"
 HTTP = Path(__file__).parent / "http.md"
+SETTINGS = Path(__file__).parent / "methods.md"
 REPRODUCTION = Path(__file__).parent / "reproduction.md"
 COMMANDS = (
     "demo", "features", "index", "search", "convert", "fit", "rank", "evaluate", "compare", "fuse", "explain", "serve",
@@ -62,6 +63,41 @@ def http_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def methods_page() -> str:
+    """Every method: its class, what can be set, and what is tried on validation data."""
+    from querywise.methods import METHODS
+
+    parts = [
+        "# Methods and their settings",
+        "Written by `make docs` from the classes themselves; `querywise methods NAME` prints the same. On the command "
+        "line a setting is given as `--set name=value`, in Python as `find_method(method).build(name=value)`, with "
+        "`find_method` of `querywise.methods`. What is not set has its default, or, with validation data, the "
+        "best of the values that are tried.",
+    ]
+    for method in METHODS.values():
+        module, _, kind = method.home.partition(":")
+        parts += [f"## {method.name}", f"`{kind}` in `{module}`: {method.description}."]
+        rows = [_setting(each) for each in method.settings.values()]
+        parts.append("\n".join(["| setting | type | default | choices | what it is |", "|---|---|---|---|---|", *rows]))
+        tried = {"": method.grid, **{f", with base={base}": grid for base, grid in method.grids.items()}}
+        parts += [f"Tried on validation data{where}: {_grid(grid)}." for where, grid in tried.items() if grid]
+    return "\n\n".join(parts) + "\n"
+
+
+def _setting(setting: Any) -> str:
+    from querywise.methods import typed
+
+    choices = ", ".join(f"`{each}`" for each in setting.choices)
+    told = setting.help.replace("|", "\\|")
+    return f"| `{setting.name}` | {setting.type} | `{typed(setting.default)}` | {choices} | {told} |"
+
+
+def _grid(grid: Any) -> str:
+    from querywise.methods import typed
+
+    return "; ".join(f"`{name}` {', '.join(map(typed, values))}" for name, values in grid.items())
+
+
 def _parameters(operation: dict[str, Any]) -> str:
     rows = [
         f"| `{each['name']}` | {_kind(each['schema'])} | {each.get('description', '')} |"
@@ -101,4 +137,5 @@ def with_tables(page: str) -> str:
 if __name__ == "__main__":
     PAGE.write_text(command_line_page())
     HTTP.write_text(http_page())
+    SETTINGS.write_text(methods_page())
     REPRODUCTION.write_text(with_tables(REPRODUCTION.read_text()))

@@ -168,23 +168,15 @@ def test_what_cannot_be_blended_is_refused(ranker: Blend, words: str) -> None:
 
 
 def test_the_method_is_two_forests_in_context_and_a_local_model() -> None:
-    built: Any = METHODS["querywise"].build(bag=2, context="z+rank", k=7, weights="learned", seed=3)
+    built: Any = METHODS["blend"].build(bag=2, context="z+rank", k=7, weights="learned", seed=3)
     pairwise, listwise, knn = built.rankers
     assert isinstance(pairwise, QueryContext)
     assert isinstance(knn, KnnOnline)
     assert (inside(pairwise).learner.objective, inside(listwise).learner.objective) == ("lambdarank", "rank_xendcg")
-    assert (inside(pairwise).learner.bag, inside(pairwise).learner.seed, list(listwise.columns)) == (
-        2,
-        3,
-        ["z", "rank"],
-    )
-    assert (knn.k, inside(knn).learner.tolerance, inside(knn).learner.prior, built.weights) == (
-        7,
-        None,
-        "global",
-        "learned",
-    )
-    bare: Any = METHODS["querywise"].build(context="none")
+    first, local = inside(pairwise).learner, inside(knn).learner
+    assert (first.bag, first.seed, list(listwise.columns)) == (2, 3, ["z", "rank"])
+    assert (knn.k, local.tolerance, local.prior, built.weights) == (7, None, "global", "learned")
+    bare: Any = METHODS["blend"].build(context="none")
     assert list(bare.rankers[0].columns) == []
 
 
@@ -192,7 +184,7 @@ def test_where_queries_have_a_text_a_view_of_it_is_tried_and_the_trees_are_grown
     plain = make_judged(40, 8, 4, kinds=2)
     texts = tuple(f"{('red', 'blue', 'how')[number % 3]} {number % 5}" for number in range(40))
     data = plain.with_queries(QueryTable(plain.candidates.query_ids, texts=texts))
-    method = METHODS["querywise"]
+    method = METHODS["blend"]
     views = method.grid_on(data)["view"]
     assert views == ("top-mean", TEXT_VIEW)
     assert "view" not in method.grid_on(plain)
@@ -213,15 +205,15 @@ def test_the_parts_of_the_blend_are_measured(tmp_path: Path, monkeypatch: pytest
     assert "50 test queries, flavour letor4; p: paired t-test against lambdamart" in page.read_text()
     numbers = json.loads((tmp_path / "report" / "numbers.json").read_text())
     rows = set(numbers["comparison"]["methods"])
-    assert rows >= {"querywise", "querywise, learned weights", "context + xendcg + single", "querywise chosen"}
-    assert rows >= {"context, level alone", "context, and rank", "context, every group", "querywise, context chosen"}
-    assert "querywise, weights by neighbours" in rows
+    assert rows >= {"blend", "blend, learned weights", "context + xendcg + single", "blend chosen"}
+    assert rows >= {"context, level alone", "context, and rank", "context, every group", "blend, context chosen"}
+    assert "blend, weights by neighbours" in rows
     assert set(numbers["validation_map"]) == rows
     assert set(numbers["holm"]) == rows - {"lambdamart"}
     for name, p in numbers["holm"].items():
         assert p >= numbers["comparison"]["methods"][name]["p"]["map"]
-    learned = numbers["learned_weights"]["querywise, learned weights"]
+    learned = numbers["learned_weights"]["blend, learned weights"]
     assert len(learned) == 5
     assert all(abs(sum(each) - 1) < 1e-9 for each in learned)
-    for name in ("lambdamart chosen", "querywise chosen"):
+    for name in ("lambdamart chosen", "blend chosen"):
         assert [each["bag"] for each in numbers["chosen"][name]] == [1] * 5

@@ -70,6 +70,7 @@ def test_papers_are_cited_by_a_key_that_exists(page: Path) -> None:
 def test_the_generated_pages_are_current() -> None:
     assert generator().PAGE.read_text() == generator().command_line_page(), "run `make docs`"
     assert generator().HTTP.read_text() == generator().http_page(), "run `make docs`"
+    assert generator().SETTINGS.read_text() == generator().methods_page(), "run `make docs`"
 
 
 def generator() -> Any:

@@ -19,7 +19,7 @@ from tests.golden.make import ENGINES, HERE, exported
 from tests.golden.worlds import answers, machine
 
 FOLDERS = sorted(path.name for path in HERE.iterdir() if path.is_dir())
-RENAMED: dict[str, str] = {}  # methods under other names
+RENAMED = {"querywise": "blend"}  # methods under other names
 REMOVED = ("routed", "routed-views")  # kinds that are no longer there
 EXPLAINED_NOW = ("selectranker-adarank",)  # linear models whose weights used not to be shown
 

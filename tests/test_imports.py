@@ -26,11 +26,11 @@ LAYERS = [
     ["contracts"],
     ["learners", "views", "neighborhoods", "groupings", "combinations"],
     ["rankers"],
+    ["methods"],
     ["evaluation"],
     ["contributions"],
-    ["storage", "tuning", "explanations", "viewnames"],
-    ["exports", "builders"],
-    ["methods"],
+    ["storage", "tuning", "explanations"],
+    ["exports"],
     ["report", "scoring", "service", "unfinished"],
     ["comparison", "fusion"],
     ["reproduction", "demo"],
@@ -169,3 +169,8 @@ def test_importing_the_package_loads_no_heavy_library() -> None:
 
 def test_importing_the_command_line_loads_no_mathematics() -> None:
     assert not {"numpy", "scipy", "numba", "lightgbm", "sklearn"} & loaded_by("import querywise.cli")
+
+
+def test_finding_a_method_loads_no_mathematics() -> None:
+    statement = "from querywise.methods import METHODS, find_method\n[find_method(name).home for name in METHODS]"
+    assert not {"numpy", "scipy", "numba", "lightgbm", "sklearn"} & loaded_by(statement)

@@ -29,6 +29,8 @@ from querywise.evaluation.compare import compare
 from querywise.evaluation.keeping import Kept, digest
 from querywise.evaluation.trained import Extra, Trained
 from querywise.methods import METHODS, Method
+from querywise.methods.building import Part
+from querywise.methods.table import RENAMED
 from querywise.plain import Json, JsonObject
 
 QUERYWISE = str(Path(sys.executable).with_name("querywise"))
@@ -65,7 +67,14 @@ class Counting:
 
 
 def counting(*, l2: float = 1.0) -> Any:
+    """A ranker that counts.
+
+    l2: says nothing to it.
+    """
     return Counting()
+
+
+COUNTED = Part("tests.test_keeping:counting", ("l2",))
 
 
 @pytest.fixture
@@ -73,7 +82,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> type[Counting]:
     """A method called `counted`, for as long as one test runs."""
     monkeypatch.setattr(Counting, "fits", 0)
     monkeypatch.setattr(Counting, "stops_at", -1)
-    monkeypatch.setitem(METHODS, "counted", Method("counted", "one feature", counting))
+    monkeypatch.setitem(METHODS, "counted", Method("counted", "one feature", COUNTED))
     return Counting
 
 
@@ -181,6 +190,26 @@ def test_other_settings_are_computed_anew(tmp_path: Path, other: Asked) -> None:
     run(other, folds, tmp_path / "used", title="T")
     run(other, folds, tmp_path / "new", title="T")
     assert contents(tmp_path / "used") == contents(tmp_path / "new")
+
+
+def test_what_was_kept_under_a_name_of_earlier_versions_is_computed_anew(
+    tmp_path: Path, counted: type[Counting], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(RENAMED, "older", "counted")
+    run(Asked(("older",), measures="map"), make_folds(DATA), tmp_path / "r", title="T")
+    expected = contents(tmp_path / "r")
+    assert any("counted" in name for name in expected)
+    assert not any("older" in name for name in expected)
+    for path in list((tmp_path / "r" / "runs").iterdir()):  # as an earlier version would have left it
+        path.write_text(path.read_text().replace('"counted"', '"older"'))
+        path.rename(path.with_name(path.name.replace("counted", "older")))
+    found, _ = run(Asked(("older",), measures="map"), make_folds(DATA), tmp_path / "r", title="T")
+    assert counted.fits == 10, "nothing of the older run is taken up"
+    assert [each.name for each in found.methods] == ["counted"]
+    again = contents(tmp_path / "r")
+    assert {name: text for name, text in again.items() if "older" not in name} == expected
+    run(Asked(("counted",), measures="map", baseline="older"), make_folds(DATA), tmp_path / "r", title="T")
+    assert counted.fits == 10, "whichever name is typed, it is the same method"
 
 
 def first_changed(data: Judged, what: str) -> Judged:

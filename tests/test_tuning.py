@@ -69,7 +69,7 @@ def test_what_is_fixed_is_taken_out_of_the_grid(data: Judged) -> None:
 def test_every_method_builds_every_point_of_its_grid() -> None:
     for method in METHODS.values():
         for name, values in method.grid.items():
-            assert name in method.parameters
+            assert name in method.settings
             for value in values:
                 assert hasattr(method.build(**{name: value}), "fit")
         assert method.description[0].islower()
@@ -83,23 +83,24 @@ def test_an_unknown_method_is_named_with_the_known_ones() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("l2=0.3", {"l2": 0.3}), ("l2=3", {"l2": 3}), ("loss=hinge", {"loss": "hinge"}), ("tolerance=null", None)],
+    [
+        ("l2=0.3", {"l2": 0.3}),
+        ("l2=3", {"l2": 3}),
+        ("loss=hinge", {"loss": "hinge"}),
+        ("tolerance=null", {"tolerance": None}),
+    ],
 )
-def test_settings_are_read_as_what_they_look_like(text: str, value: dict[str, Any] | None) -> None:
-    if value is None:
-        with pytest.raises(DataError, match="tolerance must be a number"):
-            parse_settings(find_method("ranksvm"), [text])
-    else:
-        assert parse_settings(find_method("ranksvm"), [text]) == value
+def test_settings_are_read_as_what_they_look_like(text: str, value: dict[str, Any]) -> None:
+    assert parse_settings(find_method("ranksvm"), [text]) == value
 
 
 @pytest.mark.parametrize(
     ("method", "text", "words"),
     [
-        ("ranksvm", "lambda=3", "is not a setting of ranksvm. Known: l2, loss"),
-        ("ranksvm", "l2", "is not a setting"),
-        ("ranksvm", "l2=abc", "l2 must be a number"),
-        ("lambdamart", "leaves=1.5", "leaves must be a whole number"),
+        ("ranksvm", "lambda=3", "lambda=3: this is not a setting of ranksvm. Known: l2, loss"),
+        ("ranksvm", "l2", "l2: this is not a setting"),
+        ("ranksvm", "l2=abc", "l2=abc: expected a number"),
+        ("lambdamart", "leaves=1.5", "leaves=1.5: expected a whole number"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(method: str, text: str, words: str) -> None:

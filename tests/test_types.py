@@ -21,6 +21,7 @@ ALLOWED = {
     "crew.py: Kept": "known to the crew alone",
     "errors.py: NotFittedError.__init__": "whatever was not fitted: its class is named",
     "exports/scripts/": "files for users to copy, which read what an engine answers, and need no types of ours for it",
+    "methods/building.py: Part.made": "an object of the class at its home, whichever that is",
     "parameters.py: is_fitted": "whatever keeps what it has learned under names that end in an underscore",
     "parameters.py: learned_bytes": "goes through whatever there is inside of an estimator",
     "parameters.py: name_of": "any estimator, and what it is made of",
@@ -31,7 +32,7 @@ ALLOWED = {
 }
 
 # Not looked at yet.
-LATER: tuple[str, ...] = ("builders.py", "methods.py", "viewnames.py")
+LATER: tuple[str, ...] = ()
 
 
 def is_public(name: str) -> bool:
@@ -48,7 +49,10 @@ def is_loose(annotation: ast.AST | None) -> bool:
     if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value).endswith("Literal"):
         return False
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
-        return is_loose(ast.parse(annotation.value, mode="eval").body)
+        try:
+            return is_loose(ast.parse(annotation.value, mode="eval").body)
+        except SyntaxError:  # a text, not a type
+            return False
     word = getattr(annotation, "id", None) or getattr(annotation, "attr", None)
     return word in LOOSE or any(map(is_loose, ast.iter_child_nodes(annotation)))
 

@@ -19,6 +19,7 @@ Data flows one way:
     SER, SSER                                           an ensemble of rankers, weighted for all queries or for each
     QueryContext over any learner                       features beside those of the query's other candidates
     Blend                                               several rankers' scores as one
+    recommended                                         the ranker to try first: such a blend
     NearbyBlend                                         weighed by how each served training queries like this one
     ranker.predict                                      Candidates → one score per document
     evaluate, compare                                   scores and labels → a table per query, paired tests
@@ -106,6 +107,7 @@ _HOMES = {
     "read_parquet": "querywise.data.shards",
     "read_queries": "querywise.data.queries",
     "read_scores": "querywise.ranking",
+    "recommended": "querywise.methods.table",
     "route": "querywise.exports.routing",
     "save": "querywise.storage",
     "save_index": "querywise.text.index",

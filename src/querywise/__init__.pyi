@@ -44,6 +44,7 @@ from querywise.learners.rankboost import RankBoost as RankBoost
 from querywise.learners.ranksvm import RankSVM as RankSVM
 from querywise.learners.trees import LambdaMART as LambdaMART
 from querywise.learners.trees import TreeRegression as TreeRegression
+from querywise.methods.table import recommended as recommended
 from querywise.neighborhoods import Everyone as Everyone
 from querywise.neighborhoods import Nearest as Nearest
 from querywise.neighborhoods import Radius as Radius

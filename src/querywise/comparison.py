@@ -16,7 +16,7 @@ from querywise.evaluation.significance import find_test
 from querywise.evaluation.trained import Fit
 from querywise.files import make_folder
 from querywise.measures import find_measure, find_measures
-from querywise.methods import TEXT_VIEW, Method, find_method
+from querywise.methods import TEXT_VIEW, Method, current_name, find_method
 from querywise.plain import JsonObject, Settings
 from querywise.progress import doing
 from querywise.ranking import GivenScores, read_scores
@@ -44,12 +44,14 @@ def run(asked: Asked, folds: Folds, out: Path | None, *, title: str) -> tuple[Fi
     chosen = [find_method(name) for name in asked.methods]
     files: dict[str, Path] = {}
     for name, path in map(_name_and_path, asked.scores):
-        if name in files or name in asked.methods:
+        if name in files or name in {method.name for method in chosen}:
             said = f"scores={name!r}: two systems have the same name; give each its own."
             raise DataError(said, arguments=("scores",))
         files[name] = path
     fits: dict[str, Fit] = {method.name: _fitting(method, asked) for method in chosen}
     fits |= _given(files, folds)
+    if asked.baseline is not None and asked.baseline not in fits:
+        asked = replace(asked, baseline=current_name(asked.baseline))
     settings = {method.name: _settings(method, asked) for method in chosen}
     find_baseline(fits, asked.baseline)
     if out is not None:
@@ -72,7 +74,7 @@ def run(asked: Asked, folds: Folds, out: Path | None, *, title: str) -> tuple[Fi
 
 
 def _fitting(method: Method, asked: Asked) -> Fit:
-    fixed = {name: value for name, value in asked.fixed.items() if name in method.parameters}
+    fixed = {name: value for name, value in asked.fixed.items() if name in method.settings}
     return lambda train, valid: tune_or_fit(
         method.build,
         method.grid_on(train),
@@ -90,7 +92,7 @@ def _settings(method: Method, asked: Asked) -> JsonObject:
         "method": method.name,
         "grid": {name: list(values) for name, values in method.grid.items()},
         "text_view": TEXT_VIEW,
-        "fixed": {name: value for name, value in asked.fixed.items() if name in method.parameters},
+        "fixed": {name: value for name, value in asked.fixed.items() if name in method.settings},
         "measure": asked.measure,
         "flavour": asked.flavour,
         "version": version("querywise"),

@@ -38,8 +38,10 @@ class Everyone:
 
 
 class Nearest:
-    """The k nearest training queries, alike. k is their number, or, between 0 and 1, their share.
+    """The k nearest training queries, alike.
 
+    k: their number, or, between 0 and 1, their share.
+    metric: how distance is measured.
     search: `brute` is exact and fast up to tens of thousands of queries; `kd_tree` and `ball_tree` are scikit-learn's.
     """
 

@@ -27,6 +27,7 @@ from querywise.contracts import Ranker
 from querywise.data.letor import PathLike
 from querywise.errors import DataError, ModelFileError, NotFittedError
 from querywise.files import atomic_text, put_in_place
+from querywise.methods import METHODS
 from querywise.parameters import parameter_names, parameters_of
 from querywise.plain import JsonObject, Settings
 
@@ -36,11 +37,8 @@ _MANIFEST = "manifest.json"
 _LONG_TEXT = 1_000
 _LIBRARIES = ("numpy", "scipy", "lightgbm")
 
-# The only classes a model folder can name.
-_SAVABLE = {
-    "ATVT": "querywise.rankers.atvt",
-    "AdaRank": "querywise.learners.adarank",
-    "Blend": "querywise.rankers.blend",
+# The only classes a model folder can name: the rankers of the table of methods, and what rankers are made of.
+_PARTS = {
     "Borda": "querywise.rankers.voting",
     "Clusters": "querywise.groupings",
     "Columns": "querywise.views.columns",
@@ -52,46 +50,29 @@ _SAVABLE = {
     "GradientView": "querywise.rankers.gradients",
     "GroupModels": "querywise.rankers.clusters",
     "KernelRidge": "querywise.learners.kernel",
-    "KnnOffline1": "querywise.rankers.knn",
-    "KnnOffline2": "querywise.rankers.knn",
-    "KnnOnline": "querywise.rankers.knn",
-    "LambdaMART": "querywise.learners.trees",
     "LearnedMetric": "querywise.rankers.metric",
     "LinearModels": "querywise.learners.linear",
-    "ListNet": "querywise.learners.listnet",
     "Locality": "querywise.rankers.locality",
-    "MultipleHyperplanes": "querywise.learners.hyperplanes",
     "NGrams": "querywise.views.text",
-    "Naive": "querywise.rankers.clusters",
     "NearbyBlend": "querywise.rankers.nearby",
     "Nearest": "querywise.neighborhoods",
     "OfflineModels": "querywise.rankers.knn",
-    "OneFeature": "querywise.rankers.column",
     "PreparedRankSVM": "querywise.learners.curvature",
     "PreparedRows": "querywise.learners.rows",
-    "QueryClasses": "querywise.rankers.classes",
     "QueryContext": "querywise.learners.context",
     "QueryNormalised": "querywise.rankers.normalised",
     "Radius": "querywise.neighborhoods",
-    "RankBoost": "querywise.learners.rankboost",
-    "RankSVM": "querywise.learners.ranksvm",
     "ReciprocalRank": "querywise.rankers.voting",
     "RelevantClusters": "querywise.groupings",
-    "SER": "querywise.rankers.ensemble",
-    "SSER": "querywise.rankers.ensemble",
     "Scaling": "querywise.scaling",
-    "SelectRanker": "querywise.rankers.clusters",
     "SideBySide": "querywise.views.columns",
     "SimilarQueries": "querywise.combinations",
-    "Single": "querywise.rankers.single",
     "TextView": "querywise.views.text",
     "TopMean": "querywise.views.topmean",
-    "Transform": "querywise.rankers.clusters",
     "TreeRegression": "querywise.learners.trees",
     "TwoModels": "querywise.views.twomodels",
 }
-
-
+_SAVABLE = _PARTS | {name: module for module, name in (method.home.split(":") for method in METHODS.values())}
 # Other names under which earlier versions wrote a class, or something a class has learned (Class.name_).
 _ALIASES: dict[str, str] = {}
 # What a parameter was worth before there was such a one: folders of earlier versions lack it.

@@ -27,6 +27,7 @@ from querywise.cli.options import (
     guarded_command,
     print_json,
     say,
+    say_renamed,
 )
 
 FoldsData = Annotated[
@@ -70,7 +71,7 @@ def compare(
     reference: Reference = None,
     bag: Annotated[
         int | None,
-        typer.Option(min=1, help="Forests that lambdamart and querywise average over seeds.", show_default=False),
+        typer.Option(min=1, help="Forests that lambdamart and blend average over seeds.", show_default=False),
     ] = None,
     queries: Queries = None,
     judgements: Judgements = None,
@@ -89,6 +90,7 @@ def compare(
     find_measures([*measures.split(","), measure])
     find_flavour(flavour)
     names = () if methods == "none" else tuple(name.strip() for name in methods.split(","))
+    say_renamed([*names, baseline], quiet=quiet)
     asked = Asked(
         methods=names,
         scores=tuple(scores or ()),
@@ -119,7 +121,7 @@ def reproduce(
         str,
         typer.Argument(
             help="geng2008: k nearest neighbours; lin2011: local models from clusters; zha2006: aTVT; hoi2008: "
-            "ensembles; from-text: a text collection, several views; blend: the method querywise, part by part.",
+            "ensembles; from-text: a text collection, several views; blend: the method blend, part by part.",
             show_default=False,
         ),
     ],

@@ -9,7 +9,7 @@ import typer
 
 from querywise.cli.app import app
 from querywise.cli.inputs import collection_from
-from querywise.cli.options import AsJson, FlavourName, Measures, Quiet, guarded_command, print_json, say
+from querywise.cli.options import AsJson, FlavourName, Measures, Quiet, guarded_command, print_json, say, say_renamed
 
 if TYPE_CHECKING:
     from querywise.data.collections import Judgement
@@ -82,6 +82,7 @@ def fuse(
     from querywise.fusion.job import Fusing, check_fusing, compare_fusions, fused, vote
     from querywise.fusion.runs import join_runs, judge, read_runs
     from querywise.measures import find_flavour, find_measures
+    from querywise.methods import current_name
     from querywise.progress import shown
     from querywise.ranking import write_run
 
@@ -89,6 +90,8 @@ def fuse(
     find_flavour(flavour)
     called = None if names is None else _names(names)
     _check_places(out, keep_runs, collection)
+    say_renamed([method, baseline], quiet=quiet)
+    method, baseline = (None if each is None else current_name(each) for each in (method, baseline))
     if method is not None:
         check_fusing(method, judged=judged is not None or collection is not None)
     with shown(quiet=quiet):

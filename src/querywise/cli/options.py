@@ -8,7 +8,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, ParamSpec, TypeVar
 
@@ -94,6 +94,16 @@ def fail(message: str, code: int = 2) -> NoReturn:
     console.print("[bold red]error:[/] ", end="")
     console.print(message, markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(code)
+
+
+def say_renamed(names: Iterable[str | None], *, quiet: bool) -> None:
+    """One sentence on standard error for methods that were asked for by a name they had once."""
+    from querywise.methods import current_name
+
+    now = {name: current_name(name) for name in names if name is not None and current_name(name) != name}
+    if now and not quiet:
+        told = " and ".join(f"{old} is called {new}" for old, new in now.items())
+        sys.stderr.write(f"The method {told} now; the old name goes on working.\n")
 
 
 def guarded_command(command: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,7 +27,12 @@ from querywise.cli.options import (
     guarded_command,
     print_json,
     say,
+    say_renamed,
 )
+
+if TYPE_CHECKING:
+    from querywise.methods import Method
+    from querywise.methods.settings import Value
 
 
 @app.command()
@@ -99,15 +105,14 @@ def fit(
     find_measures(measure)
     find_flavour(flavour)
     chosen = find_method(method)
-    fixed = {**local_settings(k, clusters, view, reference), **parse_settings(chosen, settings or [])}
-    fixed |= {name: value for name, value in (("base", base), ("penalty", penalty)) if value is not None}
-    if gamma is not None and gamma != "auto":
-        fixed |= parse_settings(chosen, [f"gamma={gamma}"])
+    say_renamed([method], quiet=quiet)
+    method = chosen.name
+    fixed: dict[str, Any] = {**local_settings(k, clusters, view, reference)}
+    fixed |= parse_settings(chosen, settings or [], flag="--set ")
+    fixed |= _read_options(chosen, {"base": base, "penalty": penalty, "gamma": None if gamma == "auto" else gamma})
     if folds is not None and (valid or fold is not None):
         raise DataError("--folds is for training data without a validation part; leave out --valid and --fold.")
-    stray = next((name for name in fixed if name not in chosen.parameters), None)
-    if stray is not None:
-        raise DataError(f"--{stray} says nothing to {method}. Its settings: {', '.join(chosen.parameters)}.")
+    _refuse_stray(chosen, fixed)
     check_model_folder(out)
     with shown(quiet=quiet), working(cluster, memory):
         train, held_out = read_training(data, valid or [], fold=fold, features=features, queries=queries)
@@ -295,22 +300,59 @@ def explain(
 
 @app.command()
 @guarded_command
-def methods(as_json: AsJson = False) -> None:
-    """What can be fitted, one line each."""
-    from querywise.methods import METHODS
-
-    if as_json:
-        print_json(
-            [
-                {"name": each.name, "description": each.description, "grid": {k: list(v) for k, v in each.grid.items()}}
-                for each in METHODS.values()
-            ]
-        )
-        return
+def methods(
+    name: Annotated[str | None, typer.Argument(help="One method, to list its settings.", show_default=False)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What can be fitted, one line each; of one method, everything that can be set."""
+    from querywise.methods import METHODS, find_method
     from querywise.report.terminal import plain_table
 
+    if name is not None:
+        method = find_method(name)
+        say_renamed([name], quiet=False)
+        _show_settings(method, as_json=as_json)
+    elif as_json:
+        print_json([each.as_json() for each in METHODS.values()])
+    else:
+        rows = [(each.name, each.description, _grid_words(each.grid)) for each in METHODS.values()]
+        say(plain_table(("method", "what it is", "tried on validation data"), rows))
+
+
+def _show_settings(method: Method, *, as_json: bool) -> None:
+    from querywise.methods import typed
+    from querywise.report.terminal import plain_table
+
+    if as_json:
+        settings = [each.as_json() for each in method.settings.values()]
+        print_json({**method.as_json(), "grids": method.grids, "settings": settings})
+        return
     rows = [
-        (each.name, each.description, "; ".join(f"{k} {', '.join(map(str, v))}" for k, v in each.grid.items()))
-        for each in METHODS.values()
+        (each.name, each.type, typed(each.default), ", ".join(each.choices), each.help)
+        for each in method.settings.values()
     ]
-    say(plain_table(("method", "what it is", "tried on validation data"), rows))
+    headings = ("setting", "type", "default", "choices", "what it is")
+    say(f"{method.name}: {method.description}", plain_table(headings, rows))
+    tried = {"": method.grid, **{f" with base={base}": grid for base, grid in method.grids.items()}}
+    say(*(f"Tried on validation data{where}: {_grid_words(grid)}" for where, grid in tried.items() if grid))
+
+
+def _grid_words(grid: Mapping[str, Sequence[Value]]) -> str:
+    from querywise.methods import typed
+
+    return "; ".join(f"{name} {', '.join(map(typed, values))}" for name, values in grid.items())
+
+
+def _read_options(method: Method, texts: Mapping[str, str | None]) -> dict[str, Any]:
+    """Options that are settings of their own; refusals speak of the option."""
+    given = {name: text for name, text in texts.items() if text is not None}
+    _refuse_stray(method, given)
+    return {name: method.settings[name].read(text, f"--{name} {text}") for name, text in given.items()}
+
+
+def _refuse_stray(method: Method, given: Mapping[str, object]) -> None:
+    from querywise.errors import DataError
+
+    stray = next((name for name in given if name not in method.settings), None)
+    if stray is not None:
+        raise DataError(f"--{stray} says nothing to {method.name}. Its settings: {', '.join(method.settings)}.")

@@ -142,7 +142,7 @@ def _tuned(method: Method, asked: Fusing) -> Fit:
 def _grid(method: Method, data: Judged) -> Grid:
     """The method's own; of ensembles also what grades mean, where there is more than one above 0."""
     grid = method.grid_on(data)
-    graded = "grades" in method.parameters and len(np.unique(data.labels[data.labels > 0])) > 1
+    graded = "grades" in method.settings and len(np.unique(data.labels[data.labels > 0])) > 1
     return {**grid, "grades": ("three", "difference")} if graded else grid
 
 

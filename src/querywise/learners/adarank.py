@@ -27,13 +27,16 @@ _SURE = 1 - 1e-6  # a feature that ranks every list perfectly would weigh infini
 class AdaRank(WeightedSum):
     """A linear ranker put together from single features, each weighed by how well it ranks what is still ranked badly.
 
-    rounds: at most so many. With a validation set the rounds up to its best are kept, and training stops once it has
-    not improved for `patience` rounds. measure: `map`, `ndcg` or `ndcg@k`. repeat: as in the paper, a feature may be
-    chosen again, and training stops when a round no longer changes what any query's order is worth; as the best
-    feature is often chosen twice running, that is soon. Otherwise each feature has one turn. scale: features are
-    standardised inside, or not (`none`); `weights_` are in the units of the features as given. `columns_` and `steps_`
-    are the features in the order in which they were chosen and their weights α inside, negative where small values are
-    preferred.
+    rounds: at most so many. With a validation set the rounds up to its best are kept.
+    measure: what queries are boosted by: `map`, `ndcg` or `ndcg@k`.
+    repeat: as in the paper, a feature may be chosen again, and training stops when a round no longer changes what any
+    query's order is worth; as the best feature is often chosen twice running, that is soon. Otherwise each feature has
+    one turn.
+    scale: features are standardised inside, or not (`none`).
+    patience: training stops once the measure has not improved on the validation set for so many rounds.
+
+    `weights_` are in the units of the features as given. `columns_` and `steps_` are the features in the order in which
+    they were chosen and their weights α inside, negative where small values are preferred.
 
     >>> from querywise import from_arrays
     >>> data = from_arrays([[0.0, 5.0], [1.0, 3.0], [2.0, 4.0]], [0, 1, 2], qid=[7, 7, 7])

@@ -28,9 +28,10 @@ class QueryContext:
 
     Beside the features as they are it gets, for each of them, the query's *mean* and *spread*, and the document's *z*
     (how many spreads above the mean) and *rank* (the share of the query's other documents it is above, ties half); the
-    list's *length*; and with a `view`, the query's coordinates in it. columns: which of these groups; z alone did best
-    on validation data. A feature that is the same for all candidates of a query has z 0 and rank ½. It takes the whole
-    list to score one document.
+    list's *length*; and with a `view`, the query's coordinates in it. A feature that is the same for all candidates of
+    a query has z 0 and rank ½. It takes the whole list to score one document.
+
+    columns: which of the groups mean, spread, z, rank and length; z alone did best on validation data.
     """
 
     def __init__(

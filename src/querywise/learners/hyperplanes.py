@@ -28,9 +28,14 @@ from querywise.scaling import Scale
 class MultipleHyperplanes:
     """Ranking SVMs that each know two grades, and vote (MHR-BC).
 
-    l2, loss, pairs and scale are those of every ranking SVM. A pair of grades that no query has together is left out.
-    `grades_` are the pairs of grades, lower first; `hyperplanes_` their weights in the units of the features as given,
-    a row each. Every hyperplane has the same say, and scores are whole numbers: documents may tie.
+    l2: λ of every ranking SVM, how strongly its weights are held to 0.
+    loss: `squared_hinge`, ℓ(t) = max(0, 1 − t)², or `hinge`, ℓ(t) = max(0, 1 − t).
+    pairs: every `query` counts the same whatever its number of pairs, or every `pair` does.
+    scale: features are standardised inside, or not (`none`).
+
+    A pair of grades that no query has together is left out. `grades_` are the pairs of grades, lower first;
+    `hyperplanes_` their weights in the units of the features as given, a row each. Every hyperplane has the same say,
+    and scores are whole numbers: documents may tie.
 
     >>> from querywise import from_arrays
     >>> data = from_arrays([[0.0], [1.0], [2.0]], [0, 1, 2], qid=[7, 7, 7])

@@ -28,10 +28,14 @@ _FLAT = 1e-10  # of the largest: directions of landmarks whose eigenvalue is bel
 class KernelRidge:
     """A smooth function of standardised features.
 
+    l2: λ, how strongly the function is held smooth.
     kernel: gaussian is 1 + exp(−‖x − z‖² / (2 d width²)), d the number of features; linear is 1 + x·z. The 1 is for the
-    level, which is held like everything else. l2: λ. exact: up to so many rows every training row takes part; beyond,
-    `landmarks` of them, drawn once by the seed. Fitting again on the very same features reuses what does not depend on
-    targets and weights, landmarks among it.
+    level, which is held like everything else.
+    width: of the gaussian kernel; the wider, the smoother.
+    exact: up to so many rows every training row takes part; beyond, `landmarks` of them.
+    seed: draws the landmarks, once.
+
+    Fitting again on the very same features reuses what does not depend on targets and weights, landmarks among it.
     """
 
     def __init__(

@@ -30,8 +30,10 @@ _SUFFICIENT = 1e-4
 class ListNet(WeightedSum):
     """A linear ranker trained on whole lists by the cross entropy of top-one chances.
 
-    l2: λ. scale: features are standardised inside, or not (`none`); `weights_` are in the units of the features as
-    given. `gap_` bounds how far `objective_` is from its minimum.
+    l2: λ, how strongly weights are held to 0.
+    scale: features are standardised inside, or not (`none`).
+
+    `weights_` are in the units of the features as given. `gap_` bounds how far `objective_` is from its minimum.
 
     >>> from querywise import from_arrays
     >>> data = from_arrays([[0.0, 5.0], [1.0, 3.0], [2.0, 4.0]], [0, 1, 2], qid=[7, 7, 7])

@@ -32,10 +32,12 @@ _BLOCK = 2_000_000  # values of features that a thread looks through at a time
 class RankBoost:
     """Stumps on single features, each weighed by how well it orders the pairs that are still in the wrong order.
 
-    rounds: at most so many stumps; with a validation set those up to its highest MAP are kept, and training stops once
-    that has not risen for `patience` rounds. thresholds: how many are tried on each feature, quantiles of its distinct
-    training values. learning_rate: the share of its weight that a stump gets. A negative weight is a stump that prefers
-    small values. `losses_` is the loss after each round, 1 before the first.
+    rounds: at most so many stumps; with a validation set those up to its highest MAP are kept.
+    thresholds: how many are tried on each feature, quantiles of its distinct training values.
+    learning_rate: the share of its weight that a stump gets.
+    patience: training stops once validation MAP has not risen for so many rounds.
+
+    A negative weight is a stump that prefers small values. `losses_` is the loss after each round, 1 before the first.
 
     >>> from querywise import from_arrays
     >>> data = from_arrays([[0.0, 5.0], [1.0, 3.0], [2.0, 4.0]], [0, 1, 2], qid=[7, 7, 7])

@@ -35,10 +35,15 @@ GLOBAL_TOLERANCE = 1e-10
 class RankSVM(WeightedSum):
     """A linear ranker trained on preference pairs, without ever enumerating them.
 
-    l2: λ; with standardised features 1 is a good first guess. loss: `squared_hinge`, ℓ(t) = max(0, 1 − t)², or
-    `hinge`, ℓ(t) = max(0, 1 − t), solved to the relative objective gap `tolerance`. pairs: every `query` counts the
-    same whatever its number of pairs, or every `pair` does. scale: features are standardised inside, or not
-    (`none`); `weights_` are in the units of the features as given. prior and prior_l2 concern local models only.
+    l2: λ, how strongly weights are held to 0; with standardised features 1 is a good first guess.
+    loss: `squared_hinge`, ℓ(t) = max(0, 1 − t)², or `hinge`, ℓ(t) = max(0, 1 − t).
+    pairs: every `query` counts the same whatever its number of pairs, or every `pair` does.
+    scale: features are standardised inside, or not (`none`).
+    prior, prior_l2: concern local models only.
+    tolerance: the relative objective gap that the hinge, and local models, are solved to; None leaves local models
+    uncertified.
+
+    `weights_` are in the units of the features as given.
 
     >>> from querywise import from_arrays
     >>> data = from_arrays([[0.0, 5.0], [1.0, 3.0], [2.0, 4.0]], [0, 1, 2], qid=[7, 7, 7])

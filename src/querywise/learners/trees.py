@@ -35,11 +35,18 @@ class LambdaMART:
     """Boosted regression trees that climb NDCG. The baseline most people have.
 
     trees: at most so many; with a validation set, training stops once its NDCG@`stop_at` has not risen for
-    `patience` trees. Any non-negative grade is fine; a label is worth 2^label − 1. The same seed gives the same trees.
+    `patience` trees.
+    leaves: at most so many in a tree.
+    learning_rate: the share of its step that a tree goes.
+    min_documents: at least so many training documents in a leaf.
     objective: what the trees climb, NDCG's pairwise gradients or a listwise cross entropy [bruch2021]_.
     bag: the mean score of so many forests, grown with seeds from `seed` on; in a bag of several each tree sees a random
     share of the features. Each forest stops on its own.
-    prior: local models start from the global one's scores. base: a fitted one whose scores to start from.
+    prior: local models start from the global one's scores.
+    base: a fitted one whose scores to start from.
+    seed: the same seed gives the same trees.
+
+    Any non-negative grade is fine; a label is worth 2^label − 1.
     """
 
     def __init__(
@@ -211,8 +218,13 @@ class TreeRegression:
     """Boosted regression trees on squared errors, for real targets.
 
     trees: so many; `fit_watching` stops once the error on other data has not fallen for `patience` of them, and says in
-    `tree_count_` how many it kept, which other fits can be told to grow. Fitting again on the very same features does
-    not sort them into bins again. The same seed gives the same trees.
+    `tree_count_` how many it kept, which other fits can be told to grow.
+    leaves: at most so many in a tree.
+    learning_rate: the share of its step that a tree goes.
+    min_documents: at least so many training documents in a leaf.
+    seed: the same seed gives the same trees.
+
+    Fitting again on the very same features does not sort them into bins again.
     """
 
     def __init__(

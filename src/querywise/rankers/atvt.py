@@ -35,10 +35,14 @@ class ATVT:
 
     regressor: TreeRegression, KernelRidge, or anything with fit(features, targets, weights) and predict(features). One
     that has fit_watching too, as TreeRegression does, says in tree_count_ what later calls of fit are told as trees.
-    scale_penalty, shift_penalty: λ_α and λ_β; infinite ones are plain regression. penalty: l2 or l1. variant: weighted
-    is the objective as written, h fitted to (y − β)/α with weights α²; running fits h to α y + β without weights, and
-    its α is on the inverse scale. rounds: at most so many (α, β) steps, each followed by another h; it stops once α and
-    β move by no more than `tolerance` on average. values: what each grade is worth, the grade itself by default.
+    scale_penalty: λ_α, how strongly scales α are held to 1; infinite leaves them there.
+    shift_penalty: λ_β, how strongly shifts β are held to 0; infinite leaves them there, and both plain regression.
+    penalty: how α and β are held, by squares (l2) or absolute values (l1).
+    variant: weighted is the objective as written, h fitted to (y − β)/α with weights α²; running fits h to α y + β
+    without weights, and its α is on the inverse scale.
+    rounds: at most so many (α, β) steps, each followed by another h; it stops once α and β move by no more than
+    `tolerance` on average.
+    values: what each grade is worth, the grade itself by default.
 
     `trace_` is the objective after every half step, λ_h Ω(h) in it where the regressor knows its norm.
     """

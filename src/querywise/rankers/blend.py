@@ -31,10 +31,11 @@ class Blend:
 
     scores: how a ranker's scores are made comparable within a query. "standard" takes their mean away and divides by
     their spread, "rank" puts the share of documents each one is above; a query that a ranker scores all alike is 0
-    there, or ½. weights: "equal", or "learned" on validation queries by `measure` (map, ndcg or ndcg@k); without
-    validation queries they are equal. shrinkage: how far learned weights are drawn back to equal ones, 0 not at all and
-    1 entirely. Rankers that stop early on those queries look better there than they are, and a few queries decide by
-    luck: shrinkage answers both.
+    there, or ½.
+    weights: "equal", or "learned" on validation queries by `measure`; without validation queries they are equal.
+    measure: what weights are learned by: map, ndcg or ndcg@k.
+    shrinkage: how far learned weights are drawn back to equal ones, 0 not at all and 1 entirely. Rankers that stop
+    early on those queries look better there than they are, and a few queries decide by luck: shrinkage answers both.
     """
 
     def __init__(

@@ -23,9 +23,11 @@ class QueryClasses:
     """One model per class of the training queries; a query is classified by a linear SVM on its view.
 
     The classes come with the queries (`queries.jsonl`: `class`); training queries without one count only for the view
-    and the global model. known: go by the class a query comes with, and classify only those without one; with the true
-    classes of test queries that is an oracle. `f1_` is the classifier's macro F1 over five folds of the training
-    queries.
+    and the global model. `f1_` is the classifier's macro F1 over five folds of the training queries.
+
+    known: go by the class a query comes with, and classify only those without one; with the true classes of test
+    queries that is an oracle.
+    seed: the same seed gives the same classifier, and the same folds to measure it over.
     """
 
     def __init__(self, learner: Learner, *, view: QueryView | None = None, known: bool = False, seed: int = 0) -> None:

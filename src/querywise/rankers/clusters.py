@@ -169,9 +169,12 @@ class _Grouped:
 class Naive(_Grouped):
     """A model per cluster of relevant documents; a query is answered by the model of the nearest cluster.
 
-    learner: any; all ranking SVMs are trained together. clusters: how many, or, between 0 and 1, a share of the
-    training queries. top: how many of the single model's best documents say where a query lies. view: None is the
-    paper's clustering; with one, the training queries themselves are clustered in it. softness: see Clusters.
+    learner: any; all ranking SVMs are trained together.
+    clusters: how many, or, between 0 and 1, a share of the training queries.
+    top: how many of the single model's best documents say where a query lies.
+    view: None is the paper's clustering; with one, the training queries themselves are clustered in it.
+    softness: 0 puts a training query into its nearest cluster alone; above 0 it also belongs to others, see Clusters.
+    seed: where the clustering starts.
     """
 
     def __init__(
@@ -248,10 +251,14 @@ class _Blended(_Grouped):
 class Transform(_Blended):
     """A model per cluster of training queries in the plane of two models; all are blended, the nearer the more.
 
+    clusters: how many, or, between 0 and 1, a share of the training queries.
     reference: the first of the two, a feature by name or number from 0 or a ranker, None the feature that ranks the
-    training queries best; the second is the single model. top: whose mean score is the coordinate. view: another view
-    instead of the plane. floor: models whose weight is below this share of the largest are left out. For the rest see
-    Naive.
+    training queries best; the second is the single model.
+    top: how many best documents of each model, whose mean score is the coordinate.
+    view: another view instead of the plane.
+    floor: models whose weight is below this share of the largest are left out.
+    softness: 0 puts a training query into its nearest cluster alone; above 0 it also belongs to others, see Clusters.
+    seed: where the clustering starts.
     """
 
     def __init__(
@@ -292,9 +299,15 @@ class Transform(_Blended):
 class SelectRanker(_Blended):
     """Naive's models, all blended by how well each served the training queries that it sees as it sees this one.
 
-    A model sees a query by its divergence from the reference (see Divergence), None the feature that ranks the training
-    queries best. k: how many training queries of each cluster count (see SimilarQueries). For the rest see Naive and
-    Transform.
+    A model sees a query by its divergence from the reference (see Divergence).
+
+    clusters: how many, or, between 0 and 1, a share of the training queries.
+    k: how many training queries of each cluster count (see SimilarQueries).
+    reference: a feature by name or number from 0 or a ranker, None the feature that ranks the training queries best.
+    floor: models whose weight is below this share of the largest are left out.
+    view: see Naive.
+    softness: 0 puts a training query into its nearest cluster alone; above 0 it also belongs to others, see Clusters.
+    seed: where the clustering starts.
     """
 
     def __init__(

@@ -34,10 +34,16 @@ _STARTS = 256  # so many training queries' solutions are kept at most
 class SER:
     """One weight per ranker, none negative, so that the blend agrees with the judgements of the training queries.
 
-    cost: C. grades: three is the paper's, the top grade against 0 and, θ as much, against those between; difference is
-    for any grades. smoothing: δ. similarity: trace, or rbf of ‖A − R‖ over similarity_scale. norm: bring every query's
-    bⁱ to this sum of absolute values, so that each counts alike; None leaves them. Features are put on 0 … 1 within
-    each query first.
+    cost: C, what disagreeing with a judged query costs.
+    grades: three is the paper's, the top grade against 0 and, θ as much, against those between; difference is for any
+    grades.
+    theta: θ, what the top grade above one between counts for.
+    smoothing: δ, on the diagonal of R; the larger, the less the first ranks stand out.
+    similarity: trace, tr(AᵀR), or rbf, exp(−‖A − R‖ / similarity_scale).
+    similarity_scale: the distance over which rbf falls to 1/e.
+    norm: bring every query's bⁱ to this sum of absolute values, so that each counts alike; None leaves them.
+
+    Features are put on 0 … 1 within each query first.
     """
 
     def __init__(
@@ -117,9 +123,11 @@ class SER:
 class SSER(SER):
     """SER, solved anew for every query, its own documents having a say: near ones are to get near scores.
 
-    gamma: γ; 0 is SER. neighbours: how many nearest documents of each are joined in the graph. Every solution is
-    certified, to a KKT residual of 1e-8, and starts from that of the training query whose documents are the most alike,
-    which is quicker and changes nothing. For the rest see SER.
+    gamma: γ, how much the query's own documents have a say; 0 is SER.
+    neighbours: how many nearest documents of each are joined in the graph.
+
+    Every solution is certified, to a KKT residual of 1e-8, and starts from that of the training query whose documents
+    are the most alike, which is quicker and changes nothing. For the rest see SER.
     """
 
     def __init__(

@@ -37,8 +37,11 @@ class KnnOnline:
     """A model of its own for every query, trained on its neighbours when it arrives.
 
     learner: RankSVM's curvature is prepared once, so that a query costs one small solve; any other learner is trained
-    anew. k: how many training queries, or, between 0 and 1, which share of them. view, neighborhood, back_off: see
-    Locality; by default the k nearest in TopMean by the single model, never backing off.
+    anew.
+    k: how many training queries, or, between 0 and 1, which share of them.
+    view, neighborhood: see Locality; by default the k nearest in TopMean by the single model.
+    back_off: a share of the training queries; a query farther from its nearest training query than that share of them
+    is from each other gets the global model. None never backs off.
     """
 
     def __init__(
@@ -118,8 +121,12 @@ class KnnOnline:
 class KnnOffline2:
     """Models trained beforehand around every training query; a query is answered by the nearest one's.
 
-    models: keep only so many, around the centres of as many clusters of training queries; None keeps all. For the rest
-    see KnnOnline.
+    k: how many training queries, or, between 0 and 1, which share of them.
+    back_off: a share of the training queries; a query farther from its nearest training query than that share of them
+    is from each other gets the global model. None never backs off.
+    models: keep only so many, around the centres of as many clusters of training queries; None keeps all.
+
+    For the rest see KnnOnline.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""The method `querywise`, part by part: what context, objectives, local models and weights each add to LambdaMART.
+"""The method `blend`, part by part: what context, objectives, local models and weights each add to LambdaMART.
 
 All trees are averaged over five seeds and stop on the validation part of each fold; no other parameter is chosen, but
-for the rows *chosen*, which go through a grid there: those of `lambdamart` and of `querywise`, and groups of context.
+for the rows *chosen*, which go through a grid there: those of `lambdamart` and of `blend`, and groups of context.
 Validation MAP is what the defaults of the method go by; learned weights are measured on the half of the validation
 queries that they were not learned on. *weights by neighbours* weighs each ranker by how it served training queries like
 this one.
@@ -26,6 +26,7 @@ from querywise.files import make_folder
 from querywise.learners.context import QueryContext
 from querywise.learners.lists import Worth
 from querywise.methods import METHODS, Method
+from querywise.methods.table import RECOMMENDED
 from querywise.rankers.blend import Blend, learned_weights
 from querywise.rankers.nearby import NearbyBlend
 from querywise.report.tables import Cell, Column, Table
@@ -34,7 +35,7 @@ from querywise.reproduction.rows import FLAVOUR, p_of
 from querywise.tuning import tune_or_fit
 
 BAG = 5
-PLAIN, CHOSEN, SINGLE, WHOLE = "lambdamart", "lambdamart chosen", "single", "querywise"
+PLAIN, CHOSEN, SINGLE, WHOLE = "lambdamart", "lambdamart chosen", "single", RECOMMENDED
 RIVALS = (CHOSEN, SINGLE)
 LEARNED = f"{WHOLE}, learned weights"
 TRIED = f"{WHOLE} chosen"

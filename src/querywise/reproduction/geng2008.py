@@ -136,7 +136,7 @@ def _by_the_paper(method: Method, asked: dict[str, Any]) -> Fit:
         fixed = {**PAPER, **asked, "l2": l2["l2"]}
         if many and method.name in KNN[1:]:
             fixed["models"] = _FEWER_OF_MANY
-        grid = {"k": _PAPER_K[:1] if many else _PAPER_K} if "k" in method.parameters else {}
+        grid = {"k": _PAPER_K[:1] if many else _PAPER_K} if "k" in method.settings else {}
         return tune_or_fit(method.build, grid, fixed=fixed, train=train, valid=valid, flavour=FLAVOUR)
 
     return fit
@@ -179,7 +179,8 @@ def _stability(fold: Fold, reference: int | str | None, *, queries: int = 20, l2
 
     The paper's loss and weighting: hinge, every pair alike, features as they are; the first test queries of a fold.
     """
-    asked = {"k": 0.3, "l2": l2, "loss": "hinge", "pairs": "pair", "scale": "none", "reference": reference}
+    asked: dict[str, Any] = {"k": 0.3, "l2": l2, "loss": "hinge", "pairs": "pair", "scale": "none"}
+    asked["reference"] = reference
     test = fold.test.select(range(min(queries, len(fold.test))))
     rankers: list[Any] = [METHODS[name].build(**asked).fit(fold.train) for name in ("knn-online", "knn-offline-2")]
     trained = [ranker.training_queries(test.candidates) for ranker in rankers]

@@ -12,7 +12,7 @@ from querywise.text.index import Index
 from querywise.text.scores import BM25, Smoothing
 
 if TYPE_CHECKING:
-    from querywise.contracts import Ranker
+    from querywise.answers import Scorer
 
 
 class Answer(NamedTuple):
@@ -27,7 +27,7 @@ class Answer(NamedTuple):
 
 
 def answer(
-    index: Index, text: str, *, top: int = 100, ranker: Ranker | None = None, smoothing: Smoothing | None = None
+    index: Index, text: str, *, top: int = 100, ranker: Scorer | None = None, smoothing: Smoothing | None = None
 ) -> list[Answer]:
     """The best documents for a query, best first; with a ranker, BM25's `top` in the ranker's order."""
     candidates = candidates_for(index, QueryTable(("query",), texts=(text,)), top=top, smoothing=smoothing)

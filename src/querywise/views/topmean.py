@@ -20,6 +20,8 @@ class TopMean:
 
     reference: a feature by name or by number from 0, or a ranker; one that is not fitted is fitted on the training
     queries alone. None is the single model of the ranker the view is used in.
+    top: how many of the best documents say where a query lies.
+
     Documents tied at the cut share the remaining places equally. The coordinates are standardised on the training
     queries, unless `standardise` is False.
     """

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from querywise.errors import DataError
 
-VIEWS = ("top-mean", "text", "columns", "two-models", "divergence")
+if TYPE_CHECKING:
+    from querywise.contracts import QueryView
+    from querywise.views.topmean import TopMean
+
+TOP_MEAN = "top-mean"
+VIEWS = (TOP_MEAN, "text", "columns", "two-models", "divergence")
 _LEARNED = ("learned", "gradient")  # of what stands behind the colon; of top-mean where nothing does
 
 
-def view_named(name: str | None, reference: int | str | None, top: int) -> Any:
-    """A view by name, None the method's own; `reference` is a column by name or from 0, None the single model."""
-    if name is None:
+def view_named(top_mean: TopMean, view: str | None = TOP_MEAN) -> QueryView | None:
+    """A view by name, its reference and number of documents those of `top_mean`.
+
+    view: what makes queries alike: top-mean, text, columns, two-models or divergence, several joined by +, and learned
+    or gradient of one, as in gradient:text. None is the method's own.
+    """
+    if view is None:
         return None
     from querywise.rankers.column import OneFeature
     from querywise.rankers.gradients import GradientView
@@ -20,22 +29,22 @@ def view_named(name: str | None, reference: int | str | None, top: int) -> Any:
     from querywise.views.columns import Columns, SideBySide
     from querywise.views.divergence import Divergence
     from querywise.views.text import TextView
-    from querywise.views.topmean import TopMean
     from querywise.views.twomodels import TwoModels
 
-    how, colon, rest = name.partition(":")
+    how, colon, rest = view.partition(":")
     if how in _LEARNED:
-        view = view_named(rest if colon else VIEWS[0], reference, top)
-        return LearnedMetric(view) if how == "learned" else GradientView(view)
-    parts = name.split("+")
+        inside = view_named(top_mean, rest if colon else TOP_MEAN)
+        return LearnedMetric(inside) if how == "learned" else GradientView(inside)
+    parts = view.split("+")
     unknown = [part for part in parts if part not in VIEWS]
     if unknown:
         raise DataError(
             f"Unknown view {unknown[0]!r}. Known: {', '.join(VIEWS)}, several joined by +, and learned or gradient, "
             "or either of a view as in gradient:text."
         )
-    views: dict[str, Any] = {
-        "top-mean": TopMean(reference, top),
+    reference, top = top_mean.reference, top_mean.top
+    views: dict[str, QueryView] = {
+        TOP_MEAN: top_mean,
         "text": TextView(),
         "columns": Columns(),
         "two-models": TwoModels(OneFeature() if reference is None else reference, None, top),

@@ -1,0 +1,18 @@
+"""Rankers by the names people type: the table of methods, their settings, and how a ranker is built of them."""
+
+from querywise.methods.method import TEXT_VIEW, Method, parse_settings
+from querywise.methods.settings import Setting, typed
+from querywise.methods.table import METHODS, current_name, described, find_method, recommended
+
+__all__ = [
+    "METHODS",
+    "TEXT_VIEW",
+    "Method",
+    "Setting",
+    "current_name",
+    "described",
+    "find_method",
+    "parse_settings",
+    "recommended",
+    "typed",
+]

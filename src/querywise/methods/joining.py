@@ -1,0 +1,77 @@
+"""Parts of a method that choose between others by a setting, or put something around them.
+
+Each is handed the parts it may need, made already, and explains its own settings as a class does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from querywise.contracts import Ranker
+    from querywise.learners.kernel import KernelRidge
+    from querywise.learners.ranksvm import RankSVM
+    from querywise.learners.trees import LambdaMART, TreeRegression
+    from querywise.neighborhoods import Nearest, Radius
+    from querywise.rankers.normalised import QueryNormalised
+
+
+def local_learner(
+    linear: RankSVM,
+    forest: LambdaMART | None = None,
+    base: Literal["ranksvm", "lambdamart"] = "ranksvm",
+    prior_l2: float = 0.0,
+) -> RankSVM | LambdaMART:
+    """What local models are trained by.
+
+    base: what local models are made of; lambdamart has its own defaults and heeds none of the settings of ranksvm.
+    prior_l2: how strongly a local ranking SVM is held to the global one, 0 not at all. Above 0, local trees start from
+    the global model's scores.
+    """
+    prior: Literal["global"] | None = "global" if prior_l2 else None
+    if base == "lambdamart" and forest is not None:
+        forest.prior = prior
+        return forest
+    linear.prior, linear.prior_l2 = prior, prior_l2 or None
+    return linear
+
+
+def regressor(
+    forest: TreeRegression, smooth: KernelRidge, base: Literal["trees", "kernel"] = "trees"
+) -> TreeRegression | KernelRidge:
+    """A regression by name.
+
+    base: what the regression is made of; each heeds its own settings alone.
+    """
+    return forest if base == "trees" else smooth
+
+
+def neighborhood(nearest: Nearest, radius: float | None = None) -> Nearest | Radius:
+    """Which training queries count.
+
+    radius: all training queries within this distance count instead of the k nearest; where there are none, the global
+    model answers.
+    """
+    from querywise.neighborhoods import Radius
+
+    return nearest if radius is None else Radius(radius, metric=nearest.metric)
+
+
+def feature(reference: int | str | None = None) -> int | str:
+    """The feature that ranks by itself.
+
+    reference: its name, or its number from 0; none is BM25 as this library computes it.
+    """
+    from querywise.text.scores import BM25
+
+    return BM25 if reference is None else reference
+
+
+def normalised(ranker: Ranker, normalise: Literal["none", "query"] = "none") -> Ranker | QueryNormalised:
+    """A ranker on the features as they are, or on the scale of their query.
+
+    normalise: query puts every feature on the scale of its query's candidates, 0 the smallest, 1 the largest.
+    """
+    from querywise.rankers.normalised import QueryNormalised
+
+    return QueryNormalised(ranker) if normalise == "query" else ranker

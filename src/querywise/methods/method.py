@@ -1,0 +1,87 @@
+"""A ranker by name: what can be set, what is worth trying, and how it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from querywise.errors import DataError
+from querywise.methods.building import Part
+from querywise.methods.settings import Setting, Value
+from querywise.plain import Grid, JsonObject
+
+if TYPE_CHECKING:
+    from querywise.contracts import Ranker
+    from querywise.data.parts import Training
+
+TEXT_VIEW = "gradient:text"  # tried beside a method's own where queries have a text and no view is asked for
+
+
+@dataclass(frozen=True)
+class Method:
+    """A ranker by name: what it is made of, which settings are worth trying, and one line on what it is."""
+
+    name: str
+    description: str
+    ranker: Part
+    grid: Grid = field(default_factory=dict)
+    grids: Mapping[str, Grid] = field(default_factory=dict)  # other ones, by base
+    normalisable: bool = True  # whether features can be put on the scale of their query first
+
+    @property
+    def home(self) -> str:
+        """Where the class of the ranker is, as `module:Class`."""
+        return self.ranker.home
+
+    @cached_property
+    def settings(self) -> Mapping[str, Setting]:
+        """What can be set, by name. The classes are imported when this is first asked for."""
+        return self._whole.schema()
+
+    def build(self, **settings: Value) -> Ranker:
+        """The ranker, not fitted, with some settings and the defaults of the others."""
+        values = {name: each.default for name, each in self.settings.items()} | self.checked(settings)
+        ranker: Ranker = self._whole.made({name: each.argument(values[name]) for name, each in self.settings.items()})
+        return ranker
+
+    def checked(self, settings: Mapping[str, Value]) -> dict[str, Value]:
+        """Settings that can be; others are refused."""
+        stray = next((name for name in settings if name not in self.settings), None)
+        if stray is not None:
+            raise DataError(f"{stray!r} is not a setting of {self.name}. Known: {', '.join(self.settings)}.")
+        return {name: self.settings[name].checked(value) for name, value in settings.items()}
+
+    def grid_on(self, data: Training, base: str | None = None) -> Grid:
+        """What is worth trying on some data, with some base: where queries have a text, a view of it too."""
+        if base is not None and base in self.grids:
+            return self.grids[base]
+        view = self.settings.get("view")
+        return {**self.grid, "view": (view.default, TEXT_VIEW)} if view is not None and data.has_texts() else self.grid
+
+    def as_json(self) -> JsonObject:
+        """The method as JSON can hold it, without its settings."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "grid": {name: list(values) for name, values in self.grid.items()},
+        }
+
+    @property
+    def _whole(self) -> Part:
+        if not self.normalisable:
+            return self.ranker
+        return Part("querywise.methods.joining:normalised", ("normalise",), {"ranker": self.ranker})
+
+
+def parse_settings(method: Method, texts: Sequence[str], flag: str = "") -> JsonObject:
+    """Settings from texts like `l2=0.3`, checked against the method's own. `flag` stands before a text in refusals."""
+    chosen: JsonObject = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or name not in method.settings:
+            known = ", ".join(method.settings)
+            raise DataError(f"{flag}{text}: this is not a setting of {method.name}. Known: {known}, as in l2=0.3.")
+        chosen[name] = method.settings[name].read(value, f"{flag}{text}")
+    return chosen
