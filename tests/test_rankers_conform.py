@@ -1,4 +1,4 @@
-"""What every ranker promises, whatever it computes. A new ranker joins by one line in RANKERS."""
+"""What every ranker promises, whatever it computes. A new ranker joins by its line in the table of methods."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from querywise.learners.listnet import ListNet
 from querywise.learners.rankboost import RankBoost
 from querywise.learners.ranksvm import RankSVM
 from querywise.learners.trees import LambdaMART, TreeRegression
+from querywise.methods import METHODS
 from querywise.neighborhoods import Nearest, Radius
 from querywise.rankers.atvt import ATVT
 from querywise.rankers.blend import Blend
@@ -125,6 +126,9 @@ RANKERS: dict[str, Callable[[], Any]] = {
     "KnnOffline2, divergence": lambda: KnnOffline2(RankSVM(), k=5, view=Divergence()),
     "KnnOnline, two models": lambda: KnnOnline(RankSVM(), k=5, view=TwoModels(0)),
 }
+# Whatever the table of methods has beside them: a new ranker is found here as soon as it stands there.
+_KNOWN = {type(build()).__name__ for build in RANKERS.values()}
+RANKERS |= {name: method.build for name, method in METHODS.items() if method.home.split(":")[1] not in _KNOWN}
 
 
 @pytest.fixture(params=RANKERS, ids=str)

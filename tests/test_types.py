@@ -22,6 +22,7 @@ ALLOWED = {
     "errors.py: NotFittedError.__init__": "whatever was not fitted: its class is named",
     "exports/scripts/": "files for users to copy, which read what an engine answers, and need no types of ours for it",
     "methods/building.py: Part.made": "an object of the class at its home, whichever that is",
+    "methods/settings.py: imported": "a class or a function, whichever the table names",
     "parameters.py: is_fitted": "whatever keeps what it has learned under names that end in an underscore",
     "parameters.py: learned_bytes": "goes through whatever there is inside of an estimator",
     "parameters.py: name_of": "any estimator, and what it is made of",

@@ -114,7 +114,7 @@ def typed(value: Value) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
-def imported(home: str) -> Callable[..., Any]:
+def imported(home: str) -> Callable[..., Any]:  # a class or a function, whichever the table names
     """The class or the function at `module:name`, imported now."""
     module, _, name = home.partition(":")
     found: Callable[..., Any] = getattr(importlib.import_module(module), name)

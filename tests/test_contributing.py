@@ -1,0 +1,80 @@
+"""The worked example of CONTRIBUTING: a file and a line in a table, and everything else knows the ranker."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from querywise.data.letor import write_letor
+from querywise.data.synthetic import make_judged
+from tests.serving import serving
+
+ROOT = Path(__file__).parent.parent
+_TABLE = "        Method(\n            RECOMMENDED,\n"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package with the two blocks of CONTRIBUTING in their places, and some data beside it."""
+    folder = tmp_path_factory.mktemp("contributing")
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    code, line = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    (folder / "src" / "querywise" / "learners" / "centroids.py").write_text(code)
+    table = folder / "src" / "querywise" / "methods" / "table.py"
+    text = table.read_text()
+    assert text.count(_TABLE) == 1
+    table.write_text(text.replace(_TABLE, f"        {line.strip()},\n{_TABLE}"))
+    write_letor(folder / "train.txt", make_judged(60, 8, 4))
+    return folder
+
+
+def surroundings(place: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": f"{place / 'src'}{os.pathsep}{ROOT}"}
+
+
+def call(place: Path, *words: str | Path) -> str:
+    command = [str(Path(sys.executable).with_name("querywise")), *map(str, words)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=place, env=surroundings(place))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_it_is_shown_compared_stored_explained_ranked_and_exported(place: Path) -> None:
+    shown = call(place, "methods", "centroids")
+    assert "how much the mean of the others counts" in shown
+    compared = json.loads(call(place, "compare", "train.txt", "--methods", "centroids,adarank", "--json", "--quiet"))
+    assert "centroids" in json.dumps(compared)
+    call(place, "fit", "train.txt", "--method", "centroids", "--set", "balance=0.5", "--out", "model")
+    why = json.loads(
+        call(place, "explain", "model", "train.txt", "--qid", "q1", "--above", "1", "--below", "2", "--json")
+    )
+    assert sum(each["here"] for each in why["terms"]) == pytest.approx(why["difference"])
+    assert len(call(place, "rank", "model", "train.txt").split()) == 480
+    call(place, "export", "model", "--to", "opensearch", "--out", "export")
+    assert json.loads((place / "export" / "export.json").read_text())["ranker"] == "Centroids"
+
+
+def test_it_is_served(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    call(place, "fit", "train.txt", "--method", "centroids", "--out", "served")
+    monkeypatch.setenv("PYTHONPATH", surroundings(place)["PYTHONPATH"])
+    with serving(place / "served") as server:
+        assert server.get("/v1/model").json()["ranker"] == "Centroids"
+        documents = [{"id": str(row), "features": [row, 0, 1, 2]} for row in range(5)]
+        ranked = server.post("/v1/rank", {"query": {"id": "q"}, "documents": documents}).json()
+        assert len(ranked["documents"]) == 5
+
+
+def test_it_conforms(place: Path) -> None:
+    """The suite finds it by its line in the table, and mypy by its contract."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "centroids"]
+    suite = [*command, str(ROOT / "tests" / "test_rankers_conform.py")]
+    done = subprocess.run(suite, check=False, capture_output=True, text=True, cwd=ROOT, env=surroundings(place))
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"\b\d\d passed", done.stdout), done.stdout
