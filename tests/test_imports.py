@@ -65,7 +65,7 @@ ONLY_IN = {
             "sharding",
         )
     },
-    "msgspec": {"service/app.py", "service/schema.py"},
+    "msgspec": {"service/app.py", "service/schema.py", "service/served.py"},
     "numba": {"compiled.py"},
     "narwhals": {"data/frames.py"},
     "pyarrow": {"data/shards.py"},

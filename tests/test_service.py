@@ -550,6 +550,17 @@ def test_scores_that_are_not_numbers_are_not_sent(model: Path) -> None:
     assert "is nan" in answer.json()["error"]["message"]
 
 
+def test_the_model_says_its_settings_and_the_values_in_force(tmp_path: Path) -> None:
+    ranker = RankSVM(0.5).fit(named(DATA))
+    save(ranker, tmp_path / "model", notes={"method": "ranksvm", "parameters": {"l2": 0.5}})
+    said = {each.name: each for each in ModelFolder(tmp_path / "model").current.settings()}
+    assert (said["l2"].value, said["l2"].default, said["l2"].type) == (0.5, 1.0, "number")
+    assert said["loss"].choices == ["squared_hinge", "hinge"]
+    for odd in ({"method": "ranksvm", "parameters": {"l2": [1]}}, {"method": "magic"}, {"method": 3}, {}):
+        save(ranker, tmp_path / "model", notes=odd)
+        assert ModelFolder(tmp_path / "model").current.settings() == []
+
+
 # ---- what is counted of the model
 
 

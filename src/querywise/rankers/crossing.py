@@ -48,7 +48,7 @@ class Crossed(NamedTuple):
 
 @dataclass(frozen=True)
 class Crossing:
-    """How training queries come under a blend fitted without them. step: how far an option goes to its ranker alone."""
+    """How training queries come under a blend fitted without them."""
 
     whose: str  # class, named in errors
     blend: Blend
@@ -56,7 +56,6 @@ class Crossing:
     folds: int
     measure: str
     seed: int
-    step: float = 1.0
 
     def check(self) -> None:
         """Refuse what cannot be crossed."""
@@ -82,7 +81,7 @@ class Crossing:
         kept = [np.setdiff1d(np.arange(len(data)), part) for part in held]
         if not all(data.pairs[part].any() for part in kept):
             return None
-        # Whatever the measure and the step, the folds are fitted once.
+        # Whatever the measure, the folds are fitted once.
         settings = (self.blend, self.view, self.folds, self.seed, valid)
         parts = once("held out", settings, data, lambda: self._held_out(data, held, kept, valid))
         found: list[Floats] = [np.zeros(0)] * len(data)
@@ -122,7 +121,7 @@ class Crossing:
     def _values(self, part: _HeldOut, ours: Judged) -> Floats:
         """Queries × options: what each option makes of queries held out."""
         worth = Worth(ours, self.measure)
-        options = [*moved(part.blend, part.scores, ours.candidates, self.step).T]
+        options = [*part.blend.comparable(part.scores, ours.candidates).T]
         options.append(part.blend.blended(part.scores, ours.candidates))
         return np.column_stack([worth.of(np.ascontiguousarray(each)) for each in options])
 
@@ -133,12 +132,6 @@ class _HeldOut(NamedTuple):
     blend: Blend
     scores: Floats
     told: Floats
-
-
-def moved(blend: Blend, scores: Floats, candidates: Candidates, step: float) -> Floats:
-    """Documents × rankers: the scores of a query that is routed to each, a step of the way."""
-    alone = blend.comparable(scores, candidates)
-    return alone if step == 1 else step * alone + (1 - step) * blend.blended(scores, candidates)[:, None]
 
 
 def views_of(view: QueryView | None) -> tuple[QueryView, ...]:

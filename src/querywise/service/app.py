@@ -313,6 +313,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
             missing=said.missing,
             versions=said.versions,
             notes=said.notes,
+            settings=served.settings(),
             searches=shelf.index is not None,
             judged_queries=0 if shelf.judged is None else len(shelf.judged),
         )

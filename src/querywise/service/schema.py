@@ -129,8 +129,22 @@ class QueriesResponse(Struct):
     queries: list[KnownQuery]
 
 
+class ModelSetting(Struct):
+    """A setting of the method that was fitted, with the value in force."""
+
+    name: str
+    type: str
+    default: bool | int | float | str | None
+    choices: list[str]
+    help: str
+    value: bool | int | float | str | None
+
+
 class ModelResponse(Struct):
-    """What is being served; `per_query`: whether a query can have a model of its own."""
+    """What is being served; `per_query`: whether a query can have a model of its own.
+
+    `settings` are those of the method that was fitted, where the model's notes name one.
+    """
 
     version: str
     ranker: str
@@ -140,6 +154,7 @@ class ModelResponse(Struct):
     missing: str
     versions: dict[str, str]
     notes: JsonObject
+    settings: list[ModelSetting]
     searches: bool
     judged_queries: int
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from querywise.answers import Answer
@@ -17,10 +18,12 @@ from querywise.data.decimals import read_rows
 from querywise.data.groups import Candidates, QueryTable
 from querywise.errors import DataError, ModelFileError, QuerywiseError
 from querywise.explanations import Explanation, Reason, explain, why
+from querywise.methods import described
 from querywise.ranking import check_scores, order
 from querywise.service.schema import (
     Document,
     ExplainRequest,
+    ModelSetting,
     Query,
     RankedDocument,
     RankRequest,
@@ -82,6 +85,15 @@ class Served:
                 raise ModelFileError(f"The model cannot rank ({type(error).__name__}: {error}).") from None
             best = min(best, time.perf_counter() - begun)
         return best
+
+    def settings(self) -> list[ModelSetting]:
+        """Every setting of the method that was fitted, with the value in force; none where no method is known."""
+        method, chosen = self.manifest.notes.get("method"), self.manifest.notes.get("parameters")
+        known = described(method, chosen if isinstance(chosen, Mapping) else {}) if isinstance(method, str) else []
+        try:
+            return msgspec.convert(known, list[ModelSetting])
+        except msgspec.ValidationError:  # notes are the user's own: anything may stand there
+            return []
 
     def is_small(self, documents: int) -> bool:
         """Whether so many documents are ranked in less time than it takes to hand them to a thread."""
