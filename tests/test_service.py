@@ -29,6 +29,7 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
 from querywise.explanations import as_dict, explain, why
 from querywise.learners.ranksvm import RankSVM
+from querywise.plain import JsonObject
 from querywise.rankers.clusters import SelectRanker
 from querywise.rankers.ensemble import SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline
@@ -556,7 +557,8 @@ def test_the_model_says_its_settings_and_the_values_in_force(tmp_path: Path) -> 
     said = {each.name: each for each in ModelFolder(tmp_path / "model").current.settings()}
     assert (said["l2"].value, said["l2"].default, said["l2"].type) == (0.5, 1.0, "number")
     assert said["loss"].choices == ["squared_hinge", "hinge"]
-    for odd in ({"method": "ranksvm", "parameters": {"l2": [1]}}, {"method": "magic"}, {"method": 3}, {}):
+    notes: list[JsonObject] = [{"method": "ranksvm", "parameters": {"l2": [1]}}, {"method": "magic"}, {"method": 3}, {}]
+    for odd in notes:
         save(ranker, tmp_path / "model", notes=odd)
         assert ModelFolder(tmp_path / "model").current.settings() == []
 

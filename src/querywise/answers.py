@@ -145,11 +145,15 @@ class Sizes(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """What fitting found: a classifier's F1, what became of clusters, how far training queries were moved."""
+    """What fitting found: a classifier's F1, what became of clusters, how far training queries were moved.
+
+    elsewhere: the scores were made by another system, so the time it takes to look them up says nothing.
+    """
 
     f1: float | None = None
     sizes: Sizes | None = None
     moved: Callable[[], tuple[Moved, ...]] | None = None
+    elsewhere: bool = False
 
 
 def _no_models() -> Models:
@@ -257,6 +261,26 @@ def alone(model: Model, candidates: Candidates) -> Answer:
 def answer_of(ranker: Scorer, candidates: Candidates) -> Answer:
     """The answer of a ranker; of one that can say nothing but scores, these."""
     return ranker.answer(candidates) if isinstance(ranker, Answers) else alone(Opaque(ranker), candidates)
+
+
+class _Global(Scorer, Answers, Protocol):
+    """A fitted ranker of one model for all queries."""
+
+
+def picked(seen: Candidates, everyone: _Global, stored: Stored, choose: Callable[[], Ints]) -> Answer:
+    """The answer by one stored model for each query, named by `choose`; −1 is the global model."""
+    models, chosen = stored.models, cache(choose)
+    return Answer(
+        seen,
+        everyone.answer(seen).everyone,
+        lambda: local_or_global(
+            seen, chosen() >= 0, lambda queries, part: models.pick(part, chosen()[queries]), everyone
+        ),
+        varies=True,
+        models=lambda: models,
+        shares=lambda: one_each(chosen(), len(models)),
+        stored=stored,
+    )
 
 
 def ready(ranker: object, candidates: object) -> Candidates:  # whatever a user asks, and about whatever

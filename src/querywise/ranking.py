@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from querywise.answers import Answer, Opaque, alone
+from querywise.answers import Answer, Facts, Opaque, alone
 from querywise.arrays import Floats, Ints
 from querywise.data.groups import Candidates, Judged
 from querywise.data.letor import PathLike
@@ -88,7 +89,7 @@ class GivenScores:
 
     def answer(self, candidates: Candidates, /) -> Answer:
         """Nothing is known but the scores."""
-        return alone(Opaque(self), candidates)
+        return replace(alone(Opaque(self), candidates), facts=Facts(elsewhere=True))
 
 
 def read_scores(path: PathLike, candidates: Candidates) -> Floats:

@@ -16,7 +16,6 @@ from querywise.data.groups import Judged
 from querywise.evaluation.oracle import gap_in
 from querywise.parameters import learned_bytes
 from querywise.plain import JsonObject, Settings
-from querywise.ranking import GivenScores
 from querywise.sharing import not_sharing
 
 
@@ -103,7 +102,7 @@ def train(name: str, fit: Fit, fold: Fold, observe: Observe | None = None, *, fl
         done = time.perf_counter()
     if observe is not None:
         observe(fold, name, ranker)
-    spent = (np.nan, np.nan) if isinstance(ranker, GivenScores) else (fitted - begin, done - ready)
+    spent = (np.nan, np.nan) if answer.facts.elsewhere else (fitted - begin, done - ready)
     return Trained(scores, *spent, notes, _extra(ranker, answer, fold, flavour))
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.answers import Answer, Facts, Place, Stored, local_or_global, one_each, ready
+from querywise.answers import Answer, Facts, Place, Stored, picked, ready
 from querywise.arrays import Floats, Ints
 from querywise.contracts import Learner, Models, QueryView
 from querywise.data.groups import Candidates, Judged
@@ -103,24 +103,13 @@ class QueryClasses:
         """The model of each query's class; the global one where nothing was learned of the class."""
         seen = ready(self, candidates)
 
-        @cache
         def chosen() -> Ints:
             found = self.chosen(seen)
             return np.where(self.usable_[found], found, -1)
 
-        return Answer(
-            seen,
-            self.everyone_.answer(seen).everyone,
-            lambda: local_or_global(
-                seen,
-                chosen() >= 0,
-                lambda queries, part: self.models_.pick(part, chosen()[queries]),
-                self.everyone_,
-            ),
-            varies=True,
-            models=lambda: self.models_,
-            shares=lambda: one_each(chosen(), len(self.models_)),
-            stored=Stored(self.models_, lambda number: f"queries of class {self.classes_[number]}", self.usable_),
+        stored = Stored(self.models_, lambda number: f"queries of class {self.classes_[number]}", self.usable_)
+        return replace(
+            picked(seen, self.everyone_, stored, chosen),
             place=Place(looked_at(self.view_), classes=self.classes_ if self.known else ()),
             facts=Facts(f1=self.f1_),
         )

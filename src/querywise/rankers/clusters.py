@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from querywise.answers import Answer, Facts, Place, Scale, Sizes, Stored, local_or_global, one_each, ready
+from querywise.answers import Answer, Facts, Place, Sizes, Stored, local_or_global, picked, ready
 from querywise.arrays import Bools, Floats, Ints
 from querywise.combinations import SimilarQueries, by_distance, check_floor, without_the_weak
 from querywise.contracts import Grouping, Learner, Models, QueryView, Ranker
@@ -116,30 +116,12 @@ class _Grouped:
         ready(self, candidates)
         return self.groups_
 
-    def _answer(
-        self,
-        candidates: Candidates,
-        scores: Callable[[], Floats],
-        shares: Callable[[], csr_array],
-        scale: Scale = "raw",
-    ) -> Answer:
-        """How the models of the groups answer, given their shares."""
+    def _picked(self, candidates: Candidates, choose: Callable[[], Ints]) -> Answer:
+        """How the models of the groups answer, one for each query."""
         groups = self._required(candidates)
-        models = groups.models_
-        return Answer(
-            candidates,
-            groups.everyone_.answer(candidates).everyone,
-            scores,
-            varies=True,
-            models=lambda: models,
-            shares=shares,
-            scale=scale,
-            stored=Stored(
-                models,
-                lambda number: f"queries nearest to cluster {number}",
-                np.ones(len(models), np.bool_),
-                groups.teachers_,
-            ),
+        whom, every = "queries nearest to cluster {}".format, np.ones(len(groups.models_), np.bool_)
+        return replace(
+            picked(candidates, groups.everyone_, Stored(groups.models_, whom, every, groups.teachers_), choose),
             place=Place(
                 looked_at(groups.view_),
                 points=cache(lambda: self.places(candidates)),
@@ -217,11 +199,7 @@ class Naive(_Grouped):
 
     def answer(self, candidates: Candidates, /) -> Answer:
         """The model of the cluster nearest to each query."""
-        models = self.several_models()
-        chosen = cache(lambda: self.chosen(candidates))
-        return self._answer(
-            candidates, lambda: models.pick(candidates, chosen()), lambda: one_each(chosen(), len(models))
-        )
+        return self._picked(candidates, lambda: self.chosen(candidates))
 
 
 class _Blended(_Grouped):
@@ -235,17 +213,19 @@ class _Blended(_Grouped):
 
     def answer(self, candidates: Candidates, /) -> Answer:
         """A mixture of all models for each query."""
-        groups = self._groups()
         weights = cache(lambda: self.model_weights(candidates))
-        found = self._answer(
-            candidates, lambda: groups.blend(candidates, weights()), lambda: csr_array(weights()), "range"
-        )
         why = depends_on_the_list(
             type(self),
             "blends models whose scores it brings to 0 … 1 within the query",
             "Fit naive or knn-offline-2, which pick one model.",
         )
-        return replace(found, refused=why)
+        return replace(
+            self._picked(candidates, lambda: weights().argmax(axis=1)),
+            scores=lambda: self.groups_.blend(candidates, weights()),
+            shares=lambda: csr_array(weights()),
+            scale="range",
+            refused=why,
+        )
 
 
 class Transform(_Blended):

@@ -7,13 +7,14 @@ picked from models trained beforehand around every training query, by shared tra
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.answers import Answer, Stored, local_or_global, one_each, ready
+from querywise.answers import Answer, Stored, local_or_global, one_each, picked, ready
 from querywise.arrays import Bools, Floats, Ints
 from querywise.contracts import Learner, Models, Neighborhood, QueryView, Ranker
 from querywise.data.groups import Candidates, Judged
@@ -173,19 +174,8 @@ class KnnOffline2:
         def chosen() -> Ints:
             return offline.trusted(self._index(around.points()), around.is_far())
 
-        return Answer(
-            seen,
-            offline.everyone_.answer(seen).everyone,
-            lambda: local_or_global(
-                seen,
-                chosen() >= 0,
-                lambda queries, part: offline.models_.pick(part, chosen()[queries]),
-                offline.everyone_,
-            ),
-            varies=True,
-            models=lambda: offline.models_,
-            shares=lambda: one_each(chosen(), len(offline.models_)),
-            stored=Stored(offline.models_, offline.whom, offline.usable_),
+        return replace(
+            picked(seen, offline.everyone_, Stored(offline.models_, offline.whom, offline.usable_), chosen),
             teachers=lambda: offline.training_queries(chosen()),
             place=around.place,
         )
