@@ -123,7 +123,7 @@ def test_queries_without_a_text_are_told_what_to_give() -> None:
     for each in (data, bare):
         with pytest.raises(DataError, match=r'need.*text of the queries, and these have none.*queries\.jsonl.*"text"'):
             TextView().fit(each)
-        with pytest.raises(DataError, match=r"--queries or data\.with_queries"):
+        with pytest.raises(DataError, match=r": data\.with_queries"):
             TextView().fit(good).points(each.candidates)
 
 

@@ -42,6 +42,7 @@ class Locality:
         self.view = view
         self.neighborhood = neighborhood
         self.back_off = back_off
+        self._known: Search | None = None
 
     def fit(self, data: Training, everyone: Ranker, /) -> Self:
         """Place the training queries."""
@@ -49,6 +50,7 @@ class Locality:
             raise DataError(f"back_off={self.back_off} must be a share above 0 and up to 1, or None.")
         self.view_ = fitted_view(self.view, data, everyone)
         self.points_ = self._training_points(data)
+        self._known = None
         self.neighborhood_ = unfitted(self.neighborhood).fit(self.points_)
         self.pairs_ = data.pairs
         self.query_ids_ = data.query_ids
@@ -84,7 +86,9 @@ class Locality:
 
     def distances(self, points: Floats) -> Floats:
         """How far each point is from the nearest training query."""
-        index = self.nearest(points, self.search(self.points_))
+        if self._known is None:
+            self._known = self.search(self.points_)
+        index = self.nearest(points, self._known)
         return distances(points, self.points_[index], self.metric)
 
     def search(self, anchors: Floats) -> Search:
@@ -122,12 +126,11 @@ class Surroundings:
         self.distances = cache(lambda: locality.distances(self.points()))
         self.is_far = cache(self._is_far)
         self._locality = locality
-        per_pair = isinstance(learner, Preparing) and learner.pairs == "pair"
-        counts = locality.pairs_.astype(np.float64) if per_pair else (locality.pairs_ > 0).astype(np.float64)
 
         def known_gradients() -> tuple[Floats, Floats] | None:
-            found = gradients()
-            return None if found is None else (found, counts)
+            found, pairs = gradients(), locality.pairs_
+            per_pair = isinstance(learner, Preparing) and learner.pairs == "pair"
+            return None if found is None else (found, (pairs if per_pair else pairs > 0).astype(np.float64))
 
         known = TrainingQueries(
             locality.query_ids_,
