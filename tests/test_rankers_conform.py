@@ -303,7 +303,7 @@ def test_what_is_said_of_nobody_costs_no_look_at_a_query(build: Callable[[], Any
     said = ranker.answer(nobody(4, None))
     assert said.varies == ranker.answer(train.candidates).varies
     assert len(said.seen) == 0
-    assert said.place is None or set(said.place.by) <= {"text", "columns", "documents"}
+    assert said.place is None or set(said.place.by()) <= {"text", "columns", "documents"}
 
 
 def test_no_documents_no_scores(build: Callable[[], Any], train: Judged) -> None:

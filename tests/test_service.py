@@ -21,7 +21,7 @@ import httpx
 import numpy as np
 import pytest
 
-from querywise.answers import Answer
+from querywise.answers import Answer, Once
 from querywise.data.collections import Document
 from querywise.data.groups import Candidates, Judged, QueryTable
 from querywise.data.letor import write_letor
@@ -544,7 +544,7 @@ def test_scores_that_are_not_numbers_are_not_sent(model: Path) -> None:
     service = Service(ModelFolder(model))
     original = service.models.current.ranker.answer
     inside(service.models.current.ranker).answer = lambda candidates: replace(
-        original(candidates), scores=lambda: np.full(len(candidates.features), np.nan)
+        original(candidates), scores=Once(lambda: np.full(len(candidates.features), np.nan))
     )
     (answer,) = asked_of(service, ("/v1/rank", request_of(DATA.candidates, 0)))
     assert answer.status_code == 422

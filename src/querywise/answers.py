@@ -7,9 +7,8 @@ where the query lies. Whoever reads it never asks what kind of ranker it came fr
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cache
-from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from dataclasses import dataclass
+from typing import Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -20,6 +19,23 @@ from querywise.errors import DataError, NotFittedError
 from querywise.forms import Form, Refusal, no_form, no_sum
 
 Scale: TypeAlias = Literal["raw", "range", "z", "rank"]
+_Made = TypeVar("_Made")
+
+
+class Once(Generic[_Made]):
+    """A function without arguments that is called once at most: what it gave is kept."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], _Made]) -> None:
+        self._make: Callable[[], _Made] | None = make
+
+    def __call__(self) -> _Made:
+        """What it gives."""
+        if self._make is not None:
+            self._made = self._make()
+            self._make = None
+        return self._made
 
 
 class Terms(NamedTuple):
@@ -113,14 +129,15 @@ class TrainingQueries:
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where queries lie, and by what: any of text, columns and documents.
+    """Where queries lie.
 
-    classes: those that a query may come with, and is then placed by. points: a row per query, where there is something
-    to look at. known: the training queries that queries lie among. nearest_to_relevant: the stored model nearest to
-    each query's relevant documents, −1 without any; None where queries are not placed by their documents.
+    by: what has to be known of a query to place it, any of text, columns and documents. classes: those that a query may
+    come with, and is then placed by. points: a row per query, where there is something to look at. known: the training
+    queries that queries lie among. nearest_to_relevant: the stored model nearest to each query's relevant documents, −1
+    without any; None where queries are not placed by their documents.
     """
 
-    by: tuple[str, ...]
+    by: Callable[[], tuple[str, ...]]
     classes: tuple[str, ...] = ()
     points: Callable[[], Floats] | None = None
     known: TrainingQueries | None = None
@@ -164,11 +181,14 @@ def _no_shares() -> csr_array:
     raise DataError("One model answers all queries; there is nothing to share.")
 
 
+_NO_MODELS, _NO_SHARES = Once(_no_models), Once(_no_shares)
+
+
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """How a fitted ranker answers some queries. Parts that take time are functions, called once at most.
+    """How a fitted ranker answers some queries. Parts that take time are made when they are first asked for.
 
-    seen: the documents as they are handed to the models. everyone: the global model that answers depart from. varies:
+    seen: the documents as they are handed to the models. common: the global model that answers depart from. varies:
     whether any query can be answered otherwise. models, shares: those that answer, and how much each counts, queries ×
     models; an empty row is everyone. scale: what happens to a model's scores within the query before they are added up:
     nothing, brought to 0 … 1, to mean 0 and spread 1, or to the share of documents below. teachers: how much each
@@ -178,26 +198,25 @@ class Answer:
     """
 
     seen: Candidates
-    everyone: Model
-    scores: Callable[[], Floats]
+    common: Callable[[], Model]
+    scores: Once[Floats]
     varies: bool = False
-    models: Callable[[], Models] = _no_models
-    shares: Callable[[], csr_array] = _no_shares
+    models: Once[Models] = _NO_MODELS
+    shares: Once[csr_array] = _NO_SHARES
     scale: Scale = "raw"
     stored: Stored | None = None
-    teachers: Callable[[], csr_array] | None = None
+    teachers: Once[csr_array] | None = None
     place: Place | None = None
     members: tuple[Answer, ...] = ()
     names: tuple[str, ...] = ()
     usual: Floats | None = None
     refused: Refusal | None = None
-    facts: Facts = field(default_factory=Facts)
+    facts: Callable[[], Facts] = Facts
 
-    def __post_init__(self) -> None:
-        for name in ("scores", "models", "shares", "teachers"):
-            part = getattr(self, name)
-            if part is not None and not hasattr(part, "cache_info"):
-                object.__setattr__(self, name, cache(part))
+    @property
+    def everyone(self) -> Model:
+        """The global model."""
+        return self.common()
 
     def by_everyone(self) -> Floats:
         """One score per document, by the global model."""
@@ -255,7 +274,7 @@ class Opaque:
 
 def alone(model: Model, candidates: Candidates) -> Answer:
     """The answer of one model for all queries."""
-    return Answer(candidates, model, lambda: model.predict(candidates))
+    return Answer(candidates, lambda: model, Once(lambda: model.predict(candidates)))
 
 
 def answer_of(ranker: Scorer, candidates: Candidates) -> Answer:
@@ -267,20 +286,35 @@ class _Global(Scorer, Answers, Protocol):
     """A fitted ranker of one model for all queries."""
 
 
-def picked(seen: Candidates, everyone: _Global, stored: Stored, choose: Callable[[], Ints]) -> Answer:
+def picked(
+    seen: Candidates,
+    everyone: _Global,
+    stored: Stored,
+    choose: Callable[[], Ints],
+    *,
+    place: Place,
+    teachers: Once[csr_array] | None = None,
+    facts: Callable[[], Facts] = Facts,
+) -> Answer:
     """The answer by one stored model for each query, named by `choose`; −1 is the global model."""
-    models, chosen = stored.models, cache(choose)
+    models, chosen = stored.models, Once(choose)
     return Answer(
         seen,
-        everyone.answer(seen).everyone,
-        lambda: local_or_global(
-            seen, chosen() >= 0, lambda queries, part: models.pick(part, chosen()[queries]), everyone
-        ),
+        lambda: everyone.answer(seen).everyone,
+        Once(lambda: scores_by(models, chosen(), seen, everyone)),
         varies=True,
-        models=lambda: models,
-        shares=lambda: one_each(chosen(), len(models)),
+        models=Once(lambda: models),
+        shares=Once(lambda: one_each(chosen(), len(models))),
         stored=stored,
+        teachers=teachers,
+        place=place,
+        facts=facts,
     )
+
+
+def scores_by(models: Models, chosen: Ints, seen: Candidates, everyone: Scorer) -> Floats:
+    """Scores by the one model chosen for each query; −1 is the global one."""
+    return local_or_global(seen, chosen >= 0, lambda queries, part: models.pick(part, chosen[queries]), everyone)
 
 
 def ready(ranker: object, candidates: object) -> Candidates:  # whatever a user asks, and about whatever
@@ -309,19 +343,22 @@ def local_or_global(
     candidates: Candidates, local: Bools, score: Callable[[Ints, Candidates], Floats], everyone: Scorer
 ) -> Floats:
     """Scores of the queries that have a model of their own, and of the others by the global one."""
+    if not local.any():
+        return everyone.predict(candidates)
+    if local.all():
+        return score(np.arange(len(local)), candidates)
     scores = np.empty(len(candidates.features))
     by_row = np.repeat(local, candidates.sizes)
-    for rows, queries, source in ((by_row, np.flatnonzero(local), score), (~by_row, np.flatnonzero(~local), None)):
-        if len(queries):
-            part = candidates if len(queries) == len(candidates) else candidates.select(queries)
-            scores[rows] = everyone.predict(part) if source is None else source(queries, part)
+    queries = np.flatnonzero(local)
+    scores[by_row] = score(queries, candidates.select(queries))
+    scores[~by_row] = everyone.predict(candidates.select(np.flatnonzero(~local)))
     return scores
 
 
 def facts_of(ranker: Scorer) -> Facts:
     """What fitting a ranker found."""
     count, names = getattr(ranker, "feature_count_", 0), getattr(ranker, "feature_names_", None)
-    return answer_of(ranker, nobody(count, names)).facts
+    return answer_of(ranker, nobody(count, names)).facts()
 
 
 def nobody(feature_count: int, feature_names: tuple[str, ...] | None) -> Candidates:

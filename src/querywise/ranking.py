@@ -89,7 +89,7 @@ class GivenScores:
 
     def answer(self, candidates: Candidates, /) -> Answer:
         """Nothing is known but the scores."""
-        return replace(alone(Opaque(self), candidates), facts=Facts(elsewhere=True))
+        return replace(alone(Opaque(self), candidates), facts=lambda: Facts(elsewhere=True))
 
 
 def read_scores(path: PathLike, candidates: Candidates) -> Floats:

@@ -102,7 +102,7 @@ def train(name: str, fit: Fit, fold: Fold, observe: Observe | None = None, *, fl
         done = time.perf_counter()
     if observe is not None:
         observe(fold, name, ranker)
-    spent = (np.nan, np.nan) if answer.facts.elsewhere else (fitted - begin, done - ready)
+    spent = (np.nan, np.nan) if answer.facts().elsewhere else (fitted - begin, done - ready)
     return Trained(scores, *spent, notes, _extra(ranker, answer, fold, flavour))
 
 
@@ -117,8 +117,9 @@ def _extra(ranker: Scorer, answer: Answer, fold: Fold, flavour: str) -> Extra:
         extra["by_rank"] = gap.by_rank.tolist()
         if gap.relevant_only is not None:
             extra["relevant_only"] = gap.relevant_only.tolist()
-    if answer.facts.moved is not None:
-        extra["moved"] = {each.query_id: [each.scale, each.shift] for each in answer.facts.moved()}
+    moved = answer.facts().moved
+    if moved is not None:
+        extra["moved"] = {each.query_id: [each.scale, each.shift] for each in moved()}
     known = answer_of(ranker, fold.train.candidates).place
     if place is not None and known is not None and place.points is not None and known.points is not None:
         extra["places"] = _plane(known.points(), place.points())

@@ -81,7 +81,8 @@ def routing_of(answer: Answer) -> Routing | None:
     """What the routing of a fitted ranker goes by; None where one model answers all queries."""
     if not answer.varies or answer.place is None:
         return None
-    return Routing(("class", *answer.place.by) if answer.place.classes else answer.place.by)
+    by = answer.place.by()
+    return Routing(("class", *by) if answer.place.classes else by)
 
 
 def route(ranker: Ranker, candidates: Candidates) -> Ints:

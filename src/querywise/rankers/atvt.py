@@ -106,7 +106,7 @@ class ATVT:
 
     def answer(self, candidates: Candidates, /) -> Answer:
         """One model for all queries: h."""
-        return replace(alone(self, ready(self, candidates)), facts=Facts(moved=self.moved))
+        return replace(alone(self, ready(self, candidates)), facts=lambda: Facts(moved=self.moved))
 
     def terms(self, seen: Candidates, /) -> Terms | Refusal:
         """Those of h."""

@@ -8,7 +8,7 @@ from typing import Literal, Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.answers import Answer, Scale, Stored, ready
+from querywise.answers import Answer, Once, Scale, Stored, ready
 from querywise.arrays import Floats
 from querywise.contracts import Ranker
 from querywise.data.groups import Candidates, Judged
@@ -75,11 +75,11 @@ class Blend:
         models = self.several_models()
         return Answer(
             candidates,
-            Common(self),
-            lambda: self.blended(np.column_stack([each.scores() for each in members]), candidates),
+            lambda: Common(self),
+            Once(lambda: self.blended(np.column_stack([each.scores() for each in members]), candidates)),
             varies=any(each.varies for each in members),
-            models=lambda: models,
-            shares=lambda: csr_array(np.tile(self.weights_, (len(candidates), 1))),
+            models=Once(lambda: models),
+            shares=Once(lambda: csr_array(np.tile(self.weights_, (len(candidates), 1)))),
             scale=SCALES[self.scores],
             stored=Stored(models, lambda number: f"ranker {number}", np.ones(len(models), np.bool_)),
             members=members,

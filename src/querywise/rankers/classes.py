@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -108,10 +107,13 @@ class QueryClasses:
             return np.where(self.usable_[found], found, -1)
 
         stored = Stored(self.models_, lambda number: f"queries of class {self.classes_[number]}", self.usable_)
-        return replace(
-            picked(seen, self.everyone_, stored, chosen),
-            place=Place(looked_at(self.view_), classes=self.classes_ if self.known else ()),
-            facts=Facts(f1=self.f1_),
+        return picked(
+            seen,
+            self.everyone_,
+            stored,
+            chosen,
+            place=Place(lambda: looked_at(self.view_), classes=self.classes_ if self.known else ()),
+            facts=lambda: Facts(f1=self.f1_),
         )
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from querywise.answers import Answer, Facts, Place, Sizes, Stored, local_or_global, picked, ready
+from querywise.answers import Answer, Facts, Once, Place, Sizes, Stored, local_or_global, picked, ready
 from querywise.arrays import Bools, Floats, Ints
 from querywise.combinations import SimilarQueries, by_distance, check_floor, without_the_weak
 from querywise.contracts import Grouping, Learner, Models, QueryView, Ranker
@@ -120,14 +119,17 @@ class _Grouped:
         """How the models of the groups answer, one for each query."""
         groups = self._required(candidates)
         whom, every = "queries nearest to cluster {}".format, np.ones(len(groups.models_), np.bool_)
-        return replace(
-            picked(candidates, groups.everyone_, Stored(groups.models_, whom, every, groups.teachers_), choose),
+        return picked(
+            candidates,
+            groups.everyone_,
+            Stored(groups.models_, whom, every, groups.teachers_),
+            choose,
             place=Place(
-                looked_at(groups.view_),
-                points=cache(lambda: self.places(candidates)),
+                lambda: looked_at(groups.view_),
+                points=Once(lambda: self.places(candidates)),
                 nearest_to_relevant=self.routed_by_relevance,
             ),
-            facts=Facts(sizes=self.sizes),
+            facts=lambda: Facts(sizes=self.sizes),
         )
 
     @property
@@ -195,7 +197,7 @@ class Naive(_Grouped):
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document, each query by the model of the nearest cluster."""
-        return self.answer(candidates).scores()
+        return self._required(candidates).models_.pick(candidates, self.chosen(candidates))
 
     def answer(self, candidates: Candidates, /) -> Answer:
         """The model of the cluster nearest to each query."""
@@ -209,11 +211,11 @@ class _Blended(_Grouped):
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document, each query by its own mixture."""
-        return self.answer(candidates).scores()
+        return self._required(candidates).blend(candidates, self.model_weights(candidates))
 
     def answer(self, candidates: Candidates, /) -> Answer:
         """A mixture of all models for each query."""
-        weights = cache(lambda: self.model_weights(candidates))
+        weights = Once(lambda: self.model_weights(candidates))
         why = depends_on_the_list(
             type(self),
             "blends models whose scores it brings to 0 … 1 within the query",
@@ -221,8 +223,8 @@ class _Blended(_Grouped):
         )
         return replace(
             self._picked(candidates, lambda: weights().argmax(axis=1)),
-            scores=lambda: self.groups_.blend(candidates, weights()),
-            shares=lambda: csr_array(weights()),
+            scores=Once(lambda: self.groups_.blend(candidates, weights())),
+            shares=Once(lambda: csr_array(weights())),
             scale="range",
             refused=why,
         )

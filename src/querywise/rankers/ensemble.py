@@ -9,14 +9,14 @@ every query that arrives, so that near documents of that query get near scores:
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from typing import Self
 
 import numpy as np
 
-from querywise.answers import Answer, alone, one_each, ready
+from querywise.answers import Answer, Once, alone, one_each, ready
 from querywise.arrays import Floats, for_kernels
 from querywise.compiled import compiled
+from querywise.contracts import Models
 from querywise.data.groups import Candidates, Judged
 from querywise.errors import DataError
 from querywise.forms import depends_on_the_list
@@ -175,14 +175,14 @@ class SSER(SER):
         """A linear model of its own for each query, of scores on 0 … 1 within it; where γ is 0, that of all."""
         seen, everyone = normalised(ready(self, candidates)), LinearModel(self.weights_)
         own = np.where(self.gamma > 0, np.arange(len(seen)), np.full(len(seen), -1))
-        models = cache(lambda: LinearModels(self._weights_of(seen)))
+        models: Once[Models] = Once(lambda: LinearModels(self._weights_of(seen)))
         return Answer(
             seen,
-            everyone,
-            lambda: models().pick(seen, own) if self.gamma else everyone.predict(seen),
+            lambda: everyone,
+            Once(lambda: models().pick(seen, own) if self.gamma else everyone.predict(seen)),
             varies=True,
             models=models,
-            shares=lambda: one_each(own, len(seen)),
+            shares=Once(lambda: one_each(own, len(seen))),
             refused=depends_on_the_list(type(self), "learns from all documents of the query", _INSTEAD),
         )
 

@@ -7,14 +7,12 @@ picked from models trained beforehand around every training query, by shared tra
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import cache
 from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.answers import Answer, Stored, local_or_global, one_each, picked, ready
+from querywise.answers import Answer, Once, Stored, local_or_global, one_each, picked, ready, scores_by
 from querywise.arrays import Bools, Floats, Ints
 from querywise.contracts import Learner, Models, Neighborhood, QueryView, Ranker
 from querywise.data.groups import Candidates, Judged
@@ -78,28 +76,30 @@ class KnnOnline:
         seen, everyone = ready(self, candidates), self.prepared_.everyone
         around = Surroundings(self.locality_, seen, self.learner, self.prepared_.gradients)
 
-        @cache
+        @Once
         def teachers() -> csr_array:
             return without(self.locality_.weights(around.points()), around.is_far())
 
-        @cache
+        @Once
         def local() -> Bools:
             return self.locality_.teaches(teachers())
 
-        @cache
+        @Once
         def models() -> Models:
             rows = teachers()
             return self.prepared_.models(rows if local().all() else rows[np.flatnonzero(local())])
 
         return Answer(
             seen,
-            everyone.answer(seen).everyone,
-            lambda: local_or_global(
-                seen, local(), lambda queries, part: models().pick(part, np.arange(len(queries))), everyone
+            lambda: everyone.answer(seen).everyone,
+            Once(
+                lambda: local_or_global(
+                    seen, local(), lambda queries, part: models().pick(part, np.arange(len(queries))), everyone
+                )
             ),
             varies=True,
             models=models,
-            shares=lambda: one_each(np.where(local(), np.cumsum(local()) - 1, -1), int(local().sum())),
+            shares=Once(lambda: one_each(np.where(local(), np.cumsum(local()) - 1, -1), int(local().sum()))),
             teachers=teachers,
             place=around.place,
         )
@@ -163,21 +163,27 @@ class KnnOffline2:
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document, each query by the nearest model."""
-        return self.answer(candidates).scores()
+        seen, offline = ready(self, candidates), self.offline_
+        points = offline.locality.points(seen)
+        chosen = offline.trusted(self._index(points), offline.locality.is_far(points))
+        return scores_by(offline.models_, chosen, seen, offline.everyone_)
 
     def answer(self, candidates: Candidates, /) -> Answer:
         """The stored model that each query comes closest to."""
         seen, offline = ready(self, candidates), self.offline_
         around = Surroundings(offline.locality, seen, self.learner, offline.gradients, self.routed_by_relevance)
 
-        @cache
+        @Once
         def chosen() -> Ints:
             return offline.trusted(self._index(around.points()), around.is_far())
 
-        return replace(
-            picked(seen, offline.everyone_, Stored(offline.models_, offline.whom, offline.usable_), chosen),
-            teachers=lambda: offline.training_queries(chosen()),
+        return picked(
+            seen,
+            offline.everyone_,
+            Stored(offline.models_, offline.whom, offline.usable_),
+            chosen,
             place=around.place,
+            teachers=Once(lambda: offline.training_queries(chosen())),
         )
 
     def _index(self, points: Floats) -> Ints:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from querywise.answers import Place, TrainingQueries
+from querywise.answers import Once, Place, TrainingQueries
 from querywise.arrays import Bools, Floats, Ints
 from querywise.contracts import (
     FollowsRanker,
@@ -91,6 +90,12 @@ class Locality:
         index = self.nearest(points, self._known)
         return distances(points, self.points_[index], self.metric)
 
+    def is_far(self, points: Floats) -> Bools:
+        """Which points are too far from every training query for any local model to be trusted."""
+        if not np.isfinite(self.limit_):
+            return np.zeros(len(points), np.bool_)
+        return self.distances(points) > self.limit_
+
     def search(self, anchors: Floats) -> Search:
         """Anchors made ready to be searched."""
         return Search(measured(anchors, self.metric))
@@ -122,9 +127,9 @@ class Surroundings:
         gradients: Callable[[], Floats | None],
         nearest_to_relevant: Callable[[Judged], Ints | None] | None = None,
     ) -> None:
-        self.points = cache(lambda: locality.points(candidates))
-        self.distances = cache(lambda: locality.distances(self.points()))
-        self.is_far = cache(self._is_far)
+        self.points = Once(lambda: locality.points(candidates))
+        self.distances = Once(lambda: locality.distances(self.points()))
+        self.is_far = Once(self._is_far)
         self._locality = locality
 
         def known_gradients() -> tuple[Floats, Floats] | None:
@@ -142,14 +147,13 @@ class Surroundings:
             known_gradients,
         )
         self.place = Place(
-            looked_at(locality.view_), points=self.points, known=known, nearest_to_relevant=nearest_to_relevant
+            lambda: looked_at(locality.view_), points=self.points, known=known, nearest_to_relevant=nearest_to_relevant
         )
 
     def _is_far(self) -> Bools:
-        """Which queries are too far from every training query for any local model to be trusted."""
-        if not np.isfinite(self._locality.limit_):
-            return np.zeros(len(self.points()), np.bool_)
-        return self.distances() > self._locality.limit_
+        """The same of these queries, by their distances where these have to be known."""
+        limit = self._locality.limit_
+        return self.distances() > limit if np.isfinite(limit) else self._locality.is_far(self.points())
 
     def _few(self, count: int) -> Floats:
         points = self.points()

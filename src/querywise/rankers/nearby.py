@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.answers import Answer, Stored, ready
+from querywise.answers import Answer, Once, Stored, ready
 from querywise.arrays import Floats
 from querywise.combinations import check_floor, normalised, without_the_weak
 from querywise.contracts import QueryView
@@ -81,8 +80,8 @@ class NearbyBlend:
         """Every ranker's answer, weighed anew for each query."""
         seen = ready(self, candidates)
         blended = self.blend_.answer(seen)
-        every = cache(lambda: np.column_stack([each.scores() for each in blended.members]))
-        weights = cache(lambda: self._weights(every(), candidates))
+        every = Once(lambda: np.column_stack([each.scores() for each in blended.members]))
+        weights = Once(lambda: self._weights(every(), candidates))
 
         def scores() -> Floats:
             found = np.zeros(len(candidates.features))
@@ -93,9 +92,9 @@ class NearbyBlend:
         options = self.several_models()
         return replace(
             blended,
-            scores=scores,
+            scores=Once(scores),
             varies=self.nearest_ is not None or blended.varies,
-            shares=lambda: csr_array(weights()),
+            shares=Once(lambda: csr_array(weights())),
             stored=Stored(options, lambda number: f"option {number}", np.ones(len(options), np.bool_)),
             refused=self.blend_.refusal(type(self)),
         )
