@@ -10,7 +10,6 @@ from hypothesis.extra.numpy import arrays
 from scipy.sparse import csr_array
 
 from querywise.arrays import Floats, Ints
-from querywise.contributions import scores_by_everyone
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
 from querywise.evaluation.analysis import change_ratios, stability_bounds
@@ -96,7 +95,7 @@ RANKERS: dict[str, Any] = {
 def test_the_terms_of_a_reason_add_up_to_the_difference(name: str) -> None:
     ranker = RANKERS[name].fit(DATA)
     rows = DATA.candidates.rows(4)
-    scores, every = ranker.predict(DATA.candidates)[rows], scores_by_everyone(ranker, DATA.candidates)[rows]
+    scores, every = ranker.predict(DATA.candidates)[rows], ranker.answer(DATA.candidates).by_everyone()[rows]
     labels = [DATA.candidates.document_label(row) for row in range(rows.start, rows.stop)]
     found = why(ranker, DATA.candidates, "q5", "3", "6")
     assert found.difference == pytest.approx(scores[2] - scores[5], abs=1e-9)

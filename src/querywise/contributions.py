@@ -56,11 +56,6 @@ def contributions_in(answer: Answer) -> Contributions:
     return _parts(everyone, everyone if model is answer.everyone else _terms(model, answer.seen))
 
 
-def scores_by_everyone(ranker: Scorer, candidates: Candidates) -> Floats:
-    """What one model for all queries makes of the documents: the ranker's own global model."""
-    return answer_of(ranker, candidates).by_everyone()
-
-
 def _terms(model: Model, seen: Candidates) -> Terms:
     found = model.terms(seen)
     if isinstance(found, Refusal):
