@@ -111,10 +111,12 @@ def test_the_check_leaves_solrs_stores_and_documents_alone(linear: RankSVM, tmp_
     assert "a feature store called querywise-parity" in one_line(checked(tmp_path / "out", engine, "solr"))
     assert engine.features == {"querywise-parity": {"price": {"name": "price"}}}
     assert engine.documents == {}
-    engine = Solr()
-    engine.documents["querywise-parity-3"] = {"price": 1.0}
-    assert "a document whose id begins with querywise-parity-" in one_line(checked(tmp_path / "out", engine, "solr"))
-    assert engine.documents == {"querywise-parity-3": {"price": 1.0}}
+    for engine in (Solr(), Solr(defType="edismax", qf="title body")):
+        mine = {"querywise-parity-3": {"id": "querywise-parity-3", "price": 1.0, "title": "", "body": ""}}
+        engine.documents |= mine
+        said = one_line(checked(tmp_path / "out", engine, "solr"))
+        assert "a document whose id begins with querywise-parity-" in said
+        assert engine.documents == mine
     engine = Solr()
     engine.models["querywise-parity-querywise"] = {"store": "mine"}
     assert "a model called querywise-parity-querywise" in one_line(checked(tmp_path / "out", engine, "solr"))

@@ -249,7 +249,8 @@ class Solr:
 
     def _check_free(self) -> None:
         """Stop where there are documents or a feature store of the name: Solr would write over them without a word."""
-        form = urllib.parse.urlencode({"q": f"{{!prefix f=id}}{self.name}-", "fl": "id", "rows": "1", "wt": "json"})
+        asked = {"defType": "lucene", "q": f"{{!prefix f=id}}{self.name}-", "fl": "id", "rows": "1", "wt": "json"}
+        form = urllib.parse.urlencode(asked)
         found = self._ask("POST", "select", form, "application/x-www-form-urlencoded")
         with reading(found):
             if found["response"]["docs"]:
@@ -275,6 +276,7 @@ class Solr:
     def scores(self, model: str) -> dict[str, float]:
         """The engine's scores by one model."""
         asked = {
+            "defType": "lucene",  # whatever the handler's own is
             "q": f"{{!prefix f=id}}{self.name}-",
             "rq": f"{{!ltr model={self.name}-{model} reRankDocs={len(self.ids)}}}",
             "fl": "id,score",
