@@ -10,7 +10,7 @@ from benchmarks.results import Result
 from benchmarks.timing import best_seconds
 from benchmarks.worlds import World
 from querywise import ATVT, Judged, TreeRegression
-from querywise.learners.targets import transforms
+from querywise.learners.regression.targets import transforms
 
 _TREES = 150
 

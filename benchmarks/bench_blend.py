@@ -12,7 +12,7 @@ from benchmarks.results import Result, alone
 from benchmarks.timing import best_seconds, seconds
 from querywise import Candidates, read_letor
 from querywise.methods import METHODS
-from querywise.parameters import learned_bytes
+from querywise.runtime.parameters import learned_bytes
 
 _BAG, _DOCUMENTS = 5, 100
 

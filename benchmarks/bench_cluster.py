@@ -123,7 +123,7 @@ def _crew(cluster: str | int | None) -> Iterator[Any]:
     if cluster is None:
         yield None
         return
-    from querywise.cluster import Cluster
+    from querywise.runtime.ray import Cluster
 
     if isinstance(cluster, str):
         with Cluster(cluster) as hands:

@@ -25,7 +25,7 @@ from querywise import (
     Transform,
     read_letor,
 )
-from querywise.arrays import Floats
+from querywise.runtime.arrays import Floats
 
 _CLUSTERS = 100
 _K = 10

@@ -15,9 +15,9 @@ from benchmarks.bench_knn import REAL
 from benchmarks.results import Result, compared
 from benchmarks.timing import best_seconds
 from querywise import SER, SSER, AdaRank, Candidates, LambdaMART, ListNet, RankBoost, RankSVM, read_folds, read_letor
-from querywise.arrays import Floats
-from querywise.quadratic import solve
+from querywise.rankers.ensemble.quadratic import solve
 from querywise.rankers.normalised import normalised
+from querywise.runtime.arrays import Floats
 
 _OHSUMED = Path(__file__).parents[2] / "shared" / "data" / "OHSUMED"
 _GAMMA = 0.5

@@ -31,8 +31,8 @@ from querywise import (
     make_judged,
     read_letor,
 )
-from querywise.arrays import Floats, Ints
-from querywise.scaling import Scaling
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.scaling import Scaling
 
 _L2 = 1.0
 _CHECKED = 1e-3

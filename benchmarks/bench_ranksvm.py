@@ -18,7 +18,7 @@ from sklearn.svm import LinearSVC
 from benchmarks.results import Result, compared
 from benchmarks.timing import best_seconds, peak_megabytes, seconds
 from querywise import Judged, RankSVM, make_judged
-from querywise.arrays import Floats
+from querywise.runtime.arrays import Floats
 
 _STRENGTHS = (1.0, 0.01)
 _TOLERANCES = tuple(10.0**-power for power in range(1, 11))

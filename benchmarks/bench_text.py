@@ -16,11 +16,11 @@ from benchmarks.results import Result
 from benchmarks.timing import seconds
 from querywise import evaluate, from_arrays
 from querywise.data.collections import Document, read_collection
-from querywise.text.features import features_of
-from querywise.text.index import Index, build_index
-from querywise.text.retrieval import Found, search
-from querywise.text.scores import Smoothing
-from querywise.text.words import STOP_WORDS
+from querywise.retrieval.bm25 import Found, search
+from querywise.retrieval.features import features_of
+from querywise.retrieval.index import Index, build_index
+from querywise.retrieval.scores import Smoothing
+from querywise.retrieval.words import STOP_WORDS
 
 _DATA = Path(__file__).parents[2] / "shared" / "data"
 _REAL = ("cranfield", "vaswani")

@@ -12,7 +12,7 @@ from benchmarks.results import Result, alone
 from benchmarks.timing import PRINT_PEAK, numbers_from_python, seconds
 from benchmarks.worlds import World
 from querywise import KnnOffline2, RankSVM
-from querywise.progress import _display
+from querywise.runtime.progress import _display
 
 _QUERIES, _DOCUMENTS, _FEATURES, _GRADES, _K, _ANSWERED = 18_919, 120, 136, 5, 500, 100
 _LOG = Path(tempfile.gettempdir(), "querywise-web30k.log")

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise.arrays import for_kernels, frozen
 from querywise.data.synthetic import make_judged
-from querywise.learners.preferences import SQUARED_HINGE, Preferences
-from querywise.learners.ranksvm import RankSVM
-from querywise.learners.trees import LambdaMART
-from querywise.rankers.ensemble import SSER
+from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Preferences
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.learners.trees.boosting import LambdaMART
+from querywise.rankers.ensemble.ensemble import SSER
 from querywise.rankers.knn import KnnOnline
+from querywise.runtime.arrays import for_kernels, frozen
 
 TRAIN = make_judged(queries=20, documents=8, features=4, kinds=2)
 TEST = make_judged(queries=5, documents=8, features=4, kinds=2, seed=1).candidates

@@ -18,26 +18,26 @@ from scipy.spatial.distance import cdist
 from scipy.stats import spearmanr
 from typer.testing import CliRunner, Result
 
-from querywise.answers import Moved
-from querywise.arrays import Floats
 from querywise.cli import app
+from querywise.contracts.answers import Moved
 from querywise.data.folds import Fold, make_folds
-from querywise.data.groups import Candidates, Judged
+from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import read_letor, write_letor
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
 from querywise.evaluation.compare import compare
 from querywise.evaluation.evaluate import evaluate
-from querywise.learners.kernel import KernelRidge
-from querywise.learners.ranksvm import RankSVM
-from querywise.learners.targets import Penalty, transforms
-from querywise.learners.trees import TreeRegression
+from querywise.evaluation.tuning import Trial, cross_validate
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.learners.regression.kernel import KernelRidge
+from querywise.learners.regression.targets import Penalty, transforms
+from querywise.learners.trees.boosting import TreeRegression
 from querywise.methods import find_method
-from querywise.parameters import unfitted
 from querywise.rankers.atvt import ATVT, Variant
-from querywise.sharing import sharing
+from querywise.runtime.arrays import Floats
+from querywise.runtime.cache import sharing
+from querywise.runtime.parameters import unfitted
 from querywise.storage import load, read_manifest, save
-from querywise.tuning import Trial, cross_validate
 from tests.worlds import inside, ragged
 
 PENALTIES: tuple[Penalty, ...] = ("l2", "l1")

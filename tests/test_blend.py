@@ -12,21 +12,21 @@ import numpy as np
 import pytest
 
 from querywise.data.folds import read_folds
-from querywise.data.groups import Judged, QueryTable
+from querywise.data.judged import Judged, QueryTable
 from querywise.data.letor import write_letor
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
-from querywise.learners.context import QueryContext
-from querywise.learners.lists import Worth
-from querywise.learners.ranksvm import RankSVM
-from querywise.learners.trees import LambdaMART
+from querywise.learners.classic.lists import Worth
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.learners.trees.boosting import LambdaMART
+from querywise.learners.trees.context import QueryContext
 from querywise.methods import METHODS, TEXT_VIEW
 from querywise.rankers.blend import Blend, learned_weights
 from querywise.rankers.column import OneFeature
 from querywise.rankers.knn import KnnOnline
 from querywise.reproduction import blend as reproduction
-from querywise.sharing import sharing
+from querywise.runtime.cache import sharing
 from querywise.storage import load, save
 from tests.worlds import inside, ragged
 

@@ -10,22 +10,23 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from querywise.arrays import Floats
-from querywise.data.groups import Candidates, Judged
+from querywise.data.judged import Candidates, Judged
+from querywise.data.normalisation import borda
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
 from querywise.evaluation.evaluate import evaluate
-from querywise.learners.adarank import AdaRank
-from querywise.learners.hyperplanes import MultipleHyperplanes, borda
-from querywise.learners.listnet import ListNet, _Lists
-from querywise.learners.lists import BestRound, Worth
-from querywise.learners.rankboost import RankBoost
-from querywise.learners.ranksvm import RankSVM
-from querywise.measures import FLAVOURS, find_measure
+from querywise.learners.classic.adarank import AdaRank
+from querywise.learners.classic.hyperplanes import MultipleHyperplanes
+from querywise.learners.classic.listnet import ListNet, _Lists
+from querywise.learners.classic.lists import BestRound, Worth
+from querywise.learners.classic.rankboost import RankBoost
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.measures.formulas import FLAVOURS, find_measure
+from querywise.measures.order import order
 from querywise.rankers.clusters import SelectRanker
 from querywise.rankers.column import OneFeature
 from querywise.rankers.knn import KnnOffline2, KnnOnline
-from querywise.ranking import order
+from querywise.runtime.arrays import Floats
 from tests.worlds import ragged
 
 LEARNERS: dict[str, Callable[[], Any]] = {

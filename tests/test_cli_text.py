@@ -17,8 +17,8 @@ import pytest
 
 from querywise.data.letor import read_letor
 from querywise.data.queries import read_queries
+from querywise.retrieval.scores import NAMES
 from querywise.storage import load, read_manifest
-from querywise.text.scores import NAMES
 from tests.worlds import inside
 
 QUERYWISE = str(Path(sys.executable).with_name("querywise"))

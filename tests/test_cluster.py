@@ -22,25 +22,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise.arrays import Floats
-from querywise.cluster import Cluster
-from querywise.comparison import Asked, run
-from querywise.crew import Here, at_work, crew
 from querywise.data.collections import Collection, read_collection
 from querywise.data.folds import make_folds
-from querywise.data.groups import Candidates, Judged
-from querywise.data.parts import as_taken
-from querywise.data.shards import open_shards, read_scored, write_shards
+from querywise.data.judged import Candidates, Judged
+from querywise.data.parquet.shards import open_shards, read_scored, write_shards
 from querywise.data.synthetic import make_judged
+from querywise.data.training import as_taken
 from querywise.errors import ClusterError, DataError
-from querywise.learners.ranksvm import RankSVM
-from querywise.learners.trees import LambdaMART
+from querywise.jobs.compare import Asked, run
+from querywise.jobs.rank import scores_of, write_scored
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.learners.trees.boosting import LambdaMART
 from querywise.methods import find_method
 from querywise.rankers.knn import KnnOffline2, KnnOnline
-from querywise.scoring import scores_of, write_scored
+from querywise.retrieval.features import judged_candidates
+from querywise.retrieval.index import build_index
+from querywise.runtime.arrays import Floats
+from querywise.runtime.ray import Cluster
+from querywise.runtime.workers import Here, at_work, crew
 from querywise.storage import load
-from querywise.text.features import judged_candidates
-from querywise.text.index import build_index
 from tests.test_cli_text import PLAIN, QUERYWISE, lines_of
 from tests.worlds import inside
 

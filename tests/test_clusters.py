@@ -12,31 +12,31 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise.answers import Sizes, Stored, alone
-from querywise.arrays import Floats
-from querywise.data.groups import Candidates, Judged
+from querywise.contracts.answers import Sizes, Stored, alone
+from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import write_letor
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.oracle import OracleGap, gap_in, oracle_gap
 from querywise.evaluation.significance import paired_t_test
-from querywise.explanations import Explanation, explain
-from querywise.groupings import RelevantClusters
+from querywise.explanations.explain import Explanation, explain
 from querywise.learners.linear import LinearModel, LinearModels
-from querywise.learners.ranksvm import RankSVM
-from querywise.learners.trees import LambdaMART
-from querywise.measures import FLAVOURS, average_precision
-from querywise.parameters import is_fitted
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.learners.trees.boosting import LambdaMART
+from querywise.locality.groupings import RelevantClusters
+from querywise.locality.views.divergence import Divergence
+from querywise.locality.views.topmean import TopMean
+from querywise.locality.views.twomodels import TwoModels
+from querywise.measures.formulas import FLAVOURS, average_precision
 from querywise.rankers.clusters import Naive, SelectRanker, Transform
 from querywise.rankers.column import OneFeature
 from querywise.rankers.normalised import QueryNormalised, normalised
 from querywise.rankers.single import Single
-from querywise.sharing import sharing
+from querywise.runtime.arrays import Floats
+from querywise.runtime.cache import sharing
+from querywise.runtime.parameters import is_fitted
 from querywise.storage import load, read_manifest
-from querywise.views.divergence import Divergence
-from querywise.views.topmean import TopMean
-from querywise.views.twomodels import TwoModels
 from tests.worlds import inside, ragged, two_faced
 
 RANKERS: dict[str, Callable[..., Any]] = {"Naive": Naive, "SelectRanker": SelectRanker, "Transform": Transform}

@@ -20,10 +20,10 @@ from querywise.data.collections import (
     read_topics,
     write_collection,
 )
-from querywise.data.groups import QueryTable
+from querywise.data.judged import QueryTable
 from querywise.errors import DataError
-from querywise.text.features import judged_candidates
-from querywise.text.index import build_index
+from querywise.retrieval.features import judged_candidates
+from querywise.retrieval.index import build_index
 
 CORPUS = (
     '{"_id": "D1", "title": "jaguar", "text": "a large cat", "metadata": {"url": "x"}}\n'

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.sparse import csr_array
 
-from querywise.arrays import Floats, Ints
-from querywise.combinations import SimilarQueries, by_distance, normalised, without_the_weak
-from querywise.data.groups import Candidates, Judged
+from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.learners.linear import LinearModels
-from querywise.learners.rows import FittedModels
-from querywise.measures import FLAVOURS, average_precision, precision_table
+from querywise.learners.local_models import FittedModels
+from querywise.locality.combinations import SimilarQueries, by_distance, normalised, without_the_weak
+from querywise.measures.formulas import FLAVOURS, average_precision, precision_table
+from querywise.runtime.arrays import Floats, Ints
 from tests.worlds import inside, ragged
 
 # By distance
@@ -317,7 +317,7 @@ def test_the_table_is_every_average_precision_one_by_one(
     weights = np.random.default_rng(1).integers(-2, 3, (5, 4)).astype(np.float64)
     last_first = -np.arange(len(data.labels))
     for block in (1, 5 * 20, 10**6):
-        monkeypatch.setattr("querywise.measures._BLOCK", block)
+        monkeypatch.setattr("querywise.measures.formulas._BLOCK", block)
         tables = [precision_table(models_of(weights), data, flavour, tied) for tied in (None, last_first)]
         assert [each.shape for each in tables] == [(len(data), 5)] * 2
         for query in range(len(data)):

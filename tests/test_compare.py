@@ -12,16 +12,16 @@ from hypothesis.extra.numpy import arrays
 from rich.console import Console
 from scipy import stats
 
-from querywise.arrays import Floats
 from querywise.data.folds import make_folds
-from querywise.data.groups import Judged
+from querywise.data.judged import Judged
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.evaluation.compare import compare
 from querywise.evaluation.significance import paired_t_test
 from querywise.evaluation.trained import Fit
-from querywise.learners.ranksvm import RankSVM
+from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.report.terminal import comparison_table
+from querywise.runtime.arrays import Floats
 
 
 @given(arrays(np.float64, st.tuples(st.integers(2, 40), st.just(2)), elements=st.floats(0, 1, width=16)))

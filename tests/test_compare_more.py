@@ -9,9 +9,8 @@ import pytest
 from scipy import stats
 from scipy.sparse import csr_array
 
-from querywise.arrays import Floats
 from querywise.data.folds import Fold, make_folds
-from querywise.data.groups import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged, QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.evaluation.analysis import class_shares
@@ -19,10 +18,11 @@ from querywise.evaluation.compare import CHOSEN, Compared, compare
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.examples import examples
 from querywise.evaluation.trained import Fit
-from querywise.learners.ranksvm import RankSVM
-from querywise.plain import Json
+from querywise.evaluation.tuning import tune
+from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.rankers.column import OneFeature
-from querywise.tuning import tune
+from querywise.runtime.arrays import Floats
+from querywise.runtime.values import Json
 
 
 def columns(seed: int, good: int, queries: int = 8) -> Judged:

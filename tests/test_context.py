@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from querywise.data.groups import Candidates, Judged, concatenate
+from querywise.data.judged import Candidates, Judged, concatenate
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
-from querywise.learners import context
-from querywise.learners.context import QueryContext
-from querywise.learners.ranksvm import RankSVM
-from querywise.learners.rows import PreparedRows
-from querywise.learners.standing import standing
-from querywise.learners.trees import LambdaMART
-from querywise.sharing import sharing
+from querywise.learners.local_models import PreparedRows
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.learners.trees import context
+from querywise.learners.trees.boosting import LambdaMART
+from querywise.learners.trees.context import QueryContext
+from querywise.learners.within_query import standing
+from querywise.locality.views.topmean import TopMean
+from querywise.runtime.cache import sharing
 from querywise.storage import load, save
-from querywise.views.topmean import TopMean
 from tests.worlds import inside, ragged
 
 
@@ -83,7 +83,7 @@ def test_the_order_of_documents_and_the_queries_beside_change_no_bit() -> None:
 def test_the_threads_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     candidates = ragged(2, queries=50).candidates
     whole = standing(candidates.features, candidates)
-    monkeypatch.setattr("querywise.learners.standing._BLOCK", 7)
+    monkeypatch.setattr("querywise.learners.within_query._BLOCK", 7)
     for ours, theirs in zip(standing(candidates.features, candidates), whole, strict=True):
         assert np.array_equal(ours, theirs)
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise.answers import Opaque
-from querywise.contracts import (
+from querywise.contracts.answers import Opaque
+from querywise.contracts.protocols import (
     Fittable,
     FollowsRanker,
     Grouping,
@@ -32,43 +32,43 @@ from querywise.contracts import (
     Transparent,
     Watching,
 )
-from querywise.data.groups import Judged
-from querywise.data.parts import Training
-from querywise.data.shards import Shards
+from querywise.data.judged import Judged
+from querywise.data.parquet.shards import Shards
 from querywise.data.synthetic import make_judged
+from querywise.data.training import Training
 from querywise.errors import DataError
-from querywise.groupings import Clusters, RelevantClusters
-from querywise.learners.adarank import AdaRank
-from querywise.learners.context import QueryContext
-from querywise.learners.curvature import PreparedRankSVM
-from querywise.learners.hyperplanes import MultipleHyperplanes
-from querywise.learners.kernel import KernelRidge
+from querywise.learners.classic.adarank import AdaRank
+from querywise.learners.classic.hyperplanes import MultipleHyperplanes
+from querywise.learners.classic.listnet import ListNet
+from querywise.learners.classic.rankboost import RankBoost
 from querywise.learners.linear import LinearModel, LinearModels
-from querywise.learners.listnet import ListNet
-from querywise.learners.rankboost import RankBoost
-from querywise.learners.ranksvm import RankSVM
-from querywise.learners.rows import FittedModels, PreparedRows
-from querywise.learners.trees import LambdaMART, TreeRegression
-from querywise.neighborhoods import Everyone, Nearest, Radius
+from querywise.learners.local_models import FittedModels, PreparedRows
+from querywise.learners.ranksvm.local_models import PreparedRankSVM
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.learners.regression.kernel import KernelRidge
+from querywise.learners.trees.boosting import LambdaMART, TreeRegression
+from querywise.learners.trees.context import QueryContext
+from querywise.locality.groupings import Clusters, RelevantClusters
+from querywise.locality.neighborhoods import Everyone, Nearest, Radius
+from querywise.locality.views.columns import Columns, SideBySide
+from querywise.locality.views.divergence import Divergence
+from querywise.locality.views.gradients import GradientView
+from querywise.locality.views.metric import LearnedMetric
+from querywise.locality.views.text import TextView
+from querywise.locality.views.topmean import TopMean
+from querywise.locality.views.twomodels import TwoModels
 from querywise.rankers.atvt import ATVT
 from querywise.rankers.blend import Blend, Common
 from querywise.rankers.classes import QueryClasses
 from querywise.rankers.clusters import Naive, SelectRanker, Transform
 from querywise.rankers.column import OneFeature
-from querywise.rankers.ensemble import SER, SSER
-from querywise.rankers.gradients import GradientView
+from querywise.rankers.ensemble.ensemble import SER, SSER
+from querywise.rankers.given import GivenScores
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
-from querywise.rankers.metric import LearnedMetric
 from querywise.rankers.nearby import NearbyBlend
 from querywise.rankers.normalised import QueryNormalised
 from querywise.rankers.single import Single
 from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
-from querywise.ranking import GivenScores
-from querywise.views.columns import Columns, SideBySide
-from querywise.views.divergence import Divergence
-from querywise.views.text import TextView
-from querywise.views.topmean import TopMean
-from querywise.views.twomodels import TwoModels
 from tests.worlds import inside
 
 SVM = RankSVM()

@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from querywise.data.conversion import Columns, convert
 from querywise.data.folds import make_folds
-from querywise.data.groups import Candidates, Judged
+from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import read_letor, write_letor
+from querywise.data.parquet.conversion import Columns, convert
+from querywise.data.parquet.shards import open_shards, part_name, write_scored_part, write_shards
 from querywise.data.queries import read_queries, write_queries
-from querywise.data.shards import open_shards, part_name, write_scored_part, write_shards
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.storage import load

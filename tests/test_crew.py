@@ -18,19 +18,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from querywise.arrays import Floats
-from querywise.crew import ITSELF, WORKING, Here, at_work, crew
-from querywise.data.groups import Judged
-from querywise.data.parts import Training, takes_parts
-from querywise.data.shards import Shards, open_shards, write_shards
+from querywise.data.judged import Judged
+from querywise.data.parquet.shards import Shards, open_shards, write_shards
 from querywise.data.synthetic import make_judged
+from querywise.data.training import Training, takes_parts
 from querywise.errors import DataError
+from querywise.learners.classic.listnet import ListNet
 from querywise.learners.linear import LinearModels
-from querywise.learners.listnet import ListNet
-from querywise.learners.ranksvm import RankSVM
+from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.rankers.knn import KnnOffline1, KnnOffline2
 from querywise.rankers.single import Single
-from querywise.scaling import Moments
+from querywise.runtime.arrays import Floats
+from querywise.runtime.scaling import Moments
+from querywise.runtime.workers import ITSELF, WORKING, Here, at_work, crew
 from querywise.storage import load
 
 QUERYWISE = str(Path(sys.executable).with_name("querywise"))

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from querywise.arrays import Floats
-from querywise.data.groups import Judged, concatenate
+from querywise.data.judged import Judged, concatenate
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
-from querywise.learners.newton import Ridge
-from querywise.learners.ranksvm import RankSVM
+from querywise.learners.ranksvm.newton import Ridge
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.runtime.arrays import Floats
 from tests.test_ranksvm import Weighting, Written
 from tests.worlds import ragged
 

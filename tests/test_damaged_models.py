@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from querywise.data.synthetic import make_judged
 from querywise.errors import ModelFileError
-from querywise.learners.ranksvm import RankSVM
-from querywise.learners.trees import LambdaMART
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.learners.trees.boosting import LambdaMART
 from querywise.rankers.knn import KnnOffline2
 from querywise.rankers.single import Single
 from querywise.storage import _digest_of, load, save

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from querywise.arrays import Floats, Ints
 from querywise.data.folds import read_folds
-from querywise.data.groups import Candidates, Judged
+from querywise.data.judged import Candidates, Judged
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
-from querywise.learners.agreement import agreements, preference_matrix
-from querywise.learners.graph import roughness
-from querywise.quadratic import Solution, solve
-from querywise.rankers.ensemble import SER, SSER
+from querywise.rankers.ensemble.agreement import agreements, preference_matrix
+from querywise.rankers.ensemble.ensemble import SER, SSER
+from querywise.rankers.ensemble.graph import roughness
+from querywise.rankers.ensemble.quadratic import Solution, solve
 from querywise.rankers.normalised import normalised
+from querywise.runtime.arrays import Floats, Ints
 from tests.test_quadratic import by_clarabel, kkt_residual, objective
 from tests.worlds import REAL_DATA, needs_real_data, ragged
 

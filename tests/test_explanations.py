@@ -9,24 +9,24 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.sparse import csr_array
 
-from querywise.arrays import Floats, Ints
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
 from querywise.evaluation.analysis import change_ratios, stability_bounds
-from querywise.explanations import explain, why
-from querywise.learners.context import QueryContext
-from querywise.learners.ranksvm import RankSVM
-from querywise.learners.trees import LambdaMART
-from querywise.neighborhoods import Radius
+from querywise.explanations.explain import explain, why
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.learners.trees.boosting import LambdaMART
+from querywise.learners.trees.context import QueryContext
+from querywise.locality.neighborhoods import Radius
+from querywise.locality.views.topmean import TopMean
 from querywise.rankers.blend import Blend
 from querywise.rankers.clusters import SelectRanker, Transform
 from querywise.rankers.column import OneFeature
-from querywise.rankers.ensemble import SSER
+from querywise.rankers.ensemble.ensemble import SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline
 from querywise.rankers.nearby import NearbyBlend
 from querywise.rankers.normalised import QueryNormalised
 from querywise.rankers.single import Single
-from querywise.views.topmean import TopMean
+from querywise.runtime.arrays import Floats, Ints
 from tests.worlds import explicit_pairs
 
 DATA = make_judged(40, 8, 4, kinds=2, seed=5)

@@ -60,8 +60,8 @@ from querywise.exports.parity import is_query_normalised
 from querywise.exports.routing import routing_of
 from querywise.exports.solr import written_threshold
 from querywise.exports.writing import ENGINES
-from querywise.plain import Json
 from querywise.rankers.normalised import normalised
+from querywise.runtime.values import Json
 from tests.engines import LearningToRank, Solr, Vespa, read_linear, read_solr_linear, read_tensor, read_xgboost, serving
 from tests.worlds import REAL_DATA, needs_real_data
 

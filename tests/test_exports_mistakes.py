@@ -31,7 +31,7 @@ from querywise import (
     export_model,
 )
 from querywise.data.letor import write_letor
-from querywise.plain import Json
+from querywise.runtime.values import Json
 from querywise.storage import save
 from tests.engines import LearningToRank, Solr
 from tests.test_exports import COMMAND, checked, engine_for, world

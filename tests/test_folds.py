@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from querywise.data.folds import Fold, make_folds, read_folds, split_queries
-from querywise.data.groups import Judged
+from querywise.data.judged import Judged
 from querywise.data.letor import write_letor
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from querywise.arrays import Floats
 from querywise.data.synthetic import make_judged
 from querywise.errors import ModelFileError
-from querywise.learners.forest import read_forest
-from querywise.learners.trees import LambdaMART, TreeRegression
+from querywise.learners.trees.boosting import LambdaMART, TreeRegression
+from querywise.learners.trees.forest import read_forest
+from querywise.runtime.arrays import Floats
 
 DATA = make_judged(60, 12, 5, kinds=2, seed=3)
 

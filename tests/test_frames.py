@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import coo_array, csr_array, csr_matrix
 
 from querywise.data.frames import from_arrays, from_frame
-from querywise.data.groups import Judged
+from querywise.data.judged import Judged
 from querywise.errors import DataError
 
 Columns = Mapping[str, list[Any]]

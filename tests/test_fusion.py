@@ -14,17 +14,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from querywise.arrays import Floats
 from querywise.data.collections import Collection, Document, Judgement
-from querywise.data.groups import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged, QueryTable
+from querywise.data.normalisation import NORMALISATIONS, minmax, zscore
+from querywise.data.runs import Run, join_runs, judge, read_run, read_runs
 from querywise.errors import DataError, NotFittedError
-from querywise.fusion.job import BEST_RUN, VOTES, Fusing, compare_fusions, fused, vote
-from querywise.fusion.own import RUNS, runs_of
-from querywise.fusion.runs import NORMALISATIONS, Run, join_runs, judge, minmax, read_run, read_runs, write_runs, zscore
+from querywise.jobs.fuse import BEST_RUN, VOTES, Fusing, compare_fusions, fused, vote
+from querywise.measures.score_files import write_runs
 from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
+from querywise.retrieval.bm25 import search
+from querywise.retrieval.index import build_index
+from querywise.retrieval.runs import RUNS, runs_of
+from querywise.runtime.arrays import Floats
 from querywise.storage import load, save
-from querywise.text.index import build_index
-from querywise.text.retrieval import search
 
 QUERYWISE = str(Path(sys.executable).with_name("querywise"))
 PLAIN = {name: value for name, value in os.environ.items() if "COLOR" not in name and name != "GITHUB_ACTIONS"}

@@ -16,15 +16,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from querywise.arrays import Floats
 from querywise.cli import app
 from querywise.data.folds import read_folds
-from querywise.data.groups import Judged
+from querywise.data.judged import Judged
 from querywise.data.letor import read_letor, write_letor
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
-from querywise.ranking import GivenScores, write_run, write_scores
+from querywise.measures.score_files import write_run, write_scores
+from querywise.rankers.given import GivenScores
+from querywise.runtime.arrays import Floats
 
 QUERYWISE = str(Path(sys.executable).with_name("querywise"))
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from querywise.arrays import Floats
-from querywise.data.groups import Candidates, Judged
+from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
-from querywise.groupings import Clusters, RelevantClusters, k_means
+from querywise.locality.groupings import Clusters, RelevantClusters, k_means
+from querywise.runtime.arrays import Floats
 from tests.worlds import ragged
 
 GROUPINGS: dict[str, Callable[..., Any]] = {"Clusters": Clusters, "RelevantClusters": RelevantClusters}
@@ -147,7 +147,7 @@ def test_the_size_of_the_blocks_changes_nothing(
     points = places(3, 50)
     whole = fitted(grouping, points, 7, softness=softness).members_.toarray()
     for block in (1, 20, 71):
-        monkeypatch.setattr("querywise.groupings._BLOCK", block)
+        monkeypatch.setattr("querywise.locality.groupings._BLOCK", block)
         parts = fitted(grouping, points, 7, softness=softness).members_.toarray()
         assert parts == pytest.approx(whole, abs=1e-12)
 
@@ -155,7 +155,7 @@ def test_the_size_of_the_blocks_changes_nothing(
 def test_of_very_many_points_a_seeded_sample_finds_the_centres_and_everyone_joins(
     grouping: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("querywise.groupings._MANY", 30)
+    monkeypatch.setattr("querywise.locality.groupings._MANY", 30)
     points = np.repeat(PILES, 40, axis=0) + 0.1 * places(0, 120)
     first, again = (fitted(grouping, points, 3, seed=5) for _ in range(2))
     assert np.array_equal(first.centres_, again.centres_)

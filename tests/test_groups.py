@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from querywise.arrays import Floats
 from querywise.data.frames import from_arrays
-from querywise.data.groups import Candidates, Judged, QueryTable, concatenate
+from querywise.data.judged import Candidates, Judged, QueryTable, concatenate
 from querywise.data.rows import count_pairs
 from querywise.errors import DataError
+from querywise.runtime.arrays import Floats
 
 
 def three_queries() -> Judged:

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from querywise.arrays import Floats
 from querywise.data.collections import Document
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError, QuerywiseError
-from querywise.learners.ranksvm import RankSVM
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.retrieval.features import features_of
+from querywise.retrieval.index import FIELDS, Index, build_index, load_index, save_index
+from querywise.retrieval.strings import Strings
+from querywise.retrieval.words import Tokeniser
+from querywise.runtime.arrays import Floats
 from querywise.storage import save
-from querywise.text.features import features_of
-from querywise.text.index import FIELDS, Index, build_index, load_index, save_index
-from querywise.text.strings import Strings
-from querywise.text.words import Tokeniser
 
 PLAIN = Tokeniser(None, stop_words=False)
 ANIMALS = [

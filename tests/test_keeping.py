@@ -19,19 +19,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from querywise.arrays import Floats
-from querywise.comparison import Asked, run
 from querywise.data.folds import Fold, Folds, make_folds
-from querywise.data.groups import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged, QueryTable
 from querywise.data.letor import read_letor, write_letor
 from querywise.data.synthetic import make_judged
 from querywise.evaluation.compare import compare
 from querywise.evaluation.keeping import Kept, digest
 from querywise.evaluation.trained import Extra, Trained
+from querywise.jobs.compare import Asked, run
 from querywise.methods import METHODS, Method
 from querywise.methods.building import Part
 from querywise.methods.table import RENAMED
-from querywise.plain import Json, JsonObject
+from querywise.runtime.arrays import Floats
+from querywise.runtime.values import Json, JsonObject
 
 QUERYWISE = str(Path(sys.executable).with_name("querywise"))
 DATA = make_judged(25, 8, 4, kinds=2, noise=0.4)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scipy import optimize
 from sklearn.kernel_ridge import KernelRidge as Theirs
 
-from querywise.arrays import Floats
 from querywise.errors import DataError, NotFittedError
-from querywise.learners import kernel as module
-from querywise.learners.kernel import KernelRidge
+from querywise.learners.regression import kernel as module
+from querywise.learners.regression.kernel import KernelRidge
+from querywise.runtime.arrays import Floats
 
 KINDS: dict[str, dict[str, Any]] = {
     "exact": {"kernel": "gaussian"},

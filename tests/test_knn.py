@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise.arrays import Floats
-from querywise.data.groups import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged, QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.significance import paired_t_test
-from querywise.learners.ranksvm import RankSVM
-from querywise.learners.trees import LambdaMART
-from querywise.neighborhoods import Nearest, Radius
-from querywise.parameters import is_fitted
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.learners.trees.boosting import LambdaMART
+from querywise.locality.neighborhoods import Nearest, Radius
+from querywise.locality.views.topmean import TopMean
 from querywise.rankers.classes import QueryClasses
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
 from querywise.rankers.single import Single
-from querywise.views.topmean import TopMean
+from querywise.runtime.arrays import Floats
+from querywise.runtime.parameters import is_fitted
 from tests.worlds import inside, ragged, two_faced
 
 KNN: dict[str, Callable[..., Any]] = {"Online": KnnOnline, "Offline-1": KnnOffline1, "Offline-2": KnnOffline2}

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.datasets import load_svmlight_file
 
-from querywise.arrays import Floats
 from querywise.data.frames import from_arrays
-from querywise.data.groups import Candidates, Judged
+from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import read_letor, write_letor
 from querywise.errors import DataError
+from querywise.runtime.arrays import Floats
 
 TEXT = """\
 # what this file is

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from querywise.arrays import Floats, Ints
 from querywise.data.frames import from_arrays
-from querywise.data.groups import Candidates, Judged
+from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import read_letor
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import Evaluation, evaluate
-from querywise.measures import FLAVOURS, find_measure
-from querywise.ranking import read_scores
+from querywise.measures.formulas import FLAVOURS, find_measure
+from querywise.measures.score_files import read_scores
+from querywise.runtime.arrays import Floats, Ints
 from tests.worlds import GOLDEN
 
 

@@ -16,22 +16,22 @@ import querywise
 from querywise.data.letor import write_letor
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
-from querywise.learners.context import QueryContext
-from querywise.learners.kernel import KernelRidge
-from querywise.learners.trees import LambdaMART, TreeRegression
+from querywise.learners.regression.kernel import KernelRidge
+from querywise.learners.trees.boosting import LambdaMART, TreeRegression
+from querywise.learners.trees.context import QueryContext
+from querywise.locality.neighborhoods import Nearest, Radius
+from querywise.locality.views.topmean import TopMean
+from querywise.locality.views.twomodels import TwoModels
 from querywise.methods import METHODS, Setting, current_name, described, find_method, parse_settings, typed
 from querywise.methods.building import Part
 from querywise.methods.settings import imported, settings_of
 from querywise.methods.views import VIEWS
-from querywise.neighborhoods import Nearest, Radius
-from querywise.parameters import parameters_of
 from querywise.rankers.blend import Blend
 from querywise.rankers.column import OneFeature
 from querywise.rankers.normalised import QueryNormalised
+from querywise.retrieval.scores import BM25
+from querywise.runtime.parameters import parameters_of
 from querywise.storage import read_manifest
-from querywise.text.scores import BM25
-from querywise.views.topmean import TopMean
-from querywise.views.twomodels import TwoModels
 from tests.worlds import inside
 
 if TYPE_CHECKING:

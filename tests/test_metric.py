@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from querywise.data.groups import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged, QueryTable
 from querywise.errors import NotFittedError
 from querywise.evaluation.evaluate import evaluate
-from querywise.learners.ranksvm import RankSVM
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.locality.views.columns import Columns
+from querywise.locality.views.metric import LearnedMetric
 from querywise.rankers.knn import KnnOffline2
-from querywise.rankers.metric import LearnedMetric
 from querywise.storage import load, save
-from querywise.views.columns import Columns
 
 
 def moods_among_noise(queries: int, *, seed: int, noise: int = 8) -> Judged:

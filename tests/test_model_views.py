@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import rel_entr, softmax
 
-from querywise.arrays import Floats
 from querywise.data.frames import from_arrays
-from querywise.data.groups import Candidates, Judged
+from querywise.data.judged import Candidates, Judged
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
 from querywise.evaluation.evaluate import evaluate
 from querywise.learners.linear import LinearModels
-from querywise.learners.ranksvm import RankSVM
-from querywise.parameters import is_fitted
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.locality.views.divergence import Divergence, divergences
+from querywise.locality.views.twomodels import TwoModels
 from querywise.rankers.clusters import Transform
 from querywise.rankers.column import OneFeature
 from querywise.rankers.knn import KnnOffline2
-from querywise.views.divergence import Divergence, divergences
-from querywise.views.twomodels import TwoModels
+from querywise.runtime.arrays import Floats
+from querywise.runtime.parameters import is_fitted
 from tests.worlds import inside, ragged
 
 VIEWS: dict[str, Callable[[], Any]] = {
@@ -164,7 +164,7 @@ def test_the_size_of_the_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch)
     data = ragged(3)
     whole = Divergence(0).fit(data).points(data.candidates)
     for block in (1, 4 * 13, 4 * 30):
-        monkeypatch.setattr("querywise.views.divergence._BLOCK", block)
+        monkeypatch.setattr("querywise.locality.views.divergence._BLOCK", block)
         assert Divergence(0).fit(data).points(data.candidates) == pytest.approx(whole, abs=1e-12)
 
 

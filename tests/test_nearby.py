@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise.data.groups import Judged
+from querywise.data.judged import Judged
 from querywise.errors import DataError
-from querywise.explanations import depends_on_query, explain
-from querywise.learners.lists import Worth
-from querywise.learners.ranksvm import RankSVM
+from querywise.explanations.explain import depends_on_query, explain
+from querywise.learners.classic.lists import Worth
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.locality.views.gradients import GradientView
+from querywise.locality.views.text import TextView
 from querywise.rankers.blend import Blend
 from querywise.rankers.column import OneFeature
-from querywise.rankers.crossing import Crossing
-from querywise.rankers.gradients import GradientView
+from querywise.rankers.cross_fitting import Crossing
 from querywise.rankers.knn import KnnOnline
 from querywise.rankers.nearby import NearbyBlend
-from querywise.sharing import sharing
+from querywise.runtime.cache import sharing
 from querywise.storage import load, save
-from querywise.views.text import TextView
 from tests.test_signs import TWO, two_kinds
 
 

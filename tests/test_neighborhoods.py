@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from querywise.arrays import Floats
 from querywise.errors import DataError, NotFittedError
-from querywise.neighborhoods import Everyone, Nearest, Radius, Search, distances
-from querywise.parameters import number_of
+from querywise.locality.neighborhoods import Everyone, Nearest, Radius, Search, distances
+from querywise.runtime.arrays import Floats
+from querywise.runtime.parameters import number_of
 
 LINE = np.array([[0.0], [1.0], [2.0], [4.0]])  # points whose distances can be seen
 KINDS: dict[str, Callable[[], Any]] = {
@@ -73,7 +73,7 @@ def test_a_hair_decides_even_where_the_expansion_keeps_no_digit() -> None:
 def test_in_many_blocks_the_answer_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     points = np.random.default_rng(0).integers(0, 4, size=(30, 2)).astype(np.float64)
     whole = Search(points).nearest(points, 7)
-    monkeypatch.setattr("querywise.neighborhoods._BLOCK", 31)
+    monkeypatch.setattr("querywise.locality.neighborhoods._BLOCK", 31)
     assert np.array_equal(Search(points).nearest(points, 7), whole)
 
 

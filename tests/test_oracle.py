@@ -9,21 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from querywise.answers import Answer, Scorer, Stored, alone
-from querywise.arrays import Floats, Ints
-from querywise.data.groups import Candidates, Judged, QueryTable
+from querywise.contracts.answers import Answer, Scorer, Stored, alone
+from querywise.data.judged import Candidates, Judged, QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.oracle import OracleGap, oracle_gap
 from querywise.learners.linear import LinearModel
-from querywise.learners.ranksvm import RankSVM
-from querywise.measures import FLAVOURS, average_precision, average_precisions
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.locality.views.columns import Columns
+from querywise.locality.views.topmean import TopMean
+from querywise.measures.formulas import FLAVOURS, average_precision, average_precisions
 from querywise.rankers.classes import QueryClasses
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
 from querywise.rankers.normalised import QueryNormalised, normalised
 from querywise.rankers.single import Single
-from querywise.views.columns import Columns
-from querywise.views.topmean import TopMean
+from querywise.runtime.arrays import Floats, Ints
 from tests.worlds import ragged, two_faced
 
 
@@ -129,7 +129,7 @@ def test_one_model_has_no_gap() -> None:
 def test_the_size_of_the_blocks_changes_nothing(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     data = whole_numbers()
     whole = gap_of(Linear(WEIGHTS), data)
-    monkeypatch.setattr("querywise.measures._BLOCK", block * len(WEIGHTS))
+    monkeypatch.setattr("querywise.measures.formulas._BLOCK", block * len(WEIGHTS))
     parts = gap_of(Linear(WEIGHTS), data)
     assert np.array_equal(parts.best, whole.best)
     assert np.array_equal(parts.by_rank, whole.by_rank)

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from querywise.arrays import Floats, Ints
-from querywise.learners.preferences import SQUARED_HINGE, Loss, Preferences, smoothed_hinge
+from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Loss, Preferences, smoothed_hinge
+from querywise.runtime.arrays import Floats, Ints
 
 LOSSES = [SQUARED_HINGE, smoothed_hinge(0.5), smoothed_hinge(0.01)]
 
@@ -106,7 +106,7 @@ def test_results_do_not_depend_on_how_queries_fall_into_blocks(monkeypatch: pyte
         return sums.gradient, preferences.curvature(scores, sums.degree, weights, SQUARED_HINGE)
 
     whole = everything()
-    monkeypatch.setattr("querywise.learners.preferences._BLOCK_ROWS", 24)
+    monkeypatch.setattr("querywise.learners.ranksvm.preferences._BLOCK_ROWS", 24)
     cut = everything()
     assert np.array_equal(cut[0], whole[0])
     assert cut[1] == pytest.approx(whole[1], rel=1e-13)

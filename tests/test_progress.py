@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from querywise import progress
-from querywise.progress import Ongoing
+from querywise.runtime import progress
+from querywise.runtime.progress import Ongoing
 
 
 class Screen:
@@ -55,7 +55,7 @@ def test_without_a_screen_nothing_happens() -> None:
 
 def test_compilation_is_announced_the_first_time_and_not_the_second(tmp_path: Path) -> None:
     script = """
-import querywise.progress as progress
+import querywise.runtime.progress as progress
 class Screen:
     def begin(self, label, total): print(label)
     def end(self, task): pass

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
-from querywise.arrays import Floats
-from querywise.quadratic import Solution, solve
+from querywise.rankers.ensemble.quadratic import Solution, solve
+from querywise.runtime.arrays import Floats
 
 Program = tuple[Floats, Floats, float]  # curvature, rows, cost
 

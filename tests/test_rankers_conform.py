@@ -10,40 +10,40 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise.answers import Answer, nobody
-from querywise.arrays import Floats
-from querywise.contributions import contributions
-from querywise.data.groups import Candidates, Judged, QueryTable
+from querywise.contracts.answers import Answer, nobody
+from querywise.data.judged import Candidates, Judged, QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
-from querywise.learners.adarank import AdaRank
-from querywise.learners.context import QueryContext
-from querywise.learners.hyperplanes import MultipleHyperplanes
-from querywise.learners.kernel import KernelRidge
-from querywise.learners.listnet import ListNet
-from querywise.learners.rankboost import RankBoost
-from querywise.learners.ranksvm import RankSVM
-from querywise.learners.trees import LambdaMART, TreeRegression
+from querywise.explanations.contributions import contributions
+from querywise.learners.classic.adarank import AdaRank
+from querywise.learners.classic.hyperplanes import MultipleHyperplanes
+from querywise.learners.classic.listnet import ListNet
+from querywise.learners.classic.rankboost import RankBoost
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.learners.regression.kernel import KernelRidge
+from querywise.learners.trees.boosting import LambdaMART, TreeRegression
+from querywise.learners.trees.context import QueryContext
+from querywise.locality.neighborhoods import Nearest, Radius
+from querywise.locality.views.columns import SideBySide
+from querywise.locality.views.divergence import Divergence
+from querywise.locality.views.gradients import GradientView
+from querywise.locality.views.text import TextView
+from querywise.locality.views.topmean import TopMean
+from querywise.locality.views.twomodels import TwoModels
 from querywise.methods import METHODS
-from querywise.neighborhoods import Nearest, Radius
 from querywise.rankers.atvt import ATVT
 from querywise.rankers.blend import Blend
 from querywise.rankers.classes import QueryClasses
 from querywise.rankers.clusters import Naive, SelectRanker, Transform
 from querywise.rankers.column import OneFeature
-from querywise.rankers.ensemble import SER, SSER
-from querywise.rankers.gradients import GradientView
+from querywise.rankers.ensemble.ensemble import SER, SSER
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
 from querywise.rankers.nearby import NearbyBlend
 from querywise.rankers.normalised import QueryNormalised
 from querywise.rankers.single import Single
 from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
+from querywise.runtime.arrays import Floats
 from querywise.storage import load, save
-from querywise.views.columns import SideBySide
-from querywise.views.divergence import Divergence
-from querywise.views.text import TextView
-from querywise.views.topmean import TopMean
-from querywise.views.twomodels import TwoModels
 from tests.worlds import ragged
 
 RANKERS: dict[str, Callable[[], Any]] = {

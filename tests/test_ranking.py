@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from querywise.data.groups import Candidates
+from querywise.data.judged import Candidates
 from querywise.errors import DataError
-from querywise.ranking import order, read_scores, write_run, write_scores
+from querywise.measures.order import order
+from querywise.measures.score_files import read_scores, write_run, write_scores
 
 
 @pytest.fixture

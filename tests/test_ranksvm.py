@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from querywise.arrays import Floats
-from querywise.data.groups import Candidates, Judged, concatenate
+from querywise.data.judged import Candidates, Judged, concatenate
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
 from querywise.evaluation.evaluate import evaluate
-from querywise.learners.newton import Ridge, minimise, minimise_hinge
-from querywise.learners.preferences import SQUARED_HINGE, Preferences
-from querywise.learners.ranksvm import RankSVM, pair_coefficients
-from querywise.learners.spread import SpreadPreferences
+from querywise.learners.ranksvm.newton import Ridge, minimise, minimise_hinge
+from querywise.learners.ranksvm.preference_parts import SpreadPreferences
+from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Preferences
+from querywise.learners.ranksvm.ranksvm import RankSVM, pair_coefficients
+from querywise.runtime.arrays import Floats
 from tests.worlds import explicit_pairs, ragged, two_faced
 
 Weighting = Literal["query", "pair"]

@@ -23,19 +23,20 @@ from hypothesis.extra.numpy import arrays
 from markdown_it import MarkdownIt
 from scipy import stats
 
-from querywise.arrays import Bools, Floats, Ints
-from querywise.comparison import Asked, run
 from querywise.data.folds import Fold, make_folds
-from querywise.data.groups import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged, QueryTable
 from querywise.evaluation.breakdown import breakdowns, by_difficulty, by_quarter
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.examples import extremes
 from querywise.evaluation.findings import Findings, findings
 from querywise.evaluation.trained import Fit
-from querywise.ranking import GivenScores, write_scores
+from querywise.jobs.compare import Asked, run
+from querywise.measures.score_files import write_scores
+from querywise.rankers.given import GivenScores
 from querywise.report.figures import measures_by_method, ndcg_curves
 from querywise.report.tables import Column, Table
 from querywise.report.writing import write_report
+from querywise.runtime.arrays import Bools, Floats, Ints
 
 Rows = list[list[str]]
 

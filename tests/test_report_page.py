@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from querywise.comparison import Asked, run
 from querywise.data.folds import make_folds
-from querywise.data.groups import QueryTable
+from querywise.data.judged import QueryTable
 from querywise.data.synthetic import make_judged
-from querywise.ranking import write_scores
+from querywise.jobs.compare import Asked, run
+from querywise.measures.score_files import write_scores
 
 LONG = "a_system_of_somebody_else_with_no_space_in_its_name"
 TITLE = f"Compared on {LONG}_and_longer_than_the_screen_of_a_telephone.txt"

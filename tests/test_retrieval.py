@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from querywise.arrays import Floats
 from querywise.data.collections import Document
 from querywise.errors import DataError
-from querywise.text.features import features_of
-from querywise.text.index import Index, build_index, load_index, save_index
-from querywise.text.retrieval import bm25, search
-from querywise.text.scores import BM25, NAMES, Smoothing
-from querywise.text.words import Tokeniser
+from querywise.retrieval.bm25 import bm25, search
+from querywise.retrieval.features import features_of
+from querywise.retrieval.index import Index, build_index, load_index, save_index
+from querywise.retrieval.scores import BM25, NAMES, Smoothing
+from querywise.retrieval.words import Tokeniser
+from querywise.runtime.arrays import Floats
 
 USUAL = Smoothing()
 

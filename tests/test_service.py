@@ -21,32 +21,32 @@ import httpx
 import numpy as np
 import pytest
 
-from querywise.answers import Answer, Once
+from querywise.contracts.answers import Answer, Once
 from querywise.data.collections import Document
-from querywise.data.groups import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged, QueryTable
 from querywise.data.letor import write_letor
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
-from querywise.explanations import as_dict, explain, why
-from querywise.learners.ranksvm import RankSVM
-from querywise.plain import JsonObject
+from querywise.explanations.explain import as_dict, explain, why
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.locality.views.text import TextView
 from querywise.rankers.clusters import SelectRanker
-from querywise.rankers.ensemble import SSER
+from querywise.rankers.ensemble.ensemble import SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline
-from querywise.rankers.locality import Locality
+from querywise.rankers.neighbors import Locality
 from querywise.rankers.normalised import QueryNormalised
 from querywise.rankers.single import Single
+from querywise.retrieval.features import candidates_for
+from querywise.retrieval.index import build_index, save_index
+from querywise.runtime.values import JsonObject
 from querywise.service.app import Service, create_app
 from querywise.service.folder import ModelFolder
 from querywise.service.limits import Limits
+from querywise.service.loaded_model import Served
+from querywise.service.lookup import Shelf
 from querywise.service.metrics import Histogram
 from querywise.service.schema import Query
-from querywise.service.served import Served
-from querywise.service.shelf import Shelf
 from querywise.storage import load, save
-from querywise.text.features import candidates_for
-from querywise.text.index import build_index, save_index
-from querywise.views.text import TextView
 from tests.serving import COMMAND, Serving, serving
 from tests.worlds import inside
 

@@ -19,13 +19,13 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 from querywise.data.collections import Collection, Document, Judgement
-from querywise.data.groups import QueryTable
+from querywise.data.judged import QueryTable
 from querywise.data.letor import write_letor
 from querywise.data.queries import write_queries
 from querywise.methods import METHODS
+from querywise.retrieval.features import judged_candidates
+from querywise.retrieval.index import build_index, save_index
 from querywise.storage import save
-from querywise.text.features import judged_candidates
-from querywise.text.index import build_index, save_index
 
 QUERYWISE = str(Path(sys.executable).with_name("querywise"))
 FRUIT = ("apple", "pear", "plum", "fig", "kiwi", "date", "lime", "lemon", "melon", "grape", "cherry", "mango")

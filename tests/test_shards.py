@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from querywise.data.frames import from_arrays
-from querywise.data.groups import Candidates, Judged, QueryTable, concatenate
-from querywise.data.shards import (
+from querywise.data.judged import Candidates, Judged, QueryTable, concatenate
+from querywise.data.parquet.shards import (
     is_sharded,
     open_shards,
     part_name,
@@ -32,7 +32,7 @@ from querywise.data.shards import (
 )
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
-from querywise.ranking import read_scores
+from querywise.measures.score_files import read_scores
 from tests.worlds import ragged
 
 

@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise import sharing as module
-from querywise.data.groups import Judged, QueryTable
+from querywise.data.judged import Judged, QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.evaluation.evaluate import evaluate
-from querywise.learners.ranksvm import RankSVM
+from querywise.evaluation.tuning import tune
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.locality.views.columns import Columns, SideBySide
+from querywise.locality.views.text import TextView
+from querywise.locality.views.topmean import TopMean
 from querywise.methods import METHODS
 from querywise.rankers.knn import KnnOnline
-from querywise.scaling import Scaling
-from querywise.sharing import once, sharing, signature
+from querywise.runtime import cache as module
+from querywise.runtime.cache import once, sharing, signature
+from querywise.runtime.scaling import Scaling
 from querywise.storage import load, read_manifest, save
-from querywise.tuning import tune
-from querywise.views.columns import Columns, SideBySide
-from querywise.views.text import TextView
-from querywise.views.topmean import TopMean
 from tests.worlds import inside
 
 GRID: dict[str, tuple[Any, ...]] = {

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from querywise.arrays import Floats
 from querywise.errors import DataError
 from querywise.evaluation.significance import (
     TESTS,
@@ -23,6 +22,7 @@ from querywise.evaluation.significance import (
     randomisation_test,
     wilcoxon_test,
 )
+from querywise.runtime.arrays import Floats
 
 pairs = arrays(np.float64, st.tuples(st.integers(2, 30), st.just(2)), elements=st.floats(0, 1, width=16))
 probabilities = st.lists(st.floats(0, 1), max_size=12)

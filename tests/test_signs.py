@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise.data.groups import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged, QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
-from querywise.learners.ranksvm import RankSVM
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.locality.views.columns import Columns
+from querywise.locality.views.gradients import GradientView
+from querywise.locality.views.metric import LearnedMetric
+from querywise.locality.views.topmean import TopMean
 from querywise.rankers.blend import Blend
 from querywise.rankers.column import OneFeature
-from querywise.rankers.crossing import Crossing
-from querywise.rankers.gradients import GradientView
+from querywise.rankers.cross_fitting import Crossing
 from querywise.rankers.knn import KnnOnline
-from querywise.rankers.metric import LearnedMetric
-from querywise.rankers.signs import signs, usual_spreads
-from querywise.views.columns import Columns
-from querywise.views.topmean import TopMean
+from querywise.rankers.score_signals import signs, usual_spreads
 from tests.worlds import ragged
 
 TWO = Blend([OneFeature(0), OneFeature(1)])

@@ -11,8 +11,8 @@ import pytest
 
 from querywise.data.collections import Collection, Document, write_collection
 from querywise.errors import DataError
-from querywise.text import stdlib
-from querywise.text.stdlib import KINDS, first_sentence, in_words, stdlib_collection
+from querywise.retrieval import stdlib
+from querywise.retrieval.stdlib import KINDS, first_sentence, in_words, stdlib_collection
 
 HOME, TOPIC, NAMED = KINDS
 

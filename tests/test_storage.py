@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from querywise import storage
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
-from querywise.learners.ranksvm import RankSVM
+from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.storage import load, read_manifest, save
 from tests.worlds import inside
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from querywise import storage
-from querywise.data.groups import Candidates, Judged
+from querywise.data.judged import Candidates, Judged
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
-from querywise.learners.ranksvm import RankSVM
+from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.storage import load, save
 from tests.golden.make import HERE
 

@@ -10,8 +10,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from querywise.arrays import Floats
-from querywise.learners.targets import Penalty, Transforms, penalties, squared_errors, transforms
+from querywise.learners.regression.targets import Penalty, Transforms, penalties, squared_errors, transforms
+from querywise.runtime.arrays import Floats
 
 PENALTIES: tuple[Penalty, ...] = ("l2", "l1")
 INFINITE = float("inf")

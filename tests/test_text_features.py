@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from querywise.data.collections import Collection, Document, Judgement, read_collection, write_collection
-from querywise.data.groups import Judged, QueryTable
+from querywise.data.judged import Judged, QueryTable
 from querywise.errors import DataError
-from querywise.text.features import Coverage, candidates_for, feature_names, features_of, judged_candidates
-from querywise.text.index import Index, build_index, load_index, save_index
-from querywise.text.retrieval import search
-from querywise.text.scores import NAMES, Smoothing
+from querywise.retrieval.bm25 import search
+from querywise.retrieval.features import Coverage, candidates_for, feature_names, features_of, judged_candidates
+from querywise.retrieval.index import Index, build_index, load_index, save_index
+from querywise.retrieval.scores import NAMES, Smoothing
 
 DOCUMENTS = [
     Document("jag", "jaguar", "a large cat", {"clicks": 3.0, "age": -1.0}),

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from querywise.arrays import Floats
 from querywise.data.collections import Document
 from querywise.errors import DataError
-from querywise.text.features import features_of
-from querywise.text.index import Index, build_index
-from querywise.text.scores import NAMES, Smoothing, all_scores
-from querywise.text.words import Tokeniser
+from querywise.retrieval.features import features_of
+from querywise.retrieval.index import Index, build_index
+from querywise.retrieval.scores import NAMES, Smoothing, all_scores
+from querywise.retrieval.words import Tokeniser
+from querywise.runtime.arrays import Floats
 
 Words = list[str]
 PLAIN = Tokeniser(None, stop_words=False)

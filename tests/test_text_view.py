@@ -9,29 +9,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from querywise.answers import Facts, facts_of
-from querywise.arrays import Floats, Ints
+from querywise.contracts.answers import Facts, facts_of
 from querywise.data.frames import from_arrays
-from querywise.data.groups import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged, QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
 from querywise.evaluation.evaluate import evaluate
-from querywise.explanations import explain
-from querywise.learners.kernel import KernelRidge
-from querywise.learners.ranksvm import RankSVM
-from querywise.neighborhoods import Search
+from querywise.explanations.explain import explain
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.learners.regression.kernel import KernelRidge
+from querywise.locality.neighborhoods import Search
+from querywise.locality.views.columns import Columns, SideBySide
+from querywise.locality.views.gradients import GradientView
+from querywise.locality.views.text import TextView
+from querywise.locality.views.topmean import TopMean
 from querywise.rankers.atvt import ATVT
 from querywise.rankers.classes import QueryClasses
 from querywise.rankers.clusters import Naive
 from querywise.rankers.column import OneFeature
-from querywise.rankers.gradients import GradientView
 from querywise.rankers.knn import KnnOffline2, KnnOnline
 from querywise.rankers.normalised import QueryNormalised, normalised
 from querywise.rankers.single import Single
+from querywise.runtime.arrays import Floats, Ints
 from querywise.storage import load, save
-from querywise.views.columns import Columns, SideBySide
-from querywise.views.text import TextView
-from querywise.views.topmean import TopMean
 from tests.worlds import inside, ragged
 
 STARTS = ("how do I", "buy cheap", "what is the")

@@ -3,12 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from querywise.data.groups import Candidates, Judged
+from querywise.data.judged import Candidates, Judged
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
-from querywise.learners import trees
-from querywise.learners.trees import LambdaMART
+from querywise.learners.trees import boosting as trees
+from querywise.learners.trees.boosting import LambdaMART
 from tests.worlds import ragged
 
 

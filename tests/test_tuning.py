@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise.arrays import Floats
-from querywise.data.groups import Candidates, Judged
+from querywise.data.judged import Candidates, Judged
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
-from querywise.learners.ranksvm import RankSVM
+from querywise.evaluation.tuning import cross_validate, tune, tune_or_fit
+from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.methods import METHODS, find_method, parse_settings
 from querywise.report.terminal import trials_table
-from querywise.tuning import cross_validate, tune, tune_or_fit
+from querywise.runtime.arrays import Floats
 
 
 class OneColumn:

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise.crew import crew
-from querywise.data.shards import write_shards
+from querywise.data.parquet.shards import write_shards
 from querywise.data.synthetic import make_judged
-from querywise.learners.ranksvm import RankSVM
-from querywise.learners.trees import LambdaMART
-from querywise.parameters import unfitted
+from querywise.jobs.resume import _Resuming, resuming
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.learners.trees.boosting import LambdaMART
 from querywise.rankers.clusters import Naive
 from querywise.rankers.knn import KnnOffline2
-from querywise.unfinished import _Resuming, resuming
+from querywise.runtime.parameters import unfitted
+from querywise.runtime.workers import crew
 
 BIN = Path(sys.executable).parent
 
@@ -80,8 +80,8 @@ def test_the_model_is_the_same_after_a_restart(ranker: Any, tmp_path: Path, monk
     shards = write_shards([data], tmp_path / "train.parquet", rows=200)
     taken = shards if isinstance(ranker, KnnOffline2) else data
     expected = unfitted(ranker).fit(taken).predict(data.candidates)
-    monkeypatch.setattr("querywise.learners.curvature._MEMORY", 3_000)  # several blocks
-    monkeypatch.setattr("querywise.unfinished._GROUP", 1)
+    monkeypatch.setattr("querywise.learners.ranksvm.local_models._MEMORY", 3_000)  # several blocks
+    monkeypatch.setattr("querywise.jobs.resume._GROUP", 1)
 
     def refuse(*given: Any) -> None:
         kept.append(sum(1 for each in (tmp_path / "kept").iterdir() if each.name[0].isdigit()))
@@ -89,11 +89,11 @@ def test_the_model_is_the_same_after_a_restart(ranker: Any, tmp_path: Path, monk
             raise CutError
 
     kept: list[int] = []
-    monkeypatch.setattr("querywise.unfinished._Resuming._keep", _and_then(refuse))
+    monkeypatch.setattr("querywise.jobs.resume._Resuming._keep", _and_then(refuse))
     with pytest.raises(CutError), resuming(tmp_path / "kept", {}):
         unfitted(ranker).fit(taken)
     assert kept == [1, 2]
-    monkeypatch.setattr("querywise.unfinished._Resuming._keep", _and_then(lambda *given: kept.append(0)))
+    monkeypatch.setattr("querywise.jobs.resume._Resuming._keep", _and_then(lambda *given: kept.append(0)))
     with resuming(tmp_path / "kept", {}):
         again = unfitted(ranker).fit(taken)
     assert again.predict(data.candidates) == pytest.approx(expected, rel=1e-12, abs=1e-12)
@@ -118,7 +118,9 @@ def test_a_killed_fit_goes_on(tmp_path: Path) -> None:
     environment = {**os.environ, "OMP_WAIT_POLICY": "passive"}
     slow = {**environment, "PYTHONPATH": str(tmp_path)}
     # Small blocks, so that there is a middle to be killed in.
-    (tmp_path / "sitecustomize.py").write_text("import querywise.learners.curvature as c\nc._MEMORY = 300_000\n")
+    (tmp_path / "sitecustomize.py").write_text(
+        "import querywise.learners.ranksvm.local_models as c\nc._MEMORY = 300_000\n"
+    )
     run = subprocess.Popen([*command, "--out", "model"], cwd=tmp_path, env=slow)
     beside = tmp_path / ".model.unfinished"
     finished: list[Path] = []

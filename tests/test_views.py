@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from querywise.arrays import Floats
 from querywise.data.frames import from_arrays
-from querywise.data.groups import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged, QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
-from querywise.learners.ranksvm import RankSVM
-from querywise.parameters import is_fitted
-from querywise.scaling import Scaling
-from querywise.views.columns import Columns, SideBySide
-from querywise.views.topmean import TopMean, top_shares
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.locality.views.columns import Columns, SideBySide
+from querywise.locality.views.topmean import TopMean, top_shares
+from querywise.runtime.arrays import Floats
+from querywise.runtime.parameters import is_fitted
+from querywise.runtime.scaling import Scaling
 from tests.worlds import inside
 
 VIEWS: dict[str, Callable[[], Any]] = {

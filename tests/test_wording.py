@@ -14,16 +14,16 @@ import typer
 from typer.testing import CliRunner
 
 from querywise.cli.options import guarded_command
-from querywise.comparison import Asked
-from querywise.comparison import run as compare
-from querywise.data.conversion import convert
 from querywise.data.folds import Folds
 from querywise.data.letor import read_letor
+from querywise.data.parquet.conversion import convert
+from querywise.data.runs import Run, join_runs
 from querywise.data.sidefiles import with_side_queries
 from querywise.errors import ClusterError, DataError, ModelFileError, QuerywiseError
-from querywise.fusion.job import check_fusing
-from querywise.fusion.runs import Run, join_runs
-from querywise.text.index import load_index
+from querywise.jobs.compare import Asked
+from querywise.jobs.compare import run as compare
+from querywise.jobs.fuse import check_fusing
+from querywise.retrieval.index import load_index
 
 ROOT = Path(__file__).parent.parent / "src" / "querywise"
 FLAG = re.compile(r"(?<![\w-])--[a-z]")
@@ -49,7 +49,7 @@ def said(path: Path) -> list[str]:
 
 def library() -> list[Path]:
     every = {path: path.relative_to(ROOT).as_posix() for path in sorted(ROOT.rglob("*.py"))}
-    commands = ("cli/", "demo.py")  # the demonstration ends with what to type next
+    commands = ("cli/", "jobs/demo.py")  # the demonstration ends with what to type next
     return [path for path, name in every.items() if not name.startswith((*commands, *BESIDE_AN_EXPORT))]
 
 

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from querywise.errors import DataError
-from querywise.text.words import STOP_WORDS, Tokeniser
+from querywise.retrieval.words import STOP_WORDS, Tokeniser
 
 ENGLISH = Tokeniser()
 PLAIN = Tokeniser(None, stop_words=False)

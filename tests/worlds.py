@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise.arrays import Floats
-from querywise.data.groups import Candidates, Judged
+from querywise.data.judged import Candidates, Judged
+from querywise.runtime.arrays import Floats
 
 GOLDEN = Path(__file__).parent / "golden"
 REAL_DATA = Path(__file__).parent.parent.parent / "shared" / "data"

@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.contracts import Ranker
+from querywise.contracts.protocols import Ranker
 from querywise.data.letor import PathLike
 from querywise.errors import DataError, ModelFileError, NotFittedError
-from querywise.files import atomic_text, put_in_place
 from querywise.methods import METHODS
-from querywise.parameters import parameter_names, parameters_of
-from querywise.plain import JsonObject, Settings
+from querywise.runtime.files import atomic_text, put_in_place
+from querywise.runtime.parameters import parameter_names, parameters_of
+from querywise.runtime.values import JsonObject, Settings
 
 FORMAT = "querywise model"
 FORMAT_VERSION = 1
@@ -40,37 +40,37 @@ _LIBRARIES = ("numpy", "scipy", "lightgbm")
 # The only classes a model folder can name: the rankers of the table of methods, and what rankers are made of.
 _PARTS = {
     "Borda": "querywise.rankers.voting",
-    "Clusters": "querywise.groupings",
-    "Columns": "querywise.views.columns",
+    "Clusters": "querywise.locality.groupings",
+    "Columns": "querywise.locality.views.columns",
     "CombMNZ": "querywise.rankers.voting",
     "CombSUM": "querywise.rankers.voting",
-    "Divergence": "querywise.views.divergence",
-    "Everyone": "querywise.neighborhoods",
-    "FittedModels": "querywise.learners.rows",
-    "GradientView": "querywise.rankers.gradients",
+    "Divergence": "querywise.locality.views.divergence",
+    "Everyone": "querywise.locality.neighborhoods",
+    "FittedModels": "querywise.learners.local_models",
+    "GradientView": "querywise.locality.views.gradients",
     "GroupModels": "querywise.rankers.clusters",
-    "KernelRidge": "querywise.learners.kernel",
-    "LearnedMetric": "querywise.rankers.metric",
+    "KernelRidge": "querywise.learners.regression.kernel",
+    "LearnedMetric": "querywise.locality.views.metric",
     "LinearModels": "querywise.learners.linear",
-    "Locality": "querywise.rankers.locality",
-    "NGrams": "querywise.views.text",
+    "Locality": "querywise.rankers.neighbors",
+    "NGrams": "querywise.locality.views.text",
     "NearbyBlend": "querywise.rankers.nearby",
-    "Nearest": "querywise.neighborhoods",
+    "Nearest": "querywise.locality.neighborhoods",
     "OfflineModels": "querywise.rankers.knn",
-    "PreparedRankSVM": "querywise.learners.curvature",
-    "PreparedRows": "querywise.learners.rows",
-    "QueryContext": "querywise.learners.context",
+    "PreparedRankSVM": "querywise.learners.ranksvm.local_models",
+    "PreparedRows": "querywise.learners.local_models",
+    "QueryContext": "querywise.learners.trees.context",
     "QueryNormalised": "querywise.rankers.normalised",
-    "Radius": "querywise.neighborhoods",
+    "Radius": "querywise.locality.neighborhoods",
     "ReciprocalRank": "querywise.rankers.voting",
-    "RelevantClusters": "querywise.groupings",
-    "Scaling": "querywise.scaling",
-    "SideBySide": "querywise.views.columns",
-    "SimilarQueries": "querywise.combinations",
-    "TextView": "querywise.views.text",
-    "TopMean": "querywise.views.topmean",
-    "TreeRegression": "querywise.learners.trees",
-    "TwoModels": "querywise.views.twomodels",
+    "RelevantClusters": "querywise.locality.groupings",
+    "Scaling": "querywise.runtime.scaling",
+    "SideBySide": "querywise.locality.views.columns",
+    "SimilarQueries": "querywise.locality.combinations",
+    "TextView": "querywise.locality.views.text",
+    "TopMean": "querywise.locality.views.topmean",
+    "TreeRegression": "querywise.learners.trees.boosting",
+    "TwoModels": "querywise.locality.views.twomodels",
 }
 _SAVABLE = _PARTS | {name: module for module, name in (method.home.split(":") for method in METHODS.values())}
 # Other names under which earlier versions wrote a class, or something a class has learned (Class.name_).

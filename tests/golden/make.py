@@ -16,13 +16,13 @@ from typing import Any
 
 from querywise.errors import QuerywiseError
 from querywise.exports.writing import export_model
-from querywise.learners.ranksvm import RankSVM
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.locality.neighborhoods import Everyone
+from querywise.locality.views.columns import Columns
+from querywise.locality.views.metric import LearnedMetric
 from querywise.methods import METHODS
-from querywise.neighborhoods import Everyone
 from querywise.rankers.knn import KnnOffline2, KnnOnline
-from querywise.rankers.metric import LearnedMetric
 from querywise.storage import save
-from querywise.views.columns import Columns
 from tests.golden.worlds import answers, asked, machine, training
 from tests.test_rankers_conform import RANKERS
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from querywise.data.groups import Judged, QueryTable
+from querywise.data.judged import Judged, QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import QuerywiseError
 from querywise.evaluation.oracle import oracle_gap
-from querywise.explanations import as_dict, explain, why
+from querywise.explanations.explain import as_dict, explain, why
 from tests.worlds import ragged
 
 _LIBRARIES = ("numpy", "scipy", "numba", "lightgbm", "scikit-learn")

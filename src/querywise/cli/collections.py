@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from querywise.cli.app import app
-from querywise.cli.crews import ClusterAddress, working
 from querywise.cli.inputs import collection_from, judged_from_text
 from querywise.cli.options import AsJson, Judgements, Quiet, SkipUnknown, Top, guarded_command, print_json, say
+from querywise.cli.workers import ClusterAddress, working
 
 CollectionPath = Annotated[
     Path,
@@ -49,8 +49,8 @@ def features(
     from querywise.data.folds import write_parts
     from querywise.data.sidefiles import QUERIES
     from querywise.errors import DataError
-    from querywise.files import check_folder
-    from querywise.progress import shown
+    from querywise.runtime.files import check_folder
+    from querywise.runtime.progress import shown
 
     if (out / "corpus.jsonl").exists() or (queries is not None and queries.resolve() == (out / QUERIES).resolve()):
         raise DataError(f"{out}: a collection is here, whose {QUERIES} would be written over. Name another folder.")
@@ -81,9 +81,9 @@ def index(
     quiet: Quiet = False,
 ) -> None:
     """Index documents, so that they can be searched."""
-    from querywise.progress import doing, shown
-    from querywise.text.index import build_index, check_index_folder, save_index
-    from querywise.text.words import Tokeniser
+    from querywise.retrieval.index import build_index, check_index_folder, save_index
+    from querywise.retrieval.words import Tokeniser
+    from querywise.runtime.progress import doing, shown
 
     tokeniser = Tokeniser(None if language == "none" else language, stop_words=stop_words)
     check_index_folder(out)
@@ -107,9 +107,9 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Search an index by BM25, or by a fitted ranker."""
+    from querywise.retrieval.index import load_index
+    from querywise.retrieval.search import answer
     from querywise.storage import load
-    from querywise.text.index import load_index
-    from querywise.text.search import answer
 
     ranker = None if model is None else load(model)
     answers = answer(load_index(index), query, top=top, ranker=ranker)[:show_best]

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from querywise.cli.app import app
-from querywise.cli.crews import ClusterAddress, working
 from querywise.cli.inputs import feature_from, folds_of, local_settings
 from querywise.cli.options import (
     AsJson,
@@ -29,6 +28,7 @@ from querywise.cli.options import (
     say,
     say_renamed,
 )
+from querywise.cli.workers import ClusterAddress, working
 
 FoldsData = Annotated[
     Path,
@@ -83,9 +83,9 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Train several methods on the same folds and say which is better, on which queries, and whether that is luck."""
-    from querywise.comparison import Asked, run
-    from querywise.measures import find_flavour, find_measures
-    from querywise.progress import shown
+    from querywise.jobs.compare import Asked, run
+    from querywise.measures.formulas import find_flavour, find_measures
+    from querywise.runtime.progress import shown
 
     find_measures([*measures.split(","), measure])
     find_flavour(flavour)
@@ -133,8 +133,8 @@ def reproduce(
 ) -> None:
     """Make a paper's tables and figures anew on the data you have."""
     from querywise.errors import DataError
-    from querywise.progress import shown
     from querywise.reproduction import blend, fromtext, geng2008, hoi2008, lin2011, zha2006
+    from querywise.runtime.progress import shown
 
     referring = {"geng2008": geng2008.reproduce, "lin2011": lin2011.reproduce}
     others = {"zha2006": zha2006.reproduce, "hoi2008": hoi2008.reproduce}
@@ -161,8 +161,8 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Search the documentation of your own Python: build a collection of it, train on it, compare, show."""
-    from querywise.demo import run
-    from querywise.progress import shown
+    from querywise.jobs.demo import run
+    from querywise.runtime.progress import shown
 
     with shown(quiet=quiet):
         things = run(out, folds=folds)

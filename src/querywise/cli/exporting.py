@@ -12,7 +12,7 @@ from querywise.cli.inputs import read_data
 from querywise.cli.options import AsJson, Features, Queries, Quiet, guarded_command, print_json, say
 
 if TYPE_CHECKING:
-    from querywise.plain import Json
+    from querywise.runtime.values import Json
 
 _MANY = 100
 
@@ -56,7 +56,7 @@ def export(
     from querywise.errors import DataError
     from querywise.exports.writing import check_export_folder, exactness_sentence, export_model, find_engine
     from querywise.exports.writing import read_features as features_from
-    from querywise.progress import shown
+    from querywise.runtime.progress import shown
     from querywise.storage import load
 
     find_engine(to)

@@ -13,9 +13,9 @@ from querywise.cli.options import AsJson, FlavourName, Measures, Quiet, guarded_
 
 if TYPE_CHECKING:
     from querywise.data.collections import Judgement
-    from querywise.data.groups import QueryTable
-    from querywise.fusion.runs import Coverage, Run
-    from querywise.plain import JsonObject
+    from querywise.data.judged import QueryTable
+    from querywise.data.runs import Coverage, Run
+    from querywise.runtime.values import JsonObject
 
 
 @app.command()
@@ -79,12 +79,12 @@ def fuse(
     """
     from dataclasses import asdict
 
-    from querywise.fusion.job import Fusing, check_fusing, compare_fusions, fused, vote
-    from querywise.fusion.runs import join_runs, judge, read_runs
-    from querywise.measures import find_flavour, find_measures
+    from querywise.data.runs import join_runs, judge, read_runs
+    from querywise.jobs.fuse import Fusing, check_fusing, compare_fusions, fused, vote
+    from querywise.measures.formulas import find_flavour, find_measures
+    from querywise.measures.score_files import write_run
     from querywise.methods import current_name
-    from querywise.progress import shown
-    from querywise.ranking import write_run
+    from querywise.runtime.progress import shown
 
     find_measures([*measures.split(","), measure])
     find_flavour(flavour)
@@ -132,16 +132,16 @@ def _known(
     """Queries and judgements, where there are any, and the runs made of a collection."""
     from querywise.data.collections import read_judgements
     from querywise.errors import DataError
-    from querywise.progress import doing
+    from querywise.runtime.progress import doing
 
     found = None if judged is None else list(read_judgements(judged))
     if found == []:
         raise DataError(f"{judged}: the file holds no judgement. Expected lines of 'query 0 document grade'.")
     if collection is None:
         return None, found, []
-    from querywise.fusion.own import runs_of
-    from querywise.fusion.runs import write_runs
-    from querywise.text.index import build_index
+    from querywise.measures.score_files import write_runs
+    from querywise.retrieval.index import build_index
+    from querywise.retrieval.runs import runs_of
 
     text = collection_from(collection)
     with doing("Indexing"):
@@ -163,7 +163,7 @@ def _names(text: str) -> list[str]:
 
 def _check_places(out: Path | None, keep_runs: Path | None, collection: Path | None) -> None:
     from querywise.errors import DataError
-    from querywise.files import check_folder, check_writable
+    from querywise.runtime.files import check_folder, check_writable
 
     if out is not None:
         check_writable(out)

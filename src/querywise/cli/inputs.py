@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from querywise.data.collections import Collection
     from querywise.data.folds import Folds
-    from querywise.data.groups import Judged
-    from querywise.data.parts import Training
-    from querywise.plain import JsonObject
-    from querywise.text.features import Coverage
+    from querywise.data.judged import Judged
+    from querywise.data.training import Training
+    from querywise.retrieval.features import Coverage
+    from querywise.runtime.values import JsonObject
 
 
 def local_settings(k: str | None, clusters: str | None, view: str | None, reference: str | None) -> JsonObject:
@@ -45,9 +45,9 @@ def feature_from(text: str) -> int | str:
 
 def read_data(paths: list[Path], *, features: int | None = None, queries: Path | None = None) -> Judged:
     """LETOR files, shards or Parquet logs as one judged set, with what stands beside the first of them."""
-    from querywise.data.conversion import kind_of
     from querywise.data.letor import read_letor
-    from querywise.data.shards import read_parquet
+    from querywise.data.parquet.conversion import kind_of
+    from querywise.data.parquet.shards import read_parquet
     from querywise.data.sidefiles import with_side_files, with_side_queries
     from querywise.errors import DataError
 
@@ -68,7 +68,7 @@ def read_data(paths: list[Path], *, features: int | None = None, queries: Path |
 
 def read_parts(paths: list[Path], *, features: int | None = None, queries: Path | None = None) -> Training:
     """One set of shards as it is, to be gone through part by part; anything else as one judged set in memory."""
-    from querywise.data.shards import is_sharded, open_shards
+    from querywise.data.parquet.shards import is_sharded, open_shards
 
     as_it_is = len(paths) == 1 and is_sharded(paths[0]) and features is None and queries is None
     return open_shards(paths[0]) if as_it_is else read_data(paths, features=features, queries=queries)
@@ -76,8 +76,8 @@ def read_parts(paths: list[Path], *, features: int | None = None, queries: Path 
 
 def whole_of(folders: list[Path]) -> Judged:
     """Sets of shards in memory, as one."""
-    from querywise.data.groups import concatenate
-    from querywise.data.shards import open_shards
+    from querywise.data.judged import concatenate
+    from querywise.data.parquet.shards import open_shards
 
     sets = [open_shards(folder).whole() for folder in folders]
     return sets[0] if len(sets) == 1 else concatenate(sets)
@@ -85,7 +85,7 @@ def whole_of(folders: list[Path]) -> Judged:
 
 def is_parquet(path: Path) -> bool:
     """Whether a path is shards or a feature log, and not a LETOR file or a folder of folds."""
-    from querywise.data.conversion import kind_of
+    from querywise.data.parquet.conversion import kind_of
 
     return kind_of(path) != "LETOR text"
 
@@ -114,7 +114,7 @@ def folds_of(
 
 def is_collection(data: Path) -> bool:
     """Whether a path is a text collection rather than feature files: a folder with a corpus, or the embedded one."""
-    from querywise.text.stdlib import NAME
+    from querywise.retrieval.stdlib import NAME
 
     return (data / "corpus.jsonl").is_file() or data.suffix == ".jsonl" or (str(data) == NAME and not data.exists())
 
@@ -123,7 +123,7 @@ def collection_from(data: Path, *, queries: Path | None = None, judgements: Path
     """A text collection: a folder, a corpus file, or `stdlib`, the embedded one."""
     from querywise.data.collections import read_collection
     from querywise.errors import DataError
-    from querywise.text.stdlib import NAME, stdlib_collection
+    from querywise.retrieval.stdlib import NAME, stdlib_collection
 
     if str(data) == NAME and not data.exists():
         if queries is not None or judgements is not None:
@@ -142,9 +142,9 @@ def judged_from_text(
     skip_unknown: bool = False,
 ) -> tuple[Judged, Coverage]:
     """The judged candidates of a text collection, and what they cover."""
-    from querywise.progress import doing
-    from querywise.text.features import judged_candidates
-    from querywise.text.index import build_index
+    from querywise.retrieval.features import judged_candidates
+    from querywise.retrieval.index import build_index
+    from querywise.runtime.progress import doing
 
     collection = collection_from(data, queries=queries, judgements=judgements)
     with doing("Indexing"):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from querywise.errors import QuerywiseError
-    from querywise.plain import Json
+    from querywise.runtime.values import Json
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")

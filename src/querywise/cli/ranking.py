@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from querywise.cli.app import app
-from querywise.cli.crews import ClusterAddress, Memory, require_parts, resumable, working
 from querywise.cli.inputs import local_settings, read_data, read_parts, read_training
 from querywise.cli.options import (
     AsJson,
@@ -29,6 +28,7 @@ from querywise.cli.options import (
     say,
     say_renamed,
 )
+from querywise.cli.workers import ClusterAddress, Memory, require_parts, resumable, working
 
 if TYPE_CHECKING:
     from querywise.methods import Method
@@ -94,13 +94,13 @@ def fit(
 
     With validation data every parameter in the method's grid is tried and the best kept; without, the defaults hold.
     """
-    from querywise.answers import facts_of
+    from querywise.contracts.answers import facts_of
     from querywise.errors import DataError
-    from querywise.measures import find_flavour, find_measures
+    from querywise.evaluation.tuning import cross_validate, tune_or_fit
+    from querywise.measures.formulas import find_flavour, find_measures
     from querywise.methods import find_method, parse_settings
-    from querywise.progress import shown
+    from querywise.runtime.progress import shown
     from querywise.storage import check_model_folder, save
-    from querywise.tuning import cross_validate, tune_or_fit
 
     find_measures(measure)
     find_flavour(flavour)
@@ -176,10 +176,10 @@ def rank(
     where it stopped.
     """
     from querywise.errors import DataError
-    from querywise.files import check_writable
-    from querywise.progress import shown
-    from querywise.ranking import write_run, write_scores
-    from querywise.scoring import check_scores_folder, scores_of, write_scored
+    from querywise.jobs.rank import check_scores_folder, scores_of, write_scored
+    from querywise.measures.score_files import write_run, write_scores
+    from querywise.runtime.files import check_writable
+    from querywise.runtime.progress import shown
     from querywise.storage import load, version_of
 
     endings = {".trec": "trec", ".run": "trec", ".parquet": "parquet"}
@@ -233,10 +233,10 @@ def evaluate(
 ) -> None:
     """Measure how good scores are."""
     from querywise.evaluation.evaluate import evaluate as measured
-    from querywise.files import check_writable
-    from querywise.measures import find_flavour, find_measures
-    from querywise.progress import shown
-    from querywise.ranking import read_scores
+    from querywise.measures.formulas import find_flavour, find_measures
+    from querywise.measures.score_files import read_scores
+    from querywise.runtime.files import check_writable
+    from querywise.runtime.progress import shown
 
     find_measures(measures)
     find_flavour(flavour)
@@ -278,8 +278,8 @@ def explain(
 ) -> None:
     """Show which training queries or local models answer a query, or why one document is above another."""
     from querywise.errors import DataError
-    from querywise.explanations import as_dict, why
-    from querywise.explanations import explain as explained
+    from querywise.explanations.explain import as_dict, why
+    from querywise.explanations.explain import explain as explained
     from querywise.storage import load
 
     if (above is None) != (below is None):

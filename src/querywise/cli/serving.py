@@ -12,7 +12,7 @@ from querywise.cli.inputs import read_data
 from querywise.cli.options import Queries, Quiet, guarded_command
 
 if TYPE_CHECKING:
-    from querywise.service.shelf import Shelf
+    from querywise.service.lookup import Shelf
 
 
 @app.command()
@@ -54,7 +54,7 @@ def serve(
     import logging
     import tempfile
 
-    from querywise.progress import shown
+    from querywise.runtime.progress import shown
     from querywise.service.app import Service
     from querywise.service.folder import ModelFolder
     from querywise.service.limits import Limits
@@ -88,7 +88,7 @@ def _token(file: Path | None) -> str | None:
     import os
 
     from querywise.errors import DataError
-    from querywise.files import read_text
+    from querywise.runtime.files import read_text
 
     token = os.environ.get("QUERYWISE_TOKEN") if file is None else read_text(file).strip()
     if token is not None and (not token or not token.isascii() or any(each.isspace() for each in token)):
@@ -99,8 +99,8 @@ def _token(file: Path | None) -> str | None:
 
 def _shelf(index: Path | None, data: list[Path] | None, queries: Path | None) -> Shelf:
     from querywise.data.queries import read_queries
-    from querywise.service.shelf import Shelf
-    from querywise.text.index import load_index
+    from querywise.retrieval.index import load_index
+    from querywise.service.lookup import Shelf
 
     return Shelf(
         None if index is None else load_index(index),
@@ -110,8 +110,8 @@ def _shelf(index: Path | None, data: list[Path] | None, queries: Path | None) ->
 
 
 def _demo(folder: Path) -> tuple[Path, Shelf]:
-    from querywise.demo import fitted
-    from querywise.service.shelf import Shelf
+    from querywise.jobs.demo import fitted
+    from querywise.service.lookup import Shelf
 
     index, test, known = fitted(folder)
     return folder, Shelf(index, test, known)

@@ -47,9 +47,9 @@ def convert(
     Files are read one at a time, so the data may be larger than memory. The folder can be given to the other commands
     as it is.
     """
-    from querywise.data.conversion import Columns
-    from querywise.data.conversion import convert as converted
-    from querywise.progress import shown
+    from querywise.data.parquet.conversion import Columns
+    from querywise.data.parquet.conversion import convert as converted
+    from querywise.runtime.progress import shown
 
     columns = Columns(qid, None if label == "none" else label, docid)
     with shown(quiet=quiet):

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from querywise.data.groups import QueryTable
+from querywise.data.judged import QueryTable
 from querywise.data.letor import PathLike
 from querywise.data.queries import is_finite_number, json_line, read_queries, read_record, write_queries
 from querywise.errors import DataError
-from querywise.files import atomic_text, make_folder, read_text
-from querywise.plain import Json, JsonObject
+from querywise.runtime.files import atomic_text, make_folder, read_text
+from querywise.runtime.values import Json, JsonObject
 
 _QRELS = ("qrels.tsv", "qrels/test.tsv", "qrels.txt", "qrels")
 _TOPICS = ("queries.jsonl", "topics.txt", "topics", "queries.tsv")

@@ -7,8 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from querywise.arrays import Floats
-from querywise.compiled import compiled
+from querywise.runtime.arrays import Floats
+from querywise.runtime.compiled import compiled
 
 Bytes = NDArray[np.uint8]
 

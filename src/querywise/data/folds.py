@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from querywise.data.groups import Judged, QueryTable, concatenate
+from querywise.data.judged import Judged, QueryTable, concatenate
 from querywise.data.letor import PathLike, read_letor, write_letor
 from querywise.data.sidefiles import check_names, with_side_files, write_side_files
 from querywise.errors import DataError
-from querywise.files import make_folder
-from querywise.progress import track
+from querywise.runtime.files import make_folder
+from querywise.runtime.progress import track
 
 _ENDINGS = (".txt", ".txt.gz", ".txt.xz")
 PARTS = 5

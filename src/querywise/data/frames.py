@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from querywise.arrays import Bools, Floats, Ints
-from querywise.data.groups import Candidates, Judged
+from querywise.data.judged import Candidates, Judged
 from querywise.data.rows import as_labels, finite_matrix
 from querywise.errors import DataError
+from querywise.runtime.arrays import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame

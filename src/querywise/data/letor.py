@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from querywise.arrays import Bools, Floats, Ints
-from querywise.data.groups import Candidates, Judged
+from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
-from querywise.files import atomic_text, read_bytes
-from querywise.progress import track
-from querywise.threads import in_threads
+from querywise.runtime.arrays import Bools, Floats, Ints
+from querywise.runtime.files import atomic_text, read_bytes
+from querywise.runtime.progress import track
+from querywise.runtime.threads import in_threads
 
 _CHUNK_BYTES = 8_000_000
 _HARD_NUMBERS = 65_536

@@ -14,12 +14,12 @@ from typing import TypeGuard
 
 import numpy as np
 
-from querywise.arrays import Floats
-from querywise.data.groups import QueryTable
+from querywise.data.judged import QueryTable
 from querywise.data.letor import PathLike
 from querywise.errors import DataError
-from querywise.files import atomic_text, read_text
-from querywise.plain import Json, JsonObject
+from querywise.runtime.arrays import Floats
+from querywise.runtime.files import atomic_text, read_text
+from querywise.runtime.values import Json, JsonObject
 
 
 def read_queries(path: PathLike) -> QueryTable:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from querywise.arrays import Floats, Ints, frozen
 from querywise.errors import DataError
+from querywise.runtime.arrays import Floats, Ints, frozen
 
 
 def count_pairs(labels: Ints, starts: Ints) -> Ints:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from querywise.data.groups import Judged
+from querywise.data.judged import Judged
 from querywise.data.queries import read_queries, write_queries
 from querywise.errors import DataError
-from querywise.files import atomic_text, read_text
+from querywise.runtime.files import atomic_text, read_text
 
 QUERIES = "queries.jsonl"
 FEATURES = "features.txt"

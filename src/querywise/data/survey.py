@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from querywise.arrays import Ints
-from querywise.scaling import Moments
+from querywise.runtime.arrays import Ints
+from querywise.runtime.scaling import Moments
 
 
 class Survey(NamedTuple):

@@ -11,9 +11,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from querywise.arrays import Bools, Floats, Ints
-from querywise.compiled import compiled
 from querywise.data.decimals import EXACT, HARD, NOT_A_NUMBER, read_number
+from querywise.runtime.arrays import Bools, Floats, Ints
+from querywise.runtime.compiled import compiled
 
 Bytes = NDArray[np.uint8]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from querywise.data.groups import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged, QueryTable
 
 
 def make_judged(

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.arrays import Floats, Ints
 from querywise.errors import DataError
+from querywise.runtime.arrays import Floats, Ints
 
 
 def change_ratios(ours: csr_array, theirs: csr_array, pairs: Ints) -> Floats:

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from querywise.arrays import Bools, Floats, Ints
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.significance import paired_t_test
+from querywise.runtime.arrays import Bools, Floats, Ints
 
 DIFFICULTIES = (("none", 0, 0), ("hard: 1 to 3", 1, 3), ("normal: 4 to 20", 4, 20), ("easy: more than 20", 21, None))
 

@@ -9,19 +9,19 @@ from typing import Literal
 
 import numpy as np
 
-from querywise.arrays import Bools, Floats, Ints
-from querywise.crew import Here, crew
 from querywise.data.folds import Fold, Folds
-from querywise.data.groups import Judged, concatenate
+from querywise.data.judged import Judged, concatenate
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import Evaluation, evaluate
 from querywise.evaluation.keeping import Kept
 from querywise.evaluation.significance import TEST_NAMES, Comparison, find_test
 from querywise.evaluation.trained import Fit, Observe, Trained, train
-from querywise.measures import find_measures
-from querywise.plain import JsonObject
-from querywise.progress import doing
-from querywise.sharing import sharing
+from querywise.measures.formulas import find_measures
+from querywise.runtime.arrays import Bools, Floats, Ints
+from querywise.runtime.cache import sharing
+from querywise.runtime.progress import doing
+from querywise.runtime.values import JsonObject
+from querywise.runtime.workers import Here, crew
 
 CHOSEN = "chosen on validation"
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from querywise.arrays import Floats, Ints, frozen
-from querywise.data.groups import Candidates, Judged
+from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import PathLike
 from querywise.errors import DataError
-from querywise.files import atomic_text
-from querywise.measures import Flavour, find_flavour, find_measures
-from querywise.ranking import check_scores, order
+from querywise.measures.formulas import Flavour, find_flavour, find_measures
+from querywise.measures.order import check_scores, order
+from querywise.runtime.arrays import Floats, Ints, frozen
+from querywise.runtime.files import atomic_text
 
 
 @dataclass(frozen=True, eq=False)

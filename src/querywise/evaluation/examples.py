@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from querywise.evaluation.compare import Compared
-from querywise.ranking import order
+from querywise.measures.order import order
 
 
 class Example(NamedTuple):

@@ -14,7 +14,7 @@ from querywise.evaluation.examples import Example, extremes
 from querywise.evaluation.oracle import best_of
 from querywise.evaluation.significance import TEST_NAMES, TESTS, bootstrap_interval, effect_size, find_test, holm
 from querywise.evaluation.trained import Trained
-from querywise.plain import JsonObject
+from querywise.runtime.values import JsonObject
 
 SIGNIFICANT = 0.05
 _NUMBERS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from querywise.data.folds import Fold
-from querywise.data.groups import Judged
+from querywise.data.judged import Judged
 from querywise.errors import DataError
 from querywise.evaluation.trained import Trained
-from querywise.files import atomic_text, make_folder, read_text
-from querywise.plain import Json, Settings
+from querywise.runtime.files import atomic_text, make_folder, read_text
+from querywise.runtime.values import Json, Settings
 
 _TIMES = ("fit_seconds", "predict_seconds")
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from querywise.answers import Answer, Scorer, answer_of
-from querywise.arrays import Floats
-from querywise.data.groups import Judged
+from querywise.contracts.answers import Answer, Scorer, answer_of
+from querywise.data.judged import Judged
 from querywise.evaluation.evaluate import tie_break
-from querywise.measures import find_flavour, precision_table
+from querywise.measures.formulas import find_flavour, precision_table
+from querywise.runtime.arrays import Floats
 
 
 @dataclass(frozen=True, eq=False)

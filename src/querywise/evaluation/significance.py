@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from querywise.arrays import Floats
 from querywise.errors import DataError
+from querywise.runtime.arrays import Floats
 
 _DRAWS = 10_000
 _BLOCK = 4_000_000  # numbers drawn at a time

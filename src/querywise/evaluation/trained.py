@@ -9,14 +9,14 @@ from typing import Protocol, TypedDict, runtime_checkable
 
 import numpy as np
 
-from querywise.answers import Answer, Scorer, answer_of
-from querywise.arrays import Floats
+from querywise.contracts.answers import Answer, Scorer, answer_of
 from querywise.data.folds import Fold
-from querywise.data.groups import Judged
+from querywise.data.judged import Judged
 from querywise.evaluation.oracle import gap_in
-from querywise.parameters import learned_bytes
-from querywise.plain import JsonObject, Settings
-from querywise.sharing import not_sharing
+from querywise.runtime.arrays import Floats
+from querywise.runtime.cache import not_sharing
+from querywise.runtime.parameters import learned_bytes
+from querywise.runtime.values import JsonObject, Settings
 
 
 @runtime_checkable

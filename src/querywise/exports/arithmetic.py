@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from querywise.arrays import Bools, Floats
-from querywise.data.groups import Candidates
+from querywise.contracts.forms import Leaf, Linear, Runnable, Split
+from querywise.data.judged import Candidates
 from querywise.exports.models import Exported
-from querywise.forms import Leaf, Linear, Runnable, Split
+from querywise.runtime.arrays import Bools, Floats
 
 _MEASURED = 20  # models looked at, where there are more
 

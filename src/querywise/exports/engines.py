@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic
 from querywise.exports.models import Exported
-from querywise.plain import Json, Settings
+from querywise.runtime.values import Json, Settings
 
 UNFINISHED = "EDIT_ME"  # stands where only the user knows what the engine is to compute
 

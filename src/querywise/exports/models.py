@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from querywise.answers import Answer, Model, Stored, nobody
-from querywise.arrays import Floats
-from querywise.contracts import Ranker
-from querywise.data.groups import Candidates
+from querywise.contracts.answers import Answer, Model, Stored, nobody
+from querywise.contracts.forms import Leaf, Linear, Refusal, Runnable, Split
+from querywise.contracts.protocols import Ranker
+from querywise.data.judged import Candidates
 from querywise.errors import DataError, NotFittedError
-from querywise.forms import Leaf, Linear, Refusal, Runnable, Split
+from querywise.runtime.arrays import Floats
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 

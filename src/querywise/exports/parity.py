@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from querywise.arrays import Floats
-from querywise.data.groups import Candidates
+from querywise.contracts.forms import Leaf, Linear, Split
+from querywise.data.judged import Candidates
 from querywise.exports.arithmetic import Arithmetic, above32, floor32
 from querywise.exports.models import Exported
-from querywise.forms import Leaf, Linear, Split
+from querywise.runtime.arrays import Floats
 
 _ENOUGH = 3  # queries whose features must look normalised before data is taken for it
 

@@ -10,15 +10,15 @@ from typing import NotRequired, TypeAlias, TypedDict
 
 import numpy as np
 
-from querywise.answers import Answer
-from querywise.arrays import Floats, Ints
-from querywise.contracts import Ranker
-from querywise.data.groups import Candidates, QueryTable
+from querywise.contracts.answers import Answer
+from querywise.contracts.forms import Linear
+from querywise.contracts.protocols import Ranker
+from querywise.data.judged import Candidates, QueryTable
 from querywise.data.letor import PathLike
 from querywise.errors import DataError
 from querywise.exports.models import answer_to_nobody, runnable
-from querywise.files import read_text
-from querywise.forms import Linear
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.files import read_text
 from querywise.storage import load
 
 MANIFEST = "export.json"

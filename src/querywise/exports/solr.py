@@ -10,12 +10,12 @@ import re
 
 import numpy as np
 
+from querywise.contracts.forms import Leaf, Linear, Split
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic, floor32
 from querywise.exports.engines import UNFINISHED, Engine, Files, as_text, check_feature_names, others_among
 from querywise.exports.models import Exported, NamedModel
-from querywise.forms import Leaf, Linear, Split
-from querywise.plain import Json, JsonObject
+from querywise.runtime.values import Json, JsonObject
 
 _CLASSES = "org.apache.solr.ltr"
 _SLACK = np.float32(1e-6)

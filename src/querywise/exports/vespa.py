@@ -10,12 +10,12 @@ import re
 
 import numpy as np
 
+from querywise.contracts.forms import Forest, Leaf, Linear, Runnable, Split
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic
 from querywise.exports.engines import UNFINISHED, Engine, Files, as_text, check_feature_names
 from querywise.exports.models import Exported
-from querywise.forms import Forest, Leaf, Linear, Runnable, Split
-from querywise.plain import Json, JsonObject
+from querywise.runtime.values import Json, JsonObject
 
 _OF_VESPA = """
     features f in if true false switch

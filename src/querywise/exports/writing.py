@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from querywise.contracts import Ranker
-from querywise.data.groups import Candidates, Judged
+from querywise.contracts.protocols import Ranker
+from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import PathLike
 from querywise.errors import DataError
 from querywise.exports import elasticsearch, solr, vespa
@@ -23,8 +23,8 @@ from querywise.exports.joining import joined
 from querywise.exports.models import Exported, answer_to_nobody, exported, largest_number
 from querywise.exports.parity import is_query_normalised, made_up, parity_lines, sampled
 from querywise.exports.routing import MANIFEST, Routing, read_manifest, routing_of
-from querywise.files import atomic_folder, read_bytes, read_text
-from querywise.plain import Json, JsonObject
+from querywise.runtime.files import atomic_folder, read_bytes, read_text
+from querywise.runtime.values import Json, JsonObject
 from querywise.storage import save
 
 ENGINES: dict[str, Engine] = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from querywise.answers import Answer, Terms, alone, ready
-from querywise.arrays import Floats, Ints
-from querywise.data.groups import Candidates
-from querywise.forms import Linear
+from querywise.contracts.answers import Answer, Terms, alone, ready
+from querywise.contracts.forms import Linear
+from querywise.data.judged import Candidates
+from querywise.runtime.arrays import Floats, Ints
 
 _NOISE = 1e-12  # of the scores' size: a range below it is rounding
 

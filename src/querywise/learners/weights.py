@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from querywise.arrays import Floats
-from querywise.data.parts import Training
+from querywise.data.training import Training
 from querywise.errors import DataError
+from querywise.runtime.arrays import Floats
 
 
 def check_query_weights(weights: Floats | None, data: Training) -> Floats:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from querywise.methods.settings import Setting, imported, settings_of
-from querywise.plain import Json
+from querywise.runtime.values import Json
 
 
 @dataclass(frozen=True)

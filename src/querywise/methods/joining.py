@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from querywise.contracts import Ranker
-    from querywise.learners.kernel import KernelRidge
-    from querywise.learners.ranksvm import RankSVM
-    from querywise.learners.trees import LambdaMART, TreeRegression
-    from querywise.neighborhoods import Nearest, Radius
+    from querywise.contracts.protocols import Ranker
+    from querywise.learners.ranksvm.ranksvm import RankSVM
+    from querywise.learners.regression.kernel import KernelRidge
+    from querywise.learners.trees.boosting import LambdaMART, TreeRegression
+    from querywise.locality.neighborhoods import Nearest, Radius
     from querywise.rankers.normalised import QueryNormalised
 
 
@@ -52,7 +52,7 @@ def neighborhood(nearest: Nearest, radius: float | None = None) -> Nearest | Rad
     radius: all training queries within this distance count instead of the k nearest; where there are none, the global
     model answers.
     """
-    from querywise.neighborhoods import Radius
+    from querywise.locality.neighborhoods import Radius
 
     return nearest if radius is None else Radius(radius, metric=nearest.metric)
 
@@ -62,7 +62,7 @@ def feature(reference: int | str | None = None) -> int | str:
 
     reference: its name, or its number from 0; none is BM25 as this library computes it.
     """
-    from querywise.text.scores import BM25
+    from querywise.retrieval.scores import BM25
 
     return BM25 if reference is None else reference
 

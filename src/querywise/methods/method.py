@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from querywise.errors import DataError
 from querywise.methods.building import Part
 from querywise.methods.settings import Setting, Value
-from querywise.plain import Grid, JsonObject
+from querywise.runtime.values import Grid, JsonObject
 
 if TYPE_CHECKING:
-    from querywise.contracts import Ranker
-    from querywise.data.parts import Training
+    from querywise.contracts.protocols import Ranker
+    from querywise.data.training import Training
 
 TEXT_VIEW = "gradient:text"  # tried beside a method's own where queries have a text and no view is asked for
 

@@ -20,10 +20,10 @@ from types import NoneType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from querywise.errors import DataError
-from querywise.plain import Json, JsonObject
+from querywise.runtime.values import Json, JsonObject
 
 if TYPE_CHECKING:
-    from querywise.contracts import Ranker
+    from querywise.contracts.protocols import Ranker
 
 Value: TypeAlias = "Json | Ranker"
 

@@ -10,36 +10,36 @@ from querywise.errors import DataError
 from querywise.methods.building import Part
 from querywise.methods.method import Method
 from querywise.methods.settings import Value
-from querywise.plain import JsonObject, Settings
+from querywise.runtime.values import JsonObject, Settings
 
 if TYPE_CHECKING:
-    from querywise.contracts import Ranker
+    from querywise.contracts.protocols import Ranker
 
 _JOINING = "querywise.methods.joining"
 _LEARNERS = "querywise.learners"
 _RANKERS = "querywise.rankers"
-_RANKSVM = f"{_LEARNERS}.ranksvm:RankSVM"
-_LAMBDAMART = f"{_LEARNERS}.trees:LambdaMART"
+_RANKSVM = f"{_LEARNERS}.ranksvm.ranksvm:RankSVM"
+_LAMBDAMART = f"{_LEARNERS}.trees.boosting:LambdaMART"
 
 _GROWTH = ("trees", "leaves", "learning_rate", "min_documents", "seed")
 _AGREEMENT = ("cost", "grades", "theta", "smoothing", "similarity", "similarity_scale", "norm")
 _SVM = Part(_RANKSVM, ("l2", "loss", "pairs"))
 _WHOLE_SVM = Part(_RANKSVM, ("l2", "loss", "pairs", "scale", "tolerance"))
-_TOP_MEAN = Part("querywise.views.topmean:TopMean", ("reference", "top"))
+_TOP_MEAN = Part("querywise.locality.views.topmean:TopMean", ("reference", "top"))
 _VIEW = Part("querywise.methods.views:view_named", ("view",), {"top_mean": _TOP_MEAN})
 _OWN_VIEW = replace(_VIEW, differs={"view": None})  # of rankers with a view of their own
 _LOCAL = Part(f"{_JOINING}:local_learner", ("base", "prior_l2"), {"linear": _WHOLE_SVM, "forest": Part(_LAMBDAMART)})
 _NEAR = Part(
     f"{_JOINING}:neighborhood",
     ("radius",),
-    {"nearest": Part("querywise.neighborhoods:Nearest", ("k", "metric", "search"))},
+    {"nearest": Part("querywise.locality.neighborhoods:Nearest", ("k", "metric", "search"))},
 )
 _REGRESSOR = Part(
     f"{_JOINING}:regressor",
     ("base",),
     {
-        "forest": Part(f"{_LEARNERS}.trees:TreeRegression", _GROWTH),
-        "smooth": Part(f"{_LEARNERS}.kernel:KernelRidge", ("kernel", "width", "l2", "seed")),
+        "forest": Part(f"{_LEARNERS}.trees.boosting:TreeRegression", _GROWTH),
+        "smooth": Part(f"{_LEARNERS}.regression.kernel:KernelRidge", ("kernel", "width", "l2", "seed")),
     },
 )
 _LOCAL_RANKER = {"learner": _LOCAL, "view": _VIEW, "neighborhood": _NEAR}
@@ -50,7 +50,7 @@ def _blend() -> Part:
     """Trees in their query's context, by both objectives, and a local linear model for each query."""
     forests = [
         Part(
-            f"{_LEARNERS}.context:QueryContext",
+            f"{_LEARNERS}.trees.context:QueryContext",
             ("columns",),
             {"learner": Part(_LAMBDAMART, (*_GROWTH, "bag"), differs={"bag": 5, "objective": objective})},
             called={"columns": "context"},
@@ -176,38 +176,38 @@ METHODS = {
         Method(
             "ser",
             "an ensemble: every feature a ranker, one weight each, none negative",
-            Part(f"{_RANKERS}.ensemble:SER", _AGREEMENT),
+            Part(f"{_RANKERS}.ensemble.ensemble:SER", _AGREEMENT),
             {"norm": (None, 10.0), "cost": (0.1, 1.0, 10.0)},
             normalisable=False,
         ),
         Method(
             "sser",
             "the same, weighted anew for each query by its own documents",
-            Part(f"{_RANKERS}.ensemble:SSER", ("gamma", "neighbours", *_AGREEMENT)),
+            Part(f"{_RANKERS}.ensemble.ensemble:SSER", ("gamma", "neighbours", *_AGREEMENT)),
             {"norm": (None, 10.0), "gamma": (0.0, 0.1, 0.5, 2.0, 5.0)},
             normalisable=False,
         ),
         Method(
             "rankboost",
             "thresholds on single features, boosted over preference pairs",
-            Part(f"{_LEARNERS}.rankboost:RankBoost", ("rounds", "thresholds", "learning_rate", "patience")),
+            Part(f"{_LEARNERS}.classic.rankboost:RankBoost", ("rounds", "thresholds", "learning_rate", "patience")),
             {"thresholds": (8, 16, 64), "learning_rate": (0.3, 1.0)},
         ),
         Method(
             "listnet",
             "one linear model, trained on whole lists",
-            Part(f"{_LEARNERS}.listnet:ListNet", ("l2",)),
+            Part(f"{_LEARNERS}.classic.listnet:ListNet", ("l2",)),
             {"l2": (0.01, 0.03, 0.1, 0.3, 1.0)},
         ),
         Method(
             "adarank",
             "single features, boosted over queries by MAP or NDCG",
-            Part(f"{_LEARNERS}.adarank:AdaRank", ("rounds", "measure", "repeat", "patience")),
+            Part(f"{_LEARNERS}.classic.adarank:AdaRank", ("rounds", "measure", "repeat", "patience")),
         ),
         Method(
             "mhr-bc",
             "a ranking SVM per pair of grades, put together by Borda count",
-            Part(f"{_LEARNERS}.hyperplanes:MultipleHyperplanes", ("l2", "loss", "pairs")),
+            Part(f"{_LEARNERS}.classic.hyperplanes:MultipleHyperplanes", ("l2", "loss", "pairs")),
             {"l2": (0.1, 1.0, 3.0)},
         ),
         Method(

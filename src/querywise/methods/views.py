@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from querywise.errors import DataError
 
 if TYPE_CHECKING:
-    from querywise.contracts import QueryView
-    from querywise.views.topmean import TopMean
+    from querywise.contracts.protocols import QueryView
+    from querywise.locality.views.topmean import TopMean
 
 TOP_MEAN = "top-mean"
 VIEWS = (TOP_MEAN, "text", "columns", "two-models", "divergence")
@@ -23,13 +23,13 @@ def view_named(top_mean: TopMean, view: str | None = TOP_MEAN) -> QueryView | No
     """
     if view is None:
         return None
+    from querywise.locality.views.columns import Columns, SideBySide
+    from querywise.locality.views.divergence import Divergence
+    from querywise.locality.views.gradients import GradientView
+    from querywise.locality.views.metric import LearnedMetric
+    from querywise.locality.views.text import TextView
+    from querywise.locality.views.twomodels import TwoModels
     from querywise.rankers.column import OneFeature
-    from querywise.rankers.gradients import GradientView
-    from querywise.rankers.metric import LearnedMetric
-    from querywise.views.columns import Columns, SideBySide
-    from querywise.views.divergence import Divergence
-    from querywise.views.text import TextView
-    from querywise.views.twomodels import TwoModels
 
     how, colon, rest = view.partition(":")
     if how in _LEARNED:

@@ -15,16 +15,16 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from querywise.answers import Answer, Facts, Moved, Terms, alone, ready
-from querywise.arrays import Floats
-from querywise.contracts import Regressor, Transparent, Watching
-from querywise.data.groups import Candidates, Judged
+from querywise.contracts.answers import Answer, Facts, Moved, Terms, alone, ready
+from querywise.contracts.forms import Form, Refusal, no_sum
+from querywise.contracts.protocols import Regressor, Transparent, Watching
+from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
-from querywise.forms import Form, Refusal, no_sum
-from querywise.learners.targets import Penalty, Transforms, penalties, squared_errors, transforms
-from querywise.parameters import unfitted
-from querywise.progress import track
-from querywise.sharing import once
+from querywise.learners.regression.targets import Penalty, Transforms, penalties, squared_errors, transforms
+from querywise.runtime.arrays import Floats
+from querywise.runtime.cache import once
+from querywise.runtime.parameters import unfitted
+from querywise.runtime.progress import track
 
 Variant = Literal["weighted", "running"]
 _LEAST = 1e-6  # α below which a query's rows would only add noise to h

@@ -8,17 +8,17 @@ from typing import Literal, Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.answers import Answer, Once, Scale, Stored, ready
-from querywise.arrays import Floats
-from querywise.contracts import Ranker
-from querywise.data.groups import Candidates, Judged
+from querywise.contracts.answers import Answer, Once, Scale, Stored, ready
+from querywise.contracts.forms import Refusal, depends_on_the_list, no_sum
+from querywise.contracts.protocols import Ranker
+from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
-from querywise.forms import Refusal, depends_on_the_list, no_sum
-from querywise.learners.lists import Worth, check_worth
-from querywise.learners.rows import FittedModels
-from querywise.learners.standing import standing
-from querywise.parameters import name_of, unfitted
-from querywise.sharing import once
+from querywise.learners.classic.lists import Worth, check_worth
+from querywise.learners.local_models import FittedModels
+from querywise.learners.within_query import standing
+from querywise.runtime.arrays import Floats
+from querywise.runtime.cache import once
+from querywise.runtime.parameters import name_of, unfitted
 
 SCALES: dict[str, Scale] = {"standard": "z", "rank": "rank"}
 WEIGHTS = ("equal", "learned")

@@ -7,15 +7,15 @@ from typing import Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.answers import Answer, Facts, Place, Stored, picked, ready
-from querywise.arrays import Floats, Ints
-from querywise.contracts import Learner, Models, QueryView
-from querywise.data.groups import Candidates, Judged
+from querywise.contracts.answers import Answer, Facts, Place, Stored, picked, ready
+from querywise.contracts.protocols import Learner, Models, QueryView
+from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
-from querywise.learners.rows import prepared
-from querywise.parameters import unfitted
-from querywise.rankers.locality import fitted_view
-from querywise.views.looking import looked_at
+from querywise.learners.local_models import prepared
+from querywise.locality.views.looking import looked_at
+from querywise.rankers.neighbors import fitted_view
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.parameters import unfitted
 
 
 class QueryClasses:

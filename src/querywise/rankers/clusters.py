@@ -13,24 +13,24 @@ from typing import Self
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from querywise.answers import Answer, Facts, Once, Place, Sizes, Stored, local_or_global, picked, ready
-from querywise.arrays import Bools, Floats, Ints
-from querywise.combinations import SimilarQueries, by_distance, check_floor, without_the_weak
-from querywise.contracts import Grouping, Learner, Models, QueryView, Ranker
-from querywise.data.groups import Candidates, Judged
+from querywise.contracts.answers import Answer, Facts, Once, Place, Sizes, Stored, local_or_global, picked, ready
+from querywise.contracts.forms import depends_on_the_list
+from querywise.contracts.protocols import Grouping, Learner, Models, QueryView, Ranker
+from querywise.data.judged import Candidates, Judged
 from querywise.errors import NotFittedError
-from querywise.forms import depends_on_the_list
-from querywise.groupings import Clusters, RelevantClusters
-from querywise.learners.rows import prepared
-from querywise.measures import FLAVOURS, precision_table
-from querywise.parameters import unfitted
+from querywise.learners.local_models import prepared
+from querywise.locality.combinations import SimilarQueries, by_distance, check_floor, without_the_weak
+from querywise.locality.groupings import Clusters, RelevantClusters
+from querywise.locality.views.divergence import Divergence
+from querywise.locality.views.looking import looked_at, relevant_points
+from querywise.locality.views.topmean import TopMean
+from querywise.locality.views.twomodels import TwoModels
+from querywise.measures.formulas import FLAVOURS, precision_table
 from querywise.rankers.column import OneFeature
-from querywise.rankers.locality import fitted_view, has_relevant
-from querywise.sharing import once
-from querywise.views.divergence import Divergence
-from querywise.views.looking import looked_at, relevant_points
-from querywise.views.topmean import TopMean
-from querywise.views.twomodels import TwoModels
+from querywise.rankers.neighbors import fitted_view, has_relevant
+from querywise.runtime.arrays import Bools, Floats, Ints
+from querywise.runtime.cache import once
+from querywise.runtime.parameters import unfitted
 
 _ENOUGH = 2  # queries to learn from without which a group gets the global model
 

@@ -6,13 +6,13 @@ from typing import Self
 
 import numpy as np
 
-from querywise.answers import Answer, Terms, alone, ready
-from querywise.arrays import Floats
-from querywise.data.groups import Candidates, Judged
-from querywise.forms import Linear
+from querywise.contracts.answers import Answer, Terms, alone, ready
+from querywise.contracts.forms import Linear
+from querywise.data.judged import Candidates, Judged
 from querywise.learners.linear import LinearModels
-from querywise.measures import FLAVOURS, precision_table
-from querywise.sharing import once
+from querywise.measures.formulas import FLAVOURS, precision_table
+from querywise.runtime.arrays import Floats
+from querywise.runtime.cache import once
 
 
 class OneFeature:

@@ -12,24 +12,18 @@ from typing import Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.answers import Answer, Once, Stored, local_or_global, one_each, picked, ready, scores_by
-from querywise.arrays import Bools, Floats, Ints
-from querywise.contracts import Learner, Models, Neighborhood, QueryView, Ranker
-from querywise.data.groups import Candidates, Judged
-from querywise.data.parts import Training, takes_parts
-from querywise.groupings import k_means
-from querywise.learners.rows import prepared
-from querywise.neighborhoods import Search, measured
-from querywise.parameters import number_of, unfitted
-from querywise.rankers.locality import (
-    Locality,
-    Surroundings,
-    has_relevant,
-    neighborhood_or_nearest,
-    without,
-)
-from querywise.views.looking import relevant_points
-from querywise.views.topmean import TopMean
+from querywise.contracts.answers import Answer, Once, Stored, local_or_global, one_each, picked, ready, scores_by
+from querywise.contracts.protocols import Learner, Models, Neighborhood, QueryView, Ranker
+from querywise.data.judged import Candidates, Judged
+from querywise.data.training import Training, takes_parts
+from querywise.learners.local_models import prepared
+from querywise.locality.groupings import k_means
+from querywise.locality.neighborhoods import Search, measured
+from querywise.locality.views.looking import relevant_points
+from querywise.locality.views.topmean import TopMean
+from querywise.rankers.neighbors import Locality, Surroundings, has_relevant, neighborhood_or_nearest, without
+from querywise.runtime.arrays import Bools, Floats, Ints
+from querywise.runtime.parameters import number_of, unfitted
 
 
 class KnnOnline:

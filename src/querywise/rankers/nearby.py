@@ -8,20 +8,20 @@ from typing import Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.answers import Answer, Once, Stored, ready
-from querywise.arrays import Floats
-from querywise.combinations import check_floor, normalised, without_the_weak
-from querywise.contracts import QueryView
-from querywise.data.groups import Candidates, Judged
-from querywise.learners.rows import FittedModels
-from querywise.neighborhoods import Nearest
-from querywise.parameters import unfitted
+from querywise.contracts.answers import Answer, Once, Stored, ready
+from querywise.contracts.protocols import QueryView
+from querywise.data.judged import Candidates, Judged
+from querywise.learners.local_models import FittedModels
+from querywise.locality.combinations import check_floor, normalised, without_the_weak
+from querywise.locality.neighborhoods import Nearest
 from querywise.rankers.blend import Blend
-from querywise.rankers.crossing import Crossed, Crossing, told_of, views_of
-from querywise.rankers.locality import fitted_view
-from querywise.rankers.signs import usual_spreads
-from querywise.scaling import Scaling
-from querywise.sharing import once
+from querywise.rankers.cross_fitting import Crossed, Crossing, told_of, views_of
+from querywise.rankers.neighbors import fitted_view
+from querywise.rankers.score_signals import usual_spreads
+from querywise.runtime.arrays import Floats
+from querywise.runtime.cache import once
+from querywise.runtime.parameters import unfitted
+from querywise.runtime.scaling import Scaling
 
 
 class NearbyBlend:
@@ -30,8 +30,9 @@ class NearbyBlend:
     SelectRanker's rule over any rankers: a weight is the sum of what the ranker's orders of the k nearest training
     queries are worth by `measure` (map, ndcg or ndcg@k), each ordered by a blend that was fitted on other `folds`,
     times the blend's own weight. k: their number, or, between 0 and 1, their share. Near is what looks alike without
-    labels: how far the rankers agree and how sure each seems (`rankers/signs.py`), and the place in a view, if one is
-    given, but no GradientView or LearnedMetric. floor: rankers below such a share of the largest weight are left out.
+    labels: how far the rankers agree and how sure each seems (`rankers/score_signals.py`), and the place in a view,
+    if one is given, but no GradientView or LearnedMetric. floor: rankers below such a share of the largest
+    weight are left out.
     """
 
     def __init__(

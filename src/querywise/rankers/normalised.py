@@ -7,12 +7,12 @@ from typing import Self
 
 import numpy as np
 
-from querywise.answers import Answer, ready
-from querywise.arrays import Floats
-from querywise.contracts import Ranker
-from querywise.data.groups import Candidates, Judged
-from querywise.forms import depends_on_the_list
-from querywise.parameters import unfitted
+from querywise.contracts.answers import Answer, ready
+from querywise.contracts.forms import depends_on_the_list
+from querywise.contracts.protocols import Ranker
+from querywise.data.judged import Candidates, Judged
+from querywise.runtime.arrays import Floats
+from querywise.runtime.parameters import unfitted
 
 
 class QueryNormalised:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from querywise.answers import Answer, ready
-from querywise.arrays import Floats
-from querywise.contracts import Ranker
-from querywise.data.groups import Candidates, Judged
-from querywise.data.parts import Training, as_taken, takes_parts
-from querywise.parameters import unfitted
+from querywise.contracts.answers import Answer, ready
+from querywise.contracts.protocols import Ranker
+from querywise.data.judged import Candidates, Judged
+from querywise.data.training import Training, as_taken, takes_parts
+from querywise.runtime.arrays import Floats
+from querywise.runtime.parameters import unfitted
 
 
 class Single:

@@ -10,12 +10,12 @@ from typing import Self
 
 import numpy as np
 
-from querywise.answers import Answer, Terms, alone, ready
-from querywise.arrays import Floats
-from querywise.data.groups import Candidates, Judged
+from querywise.contracts.answers import Answer, Terms, alone, ready
+from querywise.contracts.forms import Refusal, depends_on_the_list, no_sum
+from querywise.data.judged import Candidates, Judged
+from querywise.data.normalisation import borda
 from querywise.errors import DataError
-from querywise.forms import Refusal, depends_on_the_list, no_sum
-from querywise.learners.hyperplanes import borda
+from querywise.runtime.arrays import Floats
 
 
 class _Vote:

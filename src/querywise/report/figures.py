@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from querywise.arrays import Bools, Floats
 from querywise.evaluation.findings import Findings
-from querywise.files import atomic_text
+from querywise.runtime.arrays import Bools, Floats
+from querywise.runtime.files import atomic_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,16 +9,16 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from querywise.contracts import Ranker
+from querywise.contracts.protocols import Ranker
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.evaluate import Evaluation
 from querywise.evaluation.examples import Example
 from querywise.evaluation.findings import Findings
 from querywise.evaluation.significance import TEST_NAMES
-from querywise.explanations import Explanation, Reason
-from querywise.text.features import Coverage
-from querywise.text.search import Answer
-from querywise.tuning import Tuned
+from querywise.evaluation.tuning import Tuned
+from querywise.explanations.explain import Explanation, Reason
+from querywise.retrieval.features import Coverage
+from querywise.retrieval.search import Answer
 
 
 def means_table(evaluation: Evaluation) -> Group:

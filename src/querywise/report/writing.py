@@ -12,9 +12,9 @@ from pathlib import Path
 from querywise.evaluation.breakdown import nearest_distances, relevant_documents
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.findings import Findings, as_json
-from querywise.files import atomic_text, make_folder
 from querywise.report.contents import Section, contents, files_of
 from querywise.report.html import html_page
+from querywise.runtime.files import atomic_text, make_folder
 
 # What is in some reports and not in others.
 SOMETIMES = (

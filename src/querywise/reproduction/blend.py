@@ -16,15 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from querywise.arrays import Floats
 from querywise.data.folds import Fold, Folds
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.significance import holm
 from querywise.evaluation.trained import Fit
-from querywise.files import make_folder
-from querywise.learners.context import QueryContext
-from querywise.learners.lists import Worth
+from querywise.evaluation.tuning import tune_or_fit
+from querywise.learners.classic.lists import Worth
+from querywise.learners.trees.context import QueryContext
 from querywise.methods import METHODS, Method
 from querywise.methods.table import RECOMMENDED
 from querywise.rankers.blend import Blend, learned_weights
@@ -32,7 +31,8 @@ from querywise.rankers.nearby import NearbyBlend
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.claims import write_findings
 from querywise.reproduction.rows import FLAVOUR, p_of
-from querywise.tuning import tune_or_fit
+from querywise.runtime.arrays import Floats
+from querywise.runtime.files import make_folder
 
 BAG = 5
 PLAIN, CHOSEN, SINGLE, WHOLE = "lambdamart", "lambdamart chosen", "single", RECOMMENDED

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from querywise.files import atomic_text
-from querywise.plain import Json
 from querywise.report.tables import Column, Table
+from querywise.runtime.files import atomic_text
+from querywise.runtime.values import Json
 
 REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE = "reproduced", "not reproduced", "not testable here"
 

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from querywise.arrays import Floats
 from querywise.data.folds import Fold, Folds
 from querywise.evaluation.analysis import class_shares
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.trained import Fit
-from querywise.files import make_folder
+from querywise.evaluation.tuning import tune_or_fit
 from querywise.methods import METHODS
-from querywise.plain import JsonObject
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.claims import write_findings
-from querywise.tuning import tune_or_fit
+from querywise.runtime.arrays import Floats
+from querywise.runtime.files import make_folder
+from querywise.runtime.values import JsonObject
 
 VIEWS = ("top-mean", "text", "top-mean+text", "gradient:text", "gradient:top-mean+text")
 KNN = ("knn-online", "knn-offline-1", "knn-offline-2")

@@ -15,22 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from querywise.arrays import Floats
+from querywise.contracts.forms import Linear
 from querywise.data.folds import Fold, Folds
-from querywise.data.groups import Candidates, Judged
+from querywise.data.judged import Candidates, Judged
 from querywise.evaluation.analysis import change_ratios, class_shares, stability_bounds
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.trained import Fit
-from querywise.files import atomic_text, make_folder
-from querywise.forms import Linear
+from querywise.evaluation.tuning import tune, tune_or_fit
 from querywise.methods import METHODS, Method
-from querywise.progress import track
 from querywise.report.figures import line_figure, plane_figure
 from querywise.report.tables import Column, Table
 from querywise.reproduction.claims import Claim, judged, p_text, write_findings
 from querywise.reproduction.rows import FLAVOUR, fitting, gain_of, p_of, rows_table
-from querywise.tuning import tune, tune_or_fit
+from querywise.runtime.arrays import Floats
+from querywise.runtime.files import atomic_text, make_folder
+from querywise.runtime.progress import track
 
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0)
 FEWER = (10, 30)  # stored models, where not one per training query

@@ -19,14 +19,14 @@ from querywise.data.folds import Fold, Folds
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.trained import Fit
-from querywise.files import make_folder
 from querywise.methods import METHODS
-from querywise.plain import JsonObject
-from querywise.progress import track
 from querywise.report.figures import line_figure
 from querywise.report.tables import Column, Table
 from querywise.reproduction.claims import Claim, judged, p_text, write_findings
 from querywise.reproduction.rows import FLAVOUR, fitting, gain_of, p_of, rows_table
+from querywise.runtime.files import make_folder
+from querywise.runtime.progress import track
+from querywise.runtime.values import JsonObject
 
 SER, SSER, SVM = "ser", "sser", "ranksvm"
 PAPER = ", as in the paper"

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from querywise.arrays import Floats
 from querywise.data.folds import Fold, Folds
 from querywise.evaluation.breakdown import Breakdown, difficulty_breakdown, relevant_documents
 from querywise.evaluation.compare import Compared, compare
@@ -25,14 +24,15 @@ from querywise.evaluation.examples import Example, extremes
 from querywise.evaluation.oracle import oracle_gap
 from querywise.evaluation.significance import paired_t_test
 from querywise.evaluation.trained import Fit
-from querywise.files import atomic_text, make_folder
+from querywise.evaluation.tuning import tune
 from querywise.methods import METHODS
-from querywise.progress import track
 from querywise.report.figures import counts_figure, line_figure
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.claims import Claim, judged, p_text, write_findings
 from querywise.reproduction.rows import FLAVOUR, fitting, gain_of, p_of, rows_table
-from querywise.tuning import tune
+from querywise.runtime.arrays import Floats
+from querywise.runtime.files import atomic_text, make_folder
+from querywise.runtime.progress import track
 
 SINGLE, TREES, NAIVE, SELECT, TRANSFORM = "single", "lambdamart", "naive", "select-ranker", "transform"
 METHOD_NAMES = (NAIVE, SELECT, TRANSFORM)

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.significance import paired_t_test
 from querywise.evaluation.trained import Fit
+from querywise.evaluation.tuning import tune_or_fit
 from querywise.methods import METHODS
-from querywise.plain import Grid, Settings
 from querywise.report.tables import Column, Table
-from querywise.tuning import tune_or_fit
+from querywise.runtime.values import Grid, Settings
 
 FLAVOUR = "letor4"
 

@@ -21,18 +21,18 @@ from typing import Any
 
 import numpy as np
 
-from querywise.arrays import Bools, Floats
 from querywise.data.folds import Fold, Folds
-from querywise.data.groups import Judged, concatenate
+from querywise.data.judged import Judged, concatenate
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.significance import wilcoxon_test
 from querywise.evaluation.trained import Fit
-from querywise.files import atomic_text, make_folder
+from querywise.evaluation.tuning import Tuned, cross_validated, tune
 from querywise.methods import METHODS
 from querywise.report.figures import gains_figure, line_figure
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.claims import Claim, judged, p_text, write_findings
-from querywise.tuning import Tuned, cross_validated, tune
+from querywise.runtime.arrays import Bools, Floats
+from querywise.runtime.files import atomic_text, make_folder
 
 PLAIN, ATVT = "regression", "atvt"
 MEASURE, CHOSEN_BY = "dcg@5", "ndcg@5"

@@ -19,16 +19,16 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from querywise.answers import Answer
+from querywise.contracts.answers import Answer
 from querywise.errors import QuerywiseError
-from querywise.explanations import as_dict, depends_on_query
-from querywise.plain import JsonObject
+from querywise.explanations.explain import as_dict, depends_on_query
+from querywise.runtime.values import JsonObject
 from querywise.service import schema
 from querywise.service.folder import ModelFolder
 from querywise.service.limits import Limits
+from querywise.service.lookup import Shelf
 from querywise.service.metrics import Metrics
 from querywise.service.refusals import Refused
-from querywise.service.shelf import Shelf
 from querywise.service.work import Work
 
 _Result = TypeVar("_Result")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from querywise.errors import QuerywiseError
-from querywise.service.served import Served
+from querywise.service.loaded_model import Served
 
 Outcome = Literal["same", "replaced", "refused"]
 

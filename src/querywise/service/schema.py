@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 if TYPE_CHECKING:
-    from querywise.plain import JsonObject
+    from querywise.runtime.values import JsonObject
 else:
     JsonObject = dict[str, Any]  # msgspec looks at types when it runs, and cannot follow one that holds itself
 

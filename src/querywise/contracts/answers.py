@@ -1,0 +1,366 @@
+"""How a fitted ranker answers queries: all that explanations, exports, routing, metrics, the oracle and the page need.
+
+An Answer says which models score a query's documents and how much each counts, which training queries taught them, and
+where the query lies. Whoever reads it never asks what kind of ranker it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from querywise.contracts.forms import Form, Refusal, no_form, no_sum
+from querywise.data.judged import Candidates, Judged
+from querywise.errors import DataError, NotFittedError
+from querywise.runtime.arrays import Bools, Floats, Ints
+
+Scale: TypeAlias = Literal["raw", "range", "z", "rank"]
+_Made = TypeVar("_Made")
+
+
+class Once(Generic[_Made]):
+    """A function without arguments that is called once at most: what it gave is kept."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], _Made]) -> None:
+        self._make: Callable[[], _Made] | None = make
+
+    def __call__(self) -> _Made:
+        """What it gives."""
+        if self._make is not None:
+            self._made = self._make()
+            self._make = None
+        return self._made
+
+
+class Terms(NamedTuple):
+    """What each feature adds to each document's score, documents × features, in the features as the model sees them.
+
+    Rows sum to the score, up to what all documents of the query have in common.
+    """
+
+    labels: tuple[str, ...]
+    values: Floats
+    parts: Floats
+
+    @staticmethod
+    def of(seen: Candidates, parts: Floats) -> Terms:
+        """Those of a model that sees the documents as they are."""
+        return Terms(tuple(map(seen.feature_label, range(seen.features.shape[1]))), seen.features, parts)
+
+
+class Model(Protocol):
+    """One scoring function."""
+
+    def predict(self, seen: Candidates, /) -> Floats:
+        """One score per document."""
+        ...
+
+    def terms(self, seen: Candidates, /) -> Terms | Refusal:
+        """The parts of every document's score, or why it is not a sum over features."""
+        ...
+
+    def form(self) -> Form:
+        """What an engine could run, or why it cannot."""
+        ...
+
+
+class Models(Protocol):
+    """Several scoring functions."""
+
+    def __len__(self) -> int:
+        """How many."""
+        ...
+
+    def __getitem__(self, number: int, /) -> Model:
+        """One of them."""
+        ...
+
+    def pick(self, candidates: Candidates, model: Ints, /) -> Floats:
+        """One score per document, each query scored by the model named for it."""
+        ...
+
+    def scores(self, candidates: Candidates, /) -> Floats:
+        """Documents × models: every document under every model."""
+        ...
+
+    def blend(self, candidates: Candidates, shares: Floats, /) -> Floats:
+        """One score per document: Σ shares of each model's scores, brought to 0 … 1 within the query first."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """Models that were there before any query came.
+
+    whom: what is said of the queries that a model is for. usable: the global model answers in the place of the others,
+    which learned nothing. taught: how many training queries each learned from, where the models are few enough to show.
+    """
+
+    models: Models
+    whom: Callable[[int], str]
+    usable: Bools
+    taught: Ints | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingQueries:
+    """The training queries, as a ranker that goes by the nearest of them knows them.
+
+    limit: how far is too far from the nearest of them for any model but the global one; infinite where nothing is.
+    distances: of each query from the nearest of them; `few` of so many of the first. away: of one query, by number,
+    from some of them. gradients: of each one's loss at the global model, where there are such, and how much each counts
+    in a model beside its weight.
+    """
+
+    query_ids: tuple[str, ...]
+    pairs: Ints
+    limit: float
+    distances: Callable[[], Floats]
+    few: Callable[[int], Floats]
+    away: Callable[[int, Ints], Floats]
+    gradients: Callable[[], tuple[Floats, Floats] | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Where queries lie.
+
+    by: what has to be known of a query to place it, any of text, columns and documents. classes: those that a query may
+    come with, and is then placed by. points: a row per query, where there is something to look at. known: the training
+    queries that queries lie among. nearest_to_relevant: the stored model nearest to each query's relevant documents, −1
+    without any; None where queries are not placed by their documents.
+    """
+
+    by: Callable[[], tuple[str, ...]]
+    classes: tuple[str, ...] = ()
+    points: Callable[[], Floats] | None = None
+    known: TrainingQueries | None = None
+    nearest_to_relevant: Callable[[Judged], Ints | None] | None = None
+
+
+class Moved(NamedTuple):
+    """The (α, β) of a training query."""
+
+    query_id: str
+    scale: float
+    shift: float
+
+
+class Sizes(NamedTuple):
+    """What became of groups of training queries: how many there are, with one query to learn from, and with none."""
+
+    groups: int
+    of_one_query: int
+    empty: int
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What fitting found: a classifier's F1, what became of clusters, how far training queries were moved.
+
+    elsewhere: the scores were made by another system, so the time it takes to look them up says nothing.
+    """
+
+    f1: float | None = None
+    sizes: Sizes | None = None
+    moved: Callable[[], tuple[Moved, ...]] | None = None
+    elsewhere: bool = False
+
+
+def _no_models() -> Models:
+    raise DataError("One model answers all queries; there are no others.")
+
+
+def _no_shares() -> csr_array:
+    raise DataError("One model answers all queries; there is nothing to share.")
+
+
+_NO_MODELS, _NO_SHARES = Once(_no_models), Once(_no_shares)
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """How a fitted ranker answers some queries. Parts that take time are made when they are first asked for.
+
+    seen: the documents as they are handed to the models. common: the global model that answers depart from. varies:
+    whether any query can be answered otherwise. models, shares: those that answer, and how much each counts, queries ×
+    models; an empty row is everyone. scale: what happens to a model's scores within the query before they are added up:
+    nothing, brought to 0 … 1, to mean 0 and spread 1, or to the share of documents below. teachers: how much each
+    training query counts, queries × training queries. members: the answers of the rankers that a blend is made of, one
+    for each model, `names` what these are called, and `usual` how much each counts in everyone. refused: why no engine
+    can run it whatever its models are.
+    """
+
+    seen: Candidates
+    common: Callable[[], Model]
+    scores: Once[Floats]
+    varies: bool = False
+    models: Once[Models] = _NO_MODELS
+    shares: Once[csr_array] = _NO_SHARES
+    scale: Scale = "raw"
+    stored: Stored | None = None
+    teachers: Once[csr_array] | None = None
+    place: Place | None = None
+    members: tuple[Answer, ...] = ()
+    names: tuple[str, ...] = ()
+    usual: Floats | None = None
+    refused: Refusal | None = None
+    facts: Callable[[], Facts] = Facts
+
+    @property
+    def everyone(self) -> Model:
+        """The global model."""
+        return self.common()
+
+    def by_everyone(self) -> Floats:
+        """One score per document, by the global model."""
+        return self.everyone.predict(self.seen)
+
+    def chosen(self) -> Ints:
+        """The number of the one model that answers each query; −1 is everyone."""
+        rows = self.shares()
+        found = np.full(rows.shape[0], -1, dtype=np.int64)
+        some = np.flatnonzero(np.diff(rows.indptr))
+        found[some] = rows.indices[rows.indptr[some]]
+        return found
+
+    def answering(self, query: int) -> Model:
+        """The one model that answers a query."""
+        number = int(self.chosen()[query]) if self.varies else -1
+        return self.everyone if number < 0 else self.models()[number]
+
+
+@runtime_checkable
+class Answers(Protocol):
+    """Whatever can say how it answers queries."""
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """How it answers these."""
+        ...
+
+
+class Scorer(Protocol):
+    """Whatever scores documents."""
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document."""
+        ...
+
+
+class Opaque:
+    """A scoring function of which nothing is known but its scores."""
+
+    def __init__(self, ranker: Scorer) -> None:
+        self.ranker = ranker
+
+    def predict(self, seen: Candidates, /) -> Floats:
+        """One score per document."""
+        return self.ranker.predict(seen)
+
+    def terms(self, seen: Candidates, /) -> Refusal:
+        """None that are known."""
+        return no_sum(type(self.ranker))
+
+    def form(self) -> Refusal:
+        """None that is known."""
+        return no_form(type(self.ranker))
+
+
+def alone(model: Model, candidates: Candidates) -> Answer:
+    """The answer of one model for all queries."""
+    return Answer(candidates, lambda: model, Once(lambda: model.predict(candidates)))
+
+
+def answer_of(ranker: Scorer, candidates: Candidates) -> Answer:
+    """The answer of a ranker; of one that can say nothing but scores, these."""
+    return ranker.answer(candidates) if isinstance(ranker, Answers) else alone(Opaque(ranker), candidates)
+
+
+class _Global(Scorer, Answers, Protocol):
+    """A fitted ranker of one model for all queries."""
+
+
+def picked(
+    seen: Candidates,
+    everyone: _Global,
+    stored: Stored,
+    choose: Callable[[], Ints],
+    *,
+    place: Place,
+    teachers: Once[csr_array] | None = None,
+    facts: Callable[[], Facts] = Facts,
+) -> Answer:
+    """The answer by one stored model for each query, named by `choose`; −1 is the global model."""
+    models, chosen = stored.models, Once(choose)
+    return Answer(
+        seen,
+        lambda: everyone.answer(seen).everyone,
+        Once(lambda: scores_by(models, chosen(), seen, everyone)),
+        varies=True,
+        models=Once(lambda: models),
+        shares=Once(lambda: one_each(chosen(), len(models))),
+        stored=stored,
+        teachers=teachers,
+        place=place,
+        facts=facts,
+    )
+
+
+def scores_by(models: Models, chosen: Ints, seen: Candidates, everyone: Scorer) -> Floats:
+    """Scores by the one model chosen for each query; −1 is the global one."""
+    return local_or_global(seen, chosen >= 0, lambda queries, part: models.pick(part, chosen[queries]), everyone)
+
+
+def ready(ranker: object, candidates: object) -> Candidates:  # whatever a user asks, and about whatever
+    """The candidates, if a fitted ranker is asked, and about documents with the features it was trained on."""
+    if not hasattr(ranker, "feature_count_"):
+        raise NotFittedError(ranker)
+    if not isinstance(candidates, Candidates):
+        known = isinstance(candidates, Judged)
+        hint = "Give its .candidates" if known else "from_arrays(X, y, qid=qid).candidates are some"
+        raise DataError(
+            f"A ranker is asked about Candidates, documents without labels; found a {type(candidates).__name__}. "
+            f"{hint}."
+        )
+    candidates.require_features(ranker.feature_count_, getattr(ranker, "feature_names_", None))
+    return candidates
+
+
+def one_each(chosen: Ints, count: int) -> csr_array:
+    """The shares of queries that one model each answers, by its number; −1 is everyone."""
+    local = chosen >= 0
+    pointers = np.concatenate([[0], np.cumsum(local)])
+    return csr_array((np.ones(int(local.sum())), chosen[local], pointers), shape=(len(chosen), count))
+
+
+def local_or_global(
+    candidates: Candidates, local: Bools, score: Callable[[Ints, Candidates], Floats], everyone: Scorer
+) -> Floats:
+    """Scores of the queries that have a model of their own, and of the others by the global one."""
+    if not local.any():
+        return everyone.predict(candidates)
+    if local.all():
+        return score(np.arange(len(local)), candidates)
+    scores = np.empty(len(candidates.features))
+    by_row = np.repeat(local, candidates.sizes)
+    queries = np.flatnonzero(local)
+    scores[by_row] = score(queries, candidates.select(queries))
+    scores[~by_row] = everyone.predict(candidates.select(np.flatnonzero(~local)))
+    return scores
+
+
+def facts_of(ranker: Scorer) -> Facts:
+    """What fitting a ranker found."""
+    count, names = getattr(ranker, "feature_count_", 0), getattr(ranker, "feature_names_", None)
+    return answer_of(ranker, nobody(count, names)).facts()
+
+
+def nobody(feature_count: int, feature_names: tuple[str, ...] | None) -> Candidates:
+    """No query at all, with such features: to ask a ranker what is the same for all queries."""
+    return Candidates(np.zeros((0, feature_count)), np.zeros(1, np.int64), (), feature_names=feature_names)

@@ -1,0 +1,72 @@
+"""What an engine could run of a model: a weighted sum, a forest, or nothing, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from querywise.runtime.arrays import Floats
+
+_WITHIN = "an engine's model sees one document at a time and cannot know that."
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """A weighted sum of the features."""
+
+    weights: Floats
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """What a document that comes here is worth."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Split:
+    """A document goes low where the feature's value is at most the threshold."""
+
+    column: int
+    threshold: float
+    low: Split | Leaf
+    high: Split | Leaf
+
+
+@dataclass(frozen=True)
+class Forest:
+    """A sum of trees."""
+
+    trees: tuple[Split | Leaf, ...]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A sentence that says why something cannot be had."""
+
+    reason: str
+
+
+Runnable: TypeAlias = Linear | Forest
+Form: TypeAlias = Linear | Forest | Refusal
+
+
+def depends_on_the_list(whose: type, does: str, instead: str = "") -> Refusal:
+    """Why something whose scores depend on all documents of the query cannot be exported."""
+    return Refusal(f"A {whose.__name__} cannot be exported: it {does}; {_WITHIN} {instead}".rstrip())
+
+
+def no_form(whose: type) -> Refusal:
+    """Why something that is neither a weighted sum nor a forest cannot be exported."""
+    return Refusal(
+        f"A {whose.__name__} cannot be exported: the engines run weighted sums and trees, and it is neither."
+    )
+
+
+def no_sum(whose: type) -> Refusal:
+    """Why a score that is not a sum over features has no parts."""
+    return Refusal(
+        f"A {whose.__name__}'s score is not a sum over features, so there are no parts to show. Linear "
+        "models, trees, and rankers made of them have some."
+    )

@@ -1,0 +1,226 @@
+"""The contracts of the library, on one page. For type checking only: nothing needs to inherit from them.
+
+What something may be able to do beside its contract is a contract of its own, and looked for at run time.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol, Self, TypeAlias, runtime_checkable
+
+from scipy.sparse import csr_array
+
+from querywise.contracts.answers import Answer, Model, Models, Scorer
+from querywise.contracts.forms import Form
+from querywise.data.judged import Candidates, Judged
+from querywise.data.training import Training
+from querywise.runtime.arrays import Floats
+
+__all__ = [
+    "Answer",
+    "Fittable",
+    "FollowsRanker",
+    "Grouping",
+    "Learner",
+    "LocalLearner",
+    "LooksAt",
+    "Metric",
+    "Model",
+    "Models",
+    "Neighborhood",
+    "PlacesDocuments",
+    "Prepared",
+    "Preparing",
+    "QueryView",
+    "Ranker",
+    "Regressor",
+    "Scorer",
+    "TeachesLocally",
+    "Transparent",
+    "Watching",
+]
+
+Metric: TypeAlias = Literal["euclidean", "cosine"]
+
+
+class Fittable(Protocol):
+    """Whatever can be fitted and then scores documents: enough to be compared."""
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Learn from judged documents; `valid` may decide when to stop."""
+        ...
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document, in the order of the rows; only scores of one query can be compared."""
+        ...
+
+
+class Ranker(Fittable, Protocol):
+    """Whatever scores documents once it has been fitted, and says how."""
+
+    feature_count_: int
+    feature_names_: tuple[str, ...] | None
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """How these queries are answered: the scores, the models behind them, and all that is known of the way."""
+        ...
+
+
+class Learner(Ranker, Protocol):
+    """A ranker of one model for all queries, which can be told how much each training query counts.
+
+    Query weights are non-negative and relative: multiplying them by a constant changes nothing.
+    """
+
+    def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
+        """Learn from judged documents, each query counting as its weight says."""
+        ...
+
+
+class Prepared(Protocol):
+    """A learner that has seen its training queries and can train on any weighting of them."""
+
+    @property
+    def everyone(self) -> Learner:
+        """The global model: prior, back-off."""
+        ...
+
+    def models(self, query_weights: csr_array, /) -> Models:
+        """One model per row; columns are the training queries."""
+        ...
+
+    def gathered(self) -> Prepared:
+        """The same with all it knows in one place, so that it can be kept."""
+        ...
+
+    def gradients(self) -> Floats | None:
+        """Training queries × features: the gradient of each one's loss at the global model; None without gradients."""
+        ...
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """Does once what all weightings of the training queries have in common.
+
+    pairs: every `query` counts the same whatever its number of preference pairs, or every `pair` does.
+    """
+
+    pairs: Literal["query", "pair"]
+
+    def prepare(self, data: Training, /) -> Prepared:
+        """Get ready to train on any weighting of the queries."""
+        ...
+
+
+class LocalLearner(Learner, Preparing, Protocol):
+    """A learner that trains many weighted models together, for less than one by one."""
+
+
+@runtime_checkable
+class TeachesLocally(Protocol):
+    """A learner that says how its local models are to be trained, given the global one."""
+
+    def local(self, everyone: Learner, /) -> Learner:
+        """The learner of local models; everyone is of its own kind, fitted."""
+        ...
+
+
+class QueryView(Protocol):
+    """A query as a point."""
+
+    def fit(self, data: Judged, /) -> Self:
+        """Learn from the training queries; a reference ranker given unfitted is fitted here, on them alone."""
+        ...
+
+    def points(self, candidates: Candidates, /) -> Floats:
+        """One row per query; no labels in sight."""
+        ...
+
+
+@runtime_checkable
+class FollowsRanker(Protocol):
+    """A view that goes by a ranker, or by the single model of the ranker it is used in."""
+
+    def by(self, ranker: Ranker, /) -> QueryView:
+        """The same view with this ranker where it has none of its own."""
+        ...
+
+
+@runtime_checkable
+class LooksAt(Protocol):
+    """A view that says what of a query it looks at: any of text, columns and documents. Others look at documents."""
+
+    @property
+    def looks_at(self) -> tuple[str, ...]:
+        """What has to be known of a query to place it."""
+        ...
+
+
+@runtime_checkable
+class PlacesDocuments(Protocol):
+    """A view in which documents have a place too, so that a query's relevant ones can be looked for."""
+
+    def relevant_points(self, data: Judged, /) -> Floats:
+        """Where each query would lie if its top documents were its relevant ones; as it is where there are none."""
+        ...
+
+
+class Neighborhood(Protocol):
+    """Which training queries count for a query."""
+
+    def fit(self, points: Floats, /) -> Self:
+        """Remember the training queries' points."""
+        ...
+
+    def weights(self, points: Floats, /) -> csr_array:
+        """New queries × training queries, relative; an empty row means: the global model."""
+        ...
+
+
+class Grouping(Protocol):
+    """A fixed number of groups of training queries, which may overlap; each is a row of query weights."""
+
+    members_: csr_array  # groups × training queries
+
+    def fit(self, points: Floats, data: Judged, /) -> Self:
+        """Group the training queries, which lie at these points."""
+        ...
+
+    def distances(self, points: Floats, /) -> Floats:
+        """New queries × groups: how far each is from each."""
+        ...
+
+
+class Regressor(Protocol):
+    """A function of document features, fitted to real targets; what aTVT alternates with."""
+
+    def fit(self, features: Floats, targets: Floats, weights: Floats, /) -> Self:
+        """Fit; a row of weight 0 has no say."""
+        ...
+
+    def predict(self, features: Floats, /) -> Floats:
+        """One value per row."""
+        ...
+
+
+@runtime_checkable
+class Watching(Protocol):
+    """A regressor that can stop where its error on other data rises."""
+
+    def fit_watching(
+        self, features: Floats, targets: Floats, weights: Floats, other: Floats, other_targets: Floats, /
+    ) -> Self:
+        """Fit until the error on the other data rises."""
+        ...
+
+
+@runtime_checkable
+class Transparent(Protocol):
+    """A regressor whose values are sums over features, and which an engine could run."""
+
+    def contributions(self, features: Floats, /) -> Floats:
+        """Documents × features: what each adds to a document's value."""
+        ...
+
+    def form(self) -> Form:
+        """What an engine could run."""
+        ...

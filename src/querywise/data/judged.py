@@ -1,0 +1,398 @@
+"""Candidates, Judged and QueryTable: documents grouped by query, frozen.
+
+The rows of a query are contiguous, so a query is a slice and never a search.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from querywise.data.rows import (
+    as_labels,
+    column_of,
+    count_pairs,
+    finite_matrix,
+    pick,
+    query_numbers,
+    refuse_repeated,
+    require_preferences,
+    rows_of,
+)
+from querywise.data.survey import Survey
+from querywise.errors import DataError
+from querywise.runtime.arrays import Bools, Floats, Ints, frozen
+from querywise.runtime.cache import once
+from querywise.runtime.scaling import Moments
+from querywise.runtime.workers import Kept, crew
+
+
+@dataclass(frozen=True, eq=False)
+class QueryTable:
+    """What is known of each query beside its documents: text, class, and columns of the user's own."""
+
+    ids: tuple[str, ...]
+    texts: tuple[str | None, ...] | None = None
+    classes: tuple[str | None, ...] | None = None
+    columns: Floats | None = None
+    column_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        refuse_repeated(self.ids)
+        for name, values in (("texts", self.texts), ("classes", self.classes), ("columns", self.columns)):
+            if values is not None and len(values) != len(self.ids):
+                raise DataError(f"QueryTable has {len(self.ids)} query ids but {len(values)} {name}.")
+        if self.columns is not None:
+            object.__setattr__(self, "columns", finite_matrix(self.columns, "QueryTable.columns"))
+            if len(self.column_names) != self.columns.shape[1]:
+                raise DataError(
+                    f"QueryTable has {self.columns.shape[1]} columns but {len(self.column_names)} column names."
+                )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def select(self, ids: Sequence[str]) -> QueryTable:
+        """The rows of `ids`, in that order; an id that is not in the table is an error."""
+        position = {query_id: row for row, query_id in enumerate(self.ids)}
+        unknown = [query_id for query_id in ids if query_id not in position]
+        if unknown:
+            raise DataError(
+                f"{len(unknown)} of {len(ids)} queries are not in the query table, the first is {unknown[0]!r}. "
+                "Every query of the documents needs a row there."
+            )
+        rows = [position[query_id] for query_id in ids]
+        return QueryTable(
+            ids=tuple(ids),
+            texts=None if self.texts is None else tuple(self.texts[row] for row in rows),
+            classes=None if self.classes is None else tuple(self.classes[row] for row in rows),
+            columns=None if self.columns is None else self.columns[rows],
+            column_names=self.column_names,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Documents waiting to be ranked, one row per (query, document) pair.
+
+    Query `i` owns rows `starts[i]:starts[i + 1]`; `len(candidates)` is the number of queries. Where the rows had to be
+    brought together by query, `source_rows` says which row of the input each one was.
+
+    >>> candidates = Candidates(np.eye(3), np.array([0, 2, 3]), ("jaguar", "python"))
+    >>> len(candidates), candidates.rows(0)
+    (2, slice(0, 2, None))
+    """
+
+    features: Floats
+    starts: Ints
+    query_ids: tuple[str, ...]
+    document_ids: tuple[str, ...] | None = None
+    comments: tuple[str, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
+    queries: QueryTable | None = None
+    source_rows: Ints | None = None
+
+    def __post_init__(self) -> None:
+        features = finite_matrix(self.features, "features", self.feature_names)
+        starts = np.asarray(self.starts, dtype=np.int64)
+        if (
+            starts.ndim != 1
+            or len(starts) != len(self.query_ids) + 1
+            or starts[0] != 0
+            or (starts[1:] < starts[:-1]).any()
+        ):
+            raise DataError(
+                f"starts must be {len(self.query_ids) + 1} row numbers that begin at 0 and never fall, "
+                f"one per query and then the number of rows; found {starts.ravel()[:8].tolist()}."
+            )
+        rows = len(features)
+        if starts[-1] != rows:
+            raise DataError(f"starts ends at row {starts[-1]} but there are {rows} rows of features.")
+        refuse_repeated(self.query_ids)
+        for name, values in (("document ids", self.document_ids), ("comments", self.comments)):
+            if values is not None and len(values) != rows:
+                raise DataError(f"There are {rows} rows of features but {len(values)} {name}.")
+        if self.feature_names is not None and len(self.feature_names) != features.shape[1]:
+            raise DataError(f"There are {features.shape[1]} features but {len(self.feature_names)} feature names.")
+        if self.queries is not None and self.queries.ids != self.query_ids:
+            raise DataError("The query table is in another order than the documents; use with_queries(table).")
+        object.__setattr__(self, "features", features)
+        object.__setattr__(self, "starts", frozen(starts))
+        if self.source_rows is not None:
+            object.__setattr__(self, "source_rows", frozen(np.asarray(self.source_rows, dtype=np.int64)))
+
+    def __len__(self) -> int:
+        return len(self.query_ids)
+
+    def rows(self, query: int) -> slice:
+        """The rows of one query."""
+        return slice(int(self.starts[query]), int(self.starts[query + 1]))
+
+    @property
+    def sizes(self) -> Ints:
+        """How many documents each query has."""
+        return np.diff(self.starts)
+
+    @property
+    def query_of_row(self) -> Ints:
+        """The number of the query that owns each row."""
+        return np.repeat(np.arange(len(self)), self.sizes)
+
+    def blocks(self, rows: int) -> Iterator[tuple[int, int]]:
+        """Runs of whole queries, as (first, last + 1), of about so many rows each; at least one query in each."""
+        first = 0
+        while first < len(self):
+            fitting = int(np.searchsorted(self.starts, self.starts[first] + rows, "right")) - 1
+            last = min(max(first + 1, fitting), len(self))
+            yield first, last
+            first = last
+
+    def feature_label(self, column: int) -> str:
+        """What messages call a column: its name, or its number in a LETOR file."""
+        return self.feature_names[column] if self.feature_names is not None else str(column + 1)
+
+    def column_of(self, feature: int | str) -> int:
+        """The number, from 0, of a feature given by that or by its name."""
+        return column_of(feature, self.features.shape[1], self.feature_names)
+
+    def document_label(self, row: int) -> str:
+        """The document's id where there is one, else the number of its row, counted from 1."""
+        return self.document_ids[row] if self.document_ids is not None else str(row + 1)
+
+    def require_features(self, count: int, names: tuple[str, ...] | None = None) -> None:
+        """Refuse candidates whose columns are not the ones a model was trained on."""
+        found = self.features.shape[1]
+        if found != count:
+            raise DataError(
+                f"The model was trained on {count} features but the documents have {found}. "
+                "Give it the columns it was trained on, in the same order"
+                + (
+                    "; for a sparse file that leaves out its last columns, state their number."
+                    if found < count
+                    else "."
+                )
+            )
+        if names is not None and self.feature_names is not None and names != self.feature_names:
+            column = next(i for i, pair in enumerate(zip(names, self.feature_names, strict=True)) if pair[0] != pair[1])
+            raise DataError(
+                f"Feature {column + 1} is {self.feature_names[column]!r} but the model was trained with "
+                f"{names[column]!r} there. Give the columns in the order of training."
+            )
+
+    def in_source_order(self, scores: Floats) -> Floats:
+        """Scores in the order in which the rows were handed over, before they were grouped by query."""
+        return scores if self.source_rows is None else scores[np.argsort(self.source_rows, kind="stable")]
+
+    def with_queries(self, table: QueryTable) -> Candidates:
+        """The same documents with what `table` knows of their queries."""
+        return replace(self, queries=table.select(self.query_ids))
+
+    def select(self, queries: Ints | Sequence[int]) -> Candidates:
+        """The documents of some queries, in the order asked for."""
+        chosen = query_numbers(queries)
+        rows = rows_of(self.starts, chosen)
+        ids = tuple(self.query_ids[query] for query in chosen)
+        return Candidates(
+            features=self.features[rows],
+            starts=np.concatenate([[0], np.cumsum(self.sizes[chosen])]),
+            query_ids=ids,
+            document_ids=pick(self.document_ids, rows),
+            comments=pick(self.comments, rows),
+            feature_names=self.feature_names,
+            queries=None if self.queries is None else self.queries.select(ids),
+            source_rows=None if self.source_rows is None else self.source_rows[rows],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Candidates together with the relevance label of every row: an integer from 0 (not relevant) up.
+
+    `judged` says which documents a person has looked at; the others carry label 0. None: all of them.
+    """
+
+    candidates: Candidates
+    labels: Ints
+    judged: Bools | None = None
+
+    def __post_init__(self) -> None:
+        rows = len(self.candidates.features)
+        labels = as_labels(self.labels)
+        if len(labels) != rows:
+            raise DataError(f"There are {rows} rows of features but {len(labels)} labels.")
+        object.__setattr__(self, "labels", frozen(labels))
+        if self.judged is not None:
+            mask = np.asarray(self.judged, dtype=np.bool_)
+            if mask.shape != (rows,):
+                raise DataError(f"There are {rows} rows of features but the judged mask has shape {mask.shape}.")
+            if np.any(labels[~mask]):
+                row = int(np.flatnonzero(~mask & (labels > 0))[0])
+                raise DataError(f"Row {row + 1} is marked unjudged but carries label {labels[row]}; it must be 0.")
+            object.__setattr__(self, "judged", frozen(mask))
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    @property
+    def pairs(self) -> Ints:
+        """How many preference pairs (one document labelled above another) each query has."""
+        return count_pairs(self.labels, self.candidates.starts)
+
+    @property
+    def query_ids(self) -> tuple[str, ...]:
+        """The id of every query."""
+        return self.candidates.query_ids
+
+    @property
+    def feature_count(self) -> int:
+        """How many columns there are."""
+        return int(self.candidates.features.shape[1])
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """What the columns are called, where that is known."""
+        return self.candidates.feature_names
+
+    @property
+    def classes(self) -> tuple[str | None, ...]:
+        """The class of every query; None where it is not known."""
+        table = self.candidates.queries
+        return (None,) * len(self) if table is None or table.classes is None else table.classes
+
+    def select(self, queries: Ints | Sequence[int]) -> Judged:
+        """The documents and labels of some queries, in the order asked for."""
+        rows = rows_of(self.candidates.starts, query_numbers(queries))
+        mask = None if self.judged is None else self.judged[rows]
+        return Judged(self.candidates.select(queries), self.labels[rows], mask)
+
+    def with_queries(self, table: QueryTable) -> Judged:
+        """The same judgements with what `table` knows of their queries."""
+        return replace(self, candidates=self.candidates.with_queries(table))
+
+    def widened(self, width: int) -> Judged:
+        """The same with columns of 0 at the end, up to `width` of them in all."""
+        lacking = width - self.candidates.features.shape[1]
+        if lacking <= 0:
+            return self
+        features = np.pad(self.candidates.features, ((0, 0), (0, lacking)))
+        return replace(self, candidates=replace(self.candidates, features=features))
+
+    def require_preferences(self) -> None:
+        """Refuse data in which no document is preferred to another: there is nothing to learn."""
+        require_preferences(self.pairs)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether all of it is in memory already: it is."""
+        return True
+
+    def load(self) -> Judged:
+        """All of it in memory: itself."""
+        return self
+
+    def parts(self) -> Sequence[Judged | Kept]:
+        """What is handed to the crew: itself, or as many runs of whole queries as the crew asks for, which it keeps."""
+        hands, count = crew(), crew().parts
+        return [self] if count == 1 else once("parts", count, self, lambda: hands.keep(_itself, self._cut(count)))
+
+    def surveys(self) -> list[Survey]:
+        """What has to be known of every part before anything is learned."""
+        found: list[Survey] = crew().each(survey_of, self.parts())
+        return found
+
+    def by_query(self, work: Callable[[Candidates], Floats]) -> Floats:
+        """Rows, one for each query: what `work` gives for the candidates."""
+        return work(self.candidates)
+
+    def has_texts(self) -> bool:
+        """Whether queries have a text."""
+        table = self.candidates.queries
+        return table is not None and table.texts is not None and any(table.texts)
+
+    def fingerprint(self) -> list[str]:
+        """What tells one training set from another: a checksum of its documents and of what is known of its queries."""
+        rows, table = self.candidates, self.candidates.queries
+        known = () if table is None else (table.texts, table.classes, table.column_names)
+        found = hashlib.sha256(repr((rows.query_ids, rows.document_ids, rows.feature_names, known)).encode())
+        columns = None if table is None else table.columns
+        for array in (rows.features, rows.starts, self.labels, self.judged, columns):
+            if array is not None:
+                found.update(np.ascontiguousarray(array).data)
+        return [found.hexdigest()]
+
+    def _cut(self, parts: int) -> list[Judged]:
+        """So many runs of whole queries with about the same number of rows, or as many as there are queries.
+
+        Their number does not depend on how many workers there are, so neither does any sum over them.
+        """
+        starts, count = self.candidates.starts, min(parts, max(len(self), 1))
+        cuts = np.searchsorted(starts, np.linspace(0, starts[-1], count + 1)).clip(0, len(self))
+        cuts[0], cuts[-1] = 0, len(self)
+        return [self.select(np.arange(first, last)) for first, last in pairwise(cuts) if last > first]
+
+
+def survey_of(part: Judged) -> Survey:
+    """What has to be known of a part in memory."""
+    return Survey(part.query_ids, part.pairs, Moments.of(part.candidates.features))
+
+
+def _itself(part: Judged) -> Judged:
+    return part
+
+
+def concatenate(parts: Sequence[Judged]) -> Judged:
+    """Several judged sets as one; no query may appear in two of them."""
+    if not parts:
+        raise DataError("There is nothing to put together: no judged set was given.")
+    candidates = [part.candidates for part in parts]
+    first = candidates[0]
+    for each in candidates[1:]:
+        if each.features.shape[1] != first.features.shape[1]:
+            raise DataError(f"One set has {first.features.shape[1]} features, another {each.features.shape[1]}.")
+        if each.feature_names != first.feature_names:
+            raise DataError(f"One set's features are named {first.feature_names}, another's {each.feature_names}.")
+    offsets = np.cumsum([0, *(len(each.features) for each in candidates)])
+    tables = [each.queries for each in candidates if each.queries is not None]
+    joined = Candidates(
+        features=np.concatenate([each.features for each in candidates]),
+        starts=np.concatenate(
+            [[0], *(each.starts[1:] + offset for each, offset in zip(candidates, offsets, strict=False))]
+        ),
+        query_ids=tuple(query_id for each in candidates for query_id in each.query_ids),
+        document_ids=_join([each.document_ids for each in candidates]),
+        comments=_join([each.comments for each in candidates]),
+        feature_names=first.feature_names,
+        queries=join_tables(tables) if len(tables) == len(candidates) else None,
+    )
+    masks = [np.ones(len(part.labels), np.bool_) if part.judged is None else part.judged for part in parts]
+    judged = None if all(part.judged is None for part in parts) else np.concatenate(masks)
+    return Judged(joined, np.concatenate([part.labels for part in parts]), judged)
+
+
+def _join(parts: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
+    known = [part for part in parts if part is not None]
+    return tuple(value for part in known for value in part) if len(known) == len(parts) else None
+
+
+def join_tables(tables: Sequence[QueryTable]) -> QueryTable:
+    """Several query tables as one; what one of them does not know is left out."""
+    texts = [table.texts for table in tables if table.texts is not None]
+    classes = [table.classes for table in tables if table.classes is not None]
+    columns = [table.columns for table in tables if table.columns is not None]
+    for table in tables:
+        if table.column_names != tables[0].column_names:
+            raise DataError(
+                f"Some queries have the columns {', '.join(tables[0].column_names) or '(none)'}, others "
+                f"{', '.join(table.column_names) or '(none)'}; all need the same ones, in the same order."
+            )
+    return QueryTable(
+        ids=tuple(query_id for table in tables for query_id in table.ids),
+        texts=tuple(text for part in texts for text in part) if len(texts) == len(tables) else None,
+        classes=tuple(name for part in classes for name in part) if len(classes) == len(tables) else None,
+        columns=np.concatenate(columns) if len(columns) == len(tables) else None,
+        column_names=tables[0].column_names if len(columns) == len(tables) else (),
+    )

@@ -1,0 +1,1 @@
+"""Judged sets and scores in Parquet files. Arrow is known here alone."""

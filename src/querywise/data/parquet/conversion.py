@@ -1,0 +1,113 @@
+"""Files of any kind → shards: LETOR text, Parquet logs, or shards that are cut anew; one file in memory at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from querywise.data.judged import Judged, QueryTable
+from querywise.data.letor import PathLike, letor_width, read_letor
+from querywise.data.parquet.shards import (
+    ROWS,
+    Shards,
+    check_shards_folder,
+    is_sharded,
+    log_files,
+    open_shards,
+    read_parquet,
+    write_named_shards,
+)
+from querywise.data.queries import read_queries
+from querywise.data.sidefiles import QUERIES, with_side_names
+from querywise.errors import DataError
+from querywise.runtime.progress import track
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns of a Parquet log are called; no label: nobody judged anything."""
+
+    qid: str = "qid"
+    label: str | None = "label"
+    docid: str | None = "docid"
+
+
+def kind_of(path: Path) -> str:
+    """What a path holds: shards, a Parquet log (such a file, or a folder of them without a manifest), or LETOR text."""
+    if is_sharded(path):
+        return "shards"
+    if path.suffix == ".parquet" and not path.is_dir():
+        return "a Parquet log"
+    has_parts = path.is_dir() and any(each.suffix == ".parquet" for each in path.iterdir())
+    return "a Parquet log" if has_parts else "LETOR text"
+
+
+def convert(
+    paths: Sequence[PathLike],
+    folder: PathLike,
+    *,
+    rows: int = ROWS,
+    shards: int | None = None,
+    columns: Columns | None = None,
+    features: int | None = None,
+    queries: PathLike | None = None,
+) -> Shards:
+    """Write files as one set of shards.
+
+    Sparse LETOR files are brought to the width of the widest, for which they are looked through once before, or to
+    `features`. What stands beside the first file, `features.txt` and `queries.jsonl`, is taken along.
+    """
+    inputs = [Path(path) for path in paths]
+    if not inputs:
+        raise DataError("No file to convert was given.")
+    check_shards_folder(Path(folder))
+    known = _known_queries(inputs[0], queries)
+    files = _files(inputs, columns or Columns(), features)
+    try:
+        return write_named_shards(_read(files), folder, rows=rows, shards=shards, queries=known)
+    except DataError as error:
+        if known is None or queries is not None or "query table" not in str(error):
+            raise
+        said = f"{error} It is {_beside(inputs[0])}; or name another file with queries=PATH."
+        raise DataError(said, arguments=("queries",)) from None
+
+
+def _files(inputs: Sequence[Path], columns: Columns, features: int | None) -> list[tuple[Path, Callable[[], Judged]]]:
+    """Every file with a way to read it."""
+    letor = [path for path in inputs if kind_of(path) == "LETOR text"]
+    if features is None and len(letor) > 1:
+        features = max(letor_width(path) for path in track(letor, "Columns"))
+
+    def log(path: Path) -> Judged:
+        return read_parquet(path, qid=columns.qid, label=columns.label, docid=columns.docid)
+
+    def text(path: Path) -> Judged:
+        return with_side_names(read_letor(path, features=features), inputs[0].parent)
+
+    found: list[tuple[Path, Callable[[], Judged]]] = []
+    for path in inputs:
+        kind = kind_of(path)
+        if kind == "shards":
+            found += [(file.path, file.load) for file in open_shards(path).files]
+        elif kind == "a Parquet log":
+            found += [(file, lambda file=file: log(file)) for file in log_files(path)]  # type: ignore[misc]
+        else:
+            found.append((path, lambda path=path: text(path)))  # type: ignore[misc]
+    return found
+
+
+def _read(files: Sequence[tuple[Path, Callable[[], Judged]]]) -> Iterator[tuple[str, Judged]]:
+    for path, read in track(files, "Converting"):
+        yield str(path), read()
+
+
+def _beside(path: Path) -> Path:
+    return (path if path.is_dir() else path.parent) / QUERIES
+
+
+def _known_queries(first: Path, queries: PathLike | None) -> QueryTable | None:
+    """The table asked for, or the one beside the first file; shards say themselves what is known of their queries."""
+    if queries is not None:
+        return read_queries(queries)
+    return read_queries(_beside(first)) if _beside(first).is_file() and not is_sharded(first) else None

@@ -1,0 +1,154 @@
+"""Judged sets, one after the other, cut into runs of whole queries: what is written as shards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from querywise.data.judged import Candidates, Judged, QueryTable, join_tables
+from querywise.data.sidefiles import QUERIES
+from querywise.errors import DataError
+
+COLUMNS = ("qid", "label", "docid", "comment", "judged")  # what a shard has, or may have, beside the features
+
+
+class Fitting:
+    """What the parts to be written have had so far, so that the next one is checked against it."""
+
+    def __init__(self, queries: QueryTable | None) -> None:
+        self.width = -1
+        self.names: tuple[str, ...] | None = None
+        self._given = queries
+        self._known = None if queries is None else frozenset(queries.ids)
+        self._parts: list[str] = []
+        self._homes: dict[str, int] = {}  # the part of every query, in the order of the rows
+        self._tables: list[QueryTable | None] = []
+
+    def checked(self, named: tuple[str, Judged]) -> Judged:
+        """The part without what a shard does not hold; a part that does not fit the ones before is refused."""
+        name, part = named
+        empty = part.candidates.sizes == 0
+        part = part.select(~empty) if empty.any() else part
+        candidates = part.candidates
+        width, names = candidates.features.shape[1], candidates.feature_names
+        if self.width < 0:
+            self.width, self.names = width, names
+            _refuse_names(names)
+        self._parts.append(name)
+        if width != self.width:
+            raise DataError(
+                f"{name} has {width} features, {self._parts[0]} has {self.width}. All need the same ones; for sparse "
+                "files that leave out their last columns, state their number."
+            )
+        if names != self.names:
+            raise DataError(
+                f"{name} has other feature names than {self._parts[0]}. All need the same ones, in one order."
+            )
+        for query_id in candidates.query_ids:
+            home = self._homes.setdefault(query_id, len(self._parts) - 1)
+            if home < len(self._parts) - 1:
+                raise DataError(
+                    f"Query {query_id!r} is in {self._parts[home]} and again in {name}. All rows of a query must stand "
+                    "together, in one of them."
+                )
+            if self._known is not None and query_id not in self._known:
+                raise DataError(
+                    f"Query {query_id!r} of {name} is not in the query table; every query needs a row there."
+                )
+        self._tables.append(candidates.queries)
+        return part
+
+    def table(self) -> QueryTable | None:
+        """What is known of all queries, in the order of the rows."""
+        tables = [table for table in self._tables if table is not None]
+        if self._given is not None:
+            table = self._given.select(tuple(self._homes))
+        elif len(tables) == len(self._tables) and tables:
+            table = join_tables(tables)
+        else:
+            return None
+        odd = next((each for each in table.ids if not each.strip() or not each.isprintable()), None)
+        if odd is not None:
+            raise DataError(f"Query id {odd!r} cannot stand in {QUERIES}: it is empty or cannot be printed.")
+        return table
+
+
+def _refuse_names(names: tuple[str, ...] | None) -> None:
+    for place, name in enumerate(names or ()):
+        if name in COLUMNS:
+            raise DataError(
+                f"A feature is called {name!r}; so is a column that shards may have beside the features "
+                f"({', '.join(COLUMNS)}). Rename the feature."
+            )
+        if name in (names or ())[:place]:
+            raise DataError(f"Two features are called {name!r}; every feature needs a name of its own.")
+
+
+def by_rows(parts: Iterable[Judged], rows: int) -> Iterator[list[Judged]]:
+    """The pieces of one shard after the other, each as full as whole queries make it."""
+    pieces: list[Judged] = []
+    held = 0
+    for part in parts:
+        starts, first = part.candidates.starts, 0
+        while first < len(part):
+            last = int(np.searchsorted(starts, starts[first] + rows - held, "right")) - 1
+            if not held:
+                last = max(last, first + 1)  # one query alone may be larger than a shard
+            if last > first:
+                pieces.append(_piece(part, first, last))
+                held += int(starts[last] - starts[first])
+                first = last
+            if first < len(part):
+                yield pieces
+                pieces, held = [], 0
+        if pieces and len(pieces[-1]) < len(part):
+            pieces[-1] = _on_its_own(pieces[-1])
+        del part  # before the next one is made
+    if pieces:
+        yield pieces
+
+
+def by_number(parts: Sequence[Judged], shards: int) -> Iterator[list[Judged]]:
+    """The pieces of so many shards, cut where whole queries come nearest to the same number of rows."""
+    sizes = np.concatenate([np.zeros(0, np.int64), *(part.candidates.sizes for part in parts)])
+    if not 1 <= shards <= max(1, len(sizes)):
+        raise DataError(f"{shards} shards cannot be made of {len(sizes)} queries: each needs one at least.")
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    goals = ends[-1] * np.arange(1, shards) / shards
+    after = np.searchsorted(ends, goals)
+    nearest = after - (goals - ends[np.maximum(after - 1, 0)] < ends[np.minimum(after, len(sizes))] - goals)
+    cuts = [0]
+    for number, cut in enumerate(nearest.tolist(), start=1):
+        cuts.append(min(max(cut, cuts[-1] + 1), len(sizes) - (shards - number)))
+    befores = np.cumsum([0, *(len(part) for part in parts)])
+    for first, last in pairwise([*cuts, len(sizes)]):
+        spans = [
+            (part, max(first - before, 0), min(last - before, len(part)))
+            for part, before in zip(parts, befores, strict=False)
+        ]
+        pieces = [_piece(part, begin, end) for part, begin, end in spans if begin < end]
+        if pieces:
+            yield pieces
+
+
+def _on_its_own(piece: Judged) -> Judged:
+    """The same, without keeping the part it was cut from in memory."""
+    return replace(piece, candidates=replace(piece.candidates, features=piece.candidates.features.copy()))
+
+
+def _piece(part: Judged, first: int, last: int) -> Judged:
+    """A run of queries without a copy of their features."""
+    whole = part.candidates
+    rows = slice(int(whole.starts[first]), int(whole.starts[last]))
+    candidates = Candidates(
+        features=whole.features[rows],
+        starts=whole.starts[first : last + 1] - rows.start,
+        query_ids=whole.query_ids[first:last],
+        document_ids=None if whole.document_ids is None else whole.document_ids[rows],
+        comments=None if whole.comments is None else whole.comments[rows],
+        feature_names=whole.feature_names,
+    )
+    return Judged(candidates, part.labels[rows], None if part.judged is None else part.judged[rows])

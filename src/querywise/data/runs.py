@@ -1,0 +1,181 @@
+"""TREC runs → Candidates: every query's documents of all runs together, a feature per run.
+
+A document that a run does not have gets 0 there; what it has is above 0, in the run's own order. The score decides, as
+in trec_eval; the rank that stands in the file is not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from querywise.data.collections import Judgement
+from querywise.data.judged import Candidates, Judged
+from querywise.data.letor import PathLike
+from querywise.data.normalisation import NORMALISATIONS
+from querywise.errors import DataError
+from querywise.runtime.files import read_text
+
+_FORM = "'query Q0 document rank score tag'"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one system answered: query → document → score, the higher the better."""
+
+    name: str
+    scores: Mapping[str, Mapping[str, float]] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What the documents of all runs hold of what was judged."""
+
+    queries: int  # of the runs
+    judged: int  # of those, with a judgement
+    absent: int  # judged queries that are in no run
+    without_relevant: int  # judged queries of the runs none of whose relevant documents is in a run
+    relevant: int  # relevant documents of the judged queries of the runs
+    found: int  # of those, in a run
+
+
+def read_run(path: PathLike, name: str | None = None) -> Run:
+    """A TREC run, called by its file's name without the ending unless it is given one."""
+    scores: dict[str, dict[str, float]] = {}
+    lines: dict[tuple[str, str], int] = {}
+    for number, line in enumerate(read_text(Path(path)).split("\n"), start=1):
+        words = line.split()
+        if not words:
+            continue
+        where = f"{path}:{number}"
+        if len(words) != 6:
+            raise DataError(f"{where}: expected {_FORM}; found {len(words)} words.")
+        query, document = words[0], words[2]
+        before = lines.setdefault((query, document), number)
+        if before != number:
+            raise DataError(
+                f"{where}: document {document!r} of query {query!r} is scored a second time, first on line {before}. "
+                "Keep one of them."
+            )
+        scores.setdefault(query, {})[document] = _score(words[4], where)
+    if not scores:
+        raise DataError(f"{path}: the file holds no line of a run. Expected lines of {_FORM}.")
+    return Run(Path(path).stem if name is None else name, scores)
+
+
+def read_runs(paths: Sequence[Path], names: Sequence[str] | None = None) -> list[Run]:
+    """Several runs, each with a name of its own."""
+    if names is not None and len(names) != len(paths):
+        raise DataError(f"There are {len(paths)} runs but {len(names)} names ({', '.join(names)}); one each is needed.")
+    given: Sequence[str | None] = [None] * len(paths) if names is None else names
+    return [read_run(path, name) for path, name in zip(paths, given, strict=True)]
+
+
+def join_runs(runs: Sequence[Run], *, normalise: str = "minmax") -> Candidates:
+    """Every query's documents of all runs, by id, with a feature per run: its score normalised within query and run.
+
+    minmax: from 1/n for the worst of n documents to 1 for the best, as if what the run does not have came an even step
+    below. zscore: in standard deviations above that step. rank: (n + 1 − rank)/n, tied documents sharing their mean
+    rank. none: as it stands, which must be above 0.
+
+    >>> runs = [Run("a", {"q": {"D1": 9.0, "D2": 5.0}}), Run("b", {"q": {"D2": -1.0}})]
+    >>> join_runs(runs).features.tolist()
+    [[1.0, 0.0], [0.5, 1.0]]
+    """
+    if normalise not in NORMALISATIONS:
+        raise DataError(f"Unknown normalisation {normalise!r}. Known: {', '.join(NORMALISATIONS)}.")
+    _check(runs)
+    if normalise == "none":
+        _check_positive(runs)
+    queries = _by_id({query for run in runs for query in run.scores})
+    documents = [sorted({each for run in runs for each in run.scores.get(query, ())}) for query in queries]
+    starts = np.cumsum([0, *map(len, documents)])
+    features = np.zeros((int(starts[-1]), len(runs)))
+    for query, own, first in zip(queries, documents, starts.tolist(), strict=False):
+        places = {document: first + place for place, document in enumerate(own)}
+        for column, run in enumerate(runs):
+            found = run.scores.get(query)
+            if found:
+                rows = [places[document] for document in found]
+                features[rows, column] = NORMALISATIONS[normalise](np.array(list(found.values())))
+    return Candidates(
+        features=features,
+        starts=starts,
+        query_ids=tuple(queries),
+        document_ids=tuple(document for own in documents for document in own),
+        feature_names=tuple(run.name for run in runs),
+    )
+
+
+def judge(candidates: Candidates, judgements: Iterable[Judgement]) -> tuple[Judged, Coverage]:
+    """The queries that have a judgement, with their grades, and what the runs hold of what was judged.
+
+    A document nobody judged has grade 0 and is marked so in `Judged.judged`.
+    """
+    grades: dict[str, dict[str, int]] = {}
+    for each in judgements:
+        grades.setdefault(each.query, {})[each.document] = each.grade
+    chosen = [number for number, query in enumerate(candidates.query_ids) if query in grades]
+    if not chosen:
+        judged = f"the first one judged is {next(iter(grades))!r}" if grades else "there is no judgement at all"
+        raise DataError(
+            f"None of the {len(candidates)} queries of the runs is judged: the first is {candidates.query_ids[0]!r}, "
+            f"{judged}. Do the runs and the judgements belong together?"
+        )
+    kept = candidates.select(chosen)
+    assert kept.document_ids is not None
+    owners = [grades[kept.query_ids[query]] for query in kept.query_of_row.tolist()]
+    labels = np.array([own.get(each, -1) for own, each in zip(owners, kept.document_ids, strict=True)], np.int64)
+    hits = np.bincount(kept.query_of_row[labels > 0], minlength=len(kept))
+    coverage = Coverage(
+        queries=len(candidates),
+        judged=len(kept),
+        absent=len(grades) - len(kept),
+        without_relevant=int(np.sum(hits == 0)),
+        relevant=sum(grade > 0 for query in kept.query_ids for grade in grades[query].values()),
+        found=int(hits.sum()),
+    )
+    return Judged(kept, np.maximum(labels, 0), labels >= 0), coverage
+
+
+def _score(word: str, where: str) -> float:
+    try:
+        value = float(word)
+    except ValueError:
+        value = np.nan
+    if not np.isfinite(value):
+        raise DataError(f"{where}: the score is {word[:60]!r}; expected a finite number.")
+    return value
+
+
+def _check(runs: Sequence[Run]) -> None:
+    names = [run.name for run in runs]
+    if len(runs) < 2:
+        raise DataError(f"Fusing takes two runs or more; there is {', '.join(names) or 'none'}. Name another one.")
+    repeated = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if repeated is not None:
+        said = f"Two runs are called {repeated!r}; give each a name of its own with names=NAMES."
+        raise DataError(said, arguments=("names",))
+    if not set.intersection(*(set(run.scores) for run in runs)):
+        first = ", ".join(f"{run.name} {next(iter(run.scores), 'nothing')!r}" for run in runs)
+        raise DataError(
+            f"No query is in all of the runs. The first query of each: {first}. Are they answers to the same queries?"
+        )
+
+
+def _check_positive(runs: Sequence[Run]) -> None:
+    for run in runs:
+        for query, found in run.scores.items():
+            for document, score in found.items():
+                if score <= 0:
+                    raise DataError(
+                        f"Run {run.name}: document {document!r} of query {query!r} has score {score}, but a document "
+                        "that a run does not have gets 0, and must come last. Normalise: minmax, zscore or rank."
+                    )
+
+
+def _by_id(queries: Iterable[str]) -> list[str]:
+    return sorted(queries, key=lambda each: (len(each), each))  # 2 before 10

@@ -1,0 +1,103 @@
+"""A training set in parts: one in memory, several on disk or over a cluster, all of them whole queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, Self, runtime_checkable
+
+from querywise.data.judged import Candidates, Judged
+from querywise.data.survey import Survey
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.workers import Kept
+
+
+class Part(Protocol):
+    """Some whole queries of a training set, in memory or on disk."""
+
+    def load(self) -> Judged:
+        """The part in memory."""
+        ...
+
+
+class Training(Protocol):
+    """What can be learned from: Judged, which is in memory, and Shards, which are on disk."""
+
+    def __len__(self) -> int:
+        """How many queries there are."""
+        ...
+
+    @property
+    def query_ids(self) -> tuple[str, ...]:
+        """The id of every query."""
+        ...
+
+    @property
+    def pairs(self) -> Ints:
+        """How many preference pairs each query has."""
+        ...
+
+    @property
+    def feature_count(self) -> int:
+        """How many columns there are."""
+        ...
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """What the columns are called, where that is known."""
+        ...
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether all of it is in memory already."""
+        ...
+
+    def load(self) -> Judged:
+        """All of it in memory; refused where a budget of memory does not allow it."""
+        ...
+
+    def parts(self) -> Sequence[Part | Kept]:
+        """What is handed to the crew, which makes a Part of each before it works on it."""
+        ...
+
+    def surveys(self) -> list[Survey]:
+        """What has to be known of every part before anything is learned."""
+        ...
+
+    def by_query(self, work: Callable[[Candidates], Floats]) -> Floats:
+        """Rows, one for each query: what `work` gives for the candidates of every part."""
+        ...
+
+    def has_texts(self) -> bool:
+        """Whether queries have a text."""
+        ...
+
+    def fingerprint(self) -> list[str]:
+        """What tells one training set from another: checksums of its documents and of what is known of its queries."""
+        ...
+
+
+class Learns(Protocol):
+    """Whatever learns from judged queries."""
+
+    def fit(self, data: Judged, /) -> Self:
+        """Learn from them."""
+        ...
+
+
+@runtime_checkable
+class MayTakeParts(Protocol):
+    """A ranker that knows whether it can be fitted part by part; one that does not know cannot."""
+
+    def takes_parts(self) -> bool:
+        """Whether it can be fitted on shards as they are, without having all of them in memory."""
+        ...
+
+
+def takes_parts(ranker: Learns) -> bool:
+    """Whether a ranker can be fitted on shards as they are, without having all of them in memory."""
+    return isinstance(ranker, MayTakeParts) and ranker.takes_parts()
+
+
+def as_taken(ranker: Learns, data: Training) -> Training:
+    """A training set as a ranker takes it: as it is, or all of it in memory."""
+    return data if takes_parts(ranker) else data.load()

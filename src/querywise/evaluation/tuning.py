@@ -1,0 +1,148 @@
+"""A grid of parameters: each fitted on train, the best chosen on valid, what was tried remembered."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from querywise.contracts.protocols import Fittable
+from querywise.data.judged import Judged
+from querywise.data.training import Training, as_taken
+from querywise.errors import DataError
+from querywise.evaluation.evaluate import evaluate
+from querywise.runtime.cache import sharing
+from querywise.runtime.progress import track
+from querywise.runtime.values import Grid, JsonObject, Settings
+
+AnyRanker = TypeVar("AnyRanker", bound=Fittable, covariant=True)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One setting and what it reached on queries that it was not fitted on."""
+
+    parameters: JsonObject
+    value: float
+
+
+@dataclass(frozen=True)
+class Tuned(Generic[AnyRanker]):
+    """The best ranker, fitted on the training part, and everything that was tried to find it."""
+
+    ranker: AnyRanker
+    parameters: JsonObject
+    measure: str
+    flavour: str
+    tried: tuple[Trial, ...]
+    folds: int | None = None  # of the cross-validation that chose; None: a validation part did
+
+    @property
+    def value(self) -> float:
+        """What the chosen setting reached; NaN where nothing was tried."""
+        return max((trial.value for trial in self.tried), default=float("nan"))
+
+    def as_notes(self) -> JsonObject:
+        """The choice and how it was made, as JSON can hold it."""
+        return {
+            "parameters": self.parameters,
+            "chosen_by": {"measure": self.measure, "flavour": self.flavour} if self.tried else None,
+            "tried": [{"parameters": trial.parameters, "value": trial.value} for trial in self.tried],
+        }
+
+
+def tune_or_fit(
+    build: Callable[..., AnyRanker],
+    grid: Grid,
+    *,
+    fixed: Settings,
+    train: Training,
+    valid: Judged | None,
+    measure: str = "map",
+    flavour: str = "standard",
+) -> Tuned[AnyRanker]:
+    """Choose what the grid leaves open where there is a validation part; without one, the defaults hold."""
+    if valid is None:
+        ranker = build(**fixed)
+        return Tuned(_fitted(ranker, train), dict(fixed), measure, flavour, ())
+    every = {**grid, **{name: [value] for name, value in fixed.items()}}
+    return tune(build, every, train=train, valid=valid, measure=measure, flavour=flavour)
+
+
+def _fitted(ranker: Any, train: Training, valid: Judged | None = None) -> Any:
+    return ranker.fit(as_taken(ranker, train), valid=valid)  # shards only where the ranker can have them
+
+
+def tune(
+    build: Callable[..., AnyRanker],
+    grid: Grid,
+    *,
+    train: Training,
+    valid: Judged,
+    measure: str = "map",
+    flavour: str = "standard",
+) -> Tuned[AnyRanker]:
+    """Fit `build(**parameters)` for every combination in the grid; the highest on `valid` wins, the first of equals."""
+    settings = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    best: tuple[float, AnyRanker, JsonObject] | None = None
+    tried = []
+    with sharing():
+        for parameters in track(settings, "Choosing parameters"):
+            ranker = _fitted(build(**parameters), train, valid)
+            table = evaluate(ranker.predict(valid.candidates), valid, measures=[measure], flavour=flavour)
+            value = float(table.values.mean())
+            tried.append(Trial(parameters, value))
+            if best is None or value > best[0]:
+                best = (value, ranker, parameters)
+    assert best is not None, "a product of no lists still has one element"
+    return Tuned(best[1], best[2], measure, flavour, tuple(tried))
+
+
+def cross_validate(
+    build: Callable[..., AnyRanker],
+    grid: Grid,
+    *,
+    fixed: Settings,
+    data: Training,
+    folds: int = 5,
+    measure: str = "map",
+    flavour: str = "standard",
+    seed: int = 0,
+) -> Tuned[AnyRanker]:
+    """Choose what the grid leaves open without a validation part, and train the best setting on everything."""
+    every = {**grid, **{name: [value] for name, value in fixed.items()}}
+    tried = cross_validated(build, every, data=data.load(), folds=folds, measure=measure, flavour=flavour, seed=seed)
+    best = max(tried, key=lambda trial: trial.value)
+    return Tuned(_fitted(build(**best.parameters), data), best.parameters, measure, flavour, tried, folds)
+
+
+def cross_validated(
+    build: Callable[..., AnyRanker],
+    grid: Grid,
+    *,
+    data: Judged,
+    folds: int = 5,
+    measure: str = "map",
+    flavour: str = "standard",
+    seed: int = 0,
+) -> tuple[Trial, ...]:
+    """What every combination in the grid reaches on queries it was not fitted on.
+
+    The queries are cut into parts at random; each part is ranked by what was fitted on the others, and a setting's
+    value is the mean over all queries. Nothing that is fitted sees the part it is measured on, not even to stop early.
+    """
+    if not 2 <= folds <= len(data):
+        raise DataError(f"Cross-validation over {folds} parts needs from 2 parts up, and as many queries: {len(data)}.")
+    settings = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    place = np.random.default_rng(seed).permutation(len(data)) % folds
+    totals = np.zeros(len(settings))
+    for part in track(range(folds), "Cross-validation"):
+        train, held_out = (data.select(np.flatnonzero(chosen)) for chosen in (place != part, place == part))
+        with sharing():
+            for number, parameters in enumerate(track(settings, "Choosing parameters")):
+                scores = build(**parameters).fit(train).predict(held_out.candidates)
+                totals[number] += evaluate(scores, held_out, measures=[measure], flavour=flavour).values.sum()
+    return tuple(Trial(each, float(total / len(data))) for each, total in zip(settings, totals, strict=True))

@@ -1,0 +1,1 @@
+"""Why a query's documents stand in their order."""

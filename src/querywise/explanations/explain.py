@@ -1,0 +1,299 @@
+"""Why a query is ranked as it is, by which queries or models, and why one of its documents is above another."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from querywise.contracts.answers import Answer, Model, TrainingQueries, nobody
+from querywise.contracts.forms import Linear
+from querywise.contracts.protocols import Ranker
+from querywise.data.judged import Candidates
+from querywise.errors import DataError, NotFittedError
+from querywise.explanations.contributions import contributions_in
+from querywise.learners.linear import LinearModels
+from querywise.runtime.arrays import Floats
+from querywise.runtime.values import JsonObject
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A training query that counted, how much, and how far it is.
+
+    `pull` is its share in where the model went from the global one: −v·G·(w_q − w₀), the first-order fall of its loss G
+    along the way, over the sum of all of these without their signs; below 0 the model went against it. 0 where the
+    learner has no gradients.
+    """
+
+    query_id: str
+    weight: float
+    distance: float
+    pairs: int
+    pull: float = 0.0
+
+
+@dataclass(frozen=True)
+class ModelShare:
+    """One of several stored models: how much it counts for a query, and how many training queries it learned from.
+
+    One with fewer than two to learn from stands for the global model. A ranker in a Blend has a name instead.
+    """
+
+    model: int
+    weight: float
+    queries: int
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Departure:
+    """A feature, its weight in the global model and in this query's, and how much its values vary among the documents.
+
+    `effect` is the difference of the weights times that spread: how far it can move documents against each other.
+    """
+
+    feature: str
+    everyone: float
+    here: float
+    spread: float
+
+    @property
+    def effect(self) -> float:
+        """(w_q − w₀) × the feature's spread over the query's documents."""
+        return (self.here - self.everyone) * self.spread
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One query: its neighbours, nearest first, and its departures from the global model, largest effect first.
+
+    Where stored models are picked or blended there are no neighbours but `models`, the heaviest first; the weights of a
+    blend are those it comes to on this query's documents, and the global ones are brought to the same range there.
+    """
+
+    query_id: str
+    is_global: bool
+    neighbours: tuple[Neighbour, ...]
+    departures: tuple[Departure, ...]
+    models: tuple[ModelShare, ...] = ()
+
+
+@dataclass(frozen=True)
+class Term:
+    """What one feature adds to the distance between two documents' scores.
+
+    `above` and `below` are its values as the model sees them; `everyone` what it adds in the global model, `here` what
+    it adds in this query's.
+    """
+
+    feature: str
+    above: float
+    below: float
+    everyone: float
+    here: float
+
+
+@dataclass(frozen=True)
+class ModelTerm:
+    """What one model of a blend adds to the distance between two documents' scores."""
+
+    model: int
+    weight: float
+    here: float
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why one document is above another, term by term: `here` of the terms adds up to `difference`.
+
+    `everyone` is the part the global model would have said by itself; the rest is what this query's own model adds.
+    """
+
+    query_id: str
+    above: str
+    below: str
+    difference: float
+    everyone: float
+    terms: tuple[Term, ...]
+    models: tuple[ModelTerm, ...]
+    neighbours: tuple[Neighbour, ...]
+
+    @property
+    def local(self) -> float:
+        """The part that is not the global model's."""
+        return self.difference - self.everyone
+
+
+def depends_on_query(ranker: Ranker) -> bool:
+    """Whether a fitted ranker has more than one model for all queries."""
+    return ranker.answer(nobody(ranker.feature_count_, ranker.feature_names_)).varies
+
+
+def explain(ranker: Ranker, candidates: Candidates, query_id: str) -> Explanation:
+    """Explain how a fitted ranker of local models answers one of these queries."""
+    answer = ranker.answer(_the_query(ranker, candidates, query_id))
+    if not answer.varies:
+        raise DataError(f"A {type(ranker).__name__} has one model for all queries; there is nothing particular to one.")
+    return _explained(answer)
+
+
+def why(ranker: Ranker, candidates: Candidates, query_id: str, above: str, below: str) -> Reason:
+    """Why a fitted ranker has one document of a query above another, exactly: the parts add up to the difference.
+
+    Any order of the two is fine; where `above` is in fact below, the difference is negative.
+    """
+    query = _the_query(ranker, candidates, query_id)
+    if above == below:
+        raise DataError(f"Document {above!r} cannot be above itself; name two.")
+    first, second = (_row_of(query, name) for name in (above, below))
+    answer = ranker.answer(query)
+    parts = contributions_in(answer)
+    everyone, here = (each[first] - each[second] for each in (parts.everyone, parts.here))
+    values = parts.seen[[first, second]]
+    terms = [
+        Term(parts.labels[column], *map(float, (*values[:, column], everyone[column], here[column])))
+        for column in np.argsort(-np.abs(here), kind="stable")
+    ]
+    explained = _explained(answer) if answer.varies or answer.members else None
+    apart = parts.models[first] - parts.models[second]
+    models = [
+        ModelTerm(each.model, each.weight, float(apart[each.model]), each.name)
+        for each in (explained.models if explained else ())
+        if parts.models.any() and each.weight > 0
+    ]
+    return Reason(
+        query_id,
+        above,
+        below,
+        difference=float(here.sum()),
+        everyone=float(everyone.sum()),
+        terms=tuple(terms),
+        models=tuple(sorted(models, key=lambda each: -abs(each.here))),
+        neighbours=explained.neighbours if explained else (),
+    )
+
+
+def as_dict(found: Explanation | Reason) -> JsonObject:
+    """As JSON can hold it."""
+    if isinstance(found, Reason):
+        return {**asdict(found), "local": found.local}
+    return {**asdict(found), "departures": [{**asdict(each), "effect": each.effect} for each in found.departures]}
+
+
+def _the_query(ranker: Ranker, candidates: Candidates, query_id: str) -> Candidates:
+    if not hasattr(ranker, "feature_count_"):
+        raise NotFittedError(ranker)
+    if query_id not in candidates.query_ids:
+        first = f"The first is {candidates.query_ids[0]!r}." if len(candidates) else "There is none at all."
+        raise DataError(f"There is no query {query_id!r} here. {first}")
+    candidates.require_features(ranker.feature_count_, ranker.feature_names_)
+    query = candidates.select([candidates.query_ids.index(query_id)])
+    return replace(query, feature_names=query.feature_names or ranker.feature_names_)
+
+
+def _row_of(query: Candidates, document: str) -> int:
+    """A document by its id, or by the number of its row in the query, from 1, where it has none."""
+    labels = [query.document_label(row) for row in range(len(query.features))]
+    if document not in labels:
+        some = f"There are {', '.join(labels[:3])}{' …' if len(labels) > 3 else ''}" if labels else "It has none"
+        raise DataError(f"Query {query.query_ids[0]!r} has no document {document!r}. {some}.")
+    if labels.count(document) > 1:
+        raise DataError(f"Query {query.query_ids[0]!r} has document {document!r} {labels.count(document)} times.")
+    return labels.index(document)
+
+
+def _explained(answer: Answer) -> Explanation:
+    """What is particular to the one query of an answer that varies, or of a blend."""
+    if answer.members:
+        return _of_members(answer)
+    name, shares = answer.seen.query_ids[0], answer.shares()[[0]]
+    weights: Floats = shares.toarray()[0]
+    if answer.scale == "range":
+        alone, (common, here) = shares.nnz == 0, _mixtures(answer, weights)
+    else:
+        model = answer.answering(0)
+        alone, common, here = model is answer.everyone, _weights_of(answer.everyone), _weights_of(model)
+    departures: tuple[Departure, ...] = ()
+    move: Floats | None = None
+    if common is not None and here is not None:
+        departures, move = _departures(common, here, answer.seen), here - common
+    return Explanation(name, alone, _neighbours(answer, move), departures, _model_shares(answer, weights))
+
+
+def _of_members(answer: Answer) -> Explanation:
+    """What is particular to a query in the first ranker of a blend in which anything is."""
+    weights = answer.shares()[[0]].toarray()[0]
+    shares = tuple(
+        ModelShare(number, float(weight), 0, name)
+        for number, (name, weight) in enumerate(zip(answer.names, weights, strict=True))
+    )
+    local = next((each for each in answer.members if each.varies), None)
+    if local is None:
+        return Explanation(answer.seen.query_ids[0], True, (), (), shares)
+    return replace(_explained(local), models=shares)
+
+
+def _weights_of(model: Model) -> Floats | None:
+    """The weights of a linear model; None of any other."""
+    form = model.form()
+    return form.weights if isinstance(form, Linear) else None
+
+
+def _mixtures(answer: Answer, share: Floats) -> tuple[Floats | None, Floats | None]:
+    """The weights that the global model and the mixture come to on the query's documents, each brought to 0 … 1."""
+    common, documents = _weights_of(answer.everyone), answer.seen.features
+    used = np.flatnonzero(share).tolist()
+    own = [_weights_of(answer.models()[number]) for number in used]
+    if common is None or not len(documents) or any(each is None for each in own):
+        return None, None
+    if not used:
+        return common, common
+    alike = LinearModels(common[None, :]).mixture(documents, np.ones(1))
+    return alike, LinearModels(np.array(own)).mixture(documents, share[used])
+
+
+def _model_shares(answer: Answer, weights: Floats) -> tuple[ModelShare, ...]:
+    """Stored models, the heaviest first, where they are few enough to show."""
+    if answer.stored is None or answer.stored.taught is None:
+        return ()
+    taught = answer.stored.taught
+    return tuple(
+        ModelShare(number, float(weights[number]), int(taught[number]))
+        for number in np.argsort(-weights, kind="stable").tolist()
+    )
+
+
+def _neighbours(answer: Answer, move: Floats | None) -> tuple[Neighbour, ...]:
+    known = None if answer.place is None else answer.place.known
+    if known is None or answer.teachers is None:
+        return ()
+    weights = answer.teachers()[[0]]
+    shares = weights.data / weights.data.sum() if weights.nnz else weights.data
+    gaps, pulls = known.away(0, weights.indices.astype(np.int64)), _pulls(known, weights, move)
+    found = [
+        Neighbour(known.query_ids[column], float(share), float(gap), int(known.pairs[column]), float(pull))
+        for column, share, gap, pull in zip(weights.indices, shares, gaps, pulls, strict=True)
+    ]
+    return tuple(sorted(found, key=lambda each: each.distance))
+
+
+def _pulls(known: TrainingQueries, weights: csr_array, move: Floats | None) -> Floats:
+    found = known.gradients()
+    if found is None or move is None:
+        return np.zeros(weights.nnz)
+    gradients, counts = found
+    falls = -weights.data * counts[weights.indices] * (gradients[weights.indices] @ move)
+    shared: Floats = falls / max(float(np.abs(falls).sum()), np.finfo(np.float64).tiny)
+    return shared
+
+
+def _departures(everyone: Floats, here: Floats, query: Candidates) -> tuple[Departure, ...]:
+    spread = query.features.std(axis=0) if len(query.features) else np.zeros(len(here))
+    found = [
+        Departure(query.feature_label(column), float(everyone[column]), float(here[column]), float(spread[column]))
+        for column in range(len(here))
+    ]
+    return tuple(sorted(found, key=lambda each: -abs(each.effect)))

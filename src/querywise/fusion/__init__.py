@@ -1,1 +1,0 @@
-"""The runs of several search engines as one ranking: read, put on one scale, combined, compared."""

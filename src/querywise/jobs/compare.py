@@ -1,0 +1,126 @@
+"""The whole job of `querywise compare`: methods by name and other systems' scores, on folds, to a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from pathlib import Path
+
+from querywise.data.folds import Folds
+from querywise.errors import DataError
+from querywise.evaluation.compare import compare, find_baseline
+from querywise.evaluation.findings import Findings, findings
+from querywise.evaluation.keeping import Kept
+from querywise.evaluation.significance import find_test
+from querywise.evaluation.trained import Fit
+from querywise.evaluation.tuning import tune_or_fit
+from querywise.measures.formulas import find_measure, find_measures
+from querywise.measures.score_files import read_scores
+from querywise.methods import TEXT_VIEW, Method, current_name, find_method
+from querywise.rankers.given import GivenScores
+from querywise.runtime.files import make_folder
+from querywise.runtime.progress import doing
+from querywise.runtime.values import JsonObject, Settings
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be compared, and how. `scores` are texts like `ours=run.trec`; `fixed` are settings of all methods."""
+
+    methods: tuple[str, ...]
+    scores: tuple[str, ...] = ()
+    measures: str = "map,ndcg@10,mean_ndcg"
+    flavour: str = "standard"
+    measure: str = "map"
+    test: str = "t"
+    baseline: str | None = None
+    fixed: Settings = field(default_factory=dict)
+
+
+def run(asked: Asked, folds: Folds, out: Path | None, *, title: str) -> tuple[Findings, Path | None]:
+    """Compare; with a folder to write to, keep what is finished there and write a report, whose path is returned."""
+    find_test(asked.test)
+    asked = replace(asked, measure=find_measure(asked.measure).name)
+    chosen = [find_method(name) for name in asked.methods]
+    files: dict[str, Path] = {}
+    for name, path in map(_name_and_path, asked.scores):
+        if name in files or name in {method.name for method in chosen}:
+            said = f"scores={name!r}: two systems have the same name; give each its own."
+            raise DataError(said, arguments=("scores",))
+        files[name] = path
+    fits: dict[str, Fit] = {method.name: _fitting(method, asked) for method in chosen}
+    fits |= _given(files, folds)
+    if asked.baseline is not None and asked.baseline not in fits:
+        asked = replace(asked, baseline=current_name(asked.baseline))
+    settings = {method.name: _settings(method, asked) for method in chosen}
+    find_baseline(fits, asked.baseline)
+    if out is not None:
+        make_folder(out)
+    compared = compare(
+        fits,
+        folds,
+        measures=_with(asked.measures, asked.measure),
+        flavour=asked.flavour,
+        baseline=asked.baseline,
+        kept=None if out is None else Kept(out / "runs", settings),
+    )
+    with doing("Tests and tables"):
+        found = findings(compared, asked.measure, test=asked.test)
+        if out is None:
+            return found, None
+        from querywise.report.writing import write_report  # matplotlib takes a second to import
+
+        return found, write_report(found, out, title=title)
+
+
+def _fitting(method: Method, asked: Asked) -> Fit:
+    fixed = {name: value for name, value in asked.fixed.items() if name in method.settings}
+    return lambda train, valid: tune_or_fit(
+        method.build,
+        method.grid_on(train),
+        fixed=fixed,
+        train=train,
+        valid=valid,
+        measure=asked.measure,
+        flavour=asked.flavour,
+    )
+
+
+def _settings(method: Method, asked: Asked) -> JsonObject:
+    """Everything but the data that a method's result depends on."""
+    return {
+        "method": method.name,
+        "grid": {name: list(values) for name, values in method.grid.items()},
+        "text_view": TEXT_VIEW,
+        "fixed": {name: value for name, value in asked.fixed.items() if name in method.settings},
+        "measure": asked.measure,
+        "flavour": asked.flavour,
+        "version": version("querywise"),
+    }
+
+
+def _given(files: Mapping[str, Path], folds: Folds) -> dict[str, Fit]:
+    """Other systems, matched with the data once, before anything is trained."""
+    if not files:
+        return {}
+    whole = folds.whole().candidates
+
+    def looked_up(path: Path) -> Fit:
+        ranker = GivenScores(whole, read_scores(path, whole))
+        return lambda train, valid: ranker
+
+    return {name: looked_up(path) for name, path in files.items()}
+
+
+def _name_and_path(text: str) -> tuple[str, Path]:
+    name, equals, path = text.partition("=")
+    if not equals or not name.strip() or not path:
+        said = f"scores={text!r}: expected NAME=FILE, as in scores='ours=run.trec'."
+        raise DataError(said, arguments=("scores",))
+    return name.strip(), Path(path)
+
+
+def _with(measures: str, measure: str) -> list[str]:
+    asked = [each.name for each in find_measures(measures)]
+    return asked if measure in asked else [*asked, measure]

@@ -1,0 +1,155 @@
+"""The demonstration: the documentation of the reader's own Python, searched, ranked and compared."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from querywise.data.collections import write_collection
+from querywise.data.folds import Fold, make_folds
+from querywise.data.judged import Judged, QueryTable
+from querywise.evaluation.analysis import class_shares
+from querywise.evaluation.compare import compare
+from querywise.evaluation.examples import examples
+from querywise.evaluation.findings import findings
+from querywise.evaluation.keeping import Kept
+from querywise.evaluation.trained import Fit
+from querywise.evaluation.tuning import tune
+from querywise.methods import METHODS
+from querywise.report.terminal import classes_table, comparison_table, coverage_lines, examples_table
+from querywise.report.writing import write_report
+from querywise.retrieval.features import judged_candidates
+from querywise.retrieval.index import Index, build_index, check_index_folder, save_index
+from querywise.retrieval.stdlib import stdlib_collection
+from querywise.runtime.arrays import Floats
+from querywise.runtime.files import make_folder
+from querywise.runtime.progress import doing
+from querywise.runtime.values import Grid
+from querywise.storage import check_model_folder, save
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+BASELINE = "single"
+ORACLE = "oracle: true kind"
+MEASURES = "map,ndcg@10,mean_ndcg"
+CHOSEN_BY = "mean_ndcg"
+KNN = ("knn-online", "knn-offline-1", "knn-offline-2")
+SHOWN = KNN[0]
+_KNN_GRID = {
+    "l2": (0.1,),
+    "k": (0.2, 0.35),
+    "prior_l2": (0.0, 0.5),
+    "view": ("top-mean", "gradient:text"),
+}
+# Small grids, so that it takes a minute; curvature and views are shared between settings.
+GRIDS: dict[str, Grid] = {
+    "bm25": {},
+    "single": {"l2": (0.01, 0.1, 1.0)},
+    "lambdamart": {"leaves": (15,), "learning_rate": (0.1,)},
+    "query-classes": {"l2": (0.1,), "view": ("top-mean", "text")},
+    **dict.fromkeys(KNN, _KNN_GRID),
+    ORACLE: {"l2": (0.1,), "known": (True,)},
+}
+
+
+def run(out: Path, *, folds: int = 1) -> list[RenderableType]:
+    """Build the collection, train, choose on validation data, compare on test queries; leave the files in a folder."""
+    make_folder(out)
+    check_model_folder(out / "model")
+    check_index_folder(out / "index")
+    collection = stdlib_collection()
+    write_collection(collection, out / "collection")
+    with doing("Indexing"):
+        index = build_index(collection.documents())
+        save_index(index, out / "index")
+    judged, coverage = judged_candidates(collection, index)
+    made = make_folds(judged)
+    chosen = [made[number] for number in range(folds)]
+    online: list[Any] = []
+    shares: list[Floats] = []
+
+    def observe(fold: Fold, name: str, ranker: Any) -> None:
+        if name == SHOWN:
+            online.append(ranker)
+            members = ranker.training_queries(fold.test.candidates)
+            shares.append(class_shares(members, fold.train.classes, fold.test.classes))
+
+    compared = compare(
+        {name: _fit(name) for name in GRIDS},
+        chosen,
+        measures=MEASURES,
+        baseline=BASELINE,
+        observe=observe,
+        kept=Kept(out / "report" / "runs", {}),
+    )
+    save(online[0], out / "model", notes={"method": SHOWN})
+    story = _story(judged, len(index), folds)
+    with doing("Tests and tables"):
+        found = findings(compared, CHOSEN_BY, left_out=[ORACLE])
+        page = write_report(found, out / "report", title="The documentation of this Python, ranked", story=story)
+    return [
+        story,
+        *coverage_lines(coverage),
+        comparison_table(compared),
+        classes_table(compared, CHOSEN_BY),
+        _neighbours(np.concatenate(shares), judged),
+        *(examples_table(each) for each in examples(compared, SHOWN, CHOSEN_BY)),
+        found.verdict,
+        _onward(out, page, folds),
+    ]
+
+
+def fitted(folder: Path) -> tuple[Index, Judged, QueryTable]:
+    """The collection's index, queries the model has not seen, all queries, and a fitted ranker, saved in a folder."""
+    collection = stdlib_collection()
+    with doing("Indexing"):
+        index = build_index(collection.documents())
+    judged, _ = judged_candidates(collection, index)
+    fold = make_folds(judged)[0]
+    with doing("Fitting"):
+        ranker = METHODS[SHOWN].build(l2=0.1, k=0.2, prior_l2=0.5, view="gradient:text").fit(fold.train)
+    save(ranker, folder, notes={"method": SHOWN})
+    assert collection.queries is not None
+    return index, fold.test, collection.queries
+
+
+def _fit(name: str) -> Fit:
+    method, grid = METHODS["query-classes" if name == ORACLE else name], GRIDS[name]
+    return lambda train, valid: tune(method.build, grid, train=train, valid=valid, measure=CHOSEN_BY)
+
+
+def _story(judged: Judged, documents: int, folds: int) -> str:
+    kinds = Counter(judged.classes)
+    return (
+        f"The standard library of this Python: {documents} documented modules, classes and functions. "
+        f"{len(judged)} queries, each the first sentence of one of them, taken out of its text: "
+        + ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items(), key=str))
+        + f". {folds} of five folds: 60 % of the queries to learn from, 20 % to choose parameters on, 20 % to test on."
+    )
+
+
+def _neighbours(shares: Floats, judged: Judged) -> str:
+    counts = np.array(list(Counter(judged.classes).values())) / len(judged)
+    return (
+        f"Of the training queries that made a query's own model ({SHOWN}), {100 * np.nanmean(shares):.0f} % were of "
+        f"its kind; drawn blindly it would be {100 * float(counts @ counts):.0f} %."
+    )
+
+
+def _onward(out: Path, page: Path, folds: int) -> str:
+    rest = "" if folds == 5 else "\nAll five folds:      querywise demo --folds 5"
+    index, model = shlex.quote(str(out / "index")), shlex.quote(str(out / "model"))
+    return (
+        f"The report:          {page}\n"
+        f"Files are in {out}: the collection, its index, and the fitted {SHOWN}.\n"
+        f'Search them:         querywise search {index} "parse a date" --model {model}{rest}\n'
+        f"On your own text:    querywise compare FOLDER --baseline single --methods bm25,single,lambdamart,knn-online "
+        "--out report/\n"
+        f"                     where FOLDER holds corpus.jsonl, queries.jsonl and qrels.tsv like those in "
+        f"{out / 'collection'}"
+    )

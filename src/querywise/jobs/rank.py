@@ -1,0 +1,83 @@
+"""Documents of many queries scored by a fitted ranker, part by part: the whole job of `querywise rank`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from querywise.contracts.protocols import Ranker
+from querywise.data.parquet.shards import is_part, part_name, write_scored_part
+from querywise.data.training import Part, Training
+from querywise.errors import DataError
+from querywise.runtime.arrays import Floats
+from querywise.runtime.files import atomic_text, check_folder, make_folder, read_text, replace_folder
+from querywise.runtime.values import Json
+from querywise.runtime.workers import crew
+
+_RECORD = "unfinished.json"
+
+
+def scores_of(ranker: Ranker, data: Training) -> Floats:
+    """One score per document, in the order of the rows."""
+    found = crew().each(_scores, data.parts(), shared=(ranker,), label="Ranking")
+    return np.concatenate(found) if found else np.zeros(0)
+
+
+def write_scored(ranker: Ranker, version: str, data: Training, out: Path) -> int:
+    """Write a folder of Parquet files with a score for every document, a file for each part; how many documents.
+
+    Parts are written to a folder beside `out`, which takes its place once all are there. Where an earlier run of the
+    same model (`version`) on the same data was cut short, what it had finished is used.
+    """
+    check_scores_folder(out)
+    parts = data.parts()
+    beside = out.absolute().parent / f".{out.name}.unfinished"
+    names = [part_name(number) for number in range(len(parts))]
+    _resume(beside, {"model": version, "data": data.fingerprint(), "parts": len(names)})
+    try:
+        rows = crew().each(_write_scores, parts, names, shared=(beside, ranker), label="Ranking")
+    except BaseException:
+        if not any(is_part(each.name) for each in beside.iterdir()):
+            shutil.rmtree(beside, ignore_errors=True)
+        raise
+    for stray in [each for each in beside.iterdir() if each.name not in names]:
+        stray.unlink()  # the record, and what a lost worker had begun
+    replace_folder(beside, out.absolute())
+    shutil.rmtree(beside, ignore_errors=True)  # the scores that were there before
+    return sum(rows)
+
+
+def check_scores_folder(path: Path) -> None:
+    """Refuse a place that scores cannot take, before any long work is done for them."""
+    if path.is_file():
+        raise DataError(f"{path}: this is a file; scores in Parquet are a folder.")
+    check_folder(path)
+    stray = [each.name for each in path.iterdir() if not is_part(each.name)] if path.is_dir() else []
+    if stray:
+        raise DataError(f"{path}: {stray[0]!r} is in this folder, which would be replaced as a whole. Name another.")
+
+
+def _resume(beside: Path, record: Json) -> None:
+    """A folder for the parts of this very run; what another has left there is removed."""
+    known = beside / _RECORD
+    if known.is_file() and read_text(known) == json.dumps(record):
+        return
+    shutil.rmtree(beside, ignore_errors=True)
+    make_folder(beside)
+    with atomic_text(known) as file:
+        file.write(json.dumps(record))
+
+
+def _scores(part: Part, ranker: Ranker) -> Floats:
+    return ranker.predict(part.load().candidates)
+
+
+def _write_scores(part: Part, name: str, folder: Path, ranker: Ranker) -> int:
+    """The documents of one part scored and written, unless they have been."""
+    candidates = part.load().candidates
+    if not (folder / name).is_file():
+        write_scored_part(folder / name, candidates, ranker.predict(candidates))
+    return len(candidates.features)

@@ -1,0 +1,141 @@
+"""Work that goes on where it stopped: what a crew has finished is written down, and not done again after a crash.
+
+For lists of local models, which are most of a long training: blocks of linear models are kept as arrays, others as
+models. What is kept counts only for the very same training: method, settings, data and version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from querywise.errors import QuerywiseError
+from querywise.runtime.files import atomic_file, atomic_text, make_folder, read_text
+from querywise.runtime.progress import track
+from querywise.runtime.values import Json
+from querywise.runtime.workers import Arguments, Crew, at_work, crew
+from querywise.storage import load, save
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+_RECORD = "unfinished.json"
+_GROUP = 8  # results that threads make before any is kept
+
+
+@contextlib.contextmanager
+def resuming(folder: Path, record: Json) -> Iterator[None]:
+    """Keep finished work in a folder while the block runs, and use what a run with the same record has left there.
+
+    The folder is gone once the block has ended well, or badly with nothing finished.
+    """
+    make_folder(folder)
+    written = json.dumps(record, sort_keys=True)
+    if not (folder / _RECORD).is_file() or read_text(folder / _RECORD) != written:
+        shutil.rmtree(folder, ignore_errors=True)
+        make_folder(folder)
+        with atomic_text(folder / _RECORD) as out:
+            out.write(written)
+    over = False
+    try:
+        with at_work(_Resuming(crew(), folder)):
+            yield
+        over = True
+    finally:
+        if over or [each.name for each in folder.iterdir()] == [_RECORD]:  # nothing is lost
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Resuming:
+    """A crew whose finished results are kept in a folder: those of the calls that show progress, by their order."""
+
+    def __init__(self, hands: Crew, folder: Path) -> None:
+        self._hands, self._folder = hands, folder
+        self.parts, self.memory = hands.parts, hands.memory
+        self.stream, self.keep, self.both = hands.stream, hands.keep, hands.both
+        self._calls = itertools.count()
+        self._within = False
+        self._thread = threading.get_ident()
+
+    def each(
+        self,
+        work: Callable[..., _Result],
+        *columns: Arguments,
+        shared: Arguments = (),
+        label: str | None = None,
+        side_by_side: bool = False,
+    ) -> list[_Result]:
+        """All results, those kept and the others."""
+        if label is None or self._nested():
+            return self._hands.each(work, *columns, shared=shared, label=label, side_by_side=side_by_side)
+        number = next(self._calls)
+        results = [self._kept(number, place) for place in range(len(columns[0]))]
+        missing = [place for place, result in enumerate(results) if result is None]
+        chosen = [[column[place] for place in missing] for column in columns]
+        done = self._streamed(work, chosen, shared, side_by_side)
+        for place in track(missing, label):
+            results[place] = next(done)
+            self._keep(number, place, results[place])
+        return results
+
+    def _streamed(
+        self, work: Callable[..., _Result], columns: Sequence[Arguments], shared: Arguments, side_by_side: bool
+    ) -> Iterator[_Result]:
+        """Results as they come, or, where threads make them, some at a time."""
+        if self._hands.parts > 1 or not side_by_side:
+            yield from self._hands.stream(work, *columns, shared=shared)
+            return
+        for first in range(0, len(columns[0]), _GROUP):
+            group = [column[first : first + _GROUP] for column in columns]
+            yield from self._hands.each(work, *group, shared=shared, side_by_side=True)
+
+    def together(
+        self, job: Callable[[_Item], _Result], items: Sequence[_Item], label: str, *, side_by_side: bool = False
+    ) -> list[_Result]:
+        """The same for jobs."""
+        if self._nested():
+            return self._hands.together(job, items, label, side_by_side=side_by_side)
+        number = next(self._calls)
+
+        def once(place: int) -> _Result:
+            found: _Result | None = self._kept(number, place)
+            if found is None:
+                found = job(items[place])
+                self._keep(number, place, found)
+            return found
+
+        self._within = True
+        try:
+            return self._hands.together(once, range(len(items)), label, side_by_side=side_by_side)
+        finally:
+            self._within = False
+
+    def _nested(self) -> bool:
+        """Whether the call is part of a job, which is kept as a whole."""
+        return self._within or threading.get_ident() != self._thread
+
+    def _keep(self, number: int, place: int, result: Any) -> None:
+        stem = self._folder / f"{number}-{place}"
+        if isinstance(result, np.ndarray):
+            with atomic_file(stem.with_suffix(".npy")) as beside, beside.open("wb") as out:
+                np.save(out, result, allow_pickle=False)
+        elif hasattr(result, "predict"):
+            save(result, stem)
+
+    def _kept(self, number: int, place: int) -> Any:
+        stem = self._folder / f"{number}-{place}"
+        try:
+            if stem.with_suffix(".npy").is_file():
+                return np.load(stem.with_suffix(".npy"), allow_pickle=False)
+            return load(stem) if stem.is_dir() else None
+        except (QuerywiseError, ValueError, EOFError, OSError):
+            shutil.rmtree(stem, ignore_errors=True)  # it was being written when the run ended
+            return None

@@ -1,0 +1,1 @@
+"""RankBoost, ListNet, AdaRank and multiple hyperplanes."""

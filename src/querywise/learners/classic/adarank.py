@@ -1,0 +1,126 @@
+"""AdaRank: a sum of single features that boosts a ranking measure itself, one feature a round [xu2007]_.
+
+    P_i ∝ v_i exp(−E_i(f)),   k = argmax Σ_i P_i E_i(h_k),   α = ½ ln(Σ_i P_i (1 + E_i(h_k)) / Σ_i P_i (1 − E_i(h_k)))
+
+E_i is the measure of query i, f = Σ α h the ranker so far, and a weak ranker h is a feature in either direction: the
+queries that f ranks badly decide which feature comes next.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+
+from querywise.contracts.protocols import Learner
+from querywise.data.judged import Judged
+from querywise.learners.classic.lists import BestRound, Worth, check_counts, check_worth, teaching
+from querywise.learners.linear import WeightedSum
+from querywise.runtime.arrays import Floats
+from querywise.runtime.parameters import unfitted
+from querywise.runtime.progress import doing
+from querywise.runtime.scaling import Scale, Scaling
+
+_SURE = 1 - 1e-6  # a feature that ranks every list perfectly would weigh infinitely much
+
+
+class AdaRank(WeightedSum):
+    """A linear ranker put together from single features, each weighed by how well it ranks what is still ranked badly.
+
+    rounds: at most so many. With a validation set the rounds up to its best are kept.
+    measure: what queries are boosted by: `map`, `ndcg` or `ndcg@k`.
+    repeat: as in the paper, a feature may be chosen again, and training stops when a round no longer changes what any
+    query's order is worth; as the best feature is often chosen twice running, that is soon. Otherwise each feature has
+    one turn.
+    scale: features are standardised inside, or not (`none`).
+    patience: training stops once the measure has not improved on the validation set for so many rounds.
+
+    `weights_` are in the units of the features as given. `columns_` and `steps_` are the features in the order in which
+    they were chosen and their weights α inside, negative where small values are preferred.
+
+    >>> from querywise import from_arrays
+    >>> data = from_arrays([[0.0, 5.0], [1.0, 3.0], [2.0, 4.0]], [0, 1, 2], qid=[7, 7, 7])
+    >>> AdaRank().fit(data).columns_
+    array([0, 1])
+    """
+
+    def __init__(
+        self,
+        rounds: int = 500,
+        *,
+        measure: str = "map",
+        repeat: bool = False,
+        scale: Scale = "standard",
+        patience: int = 50,
+    ) -> None:
+        self.rounds = rounds
+        self.measure = measure
+        self.repeat = repeat
+        self.scale = scale
+        self.patience = patience
+
+    def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
+        """Add features, until nothing changes or `valid`, where it is given, says to stop."""
+        check_counts(type(self), rounds=(self.rounds, 1), patience=(self.patience, 1))
+        check_worth(self.measure)
+        candidates = data.candidates
+        if valid is not None:
+            valid.candidates.require_features(candidates.features.shape[1], candidates.feature_names)
+        taught, weights = teaching(data, query_weights)
+        with doing("Training AdaRank"):
+            scaling = Scaling.learn(taught.candidates.features, self.scale)
+            self._boost(taught, weights, scaling, valid)
+        self.feature_count_ = candidates.features.shape[1]
+        self.feature_names_ = candidates.feature_names
+        inside = np.zeros(self.feature_count_)
+        np.add.at(inside, self.columns_, self.steps_)
+        self.weights_ = scaling.weights_in_user_units(inside)
+        return self
+
+    def local(self, everyone: Learner, /) -> AdaRank:
+        """How to train a local model: with at most as many rounds as the global one has."""
+        assert isinstance(everyone, AdaRank), "the global model of this learner"
+        few = unfitted(self)
+        few.rounds = max(everyone.round_count_, 1)
+        return few
+
+    def _boost(self, data: Judged, query_weights: Floats, scaling: Scaling, valid: Judged | None) -> None:
+        features = scaling.apply(data.candidates.features)
+        others = None if valid is None else scaling.apply(valid.candidates.features)
+        worth = Worth(data, self.measure)
+        alone = _alone(worth, features)
+        best = BestRound(valid, self.measure, self.patience)
+        scores, watched = np.zeros(len(features)), np.zeros(0 if others is None else len(others))
+        columns: list[int] = []
+        steps: list[float] = []
+        values = np.zeros(len(data))
+        for _ in range(self.rounds if self.repeat else min(self.rounds, features.shape[1])):
+            column, step = _next_feature(alone, query_weights * np.exp(-values), [] if self.repeat else columns)
+            scores += step * features[:, column]
+            before, values = values, worth.of(scores)
+            if self.repeat and columns and np.array_equal(before, values):
+                break
+            columns.append(column)
+            steps.append(step)
+            if others is not None:
+                watched += step * others[:, column]
+            if not best.goes_on(watched):
+                break
+        self.round_count_ = best.count
+        self.columns_ = np.array(columns[: best.count], np.int64)
+        self.steps_ = np.array(steps[: best.count], np.float64)
+
+
+def _alone(worth: Worth, features: Floats) -> Floats:
+    """Directions × features × queries: what each query is worth ranked by each feature, and by it backwards."""
+    columns = np.ascontiguousarray(features.T)
+    return np.array([[worth.of(sign * column) for column in columns] for sign in (1.0, -1.0)])
+
+
+def _next_feature(alone: Floats, shares: Floats, used: list[int]) -> tuple[int, float]:
+    """The unused feature that is worth most under these shares of the queries, the first of equals, and its weight."""
+    worth: Floats = np.einsum("dfq,q->df", alone, shares / shares.sum())
+    worth[:, used] = -1.0
+    backwards, column = np.unravel_index(int(np.argmax(worth)), worth.shape)
+    weight = float(np.arctanh(min(worth[backwards, column], _SURE)))
+    return int(column), -weight if backwards else weight

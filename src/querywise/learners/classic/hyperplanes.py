@@ -1,0 +1,109 @@
+"""Multiple hyperplanes: a ranking SVM for every pair of grades, put together by counting votes [qin2007]_.
+
+Grades 0, 1, 2 make three tasks: 1 above 0, 2 above 0, 2 above 1. Each gets a hyperplane of its own, trained on the
+documents of its two grades alone. To rank a query, each hyperplane orders its documents; by Borda's count a document
+scores
+
+    Σ_h (documents that h puts strictly below it − documents that h puts strictly above it)
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Literal, Self
+
+import numpy as np
+
+from querywise.contracts.answers import Answer, alone, ready
+from querywise.contracts.forms import Refusal, depends_on_the_list, no_sum
+from querywise.data.judged import Candidates, Judged
+from querywise.data.normalisation import borda
+from querywise.learners.classic.lists import teaching
+from querywise.learners.linear import linear_scores
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.runtime.arrays import Floats
+from querywise.runtime.progress import doing
+from querywise.runtime.scaling import Scale
+
+
+class MultipleHyperplanes:
+    """Ranking SVMs that each know two grades, and vote (MHR-BC).
+
+    l2: λ of every ranking SVM, how strongly its weights are held to 0.
+    loss: `squared_hinge`, ℓ(t) = max(0, 1 − t)², or `hinge`, ℓ(t) = max(0, 1 − t).
+    pairs: every `query` counts the same whatever its number of pairs, or every `pair` does.
+    scale: features are standardised inside, or not (`none`).
+
+    A pair of grades that no query has together is left out. `grades_` are the pairs of grades, lower first;
+    `hyperplanes_` their weights in the units of the features as given, a row each. Every hyperplane has the same say,
+    and scores are whole numbers: documents may tie.
+
+    >>> from querywise import from_arrays
+    >>> data = from_arrays([[0.0], [1.0], [2.0]], [0, 1, 2], qid=[7, 7, 7])
+    >>> MultipleHyperplanes().fit(data).predict(data.candidates)
+    array([-6.,  0.,  6.])
+    """
+
+    def __init__(
+        self,
+        l2: float = 1.0,
+        *,
+        loss: Literal["squared_hinge", "hinge"] = "squared_hinge",
+        pairs: Literal["query", "pair"] = "query",
+        scale: Scale = "standard",
+    ) -> None:
+        self.l2 = l2
+        self.loss = loss
+        self.pairs = pairs
+        self.scale = scale
+
+    def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
+        """Train every hyperplane. There is nothing to stop early, so `valid` is not looked at."""
+        taught, weights = teaching(data, query_weights)
+        grades, hyperplanes = [], []
+        with doing("Training hyperplanes"):
+            for lower, upper in combinations(np.unique(taught.labels).tolist(), 2):
+                two, own = _of_two_grades(taught, weights, lower, upper)
+                if len(two):
+                    grades.append((lower, upper))
+                    hyperplanes.append(self._machine().fit(two, query_weights=own).weights_)
+        self.grades_ = np.array(grades, np.int64)
+        self.hyperplanes_ = np.array(hyperplanes)
+        self.feature_count_ = data.candidates.features.shape[1]
+        self.feature_names_ = data.candidates.feature_names
+        return self
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document: over all hyperplanes, how many more of its query are below it than above it."""
+        votes = np.zeros(len(ready(self, candidates).features))
+        for weights in self.hyperplanes_:
+            scores = linear_scores(candidates.features, weights)
+            for query in range(len(candidates)):
+                rows = candidates.rows(query)
+                votes[rows] += borda(scores[rows])
+        return votes
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """One model for all queries: this one."""
+        return alone(self, ready(self, candidates))
+
+    def terms(self, seen: Candidates, /) -> Refusal:
+        """None: a score is a number of votes."""
+        return no_sum(type(self))
+
+    def form(self) -> Refusal:
+        """None: an engine counts no votes."""
+        return depends_on_the_list(type(self), "counts votes among the documents of the query", "Fit ranksvm instead.")
+
+    def _machine(self) -> RankSVM:
+        return RankSVM(self.l2, loss=self.loss, pairs=self.pairs, scale=self.scale)
+
+
+def _of_two_grades(data: Judged, query_weights: Floats, lower: int, upper: int) -> tuple[Judged, Floats]:
+    """The documents of two grades, of the queries that have both, and the weights of these queries."""
+    candidates, kept = data.candidates, np.isin(data.labels, (lower, upper))
+    sizes = np.bincount(candidates.query_of_row[kept], minlength=len(data))
+    few = Candidates(candidates.features[kept], np.concatenate([[0], np.cumsum(sizes)]), candidates.query_ids)
+    two = Judged(few, data.labels[kept])
+    queries = np.flatnonzero(two.pairs > 0)
+    return two.select(queries), query_weights[queries]

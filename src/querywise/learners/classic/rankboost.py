@@ -1,0 +1,185 @@
+"""RankBoost: a sum of threshold stumps that lowers the exponential loss over pairs, one stump a round [freund2003]_.
+
+    Σ_i v_i · (1/p_i) Σ_{(a,b) ∈ P_i} exp(H(b) − H(a)),   H(x) = Σ_t α_t · [x_f(t) > θ_t]
+
+Each round takes the stump with the largest |r|, r = Σ D(a,b) (h(a) − h(b)) under the pairs' present shares D of the
+loss, and gives it the weight α = ½ ln((1 + r)/(1 − r)).
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+
+from querywise.contracts.answers import Answer, Terms, alone, ready
+from querywise.contracts.forms import Forest, Leaf, Split
+from querywise.contracts.protocols import Learner
+from querywise.data.judged import Candidates, Judged
+from querywise.errors import DataError
+from querywise.learners.classic.lists import BestRound, check_counts, is_number, teaching
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.parameters import unfitted
+from querywise.runtime.progress import doing
+from querywise.runtime.threads import in_threads
+
+_SURE = 1 - 1e-6  # an r of 1 would weigh infinitely much
+_NOTHING = 1e-12  # of the loss at the start, or of r: what is left is rounding
+_MOST_THRESHOLDS = 65_535
+_BLOCK = 2_000_000  # values of features that a thread looks through at a time
+
+
+class RankBoost:
+    """Stumps on single features, each weighed by how well it orders the pairs that are still in the wrong order.
+
+    rounds: at most so many stumps; with a validation set those up to its highest MAP are kept.
+    thresholds: how many are tried on each feature, quantiles of its distinct training values.
+    learning_rate: the share of its weight that a stump gets.
+    patience: training stops once validation MAP has not risen for so many rounds.
+
+    A negative weight is a stump that prefers small values. `losses_` is the loss after each round, 1 before the first.
+
+    >>> from querywise import from_arrays
+    >>> data = from_arrays([[0.0, 5.0], [1.0, 3.0], [2.0, 4.0]], [0, 1, 2], qid=[7, 7, 7])
+    >>> scores = RankBoost(20).fit(data).predict(data.candidates)
+    >>> bool(scores[2] > scores[1] > scores[0])
+    True
+    """
+
+    def __init__(
+        self, rounds: int = 300, *, thresholds: int = 16, learning_rate: float = 1.0, patience: int = 50
+    ) -> None:
+        self.rounds = rounds
+        self.thresholds = thresholds
+        self.learning_rate = learning_rate
+        self.patience = patience
+
+    def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
+        """Add stumps, until `valid` says to stop where it is given."""
+        self._check_parameters()
+        candidates = data.candidates
+        if valid is not None:
+            valid.candidates.require_features(candidates.features.shape[1], candidates.feature_names)
+        taught, weights = teaching(data, query_weights)
+        with doing("Boosting stumps"):
+            self._boost(_Pairs(taught, weights, self.thresholds), valid)
+        self.feature_count_ = candidates.features.shape[1]
+        self.feature_names_ = candidates.feature_names
+        return self
+
+    def local(self, everyone: Learner, /) -> RankBoost:
+        """How to train a local model: with as many stumps as the global one has."""
+        assert isinstance(everyone, RankBoost), "the global model of this learner"
+        few = unfitted(self)
+        few.rounds = max(everyone.round_count_, 1)
+        return few
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document: the weights of the stumps whose threshold it exceeds."""
+        scores = np.zeros(len(ready(self, candidates).features))
+        for column, threshold, weight in zip(self.columns_, self.thresholds_, self.stump_weights_, strict=True):
+            scores += weight * (candidates.features[:, column] > threshold)
+        return scores
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """One model for all queries: this one."""
+        return alone(self, ready(self, candidates))
+
+    def terms(self, seen: Candidates, /) -> Terms:
+        """The weights of the stumps on each feature whose threshold the document exceeds."""
+        added = np.zeros(seen.features.shape)
+        for column, threshold, weight in zip(self.columns_, self.thresholds_, self.stump_weights_, strict=True):
+            added[:, column] += weight * (seen.features[:, column] > threshold)
+        return Terms.of(seen, added)
+
+    def form(self) -> Forest:
+        """A tree of one split for every stump."""
+        stumps = zip(self.columns_, self.thresholds_, self.stump_weights_, strict=True)
+        grown = tuple(Split(int(column), float(cut), Leaf(0.0), Leaf(float(weight))) for column, cut, weight in stumps)
+        return Forest(grown or (Leaf(0.0),))
+
+    def _boost(self, pairs: _Pairs, valid: Judged | None) -> None:
+        columns, thresholds, weights, losses = [], [], [], []
+        best = BestRound(valid, "map", self.patience)
+        watched = np.zeros(0 if valid is None else len(valid.labels))
+        for _ in range(self.rounds):
+            r, column, number = pairs.best_stump()
+            if abs(r) <= _NOTHING:
+                break
+            weight = self.learning_rate * float(np.arctanh(np.clip(r, -_SURE, _SURE)))
+            threshold = float(pairs.thresholds[column][number])
+            losses.append(pairs.add(column, number, weight))
+            columns.append(column)
+            thresholds.append(threshold)
+            weights.append(weight)
+            if valid is not None:
+                watched += weight * (valid.candidates.features[:, column] > threshold)
+            if not best.goes_on(watched) or losses[-1] <= _NOTHING:
+                break
+        self.round_count_ = best.count
+        self.columns_ = np.array(columns[: best.count], np.int64)
+        self.thresholds_ = np.array(thresholds[: best.count], np.float64)
+        self.stump_weights_ = np.array(weights[: best.count], np.float64)
+        self.losses_ = np.array(losses[: best.count], np.float64)
+
+    def _check_parameters(self) -> None:
+        check_counts(type(self), rounds=(self.rounds, 1), thresholds=(self.thresholds, 1), patience=(self.patience, 1))
+        if self.thresholds > _MOST_THRESHOLDS:
+            raise DataError(f"RankBoost(thresholds={self.thresholds}) must be at most {_MOST_THRESHOLDS}.")
+        if not (is_number(self.learning_rate) and 0 < self.learning_rate <= 1):
+            raise DataError(f"RankBoost(learning_rate={self.learning_rate!r}) must lie above 0 and at most at 1.")
+
+
+class _Pairs:
+    """The training pairs, never written down, under the stumps added so far."""
+
+    def __init__(self, data: Judged, query_weights: Floats, thresholds: int) -> None:
+        from querywise.learners.classic import stumps  # numba takes half a second to import
+        from querywise.learners.ranksvm import kernels as pairwise
+
+        self._kernels = stumps
+        # The kernels are compiled for writable arrays; read-only ones would have them compiled a second time.
+        self._starts = data.candidates.starts.copy()
+        rows, self._levels = pairwise.dense_levels(data.labels.copy(), self._starts)
+        columns = np.ascontiguousarray(data.candidates.features[rows].T)
+        self.thresholds = [_thresholds(column, thresholds) for column in columns]
+        self._codes = np.empty(columns.shape, np.uint16)
+        for column, values in enumerate(columns):
+            self._codes[column] = np.searchsorted(self.thresholds[column], values)
+        self._counts = np.array([len(each) for each in self.thresholds], np.int64)
+        self._shares = query_weights / data.pairs
+        self._scores, self._potentials = np.zeros(len(rows)), np.zeros(len(rows))
+        self._loss = self._weigh()
+
+    def best_stump(self) -> tuple[float, int, int]:
+        """The stump with the largest |r|: r, its feature and the number of its threshold."""
+        step = max(1, _BLOCK // len(self._scores))
+        blocks = [(first, min(first + step, len(self._codes))) for first in range(0, len(self._codes), step)]
+        found = in_threads(self._best_among, blocks)
+        weight, column, number = max(found, key=lambda each: abs(each[0]), default=(0.0, -1, -1))
+        return weight / self._loss, column, number
+
+    def _best_among(self, block: tuple[int, int]) -> tuple[float, int, int]:
+        return self._kernels.best_stump(self._codes, self._counts, self._potentials, *block)
+
+    def add(self, column: int, number: int, weight: float) -> float:
+        """Add a stump to the scores; the loss that is left."""
+        self._scores += weight * (self._codes[column] > number)
+        self._loss = self._weigh()
+        return self._loss
+
+    def _weigh(self) -> float:
+        return self._kernels.potentials(self._scores, self._levels, self._starts, self._shares, self._potentials)
+
+
+def _thresholds(values: Floats, count: int) -> Floats:
+    """Quantiles of the distinct values, all of them where they are few; none at the largest, which nothing exceeds.
+
+    >>> _thresholds(np.array([3.0, 1.0, 2.0, 2.0]), 5), _thresholds(np.arange(10.0), 2)
+    (array([1., 2.]), array([3., 6.]))
+    """
+    distinct = np.unique(values)
+    if len(distinct) <= count + 1:
+        return distinct[:-1]
+    places: Ints = np.arange(1, count + 1) * len(distinct) // (count + 1)
+    return distinct[places]

@@ -1,0 +1,122 @@
+"""Local models of any learner: one after the other, a thread each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from querywise.contracts.answers import Opaque, nobody
+from querywise.contracts.protocols import Learner, Model, Prepared, Preparing, Ranker, TeachesLocally
+from querywise.data.judged import Candidates, Judged
+from querywise.data.training import Training
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.parameters import unfitted
+from querywise.runtime.workers import crew
+
+_NOISE = 1e-12  # of the scores' size: a range below it is rounding
+
+
+class FittedModels:
+    """Fitted rankers of any kind, side by side."""
+
+    def __init__(self, rankers: Sequence[Ranker]) -> None:
+        self.rankers = rankers
+
+    def __len__(self) -> int:
+        return len(self.rankers)
+
+    def __getitem__(self, number: int, /) -> Model:
+        ranker = self.rankers[number]
+        said = ranker.answer(nobody(ranker.feature_count_, ranker.feature_names_))
+        is_one_model = not said.varies and said.refused is None
+        return said.everyone if is_one_model else Opaque(ranker)
+
+    def pick(self, candidates: Candidates, model: Ints, /) -> Floats:
+        """Each query's documents under the model named for it; queries that share a model are scored together."""
+        scores = np.empty(len(candidates.features))
+        owner = candidates.query_of_row
+        for number in np.unique(model):
+            queries = np.flatnonzero(model == number)
+            scores[np.isin(owner, queries)] = self.rankers[number].predict(candidates.select(queries))
+        return scores
+
+    def scores(self, candidates: Candidates, /) -> Floats:
+        """Documents × models."""
+        return np.column_stack([ranker.predict(candidates) for ranker in self.rankers])
+
+    def blend(self, candidates: Candidates, shares: Floats, /) -> Floats:
+        """Each query's documents under its own mixture of the models, each model's scores brought to 0 … 1 there."""
+        every = self.scores(candidates)
+        scores = np.empty(len(candidates.features))
+        for query, share in enumerate(shares):
+            rows = candidates.rows(query)
+            if rows.stop > rows.start:
+                own = every[rows]
+                lowest, ranges = own.min(axis=0), np.ptp(own, axis=0)
+                tied = ranges <= _NOISE * np.abs(own).max(axis=0)
+                scaled = np.where(tied, 0.0, (own - lowest) / np.where(tied, 1.0, ranges))
+                scores[rows] = np.einsum("ij,j->i", scaled, share)
+        return scores
+
+
+class PreparedRows:
+    """A learner fitted on all queries, which trains a local model for each weighting of them on its own.
+
+    A learner that teaches locally says how its local models are to be trained, given the global one.
+    """
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Train the global model and remember the training queries."""
+        self.everyone_ = unfitted(self.learner).fit(data, valid=valid)
+        self.features_, self.labels_ = data.candidates.features, data.labels
+        self.starts_, self.query_ids_ = data.candidates.starts, data.candidates.query_ids
+        return self
+
+    def _data(self) -> Judged:
+        return Judged(Candidates(self.features_, self.starts_, self.query_ids_), self.labels_)
+
+    @property
+    def everyone(self) -> Learner:
+        """The global model: prior, back-off."""
+        return self.everyone_
+
+    def gathered(self) -> Self:
+        """It is all in one place."""
+        return self
+
+    def gradients(self) -> None:
+        """None that are known."""
+        return
+
+    def models(self, query_weights: csr_array, /) -> FittedModels:
+        """One model per row. A row without a query that has pairs, or with all of them alike, is the global model."""
+        local = self.learner.local(self.everyone_) if isinstance(self.learner, TeachesLocally) else self.learner
+        data = self._data()
+        teaches = data.pairs > 0
+        rows = query_weights.toarray() * teaches
+
+        used = [np.flatnonzero(row) if row.any() and np.ptp(row[teaches]) > 0 else None for row in rows]
+        taught = [number for number, queries in enumerate(used) if queries is not None]
+        columns = [used[number] for number in taught], [rows[number][used[number]] for number in taught]
+        shared = (local, data)
+        fitted = crew().each(_local, *columns, shared=shared, label="Local models", side_by_side=True)
+        models = dict(zip(taught, fitted, strict=True))
+        return FittedModels([models.get(number, self.everyone_) for number in range(len(rows))])
+
+
+def _local(queries: Ints, weights: Floats, learner: Learner, data: Judged) -> Learner:
+    """A learner trained on some queries, each counting as its weight says."""
+    return unfitted(learner).fit(data.select(queries), query_weights=weights)
+
+
+def prepared(learner: Learner, data: Training, valid: Judged | None) -> Prepared:
+    """A learner made ready for local models: its own way where it has one, else row by row."""
+    if isinstance(learner, Preparing):
+        return learner.prepare(data)
+    return PreparedRows(learner).fit(data.load(), valid=valid)

@@ -1,0 +1,1 @@
+"""The ranking SVM, and all local ones together."""

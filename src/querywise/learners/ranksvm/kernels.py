@@ -1,0 +1,441 @@
+"""Sums over preference pairs without enumerating them: the compiled kernels the ranking SVM stands on.
+
+A pair (a, b) with label a above label b and margin t = s_a − s_b costs ℓ(t), one family for both losses:
+
+    ℓ(t) = 0                                 t ≥ upper
+         = q (upper − t)²                    lower < t < upper         (the band: the pairs with curvature)
+         = q (upper − lower) (upper + lower − 2t)      t ≤ lower       (a straight line that continues the parabola)
+
+squared hinge: upper = 1, lower = −∞, q = 1. Hinge smoothed over a half-width δ: upper = 1 + δ, lower = 1 − δ,
+q = 1/(4δ), which lies between the hinge and the hinge + δ/4.
+
+The documents of a query stand in ascending order of label, so the partners below a document are all the documents up
+to where its label begins. Two ways to add up:
+
+- directly, a branch-free loop over partners: cheapest for lists with few pairs per document, as most have;
+- by a sweep, for long lists: with the documents sorted by score, the partners of a document are a run of that order.
+  As the document moves up, the run's ends move up with it, so counts and sums per label level cost O(n · levels).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from querywise.runtime.arrays import Floats, Ints, Singles
+from querywise.runtime.compiled import compiled, compiled_loosely
+
+
+@compiled
+def _sort(scores: Floats, order: Ints) -> None:
+    """Put `order` into ascending order of scores, starting from the order it has: nearly free where that is close."""
+    n = len(order)
+    moves = 8 * n
+    for i in range(1, n):
+        row, j = order[i], i
+        while j > 0 and scores[order[j - 1]] > scores[row]:
+            order[j] = order[j - 1]
+            j -= 1
+            moves -= 1
+        order[j] = row
+        if moves < 0:
+            order[:] = np.argsort(scores)
+            return
+
+
+@compiled
+def _sweep(
+    scores: Floats,
+    levels: Ints,
+    shape: tuple[float, float, float],
+    band: Floats,
+    line: Floats,
+    gradient: Floats,
+    degree: Floats,
+) -> float:
+    """What each document gets as the *upper* one of its pairs; `scores` ascend. Returns the sum of losses.
+
+    `gradient` receives dℓ/ds of the upper document, `degree` its number of pairs in the band. `band` and `line` are
+    scratch, a row per level: count, Σ s_b (and Σ s_b²) of the documents in the band and on the straight part.
+    """
+    upper, lower, q = shape
+    n = len(scores)
+    band[:] = 0.0
+    line[:] = 0.0
+    for i in range(n):
+        line[levels[i], 0] += 1
+        line[levels[i], 1] += scores[i]
+    total, first, split = 0.0, 0, 0
+    for a in range(n):
+        while split < n and scores[split] < scores[a] - lower:
+            level, s = levels[split], scores[split]
+            line[level, 0] -= 1
+            line[level, 1] -= s
+            band[level, 0] += 1
+            band[level, 1] += s
+            band[level, 2] += s * s
+            split += 1
+        while first < split and scores[first] <= scores[a] - upper:
+            level, s = levels[first], scores[first]
+            band[level, 0] -= 1
+            band[level, 1] -= s
+            band[level, 2] -= s * s
+            first += 1
+        gap = upper - scores[a]
+        pull, pairs = 0.0, 0.0
+        for level in range(levels[a]):
+            count, sums, squares = band[level, 0], band[level, 1], band[level, 2]
+            total += q * (count * gap * gap + 2 * gap * sums + squares)
+            pull -= 2 * q * (count * gap + sums)
+            pairs += count
+            if line[level, 0] > 0:
+                width = q * (upper - lower)
+                total += width * (line[level, 0] * (upper + lower - 2 * scores[a]) + 2 * line[level, 1])
+                pull -= 2 * width * line[level, 0]
+        gradient[a] = pull
+        degree[a] = pairs
+    return total
+
+
+@compiled
+def _direct(scores: Floats, levels: Ints, shape: tuple[float, float, float], gradient: Floats, degree: Floats) -> float:
+    """Σ ℓ, its derivative by each score and each document's pairs in the band, pair by pair.
+
+    With v = max(0, upper − t) and w = min(v, upper − lower), ℓ = q w (2v − w) and dℓ/dt = −2 q w.
+    """
+    upper, lower, q = shape
+    width = upper - lower
+    gradient[:] = 0.0
+    degree[:] = 0.0
+    total, below = 0.0, 0
+    for a in range(1, len(scores)):
+        if levels[a] != levels[a - 1]:
+            below = a
+        gap, pull, pairs = upper - scores[a], 0.0, 0.0
+        for b in range(below):
+            v = max(gap + scores[b], 0.0)
+            w = min(v, width)
+            total += w * (2 * v - w)
+            pull += w
+            gradient[b] += w
+            in_band = 1.0 if 0.0 < v < width else 0.0
+            pairs += in_band
+            degree[b] += in_band
+        gradient[a] -= pull
+        degree[a] += pairs
+    gradient *= 2 * q
+    return q * total
+
+
+@compiled_loosely
+def _squared_hinge(scores: Floats, levels: Ints, gradient: Floats) -> float:
+    """The same for the squared hinge, ℓ = max(0, 1 − t)², without counting pairs."""
+    gradient[:] = 0.0
+    total, below = 0.0, 0
+    for a in range(1, len(scores)):
+        if levels[a] != levels[a - 1]:
+            below = a
+        gap, pull = 1.0 - scores[a], 0.0
+        for b in range(below):
+            v = max(gap + scores[b], 0.0)
+            total += v * v
+            pull += v
+            gradient[b] += v
+        gradient[a] -= pull
+    gradient *= 2.0
+    return total
+
+
+@compiled
+def _swept(
+    scores: Floats, levels: Ints, order: Ints, shape: tuple[float, float, float], gradient: Floats, degree: Floats
+) -> float:
+    """The same as `_direct` by two sweeps; `order` is a guess of the ascending order, and the true one afterwards."""
+    n, top = len(scores), levels[-1]
+    band, line = np.empty((top + 1, 3)), np.empty((top + 1, 2))
+    floats, ints = np.empty((6, n)), np.empty((2, n), np.int64)
+    _sort(scores, order)
+    mean = scores.mean()  # only differences matter: centred scores keep the sums of squares small
+    s, reverse, y, reverse_y = floats[0], floats[1], ints[0], ints[1]
+    for i in range(n):
+        s[i] = scores[order[i]] - mean
+        y[i] = levels[order[i]]
+        # Seen from below: negate scores and labels, and the lower document of a pair becomes the upper one.
+        reverse[n - 1 - i] = -s[i]
+        reverse_y[n - 1 - i] = top - y[i]
+    total = _sweep(s, y, shape, band, line, floats[2], floats[3])
+    _sweep(reverse, reverse_y, shape, band, line, floats[4], floats[5])
+    for i in range(n):
+        gradient[order[i]] = floats[2, i] - floats[4, n - 1 - i]
+        degree[order[i]] = floats[3, i] + floats[5, n - 1 - i]
+    return total
+
+
+@compiled
+def _is_short(levels: Ints) -> bool:
+    """Whether a list has so few pairs per document that adding them up directly is cheaper than sorting."""
+    pairs, below = 0, 0
+    for a in range(1, len(levels)):
+        if levels[a] != levels[a - 1]:
+            below = a
+        pairs += below
+    return pairs <= 64 * len(levels)
+
+
+@compiled
+def pair_sums(
+    scores: Floats,
+    levels: Ints,
+    starts: Ints,
+    first: int,
+    last: int,
+    shape: tuple[float, float, float],
+    losses: Floats,
+    gradient: Floats,
+    degree: Floats,
+) -> None:
+    """For queries first..last−1: Σ ℓ over pairs, its derivative by each score, each document's pairs in the band."""
+    for query in range(first, last):
+        begin, end = starts[query], starts[query + 1]
+        losses[query] = 0.0
+        if end == begin:
+            continue
+        s, y, g, d = scores[begin:end], levels[begin:end], gradient[begin:end], degree[begin:end]
+        if y[-1] == 0 or _is_short(y):
+            losses[query] = _direct(s, y, shape, g, d)
+        else:
+            losses[query] = _swept(s, y, np.argsort(s), shape, g, d)
+
+
+@compiled
+def _model_sums(scores: Floats, levels: Ints, losses: Floats, gradient: Floats) -> None:
+    """One query under many models, a row of scores each: Σ of squared hinges, and the derivative by each score.
+
+    Models of one query order its documents much alike, so each sort begins with the order of the model before.
+    """
+    if _is_short(levels):
+        for model in range(len(scores)):
+            losses[model] = _squared_hinge(scores[model], levels, gradient[model])
+        return
+    degree, order = np.empty(len(levels)), np.argsort(scores[0])
+    for model in range(len(scores)):
+        losses[model] = _swept(scores[model], levels, order, (1.0, -np.inf, 1.0), gradient[model], degree)
+
+
+@compiled
+def model_objectives(
+    features: Floats,
+    levels: Ints,
+    starts: Ints,
+    pairs: Ints,
+    pointers: Ints,
+    models: Ints,
+    shares: Floats,
+    weights: Floats,
+    first: int,
+    last: int,
+    values: Floats,
+    gradient: Floats,
+) -> None:
+    """Add the queries first..last−1 to the losses and gradients of the models that have a share in them.
+
+    pointers, models and shares are the columns of V, a row per query; a row of `weights` is a model.
+    """
+    for query in range(first, last):
+        mine = models[pointers[query] : pointers[query + 1]]
+        if len(mine) == 0 or pairs[query] == 0:
+            continue
+        begin, end = starts[query], starts[query + 1]
+        x = features[begin:end]
+        chosen = np.empty((len(mine), weights.shape[1]))
+        for row in range(len(mine)):
+            chosen[row] = weights[mine[row]]
+        scores = np.dot(chosen, x.T)
+        losses, by_score = np.empty(len(mine)), np.empty_like(scores)
+        _model_sums(scores, levels[begin:end], losses, by_score)
+        moved = np.dot(by_score, x)
+        for row in range(len(mine)):
+            coefficient = shares[pointers[query] + row] / pairs[query]
+            values[mine[row]] += coefficient * losses[row]
+            target, source = gradient[mine[row]], moved[row]
+            for j in range(len(target)):
+                target[j] += coefficient * source[j]
+
+
+@compiled_loosely
+def model_objective(
+    features: Floats,
+    levels: Ints,
+    starts: Ints,
+    pairs: Ints,
+    queries: Ints,
+    shares: Floats,
+    weights: Floats,
+    gradient: Floats,
+) -> float:
+    """The losses of one model over the queries it has a share in; their gradient is added to `gradient`."""
+    columns, longest = features.shape[1], 0
+    for query in queries:
+        longest = max(longest, starts[query + 1] - starts[query])
+    scores, by_score = np.empty((1, longest)), np.empty((1, longest))
+    loss, total = np.empty(1), 0.0
+    for place in range(len(queries)):
+        query = queries[place]
+        begin, end = starts[query], starts[query + 1]
+        x = features[begin:end]
+        for row in range(end - begin):
+            score = 0.0
+            for j in range(columns):
+                score += x[row, j] * weights[j]
+            scores[0, row] = score
+        _model_sums(scores[:, : end - begin], levels[begin:end], loss, by_score[:, : end - begin])
+        coefficient = shares[place] / pairs[query]
+        total += coefficient * loss[0]
+        for row in range(end - begin):
+            pull = coefficient * by_score[0, row]
+            for j in range(columns):
+                gradient[j] += pull * x[row, j]
+    return total
+
+
+@compiled_loosely
+def packed_sums(pointers: Ints, queries: Ints, weights: Singles, packed: Singles, sums: Singles) -> None:
+    """Rows of V·H, V sparse (pointers, queries, weights) and H a table of packed triangles.
+
+    H is taken a strip of columns at a time, so that what the rows of V have in common stays in the cache, and four of
+    its rows at a time, so that sums are written less often. A row is summed in the order of its queries, whatever other
+    rows are asked for.
+    """
+    columns = packed.shape[1]
+    strip = 256
+    for begin in range(0, columns, strip):
+        end = min(begin + strip, columns)
+        for row in range(len(pointers) - 1):
+            out = sums[row, begin:end]
+            out[:] = 0.0
+            place, last = pointers[row], pointers[row + 1]
+            while place + 4 <= last:
+                w0, w1, w2, w3 = weights[place], weights[place + 1], weights[place + 2], weights[place + 3]
+                h0, h1 = packed[queries[place], begin:end], packed[queries[place + 1], begin:end]
+                h2, h3 = packed[queries[place + 2], begin:end], packed[queries[place + 3], begin:end]
+                for j in range(end - begin):
+                    out[j] += (w0 * h0[j] + w1 * h1[j]) + (w2 * h2[j] + w3 * h3[j])
+                place += 4
+            while place < last:
+                weight, source = weights[place], packed[queries[place], begin:end]
+                for j in range(end - begin):
+                    out[j] += weight * source[j]
+                place += 1
+
+
+@compiled
+def curvature_rows(
+    features: Floats,
+    scores: Floats,
+    levels: Ints,
+    starts: Ints,
+    first: int,
+    last: int,
+    upper: float,
+    lower: float,
+    degree: Floats,
+    weights: Floats,
+    rows: Floats,
+) -> None:
+    """Rows Y with Xᵀ L X = symmetric part of Xᵀ Y, for queries first..last−1, each times its weight.
+
+    L = D − A − Aᵀ is the Laplacian of the pairs in the band, A_ab = 1 for each such pair (a above b). Since
+    xᵀAx = xᵀAᵀx, Y = D X − 2 A X serves, and A X needs one sweep. `rows` begins with the first row of query `first`.
+    """
+    columns = features.shape[1]
+    offset = starts[first]
+    for query in range(first, last):
+        begin, end = starts[query], starts[query + 1]
+        n = end - begin
+        level_count = 0
+        for row in range(begin, end):
+            level_count = max(level_count, levels[row] + 1)
+        if level_count < 2 or weights[query] == 0.0:
+            rows[begin - offset : end - offset] = 0.0
+            continue
+        s = scores[begin:end]
+        order = np.argsort(s)
+        sums = np.zeros((level_count, columns))
+        head, tail = 0, 0
+        for i in range(n):
+            a = order[i]
+            while head < n and s[order[head]] < s[a] - lower:
+                level, source = levels[begin + order[head]], begin + order[head]
+                for j in range(columns):
+                    sums[level, j] += features[source, j]
+                head += 1
+            while tail < head and s[order[tail]] <= s[a] - upper:
+                level, source = levels[begin + order[tail]], begin + order[tail]
+                for j in range(columns):
+                    sums[level, j] -= features[source, j]
+                tail += 1
+            row = begin + a
+            weight = weights[query]
+            own = degree[row]
+            for j in range(columns):
+                rows[row - offset, j] = weight * own * features[row, j]
+            for level in range(levels[row]):
+                for j in range(columns):
+                    rows[row - offset, j] -= 2 * weight * sums[level, j]
+
+
+@compiled
+def packed_curvatures(
+    features: Floats, rows: Floats, starts: Ints, first: int, last: int, q: float, packed: Singles
+) -> None:
+    """The upper triangle of q (XᵀY + YᵀX), row after row, for each of the queries first..last−1; Y = `rows`."""
+    columns = features.shape[1]
+    offset = starts[first]
+    for query in range(first, last):
+        begin, end = starts[query], starts[query + 1]
+        half = np.dot(features[begin:end].T, rows[begin - offset : end - offset])
+        place = 0
+        for i in range(columns):
+            for j in range(i, columns):
+                packed[query, place] = q * (half[i, j] + half[j, i])
+                place += 1
+
+
+@compiled
+def query_gradients(
+    features: Floats, by_score: Floats, starts: Ints, weights: Floats, first: int, last: int, gradients: Floats
+) -> None:
+    """Each query's Xᵀ · (derivative by each score), times its weight, for the queries first..last−1."""
+    for query in range(first, last):
+        target = gradients[query]
+        target[:] = 0.0
+        for row in range(starts[query], starts[query + 1]):
+            pull, source = weights[query] * by_score[row], features[row]
+            for j in range(len(target)):
+                target[j] += pull * source[j]
+
+
+@compiled
+def unpacked(packed: Singles, diagonal: float, full: Floats) -> None:
+    """Packed upper triangles as full symmetric matrices, with a constant added to the diagonal."""
+    columns = full.shape[1]
+    for matrix in range(len(packed)):
+        place = 0
+        for i in range(columns):
+            for j in range(i, columns):
+                value = float(packed[matrix, place])
+                full[matrix, i, j] = value
+                full[matrix, j, i] = value
+                place += 1
+            full[matrix, i, i] += diagonal
+
+
+@compiled
+def dense_levels(labels: Ints, starts: Ints) -> tuple[Ints, Ints]:
+    """Rows of each query in ascending order of label, and their labels renumbered 0, 1, 2, … in that order."""
+    rows, levels = np.empty(len(labels), np.int64), np.zeros(len(labels), np.int64)
+    for query in range(len(starts) - 1):
+        begin, end = starts[query], starts[query + 1]
+        rows[begin:end] = begin + np.argsort(labels[begin:end], kind="mergesort")  # stable
+        for i in range(begin + 1, end):
+            levels[i] = levels[i - 1] + (labels[rows[i]] != labels[rows[i - 1]])
+    return rows, levels

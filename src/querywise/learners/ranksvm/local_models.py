@@ -1,0 +1,389 @@
+"""Shared curvature: all local ranking SVMs for a few times the price of one.
+
+Train w₀ on all queries by Newton and keep every query's gradient G_i and curvature H_i there. The Newton step from w₀
+on any weighting v of the queries needs only sums of them; for all rows of V at once it is
+
+    W = w₀ − ((λ+μ) I + V·H)⁻¹ (λ w₀ + V·G)
+
+How exact that bare step is depends on how few queries decide. With a tolerance, every model's gap is certified on the
+rows that have weight; models that miss it take further steps, first with the same curvature and then, one by one, with
+their own. Curvature only steers steps and never certifies them, so single precision is enough for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple, Protocol, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from querywise.contracts.protocols import Learner
+from querywise.learners.linear import LinearModels
+from querywise.learners.ranksvm.newton import Optimum, Ridge, minimise, minimise_hinge
+from querywise.learners.ranksvm.preference_parts import SpreadPreferences
+from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Preferences, joined, total
+from querywise.learners.weight_rows import Shares
+from querywise.runtime.arrays import Floats, Ints, Singles, for_kernels
+from querywise.runtime.progress import doing
+from querywise.runtime.scaling import Scaling
+from querywise.runtime.threads import in_threads, one_blas_thread
+from querywise.runtime.workers import Crew, Here
+
+_MEMORY = 256_000_000  # bytes for the curvatures of the models in hand
+_MANY = 16  # models from which on work is done for all at once, rather than one by one
+_QUERY_BLOCKS = 16  # gradients are added up in this many parts, whatever the number of threads
+_FROZEN_STEPS = 20
+_PROGRESS = 0.8  # a step with the same curvature must shrink the gap at least to this for another to be tried
+_NOTHING = (np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0), 0)
+
+
+class LinearLearner(Learner, Protocol):
+    """A ranking SVM as its local models know it: how it is trained, and the weights it has learned."""
+
+    l2: float
+    loss: Literal["squared_hinge", "hinge"]
+    pairs: Literal["query", "pair"]
+    prior: Literal["global"] | None
+    prior_l2: float | None
+    tolerance: float | None
+    weights_: Floats
+
+
+class Curved(NamedTuple):
+    """Some training queries: the gradient and the packed curvature of each at w₀."""
+
+    gradients: Floats
+    curvatures: Singles
+
+
+class PreparedRankSVM:
+    """A ranking SVM on all queries, and what it takes to train one on any weighting of them.
+
+    `everyone` is the global model. Without a tolerance no training document is kept: a model is then the bare step.
+    """
+
+    def __init__(self, learner: LinearLearner) -> None:
+        self.learner = learner
+        self._spread: _Spread | None = None
+
+    def fit(
+        self, everyone: LinearLearner, preferences: SpreadPreferences, scaling: Scaling, optimum: Optimum, /
+    ) -> Self:
+        """Compute every query's gradient and curvature at the global model, given the pairs it was trained on."""
+        self.everyone_ = everyone
+        self.spread_ = scaling.spread
+        self.centre_ = optimum.weights
+        self.pairs_ = preferences.pairs
+        curved: Sequence[Any] = []  # the hinge has none
+        if self.learner.loss == "squared_hinge":
+            with doing("Curvature of every query"), one_blas_thread():
+                curved = preferences.crew.keep(_curved, preferences.parts, optimum.states or [])
+        keeps_rows = self.learner.tolerance is not None or self.learner.loss == "hinge"
+        pairs = preferences.parts if keeps_rows else []
+        self._spread = _Spread(preferences.crew, curved, pairs, preferences.cuts)
+        if isinstance((*curved, *pairs)[0], (Curved, Preferences)) and len(self._spread) == 1:
+            self._remember()
+        return self
+
+    def gathered(self) -> Self:
+        """The same with all that its parts keep in one place, so that it can be stored."""
+        if self._spread is not None and not hasattr(self, "starts_"):
+            self._remember()
+            self._spread = None
+        return self
+
+    def _remember(self) -> None:
+        spread = self._parts()
+        if spread.curved:
+            parts = spread.crew.each(_itself, spread.curved)
+            self.gradients_, self.curvatures_ = (joined([each[place] for each in parts]) for place in (0, 1))
+        pairs = Preferences.joined(spread.crew.each(_itself, spread.pairs)) if spread.pairs else None
+        self.starts_ = np.zeros(1, np.int64) if pairs is None else pairs.starts
+        self.features_ = None if pairs is None else pairs.features
+        self.levels_ = None if pairs is None else pairs.levels
+
+    def _parts(self) -> _Spread:
+        """What the models are trained from: where it was made, or, of a stored learner, here."""
+        if self._spread is None:
+            pairs, curved = [], []
+            if self.features_ is not None and self.levels_ is not None:
+                pairs = [Preferences(self.features_, self.levels_, self.starts_)]
+            if hasattr(self, "curvatures_"):
+                curved = [Curved(self.gradients_, self.curvatures_)]
+            self._spread = _Spread(Here(), curved, pairs, np.array([0, len(self.pairs_)]))
+        return self._spread
+
+    def for_learner(self, learner: LinearLearner) -> Self:
+        """The same for a learner that differs in its prior alone, which only local models hear of."""
+        other = copy.copy(self)
+        other.learner = learner
+        other.everyone_ = copy.copy(self.everyone_)
+        other.everyone_.prior, other.everyone_.prior_l2 = learner.prior, learner.prior_l2
+        return other
+
+    @property
+    def everyone(self) -> LinearLearner:
+        """The global model: prior, back-off."""
+        return self.everyone_
+
+    def models(self, query_weights: csr_array, /) -> LinearModels:
+        """One model per row of V. A row without a query that has pairs is the prior's centre alone."""
+        shares = Shares.of(query_weights, self.pairs_, self.learner.pairs)
+        # BLAS keeps to one thread by itself where there is little to do.
+        few = len(shares) < _MANY and len(self.centre_) < 200
+        with contextlib.nullcontext() if few else one_blas_thread():
+            if self.learner.loss == "hinge":
+                weights = self._one_by_one(shares, np.tile(self.centre_, (len(shares), 1)))
+            else:
+                weights = self._all_at_once(shares)
+        return LinearModels(weights / self.spread_)
+
+    def pulls(self) -> Floats:
+        """Where each query pulls the global model: its gradient, in units in which the global curvature is 1.
+
+        Half its squared length is what a step of its own with that curvature would gain, whatever the features measure.
+        """
+        everyone = Shares.of(csr_array(np.ones((1, len(self.pairs_)))), self.pairs_, self.learner.pairs)
+        hands, curved = self._parts().crew, self._parts().curved
+        sums = hands.each(_step_sums, *self._parts().asked(curved, everyone))
+        values, directions = np.linalg.eigh(_unpacked(sums, self.learner.l2)[0])
+        gradients = joined(hands.each(_gradients, curved))
+        whitened: Floats = gradients @ (directions / np.sqrt(np.maximum(values, self.learner.l2)))
+        return whitened
+
+    def gradients(self) -> Floats | None:
+        """Training queries × features: each one's gradient at the global model, by the weights as the user has them."""
+        if self.learner.loss == "hinge":
+            return None
+        return joined(self._parts().crew.each(_gradients, self._parts().curved)) * self.spread_
+
+    def _ridge(self) -> Ridge:
+        prior = (self.learner.prior_l2 or 0.0) if self.learner.prior == "global" else 0.0
+        return Ridge(self.learner.l2, self.centre_, prior)
+
+    def _all_at_once(self, shares: Shares) -> Floats:
+        d = len(self.centre_)
+        partial = 2 * d * (d + 1) * (len(self._parts()) - 1)  # what every part adds to the sum
+        room = min(_MEMORY, (self._parts().crew.memory or np.inf) / 10)
+        blocks = _slices(len(shares), max(1, min(int(room // (8 * d * d + partial)), 4096)))
+        parts = self._parts().crew.together(lambda block: self._block(shares.select(block)), blocks, "Local models")
+        weights = np.concatenate(parts) if parts else np.zeros((0, d))
+        assert len(weights) == len(shares), "a model for every row"
+        return weights
+
+    def _block(self, shares: Shares) -> Floats:
+        """The models of some rows: the step from w₀, then as many more as the tolerance asks for."""
+        spread, tolerance = self._parts(), self.learner.tolerance
+        sums = spread.crew.keep(_step_sums, *spread.asked(spread.curved, shares))
+        shared = (shares.taught, self._ridge(), self.centre_, tolerance is not None)
+        (weights,), (curvature,) = spread.crew.both(_first_step, *([each] for each in sums), shared=shared)
+        if tolerance is None:
+            found: Floats = weights
+            return found
+        weights = np.array(weights)  # a copy: what comes from elsewhere may be read only
+        late = self._frozen_steps(shares, weights, curvature, np.flatnonzero(shares.taught), tolerance)
+        if len(late):
+            weights[late] = self._one_by_one(shares.select(late), weights[late])
+        return weights
+
+    def _frozen_steps(self, shares: Shares, weights: Floats, curvature: Any, pending: Ints, tolerance: float) -> Ints:
+        """Certify, and step again with the same curvature while that helps; which models still miss the tolerance."""
+        ridge = self._ridge()
+        best = np.full(len(weights), np.inf)
+        late = [np.zeros(0, dtype=np.int64)]
+        for steps_left in reversed(range(_FROZEN_STEPS + 1)):
+            if not len(pending):
+                break
+            values, gradient = self._objective(shares.select(pending), weights[pending], ridge)
+            gaps = np.einsum("ij,ij->i", gradient, gradient) / (2 * ridge.strength)
+            missed = gaps > tolerance * values
+            again = missed & (gaps < _PROGRESS * best[pending]) & (steps_left > 0)
+            late.append(pending[missed & ~again])
+            best[pending] = gaps
+            pending, gradient = pending[again], gradient[again]
+            if len(pending):
+                weights[pending] -= self._parts().crew.each(_solved_rows, [curvature], shared=(pending, gradient))[0]
+        return np.sort(np.concatenate(late))
+
+    def _objective(self, shares: Shares, weights: Floats, ridge: Ridge) -> tuple[Floats, Floats]:
+        """The objectives and gradients of some models, each on the rows of the queries it has a share in."""
+        spread = self._parts()
+        parts = spread.crew.each(_objective_sums, *spread.asked(spread.pairs, shares), shared=(weights,))
+        away = weights - ridge.centre
+        values = 0.5 * ridge.l2 * np.einsum("ij,ij->i", weights, weights)
+        values += 0.5 * ridge.centre_l2 * np.einsum("ij,ij->i", away, away)
+        gradient = ridge.l2 * weights + ridge.centre_l2 * away
+        for each in parts:
+            values += each[0]
+            gradient += each[1]
+        return values, gradient
+
+    def _one_by_one(self, shares: Shares, start: Floats) -> Floats:
+        """Every row's own Newton, from where it stands, each with curvature of its own on the queries it counts."""
+        spread, ridge = self._parts(), self._ridge()
+
+        def train(row: int) -> Floats:
+            queries, share = shares.row(row)
+            if not len(queries):
+                return ridge.minimiser
+            order = np.argsort(queries, kind="stable")
+            chosen = spread.crew.keep(_chosen, *spread.holding(queries[order]))
+            shared = (share[order], start[row], ridge, self.learner.loss, self.learner.tolerance or 1e-3)
+            found: Floats = spread.crew.each(_refined, *([each] for each in chosen), shared=shared)[0]
+            return found
+
+        if not len(start):
+            return start
+        threads = spread.crew.memory is None  # each of which would have parts of its own in memory
+        return np.array(spread.crew.together(train, range(len(start)), "Refining local models", side_by_side=threads))
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """The training queries in parts, one after the other."""
+
+    crew: Crew
+    curved: Sequence[Any]  # kept, of every part; none with the hinge
+    pairs: Sequence[Any]  # Preferences, kept, of every part; none where models are bare steps
+    cuts: Ints  # the first query of each, and how many there are in all
+
+    def __len__(self) -> int:
+        return len(self.cuts) - 1
+
+    def asked(self, parts: Sequence[Any], shares: Shares) -> tuple[list[Any], list[Shares]]:
+        """The parts that have to do with some rows, and what."""
+        if len(self) == 1:
+            return [parts[0]], [shares]
+        pieces = [shares.of_queries(first, last) for first, last in pairwise(self.cuts.tolist())]
+        some = [number for number, piece in enumerate(pieces) if len(piece.queries)] or [0]
+        return [parts[number] for number in some], [pieces[number] for number in some]
+
+    def holding(self, queries: Ints) -> tuple[list[Any], list[Ints]]:
+        """The parts that have some queries, given in ascending order, and the numbers these have there."""
+        ends = np.searchsorted(queries, self.cuts).tolist()
+        some = [number for number, (first, last) in enumerate(pairwise(ends)) if last > first]
+        numbers = [queries[ends[each] : ends[each + 1]] - self.cuts[each] for each in some]
+        return [self.pairs[each] for each in some], numbers
+
+
+def _itself(part: Any) -> Any:
+    return part
+
+
+def _gradients(curved: Curved) -> Floats:
+    return curved.gradients
+
+
+def _curved(preferences: Preferences, state: Any) -> Curved:
+    """The gradient and the curvature of every query of a part where Newton ended."""
+    mean = np.where(preferences.pairs > 0, 1 / np.maximum(preferences.pairs, 1), 0.0)
+    gradients = preferences.gradients(state.sums.gradient, mean)
+    return Curved(gradients, preferences.curvatures(state.scores, state.sums.degree, mean, SQUARED_HINGE))
+
+
+def _step_sums(curved: Curved, shares: Shares) -> tuple[Floats, Singles]:
+    """A part of V·G and of V·H, the latter packed."""
+    from querywise.learners.ranksvm import kernels
+
+    packed = np.empty((len(shares), curved.curvatures.shape[1]), np.float32)
+    weights = shares.shares.astype(np.float32)
+    pointers, queries = for_kernels(shares.pointers), for_kernels(shares.queries)
+    curvatures = for_kernels(curved.curvatures)
+
+    def part(block: slice) -> None:
+        kernels.packed_sums(pointers[block.start : block.stop + 1], queries, weights, curvatures, packed[block])
+
+    in_threads(part, _slices(len(shares), 64))
+    return shares.times(curved.gradients), packed
+
+
+def _first_step(*given: Any) -> tuple[Floats, Floats | None]:
+    """The step from w₀ for some rows, and the curvature it was taken with where more steps may follow."""
+    *sums, taught, ridge, centre, more = given
+    weights = np.where(taught[:, None], centre, ridge.minimiser)
+    gradient = np.where(taught[:, None], ridge.gradient(centre) + total([each for each, _ in sums]), 0.0)
+    curvature = _unpacked(sums, ridge.strength)
+    return weights - _solved(curvature, gradient), curvature if more else None
+
+
+def _unpacked(sums: Sequence[tuple[Floats, Singles]], strength: float) -> Floats:
+    """(λ+μ) I + V·H, a full matrix per row."""
+    from querywise.learners.ranksvm import kernels
+
+    packed = for_kernels(sums[0][1]) if len(sums) == 1 else total([each for _, each in sums])
+    d = sums[0][0].shape[1]
+    full = np.empty((len(packed), d, d))
+    in_threads(lambda block: kernels.unpacked(packed[block], strength, full[block]), _slices(len(full), 64))
+    return full
+
+
+def _solved_rows(curvature: Floats, rows: Ints, gradient: Floats) -> Floats:
+    return _solved(curvature[rows], gradient)
+
+
+def _objective_sums(pairs: Preferences, shares: Shares, weights: Floats) -> tuple[Floats, Floats]:
+    """What a part adds to the objectives and gradients of some models."""
+    from querywise.learners.ranksvm import kernels
+
+    few = len(shares) < _MANY  # handing out the work of few models costs more than it
+    by_query = Shares(*_NOTHING) if few else shares.by_query()
+    features, levels, starts, counts = pairs.for_kernels()
+    models = for_kernels(weights)
+
+    def part(queries: range) -> tuple[Floats, Floats]:
+        values, gradient = np.zeros(len(weights)), np.zeros_like(weights)
+        kernels.model_objectives(
+            features, levels, starts, counts, by_query.pointers, by_query.queries, by_query.shares, models,
+            queries.start, queries.stop, values, gradient,
+        )  # fmt: skip
+        return values, gradient
+
+    if not few:
+        parts = in_threads(part, _ranges(pairs.starts, _QUERY_BLOCKS))
+        return total([each for each, _ in parts]), total([each for _, each in parts])
+    values, gradient = np.zeros(len(weights)), np.zeros_like(weights)
+    for number in range(len(shares)):
+        queries, share = shares.row(number)
+        values[number] = kernels.model_objective(
+            features, levels, starts, counts, queries, share, models[number], gradient[number]
+        )
+    return values, gradient
+
+
+def _chosen(pairs: Preferences, queries: Ints) -> Preferences:
+    return pairs.select(queries)
+
+
+def _refined(*given: Any) -> Floats:
+    """The model of one row, by its own Newton, from the pairs that every part chose for it."""
+    *chosen, share, start, ridge, loss, tolerance = given
+    preferences = Preferences.joined(chosen)
+    coefficients, spread = share / preferences.pairs, SpreadPreferences.of(preferences)
+    if loss == "hinge":
+        return minimise_hinge(spread, coefficients, ridge=ridge, tolerance=tolerance, start=start).weights
+    how: Any = {"ridge": ridge, "loss": SQUARED_HINGE, "tolerance": tolerance, "start": start}
+    return minimise(spread, coefficients, **how).weights
+
+
+def _solved(matrices: Floats, right: Floats) -> Floats:
+    """The solutions of many small symmetric systems."""
+    parts = in_threads(
+        lambda block: np.linalg.solve(matrices[block], right[block][:, :, None])[:, :, 0], _slices(len(matrices), 64)
+    )
+    return np.concatenate(parts) if parts else right
+
+
+def _slices(count: int, size: int) -> list[slice]:
+    return [slice(first, min(first + size, count)) for first in range(0, count, size)]
+
+
+def _ranges(starts: Ints, count: int) -> Sequence[range]:
+    """Runs of queries with about the same number of rows."""
+    cuts = np.searchsorted(starts, np.linspace(0, starts[-1], count + 1)).clip(0, len(starts) - 1)
+    cuts[-1] = len(starts) - 1
+    return [range(first, last) for first, last in pairwise(cuts.tolist()) if last > first]

@@ -1,0 +1,199 @@
+"""The preference pairs of a judged set, and sums of a loss over them: values, gradients, curvature.
+
+Everything is computed in blocks of whole queries that do not depend on the number of threads, and added up in a fixed
+order, so results do not depend on it either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from querywise.data.rows import count_pairs, rows_of
+from querywise.runtime.arrays import Floats, Ints, Singles, for_kernels
+from querywise.runtime.threads import in_threads
+
+_BLOCK_ROWS = 4_096
+_Number = TypeVar("_Number", np.float64, np.float32)
+_Any = TypeVar("_Any", bound=np.generic)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One member of the family described in `pairwise`: a parabola between `lower` and `upper`, a line below."""
+
+    upper: float
+    lower: float
+    q: float
+
+
+SQUARED_HINGE = Loss(1.0, -np.inf, 1.0)
+
+
+def smoothed_hinge(half_width: float) -> Loss:
+    """The hinge, rounded where it bends; nowhere more than half_width/4 above it."""
+    return Loss(1.0 + half_width, 1.0 - half_width, 1.0 / (4.0 * half_width))
+
+
+class PairSums(NamedTuple):
+    """At some scores: Σ ℓ of each query, its derivative by each document's score, each document's pairs in the band."""
+
+    losses: Floats
+    gradient: Floats
+    degree: Floats
+
+
+class Preferences:
+    """The pairs {(a, b): label a > label b} of every query, never written down one by one.
+
+    The documents of a query are kept in ascending order of label: `rows` are their places in the set they came from,
+    and scores and gradients here are in this order.
+    """
+
+    def __init__(self, features: Floats, labels: Ints, starts: Ints) -> None:
+        from querywise.learners.ranksvm import kernels  # numba takes half a second to import
+
+        # The kernels are compiled for writable arrays; read-only ones would have them compiled a second time.
+        self.rows, levels = kernels.dense_levels(labels.copy(), starts.copy())
+        self._remember(features[self.rows], levels, starts.copy(), count_pairs(labels, starts))
+
+    def __getstate__(self) -> tuple[Floats, Ints, Ints, Ints]:
+        return self.features, self.levels, self.starts, self.pairs
+
+    def __setstate__(self, state: tuple[Floats, Ints, Ints, Ints]) -> None:
+        self._remember(*state)
+
+    def _remember(self, features: Floats, levels: Ints, starts: Ints, pairs: Ints) -> None:
+        from querywise.learners.ranksvm import kernels
+
+        self._kernels: Any = kernels
+        self.features = features
+        self.levels = levels
+        self.starts = starts
+        self.pairs = pairs
+        self._blocks = _blocks(starts)
+        self._rows = [slice(int(starts[first]), int(starts[last])) for first, last in self._blocks]
+
+    def for_kernels(self) -> tuple[Floats, Ints, Ints, Ints]:
+        """Features, levels, starts and pairs as compiled kernels take them, wherever they lie."""
+        return for_kernels(self.features), for_kernels(self.levels), for_kernels(self.starts), for_kernels(self.pairs)
+
+    def select(self, queries: Ints) -> Preferences:
+        """The preferences of some queries."""
+        rows = rows_of(self.starts, queries)
+        starts = np.concatenate([[0], np.cumsum(np.diff(self.starts)[queries])])
+        chosen = Preferences.__new__(Preferences)
+        chosen._remember(self.features[rows], self.levels[rows], starts, self.pairs[queries])
+        return chosen
+
+    @staticmethod
+    def joined(parts: Sequence[Preferences]) -> Preferences:
+        """The preferences of several sets, one after the other; of one, itself."""
+        if len(parts) == 1:
+            return parts[0]
+        sizes = np.concatenate([np.diff(each.starts) for each in parts])
+        together = Preferences.__new__(Preferences)
+        together._remember(
+            joined([each.features for each in parts]),
+            joined([each.levels for each in parts]),
+            np.concatenate([[0], np.cumsum(sizes)]),
+            joined([each.pairs for each in parts]),
+        )
+        return together
+
+    def scores(self, weights: Floats) -> Floats:
+        """Every document's score under a linear model."""
+        return np.concatenate(in_threads(lambda rows: self.features[rows] @ weights, self._rows))
+
+    def by_weights(self, by_score: Floats) -> Floats:
+        """A derivative by each document's score, as the derivative by the weights of a linear model."""
+        return total(in_threads(lambda rows: self.features[rows].T @ by_score[rows], self._rows))
+
+    def sums(self, scores: Floats, loss: Loss) -> PairSums:
+        """Losses and their derivatives at these scores."""
+        result = PairSums(np.zeros(len(self.starts) - 1), np.zeros(len(scores)), np.zeros(len(scores)))
+        shape = (loss.upper, loss.lower, loss.q)
+        _, levels, starts, _ = self.for_kernels()
+        given = for_kernels(scores)
+
+        def block(queries: tuple[int, int]) -> None:
+            self._kernels.pair_sums(
+                given, levels, starts, *queries, shape, result.losses, result.gradient, result.degree
+            )
+
+        in_threads(block, self._blocks)
+        return result
+
+    def curvature(self, scores: Floats, degree: Floats, query_weights: Floats, loss: Loss) -> Floats:
+        """Σ_i weight_i · ∇² of query i's losses by the weights of a linear model: 2q Xᵀ L X over pairs in the band."""
+
+        def block(queries: tuple[int, int]) -> Floats:
+            features, rows = self._curvature_rows(queries, scores, degree, query_weights, loss)
+            return features.T @ rows
+
+        half = total(in_threads(block, self._blocks))
+        return loss.q * (half + half.T)
+
+    def curvatures(self, scores: Floats, degree: Floats, query_weights: Floats, loss: Loss) -> Singles:
+        """The same for every query alone, as packed upper triangles in single precision."""
+        columns = self.features.shape[1]
+        packed = np.empty((len(self.starts) - 1, columns * (columns + 1) // 2), np.float32)
+        features, _, starts, _ = self.for_kernels()
+
+        def block(queries: tuple[int, int]) -> None:
+            _, rows = self._curvature_rows(queries, scores, degree, query_weights, loss)
+            self._kernels.packed_curvatures(features, rows, starts, *queries, loss.q, packed)
+
+        in_threads(block, self._blocks)
+        return packed
+
+    def gradients(self, by_score: Floats, query_weights: Floats) -> Floats:
+        """Every query's gradient by the weights of a linear model, times its weight."""
+        gradients = np.empty((len(self.starts) - 1, self.features.shape[1]))
+        features, _, starts, _ = self.for_kernels()
+        pulls, weights = for_kernels(by_score), for_kernels(query_weights)
+
+        def block(queries: tuple[int, int]) -> None:
+            self._kernels.query_gradients(features, pulls, starts, weights, *queries, gradients)
+
+        in_threads(block, self._blocks)
+        return gradients
+
+    def _curvature_rows(
+        self, queries: tuple[int, int], scores: Floats, degree: Floats, query_weights: Floats, loss: Loss
+    ) -> tuple[Floats, Floats]:
+        features, levels, starts, _ = self.for_kernels()
+        own = features[starts[queries[0]] : starts[queries[1]]]
+        rows = np.empty_like(own)
+        self._kernels.curvature_rows(
+            features, for_kernels(scores), levels, starts, *queries, loss.upper, loss.lower,
+            for_kernels(degree), for_kernels(query_weights), rows,
+        )  # fmt: skip
+        return own, rows
+
+
+def joined(parts: Sequence[NDArray[_Any]]) -> NDArray[_Any]:
+    """Rows one below the other; of one table, itself."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def total(parts: Sequence[NDArray[_Number]]) -> NDArray[_Number]:
+    """The sum in the order of the parts, whatever order they were finished in."""
+    total = parts[0].copy()
+    for part in parts[1:]:
+        total += part
+    return total
+
+
+def _blocks(starts: Ints) -> list[tuple[int, int]]:
+    """Runs of whole queries with about the same number of rows."""
+    cuts = [0]
+    while cuts[-1] < len(starts) - 1:
+        goal = starts[cuts[-1]] + _BLOCK_ROWS
+        cuts.append(max(int(np.searchsorted(starts, goal, side="right")) - 1, cuts[-1] + 1))
+    return list(pairwise(cuts))

@@ -1,0 +1,152 @@
+"""Ranking SVM: a linear model that puts preferred documents above the others, by a margin [joachims2002]_.
+
+    min_w  λ/2 ‖w‖²  +  Σ_i v_i · (1/p_i) Σ_{(a,b) ∈ P_i} ℓ(w·(x_ia − x_ib))
+
+P_i are the p_i pairs of query i in which document a has a higher label than b; v are the query weights, which sum to
+1 over the queries that have pairs.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+import numpy as np
+
+from querywise.data.judged import Judged
+from querywise.data.training import Training
+from querywise.errors import DataError
+from querywise.learners.linear import WeightedSum
+from querywise.learners.ranksvm.local_models import PreparedRankSVM
+from querywise.learners.ranksvm.newton import Optimum, Ridge, minimise, minimise_hinge
+from querywise.learners.ranksvm.preference_parts import SpreadPreferences, spread
+from querywise.learners.ranksvm.preferences import SQUARED_HINGE
+from querywise.learners.weights import check_query_weights
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.cache import once
+from querywise.runtime.parameters import parameters_of, unfitted
+from querywise.runtime.progress import doing
+from querywise.runtime.scaling import Scale, Scaling
+from querywise.runtime.threads import one_blas_thread
+
+# Newton's last steps on the squared hinge are nearly free, so one global model is solved this far whatever is asked.
+GLOBAL_TOLERANCE = 1e-10
+
+
+class RankSVM(WeightedSum):
+    """A linear ranker trained on preference pairs, without ever enumerating them.
+
+    l2: λ, how strongly weights are held to 0; with standardised features 1 is a good first guess.
+    loss: `squared_hinge`, ℓ(t) = max(0, 1 − t)², or `hinge`, ℓ(t) = max(0, 1 − t).
+    pairs: every `query` counts the same whatever its number of pairs, or every `pair` does.
+    scale: features are standardised inside, or not (`none`).
+    prior, prior_l2: concern local models only.
+    tolerance: the relative objective gap that the hinge, and local models, are solved to; None leaves local models
+    uncertified.
+
+    `weights_` are in the units of the features as given.
+
+    >>> from querywise import from_arrays
+    >>> data = from_arrays([[0.0, 5.0], [1.0, 3.0], [2.0, 4.0]], [0, 1, 2], qid=[7, 7, 7])
+    >>> scores = RankSVM().fit(data).predict(data.candidates)
+    >>> bool(scores[2] > scores[1] > scores[0])
+    True
+    """
+
+    def __init__(
+        self,
+        l2: float = 1.0,
+        *,
+        loss: Literal["squared_hinge", "hinge"] = "squared_hinge",
+        pairs: Literal["query", "pair"] = "query",
+        scale: Scale = "standard",
+        prior: Literal["global"] | None = None,
+        prior_l2: float | None = None,
+        tolerance: float | None = 1e-3,
+    ) -> None:
+        self.l2 = l2
+        self.loss = loss
+        self.pairs = pairs
+        self.scale = scale
+        self.prior = prior
+        self.prior_l2 = prior_l2
+        self.tolerance = tolerance
+
+    def fit(self, data: Training, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
+        """Learn the weights of every feature. There is nothing to stop early, so `valid` is not looked at."""
+        self.fit_preferences(data, query_weights)
+        return self
+
+    def fit_preferences(
+        self, data: Training, query_weights: Floats | None = None
+    ) -> tuple[SpreadPreferences, Scaling, Optimum]:
+        """Fit, and hand over the scaled pairs it was fitted on and what is known at the optimum."""
+        self._check_parameters()
+        weights = check_query_weights(query_weights, data)
+        with doing("Training a ranking SVM"), one_blas_thread():
+            preferences, scaling = spread(data, self.scale)
+            optimum = self._solve(preferences, weights, Ridge(self.l2, np.zeros(data.feature_count)))
+        self.weights_ = scaling.weights_in_user_units(optimum.weights)
+        self.objective_ = optimum.value
+        self.gap_ = optimum.gap
+        self.feature_count_ = data.feature_count
+        self.feature_names_ = data.feature_names
+        return preferences, scaling, optimum
+
+    def takes_parts(self) -> bool:
+        """Whether it can be fitted on shards: always."""
+        return True
+
+    def prepare(self, data: Training, /) -> PreparedRankSVM:
+        """Get ready to train on any weighting of the queries."""
+        self._check_parameters()
+
+        def made() -> PreparedRankSVM:
+            everyone = unfitted(self)
+            return PreparedRankSVM(unfitted(self)).fit(everyone, *everyone.fit_preferences(data))
+
+        without_prior = (type(self), {**parameters_of(self), "prior": None, "prior_l2": None})
+        return once("PreparedRankSVM", without_prior, data, made).for_learner(unfitted(self))
+
+    def _solve(self, preferences: SpreadPreferences, query_weights: Floats, ridge: Ridge) -> Optimum:
+        coefficients = pair_coefficients(query_weights, preferences.pairs, self.pairs)
+        start = ridge.minimiser
+        if not coefficients.any():
+            return Optimum(start, ridge.value(start), 0.0)
+        if self.loss == "hinge":
+            return minimise_hinge(preferences, coefficients, ridge=ridge, tolerance=self.tolerance or 1e-3, start=start)
+        return minimise(
+            preferences, coefficients, ridge=ridge, loss=SQUARED_HINGE, tolerance=GLOBAL_TOLERANCE, start=start
+        )
+
+    def _check_parameters(self) -> None:
+        for name, choices in (("loss", ("squared_hinge", "hinge")), ("pairs", ("query", "pair"))):
+            if getattr(self, name) not in choices:
+                raise DataError(f"RankSVM({name}={getattr(self, name)!r}) is unknown. Known: {', '.join(choices)}.")
+        if not (_is_number(self.l2) and self.l2 > 0):
+            raise DataError(f"RankSVM(l2={self.l2}) must be a positive number.")
+        if self.prior == "global" and self.prior_l2 is None:
+            raise DataError("RankSVM(prior='global') needs prior_l2, how strongly local models hold to it.")
+        if self.prior not in (None, "global"):
+            raise DataError(f"RankSVM(prior={self.prior!r}) is unknown. Known: None, 'global'.")
+        if self.prior_l2 is not None and not (_is_number(self.prior_l2) and self.prior_l2 >= 0):
+            raise DataError(f"RankSVM(prior_l2={self.prior_l2}) must be a number from 0 up.")
+        if self.tolerance is not None and not (_is_number(self.tolerance) and 0 < self.tolerance < 1):
+            raise DataError(f"RankSVM(tolerance={self.tolerance}) must lie between 0 and 1, or be None.")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(np.isfinite(value))
+
+
+def pair_coefficients(query_weights: Floats, pairs: Ints, count: Literal["query", "pair"]) -> Floats:
+    """What each pair of a query costs: v_i/p_i with Σ v = 1 over queries with pairs, or v_i / Σ v_j p_j.
+
+    >>> pair_coefficients(np.array([1.0, 1.0, 1.0]), np.array([4, 1, 0]), "query")
+    array([0.125, 0.5  , 0.   ])
+    >>> pair_coefficients(np.array([1.0, 1.0, 1.0]), np.array([4, 1, 0]), "pair")
+    array([0.2, 0.2, 0. ])
+    """
+    active = np.where(pairs > 0, query_weights, 0.0)
+    per_pair = active if count == "pair" else active / np.maximum(pairs, 1)
+    total = float(per_pair @ pairs)
+    return per_pair / total if total > 0 else np.zeros(len(pairs))

@@ -1,0 +1,1 @@
+"""Grades as numbers: what aTVT learns by."""

@@ -1,0 +1,1 @@
+"""Boosted trees, and features beside those of the query's other candidates."""

@@ -1,0 +1,387 @@
+"""Boosted trees, by LightGBM [ke2017]_: on NDCG's pairwise gradients, LambdaMART [burges2010]_, and on squares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+
+from querywise.contracts.answers import Answer, Terms, alone, ready
+from querywise.contracts.forms import Forest, Leaf, Split
+from querywise.contracts.protocols import Learner
+from querywise.data.judged import Candidates, Judged
+from querywise.errors import DataError, NotFittedError
+from querywise.learners.weights import check_query_weights
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.parameters import unfitted
+from querywise.runtime.progress import doing
+from querywise.runtime.threads import cores
+
+if TYPE_CHECKING:
+    from lightgbm import Booster, Dataset
+
+    from querywise.learners.trees.forest import Grown
+
+# LightGBM refuses queries with more documents than this; longer ones are trained on a sample.
+_LONGEST_QUERY = 10_000
+_LARGEST = 2**31 - 1
+_WIDE = 1_000  # rows per column up to which a table counts as wide
+_SHARE_IN_A_BAG = 0.5  # of the features, for each tree of a bag
+
+OBJECTIVES = ("lambdarank", "rank_xendcg")
+
+
+class LambdaMART:
+    """Boosted regression trees that climb NDCG. The baseline most people have.
+
+    trees: at most so many; with a validation set, training stops once its NDCG@`stop_at` has not risen for
+    `patience` trees.
+    leaves: at most so many in a tree.
+    learning_rate: the share of its step that a tree goes.
+    min_documents: at least so many training documents in a leaf.
+    objective: what the trees climb, NDCG's pairwise gradients or a listwise cross entropy [bruch2021]_.
+    bag: the mean score of so many forests, grown with seeds from `seed` on; in a bag of several each tree sees a random
+    share of the features. Each forest stops on its own.
+    prior: local models start from the global one's scores.
+    base: a fitted one whose scores to start from.
+    seed: the same seed gives the same trees.
+
+    Any non-negative grade is fine; a label is worth 2^label − 1.
+    """
+
+    def __init__(
+        self,
+        trees: int = 500,
+        *,
+        leaves: int = 15,
+        learning_rate: float = 0.05,
+        min_documents: int = 20,
+        patience: int = 50,
+        stop_at: int = 10,
+        objective: Literal["lambdarank", "rank_xendcg"] = "lambdarank",
+        bag: int = 1,
+        prior: Literal["global"] | None = None,
+        base: LambdaMART | None = None,
+        threads: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.trees = trees
+        self.leaves = leaves
+        self.learning_rate = learning_rate
+        self.min_documents = min_documents
+        self.patience = patience
+        self.stop_at = stop_at
+        self.objective = objective
+        self.bag = bag
+        self.prior = prior
+        self.base = base
+        self.threads = threads
+        self.seed = seed
+        self._boosters: list[Booster] | None = None
+        self._forests: list[Grown] | None = None
+
+    def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
+        """Grow trees, until `valid` says to stop where it is given."""
+        _check_growth(self, "stop_at", "bag")
+        if self.objective not in OBJECTIVES:
+            raise DataError(f"objective={self.objective!r} is unknown. Known: {', '.join(OBJECTIVES)}.")
+        if self.seed + self.bag - 1 > _LARGEST:
+            raise DataError(f"The seeds of LambdaMART(bag={self.bag}, seed={self.seed}) must not pass {_LARGEST}.")
+        data.require_preferences()
+        candidates = data.candidates
+        if valid is not None:
+            valid.candidates.require_features(candidates.features.shape[1], candidates.feature_names)
+        weights = check_query_weights(query_weights, data)
+        if not weights.any():
+            raise DataError("All query weights are 0, so there is no query to learn from.")
+        import lightgbm
+
+        # Dense grades: LightGBM wants the value of every grade up to the largest, and 2^grade may not fit a double.
+        grades = np.unique(np.concatenate([[0], data.labels, [] if valid is None else valid.labels])).astype(np.int64)
+        training = self._dataset(data, weights, grades, None)
+        checked = None if valid is None else self._dataset(valid, np.ones(len(valid)), grades, training)
+        grown: list[tuple[int, str]] = []
+        try:
+            for number in range(self.bag):
+                with doing("Growing trees"):
+                    booster = lightgbm.train(
+                        self._parameters(grades, number, candidates.features.shape),
+                        training,
+                        num_boost_round=self.trees,
+                        valid_sets=None if checked is None else [checked],
+                        callbacks=None if checked is None else [lightgbm.early_stopping(self.patience, verbose=False)],
+                    )
+                count = booster.best_iteration if checked is not None else booster.current_iteration()
+                grown.append((count, booster.model_to_string(num_iteration=count)))
+        except lightgbm.basic.LightGBMError as error:
+            raise DataError(f"LightGBM refuses: {error}") from None
+        self.tree_count_ = round(sum(count for count, _ in grown) / self.bag)
+        self.models_ = tuple(model for _, model in grown)
+        self.feature_count_ = candidates.features.shape[1]
+        self.feature_names_ = candidates.feature_names
+        self._boosters = self._forests = None
+        return self
+
+    def local(self, everyone: Learner, /) -> LambdaMART:
+        """How to train a local model: as many trees as the global one has, on top of it where it is the prior."""
+        assert isinstance(everyone, LambdaMART), "the global model of this learner"
+        few = unfitted(self)
+        few.trees = max(everyone.tree_count_, 1)
+        few.base = everyone if self.prior == "global" else None
+        few.threads = 1
+        return few
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document: the sum of the leaves it falls into, the mean of these over the bag."""
+        if not len(ready(self, candidates).features):
+            return np.zeros(0)
+        if self._forests is None:
+            self._forests = [_forest(model, self.feature_count_) for model in self.models_]
+        scores = np.zeros(len(candidates.features))
+        for forest in self._forests:
+            scores += forest.scores(candidates.features)
+        scores /= self.bag
+        return scores if self.base is None else scores + self.base.predict(candidates)
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """One model for all queries: this one."""
+        return alone(self, ready(self, candidates))
+
+    def terms(self, seen: Candidates, /) -> Terms:
+        """LightGBM's Shapley values."""
+        own = np.zeros(seen.features.shape)
+        for booster in self._loaded():
+            own += _contributions(booster, seen.features, self.threads)
+        own /= self.bag
+        return Terms.of(seen, own if self.base is None else own + self.base.terms(seen).parts)
+
+    def form(self) -> Forest:
+        """All trees, those of a bag with leaves divided by its size: a sum of trees can be a mean of forests."""
+        below = () if self.base is None else self.base.form().trees
+        return Forest((*below, *(_node(tree, self.bag) for model in self.models_ for tree in _trees_of(model))))
+
+    def _loaded(self) -> list[Booster]:
+        """LightGBM's own trees, read from their text when first needed."""
+        if self._boosters is None:
+            import lightgbm
+
+            self._boosters = [lightgbm.Booster(model_str=model) for model in self.models_]
+        return self._boosters
+
+    def _dataset(self, data: Judged, weights: Floats, grades: Ints, reference: Dataset | None) -> Dataset:
+        import lightgbm
+
+        kept = np.flatnonzero((weights > 0) & (data.candidates.sizes > 0))
+        rows, sizes = self._rows(data, kept)
+        # Mean 1: LightGBM's limits on leaves are absolute, and weights are relative.
+        scaled = weights[kept] / (weights[kept] @ sizes / sizes.sum())
+        return lightgbm.Dataset(
+            data.candidates.features[rows],
+            label=np.searchsorted(grades, data.labels[rows]),
+            weight=None if np.ptp(scaled) == 0 else np.repeat(scaled, sizes),
+            group=sizes,
+            init_score=None if self.base is None else self.base.predict(data.candidates)[rows],
+            reference=reference,
+            params={"verbose": -1, "seed": self.seed, "feature_pre_filter": False},
+            free_raw_data=True,
+        )
+
+    def _rows(self, data: Judged, queries: Ints) -> tuple[Ints, Ints]:
+        """The rows of these queries; of a very long one all relevant documents and a seeded sample of the others."""
+        rng = np.random.default_rng(self.seed)
+        chosen = []
+        for query in queries:
+            rows = np.arange(*data.candidates.rows(query).indices(len(data.labels)))
+            if len(rows) > _LONGEST_QUERY:
+                by_label = rows[np.lexsort((rng.random(len(rows)), -data.labels[rows]))]
+                rows = np.sort(by_label[:_LONGEST_QUERY])
+            chosen.append(rows)
+        return np.concatenate(chosen), np.array([len(rows) for rows in chosen])
+
+    def _parameters(self, grades: Ints, number: int, shape: tuple[int, ...]) -> dict[str, Any]:
+        """What one forest of the bag is grown with."""
+        highest = float(grades.max())
+        gains = np.exp2(grades - highest) - np.exp2(-highest)
+        # One by one: the general seed is also that of the bins, which all forests share.
+        seeds = dict.fromkeys(("feature_fraction_seed", "objective_seed"), self.seed + number)
+        return {
+            "objective": self.objective,
+            "metric": "ndcg",
+            "eval_at": [self.stop_at],
+            "label_gain": (gains / gains.max()).tolist() if gains.max() > 0 else [0.0],
+            **_growth(self, shape),
+            **({"feature_fraction": _SHARE_IN_A_BAG, **seeds} if self.bag > 1 else {}),
+        }
+
+
+class TreeRegression:
+    """Boosted regression trees on squared errors, for real targets.
+
+    trees: so many; `fit_watching` stops once the error on other data has not fallen for `patience` of them, and says in
+    `tree_count_` how many it kept, which other fits can be told to grow.
+    leaves: at most so many in a tree.
+    learning_rate: the share of its step that a tree goes.
+    min_documents: at least so many training documents in a leaf.
+    seed: the same seed gives the same trees.
+
+    Fitting again on the very same features does not sort them into bins again.
+    """
+
+    def __init__(
+        self,
+        trees: int = 300,
+        *,
+        leaves: int = 15,
+        learning_rate: float = 0.05,
+        min_documents: int = 20,
+        patience: int = 30,
+        threads: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.trees = trees
+        self.leaves = leaves
+        self.learning_rate = learning_rate
+        self.min_documents = min_documents
+        self.patience = patience
+        self.threads = threads
+        self.seed = seed
+        self._booster: Booster | None = None
+        self._forest: Grown | None = None
+        self._seen: Floats | None = None
+        self._dataset: Dataset | None = None
+
+    def fit(self, features: Floats, targets: Floats, weights: Floats, /, *, trees: int | None = None) -> Self:
+        """Grow the trees, or so many of them; weights are relative, and rows of weight 0 have no say."""
+        if trees is not None and not 1 <= trees <= _LARGEST:
+            raise DataError(f"TreeRegression.fit(trees={trees}) must lie between 1 and {_LARGEST}.")
+        return self._grow(features, targets, weights, self.trees if trees is None else trees)
+
+    def fit_watching(
+        self, features: Floats, targets: Floats, weights: Floats, other: Floats, other_targets: Floats, /
+    ) -> Self:
+        """Grow trees until the error on other data rises."""
+        return self._grow(features, targets, weights, self.trees, (other, other_targets))
+
+    def predict(self, features: Floats, /) -> Floats:
+        """One value per row: the sum of the leaves it falls into."""
+        if not hasattr(self, "model_"):
+            raise NotFittedError(self)
+        if self._forest is None:
+            self._forest = _forest(self.model_, features.shape[1])
+        return self._forest.scores(features)
+
+    def contributions(self, features: Floats, /) -> Floats:
+        """Documents × features: what each adds to a document's value, by LightGBM's Shapley values."""
+        return _contributions(self._loaded(), features, self.threads)
+
+    def form(self) -> Forest:
+        """Its trees."""
+        return Forest(tuple(_node(tree, 1) for tree in _trees_of(self.model_)))
+
+    def _loaded(self) -> Booster:
+        """The trees, read from their text when first needed."""
+        if self._booster is None:
+            import lightgbm
+
+            self._booster = lightgbm.Booster(model_str=self.model_)
+        return self._booster
+
+    def _grow(
+        self,
+        features: Floats,
+        targets: Floats,
+        weights: Floats,
+        count: int,
+        watched: tuple[Floats, Floats] | None = None,
+    ) -> Self:
+        import lightgbm
+
+        _check_growth(self)
+        parameters = {"objective": "regression", "metric": "l2", **_growth(self, features.shape)}
+        settings = {"verbose": -1, "seed": self.seed, "feature_pre_filter": False}
+        if self._dataset is None or self._seen is not features:
+            self._dataset = lightgbm.Dataset(features, label=targets, params=settings, free_raw_data=False)
+            self._seen = features
+        self._dataset.construct().set_label(targets)
+        # By field: its own set_weight leaves the last weights in place where the new ones are all 1.
+        alike = np.ptp(weights) == 0
+        self._dataset.set_field("weight", None if alike else (weights / weights.mean()).astype(np.float32))
+        # Left out rather than weighed by 0: a leaf's least number of documents counts rows, whatever their weight.
+        kept = np.flatnonzero(weights > 0)
+        training = self._dataset if len(kept) == len(weights) else self._dataset.subset(kept.tolist())
+        other = None if watched is None else self._dataset.create_valid(watched[0], label=watched[1], params=settings)
+        try:
+            booster = lightgbm.train(
+                parameters,
+                training,
+                num_boost_round=count,
+                valid_sets=None if other is None else [other],
+                callbacks=None if other is None else [lightgbm.early_stopping(self.patience, verbose=False)],
+            )
+        except lightgbm.basic.LightGBMError as error:
+            raise DataError(f"LightGBM refuses: {error}") from None
+        self.tree_count_ = count if watched is None else max(booster.best_iteration, 1)
+        self.model_ = booster.model_to_string(num_iteration=self.tree_count_)
+        self._booster = self._forest = None
+        return self
+
+
+def _forest(model: str, width: int) -> Grown:
+    from querywise.learners.trees.forest import read_forest  # numba takes half a second to import
+
+    return read_forest(model, width)
+
+
+def _contributions(booster: Booster, features: Floats, threads: int | None) -> Floats:
+    if not len(features):
+        return np.zeros(features.shape)
+    # The last column is what is expected before anything is known: the same for every document.
+    return np.asarray(booster.predict(features, pred_contrib=True, num_threads=threads or 0), dtype=np.float64)[:, :-1]
+
+
+def _trees_of(model: str) -> list[dict[str, Any]]:
+    """The trees of a fitted model as LightGBM dumps them, from the root; a value up to the threshold goes left."""
+    import lightgbm
+
+    dumped = lightgbm.Booster(model_str=model).dump_model()["tree_info"]
+    return [tree["tree_structure"] for tree in dumped]
+
+
+def _node(dumped: dict[str, Any], bag: int) -> Split | Leaf:
+    if "leaf_value" in dumped:
+        return Leaf(float(dumped["leaf_value"]) / bag)
+    return Split(
+        int(dumped["split_feature"]),
+        float(dumped["threshold"]),
+        _node(dumped["left_child"], bag),
+        _node(dumped["right_child"], bag),
+    )
+
+
+def _growth(learner: LambdaMART | TreeRegression, shape: tuple[int, ...]) -> dict[str, Any]:
+    """How trees grow, whatever they climb.
+
+    Counting column by column is the faster way for wide tables, row by row for long ones; the trees are the same.
+    """
+    rows, columns = shape
+    return {
+        "num_leaves": learner.leaves,
+        "learning_rate": learner.learning_rate,
+        "min_data_in_leaf": learner.min_documents,
+        "seed": learner.seed,
+        "deterministic": True,
+        ("force_col_wise" if rows <= _WIDE * columns else "force_row_wise"): True,
+        "num_threads": learner.threads or cores(),
+        "verbose": -1,
+    }
+
+
+def _check_growth(learner: LambdaMART | TreeRegression, *more: str) -> None:
+    kind = type(learner).__name__
+    least = {"trees": 1, "leaves": 2, "min_documents": 1, "patience": 1, **dict.fromkeys(more, 1), "seed": 0}
+    for name, lowest in least.items():
+        value = getattr(learner, name)
+        if not lowest <= value <= _LARGEST:
+            raise DataError(f"{kind}({name}={value}) must lie between {lowest} and {_LARGEST}.")
+    if not 0 < learner.learning_rate <= 1:
+        raise DataError(f"{kind}(learning_rate={learner.learning_rate}) must lie above 0 and at most at 1.")

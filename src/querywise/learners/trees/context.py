@@ -1,0 +1,140 @@
+"""What a document's query says about its features: a learner sees each beside those of the query's other candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Self
+
+import numpy as np
+
+from querywise.contracts.answers import Answer, Terms, alone, ready
+from querywise.contracts.forms import Refusal, depends_on_the_list
+from querywise.contracts.protocols import Learner, QueryView, TeachesLocally
+from querywise.data.judged import Candidates, Judged
+from querywise.errors import DataError, NotFittedError
+from querywise.learners.within_query import standing
+from querywise.runtime.arrays import Floats
+from querywise.runtime.cache import once
+from querywise.runtime.parameters import unfitted
+
+OF_FEATURES = {"mean": "mean of {}", "spread": "spread of {}", "z": "z-score of {}", "rank": "rank of {}"}
+GROUPS = (*OF_FEATURES, "length", "view")
+_BLOCK = 100_000  # rows scored at a time, so that no second table of all documents is made
+
+
+class QueryContext:
+    """A learner that also sees how each feature stands within its query.
+
+    Beside the features as they are it gets, for each of them, the query's *mean* and *spread*, and the document's *z*
+    (how many spreads above the mean) and *rank* (the share of the query's other documents it is above, ties half); the
+    list's *length*; and with a `view`, the query's coordinates in it. A feature that is the same for all candidates of
+    a query has z 0 and rank ½. It takes the whole list to score one document.
+
+    columns: which of the groups mean, spread, z, rank and length; z alone did best on validation data.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        columns: Sequence[str] = ("z",),
+        *,
+        view: QueryView | None = None,
+    ) -> None:
+        self.learner = learner
+        self.columns = columns
+        self.view = view
+
+    def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
+        """Fit the learner on the features and their context."""
+        unknown = next((name for name in self.columns if name not in GROUPS), None)
+        if isinstance(self.columns, str) or unknown is not None:
+            raise DataError(
+                f"QueryContext(columns={self.columns!r}): expected a list of {', '.join(GROUPS)}"
+                + (f"; {unknown!r} is none of them." if unknown is not None else ".")
+            )
+        if ("view" in self.columns) != (self.view is not None):
+            raise DataError(
+                "QueryContext: the columns and the view do not fit. Give both view=… and 'view' among the columns, or "
+                f"neither; found columns={list(self.columns)!r} and view={self.view!r}."
+            )
+        candidates = data.candidates
+        if valid is not None:
+            valid.candidates.require_features(candidates.features.shape[1], candidates.feature_names)
+        self.view_: QueryView | None = None if self.view is None else unfitted(self.view).fit(data)
+        self.feature_count_ = candidates.features.shape[1]
+        self.feature_names_ = candidates.feature_names
+        self.context_names_ = self._names(candidates)
+        held_out = None if valid is None else replace(valid, candidates=self._shared(valid.candidates))
+        widened = replace(data, candidates=self._shared(candidates))
+        self.learner_ = unfitted(self.learner).fit(widened, query_weights=query_weights, valid=held_out)
+        return self
+
+    def local(self, everyone: Learner, /) -> QueryContext:
+        """How to train a local model: as the learner would, in the same context."""
+        assert isinstance(everyone, QueryContext), "the global model of this learner"
+        inside = self.learner
+        learner = inside.local(everyone.learner_) if isinstance(inside, TeachesLocally) else inside
+        return QueryContext(learner, self.columns, view=self.view)
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document."""
+        if len(ready(self, candidates).features) <= _BLOCK:
+            return self.learner_.predict(self.context(candidates))
+        parts = [candidates.select(np.arange(*block)) for block in candidates.blocks(_BLOCK)]
+        return np.concatenate([self.learner_.predict(self.context(part)) for part in parts])
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """One model for all queries: this one."""
+        return alone(self, ready(self, candidates))
+
+    def terms(self, seen: Candidates, /) -> Terms | Refusal:
+        """Those of the learner, in the features and their context."""
+        widened = replace(self.context(seen), feature_names=self.context_names_)
+        return self.learner_.answer(self.context(seen)).everyone.terms(widened)
+
+    def form(self) -> Refusal:
+        """None: an engine knows no context."""
+        return depends_on_the_list(
+            type(self),
+            "sees every document beside its query's other candidates",
+            "Fit the learner inside it, and export that.",
+        )
+
+    def context(self, candidates: Candidates, /) -> Candidates:
+        """The same candidates with the columns added, as the learner sees them."""
+        if not hasattr(self, "context_names_"):
+            raise NotFittedError(self)
+        candidates.require_features(self.feature_count_, self.feature_names_)
+        found = standing(candidates.features, candidates)
+        sizes = candidates.sizes
+        by_query = {"mean": found.means, "spread": found.spreads, "length": sizes[:, None].astype(np.float64)}
+        if self.view_ is not None:
+            by_query["view"] = self.view_.points(candidates)
+        groups = {"z": found.z, "rank": found.ranks}
+        groups |= {name: np.repeat(by_query[name], sizes, axis=0) for name in by_query if name in self.columns}
+        added = [groups[name] for name in GROUPS if name in self.columns]
+        # A model trained without names takes documents with any; so does the learner in it.
+        names = None if self.feature_names_ is None else self.context_names_
+        return replace(candidates, features=np.hstack([candidates.features, *added]), feature_names=names)
+
+    def _shared(self, candidates: Candidates) -> Candidates:
+        """The context of training queries, made once for all the learners that want the same."""
+        if self.view_ is not None:
+            return self.context(candidates)
+        return once("context", (self.columns, self.context_names_), candidates, lambda: self.context(candidates))
+
+    def _names(self, candidates: Candidates) -> tuple[str, ...]:
+        """What every column is called: `rank of bm25`."""
+        labels = candidates.feature_names or tuple(f"feature {each + 1}" for each in range(self.feature_count_))
+        names = list(labels)
+        for group in GROUPS:
+            if group in self.columns and group in OF_FEATURES:
+                names += [OF_FEATURES[group].format(label) for label in labels]
+            elif group in self.columns and group == "length":
+                names.append("list length")
+            elif group in self.columns:
+                assert self.view_ is not None, "fit has looked at this"
+                coordinates = self.view_.points(candidates.select([0])).shape[1]
+                names += [f"view coordinate {number + 1}" for number in range(coordinates)]
+        return tuple(names)

@@ -1,0 +1,85 @@
+"""Rows of query weights as the objective has them: every row sums to 1 over the queries that have pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from querywise.errors import DataError
+from querywise.runtime.arrays import Floats, Ints
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Row i has `shares[pointers[i]:pointers[i + 1]]` of the queries in `queries` at the same places.
+
+    A sparse matrix in all but name; plain arrays, because one row of one is taken with every query that is answered.
+    """
+
+    pointers: Ints
+    queries: Ints
+    shares: Floats
+    columns: int
+
+    @staticmethod
+    def of(query_weights: csr_array, pairs: Ints, count: Literal["query", "pair"]) -> Shares:
+        """Relative weights made to count every query, or every pair, the same; 0 for queries without pairs."""
+        if query_weights.shape[1] != len(pairs):
+            raise DataError(f"There are {len(pairs)} training queries but weights for {query_weights.shape[1]}.")
+        given = query_weights.data
+        if len(given) and not (np.isfinite(given).all() and given.min() >= 0):
+            raise DataError("Query weights are finite numbers from 0 up.")
+        queries, pointers = query_weights.indices.astype(np.int64), query_weights.indptr.astype(np.int64)
+        counts = pairs[queries]
+        shares = given * (counts if count == "pair" else counts > 0)
+        rows = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
+        totals = np.bincount(rows, weights=shares, minlength=len(pointers) - 1)
+        return Shares(pointers, queries, shares / np.where(totals > 0, totals, 1.0)[rows], len(pairs))
+
+    def __len__(self) -> int:
+        return len(self.pointers) - 1
+
+    @property
+    def taught(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Which rows have anything to learn from."""
+        rows = np.repeat(np.arange(len(self)), np.diff(self.pointers))
+        return np.bincount(rows, weights=self.shares, minlength=len(self)) > 0
+
+    def select(self, rows: slice | Ints) -> Shares:
+        """Some rows; all of them are themselves."""
+        numbers = np.arange(len(self))[rows]
+        if len(numbers) == len(self):
+            return self
+        matrix = self.matrix()[numbers]
+        return Shares(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data, self.columns)
+
+    def of_queries(self, first: int, last: int) -> Shares:
+        """All rows, with the queries from `first` to before `last` alone, which are numbered from 0 then."""
+        inside = (self.queries >= first) & (self.queries < last)
+        pointers = np.concatenate([[0], np.cumsum(inside)])[self.pointers]
+        return Shares(pointers, self.queries[inside] - first, self.shares[inside], last - first)
+
+    def matrix(self) -> csr_array:
+        """As a sparse matrix."""
+        return csr_array((self.shares, self.queries, self.pointers), shape=(len(self), self.columns))
+
+    def times(self, table: Floats) -> Floats:
+        """Rows of the product with a table that has a row per query."""
+        if len(self) == 1:
+            one: Floats = np.einsum("i,ij->j", self.shares, table[self.queries])  # quicker than waking BLAS
+            return one[None, :]
+        return np.asarray(self.matrix() @ table)
+
+    def by_query(self) -> Shares:
+        """The transpose: for each query, the rows that have a share in it."""
+        turned = self.matrix().T.tocsr()
+        return Shares(turned.indptr.astype(np.int64), turned.indices.astype(np.int64), turned.data, len(self))
+
+    def row(self, number: int) -> tuple[Ints, Floats]:
+        """The queries that count in one row, and their shares."""
+        place = slice(self.pointers[number], self.pointers[number + 1])
+        counted = self.shares[place] > 0
+        return self.queries[place][counted], self.shares[place][counted]

@@ -1,0 +1,1 @@
+"""What makes queries alike, and which of them count for a new one."""

@@ -1,0 +1,189 @@
+"""Which training queries count for a query: everyone, the k nearest, or all within a radius.
+
+Search is exact. Distances are computed in blocks by the expansion ‖a‖² + ‖b‖² − 2a·b; wherever its rounding could
+change who is near, they are computed again as ‖a − b‖. Equally distant queries keep their order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from querywise.contracts.protocols import Metric
+from querywise.errors import DataError, NotFittedError
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.parameters import number_of
+from querywise.runtime.threads import in_threads
+
+Algorithm = Literal["brute", "kd_tree", "ball_tree"]
+
+_BLOCK = 4_000_000  # distances in hand at a time, in each thread
+
+
+class Everyone:
+    """All training queries, alike: the global model."""
+
+    def fit(self, points: Floats, /) -> Self:
+        """Remember how many there are."""
+        self.count_ = len(points)
+        return self
+
+    def weights(self, points: Floats, /) -> csr_array:
+        """A row of ones for every query."""
+        if not hasattr(self, "count_"):
+            raise NotFittedError(self)
+        return csr_array(np.ones((len(points), self.count_)))
+
+
+class Nearest:
+    """The k nearest training queries, alike.
+
+    k: their number, or, between 0 and 1, their share.
+    metric: how distance is measured.
+    search: `brute` is exact and fast up to tens of thousands of queries; `kd_tree` and `ball_tree` are scikit-learn's.
+    """
+
+    def __init__(self, k: float = 50, *, metric: Metric = "euclidean", search: Algorithm = "brute") -> None:
+        self.k = k
+        self.metric = metric
+        self.search = search
+
+    def fit(self, points: Floats, /) -> Self:
+        """Remember the training queries' points."""
+        self.count_ = number_of(self.k, len(points), "Nearest(k=…)")
+        self.points_ = measured(points, self.metric)
+        if self.search not in ("brute", "kd_tree", "ball_tree"):
+            raise DataError(f"Nearest(search={self.search!r}) is unknown. Known: brute, kd_tree, ball_tree.")
+        self._search: Any = None
+        return self
+
+    def weights(self, points: Floats, /) -> csr_array:
+        """1 for each of the k nearest."""
+        if not hasattr(self, "points_"):
+            raise NotFittedError(self)
+        places = measured(points, self.metric)
+        if getattr(self, "_search", None) is None:
+            self._search = self._built()
+        if self.search == "brute":
+            near = self._search.among_nearest(places, self.count_)
+        else:
+            near = np.sort(self._search.query(places, k=self.count_, return_distance=False).astype(np.int64), axis=1)
+        return _rows_of_ones(near, len(self.points_))
+
+    def _built(self) -> Any:
+        """What is searched, built when first needed."""
+        if self.search == "brute":
+            return Search(self.points_)
+        from sklearn.neighbors import BallTree, KDTree
+
+        return (KDTree if self.search == "kd_tree" else BallTree)(self.points_)
+
+
+class Radius:
+    """All training queries within a distance; where there are none, the global model answers."""
+
+    def __init__(self, radius: float, *, metric: Metric = "euclidean") -> None:
+        self.radius = radius
+        self.metric = metric
+
+    def fit(self, points: Floats, /) -> Self:
+        """Remember the training queries' points."""
+        if not self.radius >= 0:
+            raise DataError(f"Radius(radius={self.radius}) must be a number from 0 up; infinity is everyone.")
+        self.points_ = measured(points, self.metric)
+        return self
+
+    def weights(self, points: Floats, /) -> csr_array:
+        """1 for each training query no farther than the radius."""
+        if not hasattr(self, "points_"):
+            raise NotFittedError(self)
+        places = measured(points, self.metric)
+        columns = [np.flatnonzero(_exact(place, self.points_) <= self.radius) for place in places]
+        pointers = np.concatenate([[0], np.cumsum([len(each) for each in columns])])
+        indices = np.concatenate([np.zeros(0, np.int64), *columns])
+        return csr_array((np.ones(len(indices)), indices, pointers), shape=(len(points), len(self.points_)))
+
+
+class Search:
+    """Points to be searched, with their squared lengths at hand."""
+
+    def __init__(self, points: Floats) -> None:
+        self.points = points
+        self.squares = np.einsum("ij,ij->i", points, points)
+        self.longest = float(self.squares.max(initial=0.0))
+
+    def nearest(self, places: Floats, k: int) -> Ints:
+        """The k points nearest to each place, nearest first; equally distant ones in their order."""
+        if k == 1 and len(places) == 1:
+            return np.array([[self._nearest_one(places[0])]])
+        found = self.among_nearest(places, k)
+        for row, columns in enumerate(found if k > 1 else ()):
+            found[row] = columns[np.argsort(_exact(places[row], self.points[columns]), kind="stable")]
+        return found
+
+    def _nearest_one(self, place: Floats) -> int:
+        """The nearest point to one place, as `among_nearest` finds it, with less ado."""
+        gaps = self.points @ place
+        gaps *= -2
+        gaps += self.squares
+        best = int(gaps.argmin())
+        slack = 2e-12 * (float(place @ place) + self.longest) + 1e-300
+        close = np.flatnonzero(gaps <= gaps[best] + 2 * slack)
+        return best if len(close) == 1 else int(close[_exact(place, self.points[close]).argmin()])
+
+    def among_nearest(self, places: Floats, k: int) -> Ints:
+        """The k points nearest to each place, in ascending order of their numbers."""
+        found = np.empty((len(places), k), dtype=np.int64)
+        size = max(1, _BLOCK // max(len(self.points), 1))
+
+        def search(block: slice) -> None:
+            part = places[block]
+            rough = part @ self.points.T
+            rough *= -2
+            rough += self.squares
+            # The expansion is off by a few roundings of its largest term: who is that near the k-th is looked at again.
+            slack = 2e-12 * (np.einsum("ij,ij->i", part, part) + self.longest) + 1e-300
+            for row, gaps in enumerate(rough):
+                cut = gaps.min() if k == 1 else np.partition(gaps, k - 1)[k - 1]
+                close = np.flatnonzero(gaps <= cut + slack[row])
+                if len(close) > k:
+                    doubtful = gaps[close] >= cut - slack[row]
+                    sure, close = close[~doubtful], close[doubtful]
+                    exact = _exact(part[row], self.points[close])
+                    close = np.sort(np.concatenate([sure, close[np.argsort(exact, kind="stable")[: k - len(sure)]]]))
+                found[block.start + row] = close
+
+        in_threads(search, [slice(first, min(first + size, len(places))) for first in range(0, len(places), size)])
+        return found
+
+
+def distances(places: Floats, points: Floats, metric: Metric) -> Floats:
+    """The exact distance of each place to the point of the same row."""
+    away = measured(places, metric) - measured(points, metric)
+    return _lengths(away)
+
+
+def _exact(place: Floats, points: Floats) -> Floats:
+    return _lengths(points - place)
+
+
+def _lengths(vectors: Floats) -> Floats:
+    squares: Floats = np.einsum("ij,ij->i", vectors, vectors)
+    return np.sqrt(squares)
+
+
+def measured(points: Floats, metric: Metric) -> Floats:
+    """Points as the Euclidean distance should see them: as they are, or on the unit sphere."""
+    if metric == "euclidean":
+        return points
+    if metric != "cosine":
+        raise DataError(f"metric={metric!r} is unknown. Known: euclidean, cosine.")
+    lengths = _lengths(points)
+    return points / np.where(lengths > 0, lengths, 1.0)[:, None]
+
+
+def _rows_of_ones(columns: Ints, count: int) -> csr_array:
+    pointers = np.arange(len(columns) + 1) * columns.shape[1]
+    return csr_array((np.ones(columns.size), columns.ravel(), pointers), shape=(len(columns), count))

@@ -1,0 +1,159 @@
+"""A query as a point from its words."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from querywise.data.judged import Candidates, Judged
+from querywise.errors import DataError, NotFittedError
+from querywise.runtime.arrays import Floats
+from querywise.runtime.scaling import Scaling
+from querywise.runtime.threads import one_blas_thread
+
+_LENGTHS = {"words": (1, 2), "characters": (2, 3, 4)}  # of the n-grams
+_FEWEST = 2  # training queries an n-gram must be in
+_LENGTHS_COUNT = 0.25  # how much the lengths count in a distance, per coordinate
+
+
+class TextView:
+    """TF-IDF of the words and of the characters of a query, reduced by a truncated SVD, and how long it is.
+
+    dimensions: of the words and of the characters each. words, characters, lengths: which of the three to use. Words
+    are taken as they stand, stop words and all, alone and in pairs, beginning and end marked: whether a query begins
+    with "how" or ends with a question mark says much about its kind. The text comes with the queries (`queries.jsonl`:
+    `text`).
+    """
+
+    def __init__(
+        self,
+        dimensions: int = 100,
+        *,
+        words: bool = True,
+        characters: bool = True,
+        lengths: bool = True,
+        seed: int = 0,
+    ) -> None:
+        self.dimensions = dimensions
+        self.words = words
+        self.characters = characters
+        self.lengths = lengths
+        self.seed = seed
+
+    def fit(self, data: Judged, /) -> Self:
+        """Learn the vocabulary, how rare each n-gram is, and the main directions."""
+        whole = self.dimensions >= 1 and self.dimensions == int(self.dimensions)
+        if not whole or not (self.words or self.characters or self.lengths):
+            raise DataError("TextView needs a whole number of dimensions from 1 up, and words, characters or lengths.")
+        texts = _texts(data.candidates)
+        self.spaces_ = tuple(
+            NGrams(kind, self.dimensions, self.seed).fit(texts)
+            for kind, used in (("words", self.words), ("characters", self.characters))
+            if used
+        )
+        self.scaling_ = Scaling.learn(_sizes(texts), "standard")
+        return self
+
+    @property
+    def looks_at(self) -> tuple[str, ...]:
+        """The words of a query alone."""
+        return ("text",)
+
+    def points(self, candidates: Candidates, /) -> Floats:
+        """One row per query; a query without text lies where one without any known word does."""
+        if not hasattr(self, "spaces_"):
+            raise NotFittedError(self)
+        texts = _texts(candidates)
+        parts = [space.points(texts) for space in self.spaces_]
+        if self.lengths:
+            parts.append(_LENGTHS_COUNT * self.scaling_.apply(_sizes(texts)))
+        return np.hstack(parts)
+
+
+class NGrams:
+    """TF-IDF of word or character n-grams on its main directions. kind: "words" or "characters"."""
+
+    def __init__(self, kind: str, dimensions: int, seed: int) -> None:
+        self.kind = kind
+        self.dimensions = dimensions
+        self.seed = seed
+        self._places: dict[str, int] | None = None
+
+    def fit(self, texts: Sequence[str], /) -> Self:
+        """Learn which n-grams there are, how rare each is, and the directions in which texts differ most."""
+        from sklearn.utils.extmath import randomized_svd
+
+        found = Counter(gram for text in texts for gram in set(self._grams(text)))
+        kept = sorted(gram for gram, count in found.items() if count >= _FEWEST)
+        self.vocabulary_ = "\n".join(kept)
+        self.rarity_ = np.log((1 + len(texts)) / (1 + np.array([found[gram] for gram in kept], dtype=np.float64))) + 1
+        self._places = None
+        table = self._table(texts)
+        count = min(self.dimensions, *table.shape)
+        self.directions_ = np.zeros((len(kept), count), dtype=np.float32)
+        if count and table.nnz:
+            with one_blas_thread():  # the matrices are small, and more threads mostly wait for each other
+                self.directions_[:] = randomized_svd(table, count, n_iter=5, random_state=self.seed)[2].T
+        return self
+
+    def points(self, texts: Sequence[str], /) -> Floats:
+        """One row per text."""
+        points: Floats = self._table(texts) @ self.directions_.astype(np.float64)
+        return points
+
+    def _table(self, texts: Sequence[str]) -> csr_array:
+        """Texts × n-grams: (1 + log count) × rarity, every row of length 1."""
+        if self._places is None:
+            self._places = {
+                gram: place for place, gram in enumerate(self.vocabulary_.split("\n") if len(self.rarity_) else ())
+            }
+        places = self._places
+        columns: list[int] = []
+        values: list[float] = []
+        ends = [0]
+        for text in texts:
+            counts = Counter(places[gram] for gram in self._grams(text) if gram in places)
+            known = np.array(sorted(counts), dtype=np.int64)
+            weights = (1 + np.log([counts[place] for place in known.tolist()])) * self.rarity_[known]
+            columns += known.tolist()
+            values += (weights / max(float(np.sqrt(weights @ weights)), 1e-12)).tolist()
+            ends.append(len(columns))
+        return csr_array((np.array(values, dtype=np.float64), columns, ends), shape=(len(texts), len(places)))
+
+    def _grams(self, text: str) -> Iterable[str]:
+        words = re.findall(r"\w+|[^\w\s]", text.casefold())
+        if self.kind == "words":
+            marked = ["^", *words, "$"]
+            for length in _LENGTHS[self.kind]:
+                yield from (" ".join(marked[first : first + length]) for first in range(len(marked) - length + 1))
+            return
+        for word in words:
+            padded = f" {word} "
+            for length in _LENGTHS[self.kind]:
+                yield from (padded[first : first + length] for first in range(len(padded) - length + 1))
+
+
+def _texts(candidates: Candidates) -> list[str]:
+    table = candidates.queries
+    if table is None or table.texts is None:
+        raise DataError(
+            "The view TextView needs the text of the queries, and these have none. Give a queries.jsonl whose lines "
+            'have a "text": data.with_queries(read_queries(path)); over HTTP, query.text.',
+            arguments=("queries",),
+        )
+    return [text or "" for text in table.texts]
+
+
+def _sizes(texts: Sequence[str]) -> Floats:
+    """How long each text is in words and in characters, whether it ends like a sentence, its share of capitals."""
+    rows = []
+    for text in texts:
+        words = text.split()
+        capitals = sum(word[0].isupper() for word in words[1:]) / max(len(words), 1)
+        rows.append([np.log1p(len(words)), np.log1p(len(text)), float(text.rstrip().endswith((".", "?"))), capitals])
+    return np.array(rows, dtype=np.float64).reshape(len(texts), 4)

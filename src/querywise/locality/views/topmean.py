@@ -1,0 +1,87 @@
+"""The mean of a query's top documents: what the best of its candidates look like [geng2008]_."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+
+from querywise.contracts.protocols import Ranker
+from querywise.data.judged import Candidates, Judged
+from querywise.data.training import Training
+from querywise.errors import DataError, NotFittedError
+from querywise.locality.views.references import Reference, fitted_reference, reference_scores
+from querywise.runtime.arrays import Floats
+from querywise.runtime.scaling import Scaling
+
+
+class TopMean:
+    """Rank the candidates by a reference, take the best `top`, average their features.
+
+    reference: a feature by name or by number from 0, or a ranker; one that is not fitted is fitted on the training
+    queries alone. None is the single model of the ranker the view is used in.
+    top: how many of the best documents say where a query lies.
+
+    Documents tied at the cut share the remaining places equally. The coordinates are standardised on the training
+    queries, unless `standardise` is False.
+    """
+
+    def __init__(self, reference: Reference | None = None, top: int = 50, *, standardise: bool = True) -> None:
+        self.reference = reference
+        self.top = top
+        self.standardise = standardise
+
+    def fit(self, data: Training, /) -> Self:
+        """Fit the reference, if it needs it, and learn the scale of every coordinate."""
+        if not 1 <= self.top < np.inf or self.top != int(self.top):
+            raise DataError(f"TopMean(top={self.top}) must be a whole number from 1 up.")
+        if self.reference is None:
+            raise DataError("TopMean alone needs a reference: a feature column or a ranker.")
+        self.reference_ = fitted_reference(self.reference, data)
+        means = data.by_query(self._means)
+        self.scaling_ = Scaling.learn(means, "standard" if self.standardise else "none")
+        return self
+
+    def by(self, ranker: Ranker, /) -> TopMean:
+        """The same view with this reference, unless it has one of its own."""
+        reference = ranker if self.reference is None else self.reference
+        return TopMean(reference, self.top, standardise=self.standardise)
+
+    def points(self, candidates: Candidates, /) -> Floats:
+        """One row per query."""
+        if not hasattr(self, "scaling_"):
+            raise NotFittedError(self)
+        return self.scaling_.apply(self._means(candidates))
+
+    def relevant_points(self, data: Judged, /) -> Floats:
+        """Where each query would lie if its top documents were its relevant ones; as it is where there are none."""
+        means = self._means(data.candidates)
+        for query in range(len(data)):
+            rows = data.candidates.rows(query)
+            relevant = data.labels[rows] > 0
+            if relevant.any():
+                means[query] = data.candidates.features[rows][relevant].mean(axis=0)
+        return self.scaling_.apply(means)
+
+    def _means(self, candidates: Candidates) -> Floats:
+        scores = reference_scores(self.reference_, candidates)
+        means = np.zeros((len(candidates), candidates.features.shape[1]))
+        for query in range(len(candidates)):
+            rows = candidates.rows(query)
+            if rows.stop > rows.start:
+                means[query] = top_shares(scores[rows], self.top) @ candidates.features[rows]
+        return means
+
+
+def top_shares(scores: Floats, top: int) -> Floats:
+    """How much each document counts in the mean of the `top` best; those tied at the cut share what is left.
+
+    >>> top_shares(np.array([3.0, 1.0, 2.0, 1.0]), top=3)
+    array([0.33333333, 0.16666667, 0.33333333, 0.16666667])
+    """
+    if len(scores) <= top:
+        return np.full(len(scores), 1 / len(scores))
+    cut = np.partition(scores, len(scores) - top)[len(scores) - top]
+    above, tied = scores > cut, scores == cut
+    shares: Floats = (above + tied * ((top - above.sum()) / tied.sum())) / top
+    return shares

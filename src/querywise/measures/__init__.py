@@ -1,0 +1,1 @@
+"""Scores → order → how good it is."""

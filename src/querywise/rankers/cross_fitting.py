@@ -1,0 +1,146 @@
+"""Training queries under a blend that never saw their labels: how well each ranker serves them, and what signs tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from querywise.contracts.protocols import FollowsRanker, QueryView
+from querywise.data.judged import Candidates, Judged
+from querywise.errors import DataError
+from querywise.learners.classic.lists import Worth, check_counts, check_worth
+from querywise.locality.views.columns import SideBySide
+from querywise.locality.views.gradients import GradientView
+from querywise.locality.views.metric import LearnedMetric
+from querywise.rankers.blend import Blend
+from querywise.rankers.neighbors import fitted_view
+from querywise.rankers.score_signals import signs, usual_spreads
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.cache import not_sharing, once
+from querywise.runtime.parameters import unfitted
+
+_FEWEST = 20  # cross-validated queries; fewer teach nothing
+
+
+class Crossed(NamedTuple):
+    """The training queries under rankers that never saw their labels.
+
+    signs: a row per query. values: what the order is worth, queries × options: routed to each ranker, then the blend.
+    """
+
+    signs: Floats
+    values: Floats
+
+    @property
+    def gains(self) -> Floats:
+        """Queries × rankers: how much better than the blend."""
+        gains: Floats = self.values[:, :-1] - self.values[:, -1:]
+        return gains
+
+    @property
+    def gap(self) -> float:
+        """How far the best option of each query is above the blend, on average."""
+        return float(np.maximum(self.gains.max(axis=1), 0.0).mean())
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """How training queries come under a blend fitted without them."""
+
+    whose: str  # class, named in errors
+    blend: Blend
+    view: QueryView | None
+    folds: int
+    measure: str
+    seed: int
+
+    def check(self) -> None:
+        """Refuse what cannot be crossed."""
+        if not isinstance(self.blend, Blend):
+            raise DataError(
+                f"{self.whose} needs a Blend, as in {self.whose}(Blend([RankSVM(), LambdaMART()])); got {self.blend!r}."
+            )
+        check_counts(type(self), folds=(self.folds, 2))
+        check_worth(self.measure)
+        for each in views_of(self.view):
+            if isinstance(each, (GradientView, LearnedMetric)):
+                raise DataError(
+                    f"{self.whose} cannot go by a {type(each).__name__}: its axes are learned from labels, and differ "
+                    "from fold to fold. Give it the view inside, such as TopMean() or TextView()."
+                )
+
+    def over(self, data: Judged, valid: Judged | None) -> Crossed | None:
+        """Every query ranked by a blend that was fitted without it; None where there are too few to tell anything."""
+        if len(data) < max(_FEWEST, self.folds):
+            return None
+        turned = np.random.default_rng(self.seed).permutation(len(data))
+        held = [np.sort(part) for part in np.array_split(turned, self.folds)]
+        kept = [np.setdiff1d(np.arange(len(data)), part) for part in held]
+        if not all(data.pairs[part].any() for part in kept):
+            return None
+        # Whatever the measure, the folds are fitted once.
+        settings = (self.blend, self.view, self.folds, self.seed, valid)
+        parts = once("held out", settings, data, lambda: self._held_out(data, held, kept, valid))
+        found: list[Floats] = [np.zeros(0)] * len(data)
+        values = np.zeros((len(data), len(self.blend.rankers) + 1))
+        for ours, part in zip(held, parts, strict=True):
+            values[ours] = self._values(part, data.select(ours))
+            for query, row in zip(ours, part.told, strict=True):
+                found[query] = row
+        return Crossed(np.array(found), values)
+
+    def _held_out(
+        self, data: Judged, held: Sequence[Ints], kept: Sequence[Ints], valid: Judged | None
+    ) -> list[_HeldOut]:
+        """The queries of each fold under a blend that is fitted on the others."""
+        fixed = [None if isinstance(each, FollowsRanker) else unfitted(each).fit(data) for each in views_of(self.view)]
+        with not_sharing():
+            return [
+                self._one_held_out(data.select(ours).candidates, data.select(others), valid, fixed)
+                for ours, others in zip(held, kept, strict=True)
+            ]
+
+    def _one_held_out(
+        self, ours: Candidates, others: Judged, valid: Judged | None, fixed: Sequence[QueryView | None]
+    ) -> _HeldOut:
+        try:
+            blend = unfitted(self.blend).fit(others, valid=valid)
+            every = zip(views_of(self.view), fixed, strict=True)
+            views = [fitted_view(view, others, blend) if ready is None else ready for view, ready in every]
+        except DataError as error:
+            raise DataError(
+                f"{self.whose} fits its blend on {len(others)} of the training queries at a time: {error}"
+            ) from None
+        usual = usual_spreads(blend.several_models().scores(others.candidates), others.candidates)
+        scores = blend.several_models().scores(ours)
+        return _HeldOut(blend, scores, told_of(scores, ours, usual, views))
+
+    def _values(self, part: _HeldOut, ours: Judged) -> Floats:
+        """Queries × options: what each option makes of queries held out."""
+        worth = Worth(ours, self.measure)
+        options = [*part.blend.comparable(part.scores, ours.candidates).T]
+        options.append(part.blend.blended(part.scores, ours.candidates))
+        return np.column_stack([worth.of(np.ascontiguousarray(each)) for each in options])
+
+
+class _HeldOut(NamedTuple):
+    """Queries under a blend fitted on others: its scores of their documents, and what these tell."""
+
+    blend: Blend
+    scores: Floats
+    told: Floats
+
+
+def views_of(view: QueryView | None) -> tuple[QueryView, ...]:
+    """The views side by side; those without a reference learn from no label, and are fitted on all training queries."""
+    if view is None:
+        return ()
+    return tuple(view.views) if isinstance(view, SideBySide) else (view,)
+
+
+def told_of(scores: Floats, candidates: Candidates, usual: Floats, views: Sequence[QueryView]) -> Floats:
+    """A row per query: the signs of its scores, and its place in the views."""
+    return np.hstack([signs(scores, candidates, usual), *(np.asarray(each.points(candidates)) for each in views)])

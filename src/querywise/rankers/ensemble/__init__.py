@@ -1,0 +1,1 @@
+"""Ensembles of rankers, weighted for all queries or for each."""

@@ -1,0 +1,230 @@
+"""Ensemble ranking, supervised and semi-supervised: non-negative weights over rankers, by query [hoi2008]_.
+
+Every feature is the score of a ranker. SER learns one set of weights from the judged queries; SSER learns another for
+every query that arrives, so that near documents of that query get near scores:
+
+    min_{w ≥ 0}  ½ wᵀM w  +  C Σ_i max(0, 1 − w·bⁱ),        M = I + γ GᵀLG for the query's documents G,  I for SER
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Self
+
+import numpy as np
+
+from querywise.contracts.answers import Answer, Once, alone, one_each, ready
+from querywise.contracts.forms import depends_on_the_list
+from querywise.contracts.protocols import Models
+from querywise.data.judged import Candidates, Judged
+from querywise.errors import DataError
+from querywise.learners.linear import LinearModel, LinearModels
+from querywise.rankers.ensemble.agreement import Grades, Similarity, agreements, check_agreement
+from querywise.rankers.ensemble.graph import roughness
+from querywise.rankers.ensemble.quadratic import Solution, solve
+from querywise.rankers.normalised import normalised
+from querywise.runtime.arrays import Floats, for_kernels
+from querywise.runtime.compiled import compiled
+from querywise.runtime.threads import in_threads
+
+_INSTEAD = "Fit ranksvm or knn-offline-2 instead."
+_STARTS = 256  # so many training queries' solutions are kept at most
+
+
+class SER:
+    """One weight per ranker, none negative, so that the blend agrees with the judgements of the training queries.
+
+    cost: C, what disagreeing with a judged query costs.
+    grades: three is the paper's, the top grade against 0 and, θ as much, against those between; difference is for any
+    grades.
+    theta: θ, what the top grade above one between counts for.
+    smoothing: δ, on the diagonal of R; the larger, the less the first ranks stand out.
+    similarity: trace, tr(AᵀR), or rbf, exp(−‖A − R‖ / similarity_scale).
+    similarity_scale: the distance over which rbf falls to 1/e.
+    norm: bring every query's bⁱ to this sum of absolute values, so that each counts alike; None leaves them.
+
+    Features are put on 0 … 1 within each query first.
+    """
+
+    def __init__(
+        self,
+        cost: float = 1.0,
+        *,
+        grades: Grades = "three",
+        theta: float = 0.5,
+        smoothing: float = 1.0,
+        similarity: Similarity = "trace",
+        similarity_scale: float = 1.0,
+        norm: float | None = None,
+    ) -> None:
+        self.cost = cost
+        self.grades = grades
+        self.theta = theta
+        self.smoothing = smoothing
+        self.similarity = similarity
+        self.similarity_scale = similarity_scale
+        self.norm = norm
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Learn the weights."""
+        self._check()
+        data.require_preferences()
+        self.rows_ = self._agreements(data)
+        width = data.candidates.features.shape[1]
+        found = solve(np.eye(width), self.rows_, self.cost)
+        self.weights_, self.prices_, self.free_, self.side_ = found.weights, found.prices, found.free, found.side
+        self.residual_ = found.residual
+        self.feature_count_ = width
+        self.feature_names_ = data.candidates.feature_names
+        return self
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document: the weighted sum of its scores, each on 0 … 1 within the query."""
+        return self.answer(candidates).scores()
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """One linear model for all queries, of scores on 0 … 1 within the query."""
+        why = depends_on_the_list(type(self), "brings every feature to 0 … 1 within the query", _INSTEAD)
+        seen = normalised(ready(self, candidates))
+        return replace(alone(LinearModel(self.weights_), seen), refused=why)
+
+    def _agreements(self, data: Judged) -> Floats:
+        """The bⁱ of the queries that say anything."""
+        features, labels = normalised(data.candidates).features, data.labels
+        top = int(labels.max(initial=0))
+
+        def row(query: int) -> Floats:
+            rows = data.candidates.rows(query)
+            return agreements(
+                features[rows],
+                labels[rows],
+                top=top,
+                kind=self.grades,
+                theta=self.theta,
+                smoothing=self.smoothing,
+                similarity=self.similarity,
+                scale=self.similarity_scale,
+            )
+
+        found = np.array(in_threads(row, np.flatnonzero(data.pairs > 0).tolist()))
+        sizes = np.abs(found).sum(axis=1)
+        found = found[sizes > 0]
+        factors = np.ones(len(found)) if self.norm is None else self.norm / sizes[sizes > 0]
+        scaled: Floats = found * factors[:, None]
+        return scaled
+
+    def _check(self) -> None:
+        check_agreement(self.grades, self.theta, self.smoothing, self.similarity, self.similarity_scale)
+        for name, value in (("cost", self.cost), ("norm", 1.0 if self.norm is None else self.norm)):
+            if not 0 < value < np.inf:
+                raise DataError(f"{type(self).__name__}({name}={value}) must be a number above 0.")
+
+
+class SSER(SER):
+    """SER, solved anew for every query, its own documents having a say: near ones are to get near scores.
+
+    gamma: γ, how much the query's own documents have a say; 0 is SER.
+    neighbours: how many nearest documents of each are joined in the graph.
+
+    Every solution is certified, to a KKT residual of 1e-8, and starts from that of the training query whose documents
+    are the most alike, which is quicker and changes nothing. For the rest see SER.
+    """
+
+    def __init__(
+        self,
+        gamma: float = 0.5,
+        *,
+        neighbours: int = 5,
+        cost: float = 1.0,
+        grades: Grades = "three",
+        theta: float = 0.5,
+        smoothing: float = 1.0,
+        similarity: Similarity = "trace",
+        similarity_scale: float = 1.0,
+        norm: float | None = None,
+    ) -> None:
+        super().__init__(
+            cost,
+            grades=grades,
+            theta=theta,
+            smoothing=smoothing,
+            similarity=similarity,
+            similarity_scale=similarity_scale,
+            norm=norm,
+        )
+        self.gamma = gamma
+        self.neighbours = neighbours
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Learn the weights of SER, and where to start from for queries like those of the training data."""
+        super().fit(data, valid=valid)
+        features, count = normalised(data.candidates).features, len(data.candidates)
+        start = Solution(self.weights_, self.prices_, self.free_, self.side_, self.residual_, 0)
+
+        def one(query: int) -> tuple[Floats, Solution]:
+            matrix = self.program(features[data.candidates.rows(query)])
+            return np.diag(matrix), solve(matrix, self.rows_, self.cost, start)
+
+        found = in_threads(one, np.unique(np.linspace(0, count - 1, min(count, _STARTS)).astype(np.int64)).tolist())
+        self.start_points_ = np.array([point for point, _ in found])
+        self.start_free_ = np.array([solution.free for _, solution in found])
+        self.start_side_ = np.array([solution.side for _, solution in found], dtype=np.int8)
+        return self
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """A linear model of its own for each query, of scores on 0 … 1 within it; where γ is 0, that of all."""
+        seen, everyone = normalised(ready(self, candidates)), LinearModel(self.weights_)
+        own = np.where(self.gamma > 0, np.arange(len(seen)), np.full(len(seen), -1))
+        models: Once[Models] = Once(lambda: LinearModels(self._weights_of(seen)))
+        return Answer(
+            seen,
+            lambda: everyone,
+            Once(lambda: models().pick(seen, own) if self.gamma else everyone.predict(seen)),
+            varies=True,
+            models=models,
+            shares=Once(lambda: one_each(own, len(seen))),
+            refused=depends_on_the_list(type(self), "learns from all documents of the query", _INSTEAD),
+        )
+
+    def query_weights(self, candidates: Candidates, /) -> Floats:
+        """Queries × rankers: the weights each query is answered with."""
+        return self._weights_of(normalised(ready(self, candidates)))
+
+    def _weights_of(self, seen: Candidates) -> Floats:
+        def one(query: int) -> Floats:
+            if self.gamma == 0:
+                return self.weights_
+            matrix = self.program(seen.features[seen.rows(query)])
+            return solve(matrix, self.rows_, self.cost, self.start(matrix)).weights
+
+        return np.array(in_threads(one, range(len(seen)))).reshape(len(seen), self.feature_count_)
+
+    def program(self, documents: Floats) -> Floats:
+        """M = I + γ GᵀLG of some documents, their scores on 0 … 1."""
+        return np.eye(documents.shape[1]) + self.gamma * roughness(documents, self.neighbours)
+
+    def start(self, matrix: Floats) -> Solution:
+        """The sets of the training query whose M has the most similar diagonal: how rough each ranker's scores are."""
+        nearest = _nearest(for_kernels(self.start_points_), matrix)
+        return Solution(
+            self.weights_, self.prices_, self.start_free_[nearest], self.start_side_[nearest], self.residual_, 0
+        )
+
+    def _check(self) -> None:
+        super()._check()
+        if not 0 <= self.gamma < np.inf:
+            raise DataError(f"SSER(gamma={self.gamma}) must be 0, which is SER, or a number above 0.")
+        if self.neighbours < 1 or self.neighbours != int(self.neighbours):
+            raise DataError(f"SSER(neighbours={self.neighbours}) must be a whole number from 1 up.")
+
+
+@compiled
+def _nearest(points: Floats, matrix: Floats) -> int:
+    found, least = 0, np.inf
+    for i in range(len(points)):
+        gap = 0.0
+        for j in range(points.shape[1]):
+            gap += (points[i, j] - matrix[j, j]) ** 2
+        if gap < least:
+            found, least = i, gap
+    return found

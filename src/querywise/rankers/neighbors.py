@@ -1,0 +1,188 @@
+"""Where a query lies among the training queries, and which of them are its neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import csr_array, vstack
+
+from querywise.contracts.answers import Once, Place, TrainingQueries
+from querywise.contracts.protocols import FollowsRanker, Learner, Metric, Neighborhood, Preparing, QueryView, Ranker
+from querywise.data.judged import Candidates, Judged
+from querywise.data.training import Training
+from querywise.errors import DataError
+from querywise.locality.neighborhoods import Nearest, Search, distances, measured
+from querywise.locality.views.looking import looked_at
+from querywise.locality.views.topmean import TopMean
+from querywise.runtime.arrays import Bools, Floats, Ints
+from querywise.runtime.cache import once
+from querywise.runtime.parameters import unfitted
+from querywise.runtime.workers import crew
+
+
+class Locality:
+    """A view, a neighborhood in it, and how far from every training query is too far.
+
+    view: None is TopMean by the single model. back_off: a share of the training queries; a query farther from its
+    nearest training query than that share of them is from each other gets the global model. None never backs off.
+    """
+
+    def __init__(self, view: QueryView | None, neighborhood: Neighborhood, back_off: float | None) -> None:
+        self.view = view
+        self.neighborhood = neighborhood
+        self.back_off = back_off
+        self._known: Search | None = None
+
+    def fit(self, data: Training, everyone: Ranker, /) -> Self:
+        """Place the training queries."""
+        if self.back_off is not None and not 0 < self.back_off <= 1:
+            raise DataError(f"back_off={self.back_off} must be a share above 0 and up to 1, or None.")
+        self.view_ = fitted_view(self.view, data, everyone)
+        self.points_ = self._training_points(data)
+        self._known = None
+        self.neighborhood_ = unfitted(self.neighborhood).fit(self.points_)
+        self.pairs_ = data.pairs
+        self.query_ids_ = data.query_ids
+        self.limit_ = np.inf if self.back_off is None else self._limit(self.back_off)
+        return self
+
+    def _training_points(self, data: Training) -> Floats:
+        return once("points", self.view_, data, lambda: np.asarray(data.by_query(self.view_.points)))
+
+    def _limit(self, share: float) -> float:
+        if len(self.points_) < 2:
+            return float("inf")
+        places = measured(self.points_, self.metric)
+        others = Search(places).nearest(places, 2)
+        # A query's nearest is itself, or a twin of it; either way the other of the two is its nearest other query.
+        other = np.where(others[:, 0] == np.arange(len(others)), others[:, 1], others[:, 0])
+        gaps = distances(self.points_, self.points_[other], self.metric)
+        return float(np.quantile(gaps, share))
+
+    @property
+    def metric(self) -> Metric:
+        """The neighborhood's way of measuring; the plain distance where it has none."""
+        found: Metric = getattr(self.neighborhood_, "metric", "euclidean")
+        return found
+
+    def points(self, candidates: Candidates) -> Floats:
+        """Where these queries lie."""
+        return once("points", self.view_, candidates, lambda: np.asarray(self.view_.points(candidates)))
+
+    def nearest(self, points: Floats, anchors: Search) -> Ints:
+        """The nearest of some anchors to each point."""
+        return anchors.nearest(measured(points, self.metric), 1)[:, 0]
+
+    def distances(self, points: Floats) -> Floats:
+        """How far each point is from the nearest training query."""
+        if self._known is None:
+            self._known = self.search(self.points_)
+        index = self.nearest(points, self._known)
+        return distances(points, self.points_[index], self.metric)
+
+    def is_far(self, points: Floats) -> Bools:
+        """Which points are too far from every training query for any local model to be trusted."""
+        if not np.isfinite(self.limit_):
+            return np.zeros(len(points), np.bool_)
+        return self.distances(points) > self.limit_
+
+    def search(self, anchors: Floats) -> Search:
+        """Anchors made ready to be searched."""
+        return Search(measured(anchors, self.metric))
+
+    def weights(self, points: Floats) -> csr_array:
+        """The neighbours of each point among the training queries."""
+        return self.neighborhood_.weights(points)
+
+    def weights_of_many(self, points: Floats) -> csr_array:
+        """The same for so many points that looking for their neighbours is work for a crew."""
+        hands = crew()
+        blocks = np.array_split(points, hands.parts)
+        found = hands.each(_neighbours, blocks, shared=(self.neighborhood_,))
+        return found[0] if len(found) == 1 else csr_array(vstack(found))
+
+    def teaches(self, weights: csr_array) -> Bools:
+        """Which rows of weights have a query with pairs to learn from."""
+        return np.asarray(weights @ (self.pairs_ > 0).astype(np.float64)).ravel() > 0
+
+
+class Surroundings:
+    """Where some queries lie among the training queries of a locality."""
+
+    def __init__(
+        self,
+        locality: Locality,
+        candidates: Candidates,
+        learner: Learner,
+        gradients: Callable[[], Floats | None],
+        nearest_to_relevant: Callable[[Judged], Ints | None] | None = None,
+    ) -> None:
+        self.points = Once(lambda: locality.points(candidates))
+        self.distances = Once(lambda: locality.distances(self.points()))
+        self.is_far = Once(self._is_far)
+        self._locality = locality
+
+        def known_gradients() -> tuple[Floats, Floats] | None:
+            found, pairs = gradients(), locality.pairs_
+            per_pair = isinstance(learner, Preparing) and learner.pairs == "pair"
+            return None if found is None else (found, (pairs if per_pair else pairs > 0).astype(np.float64))
+
+        known = TrainingQueries(
+            locality.query_ids_,
+            locality.pairs_,
+            locality.limit_,
+            self.distances,
+            self._few,
+            self._away,
+            known_gradients,
+        )
+        self.place = Place(
+            lambda: looked_at(locality.view_), points=self.points, known=known, nearest_to_relevant=nearest_to_relevant
+        )
+
+    def _is_far(self) -> Bools:
+        """The same of these queries, by their distances where these have to be known."""
+        limit = self._locality.limit_
+        return self.distances() > limit if np.isfinite(limit) else self._locality.is_far(self.points())
+
+    def _few(self, count: int) -> Floats:
+        points = self.points()
+        return self.distances()[:count] if count >= len(points) else self._locality.distances(points[:count])
+
+    def _away(self, query: int, training: Ints) -> Floats:
+        place = np.repeat(self.points()[[query]], len(training), axis=0)
+        return distances(place, self._locality.points_[training], self._locality.metric)
+
+
+def _neighbours(points: Floats, neighborhood: Neighborhood) -> csr_array:
+    return neighborhood.weights(points)
+
+
+def fitted_view(view: QueryView | None, data: Training, everyone: Ranker) -> QueryView:
+    """A view fitted on the training queries; TopMean goes by the single model where it has no other reference."""
+    asked = TopMean() if view is None else view
+    ready = asked.by(everyone) if isinstance(asked, FollowsRanker) else unfitted(asked)
+    taken: Any = data  # KnnOffline2.takes_parts says which views are handed data in parts
+    return once("view", ready, data, lambda: ready.fit(taken))
+
+
+def neighborhood_or_nearest(neighborhood: Neighborhood | None, k: float) -> Neighborhood:
+    """The neighborhood asked for, or the k nearest."""
+    return Nearest(k) if neighborhood is None else neighborhood
+
+
+def without(weights: csr_array, rows: Bools) -> csr_array:
+    """The same weights with some rows emptied."""
+    if not rows.any():
+        return weights
+    keep = np.where(rows, 0.0, 1.0)
+    emptied = csr_array(weights.multiply(keep[:, None]))
+    emptied.eliminate_zeros()
+    return emptied
+
+
+def has_relevant(data: Judged) -> Bools:
+    """Which queries have a relevant document."""
+    return np.bincount(data.candidates.query_of_row[data.labels > 0], minlength=len(data)) > 0

@@ -1,0 +1,174 @@
+"""Queries → candidates with features: BM25's best documents, the 25 rankers, field lengths, the user's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from querywise.data.collections import Collection
+from querywise.data.judged import Candidates, Judged, QueryTable
+from querywise.errors import DataError
+from querywise.retrieval.bm25 import search
+from querywise.retrieval.index import Index
+from querywise.retrieval.scores import NAMES, Smoothing, all_scores
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.workers import crew
+
+_LENGTHS = ("length.title", "length.body")
+_BATCH = 32  # queries
+_Thing = TypeVar("_Thing")
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What the candidates of judged queries hold, and what they miss."""
+
+    queries: int
+    unjudged: int  # queries left out since nothing is judged for them
+    unmatched: int  # queries none of whose terms is in any document
+    without_relevant: int  # queries with candidates of which none is relevant
+    relevant: int  # relevant documents, judged
+    found: int  # of those, among the candidates
+    added: int  # judged documents put in though retrieval did not find them
+
+
+def feature_names(index: Index) -> tuple[str, ...]:
+    """The columns, in order."""
+    return (*NAMES, *_LENGTHS, *index.column_names)
+
+
+def candidates_for(
+    index: Index, queries: QueryTable, *, top: int = 100, smoothing: Smoothing | None = None
+) -> Candidates:
+    """BM25's best documents for every query, best first, with their features."""
+    smooth = smoothing or Smoothing()
+    return _assembled(index, queries, _found(index, queries, top, smooth), smooth)
+
+
+def judged_candidates(
+    collection: Collection,
+    index: Index,
+    *,
+    top: int = 100,
+    add_judged: bool = False,
+    skip_unknown: bool = False,
+    smoothing: Smoothing | None = None,
+) -> tuple[Judged, Coverage]:
+    """The candidates of every judged query with their grades, and what retrieval missed.
+
+    add_judged: also judged documents that BM25 did not find, marked `added = 1` in their comment; good for training,
+    flattering in a test. skip_unknown: leave out judgements of documents that are not in the index instead of refusing
+    them. A document nobody judged has grade 0 and is marked so in `Judged.judged`.
+    """
+    if collection.queries is None or collection.queries.texts is None:
+        raise DataError(f"{collection.name}: the collection has no queries with a text; features are made for queries.")
+    if not collection.judgements:
+        raise DataError(f"{collection.name}: the collection has no judgements, so there is nothing to learn from.")
+    grades = _known_grades(collection, index, skip_unknown=skip_unknown)
+    asked = [query_id for query_id in collection.queries.ids if query_id in grades]
+    table = collection.queries.select(asked)
+    smooth = smoothing or Smoothing()
+    found = _found(index, table, top, smooth)
+    others = [
+        np.setdiff1d(list(grades[query]), each) if add_judged else each[:0]
+        for query, each in zip(asked, found, strict=True)
+    ]
+    documents = [np.concatenate([each, more]) for each, more in zip(found, others, strict=True)]
+    candidates = _assembled(index, table, documents, smooth, added=[len(more) for more in others])
+    known = [
+        [grades[query].get(int(place), -1) for place in each] for query, each in zip(asked, documents, strict=True)
+    ]
+    labels = np.array([grade for each in known for grade in each], dtype=np.int64)
+    hits = np.bincount(candidates.query_of_row[labels > 0], minlength=len(asked))
+    retrieved = [sum(grade > 0 for grade in each[: len(own)]) for each, own in zip(known, found, strict=True)]
+    coverage = Coverage(
+        queries=len(asked),
+        unjudged=len(collection.queries) - len(asked),
+        unmatched=sum(len(each) == 0 for each in found),
+        without_relevant=int(np.sum((candidates.sizes > 0) & (hits == 0))),
+        relevant=sum(grade > 0 for query in asked for grade in grades[query].values()),
+        found=sum(retrieved),
+        added=sum(map(len, others)),
+    )
+    return Judged(candidates, np.maximum(labels, 0), labels >= 0), coverage
+
+
+def _known_grades(collection: Collection, index: Index, *, skip_unknown: bool) -> dict[str, dict[int, int]]:
+    """Query → document number → grade."""
+    grades: dict[str, dict[int, int]] = {}
+    for each in collection.judgements:
+        place = index.place_of(each.document)
+        if place is None and not skip_unknown:
+            raise DataError(
+                f"{each.where}: document {each.document!r} of query {each.query!r} is not in the corpus. Mend the "
+                "judgements, or leave such lines out with skip_unknown=True.",
+                arguments=("skip_unknown",),
+            )
+        if place is not None:
+            grades.setdefault(each.query, {})[place] = each.grade
+    if not grades:
+        raise DataError(
+            f"{collection.name}: none of the judged documents is in the corpus. Do the ids belong together?"
+        )
+    return grades
+
+
+def _found(index: Index, queries: QueryTable, top: int, smoothing: Smoothing) -> list[Ints]:
+    texts = queries.texts or (None,) * len(queries)
+    batches = _batches([text or "" for text in texts])
+    found = crew().each(_best, batches, shared=(index, top, smoothing), label="Candidates")
+    return [documents for batch in found for documents in batch]
+
+
+def _best(texts: Sequence[str], index: Index, top: int, smoothing: Smoothing) -> list[Ints]:
+    return [search(index, text, top=top, smoothing=smoothing).documents for text in texts]
+
+
+def _batches(things: Sequence[_Thing]) -> list[Sequence[_Thing]]:
+    """Some at a time, so that handing them out costs little."""
+    return [things[first : first + _BATCH] for first in range(0, len(things), _BATCH)]
+
+
+def _assembled(
+    index: Index,
+    queries: QueryTable,
+    documents: Sequence[Ints],
+    smoothing: Smoothing,
+    *,
+    added: Sequence[int] | None = None,
+) -> Candidates:
+    """The documents of every query with their features; the last `added` of a query are marked."""
+    texts = queries.texts or (None,) * len(queries)
+    asked = _batches([(text or "", each) for text, each in zip(texts, documents, strict=True)])
+    rows = crew().each(_features, asked, shared=(index, smoothing), label="Features")
+    ids = [[index.document_ids[int(document)] for document in each] for each in documents]
+    first_added = [len(each) - more for each, more in zip(documents, added or [0] * len(documents), strict=True)]
+    comments = (
+        f"docid = {document}" + (" added = 1" if place >= first else "")
+        for each, first in zip(ids, first_added, strict=True)
+        for place, document in enumerate(each)
+    )
+    return Candidates(
+        features=np.concatenate([np.zeros((0, len(feature_names(index)))), *rows]),
+        starts=np.cumsum([0, *map(len, documents)]),
+        query_ids=queries.ids,
+        document_ids=tuple(document for each in ids for document in each),
+        comments=tuple(comments),
+        feature_names=feature_names(index),
+        queries=queries,
+    )
+
+
+def _features(asked: Sequence[tuple[str, Ints]], index: Index, smoothing: Smoothing) -> Floats:
+    rows = [features_of(index, text, documents, smoothing) for text, documents in asked]
+    return np.concatenate(rows)
+
+
+def features_of(index: Index, text: str, documents: Ints, smoothing: Smoothing | None = None) -> Floats:
+    """The features of some documents for one query, raw."""
+    scores = all_scores(index.fields, index.numbers_of(text), documents, smoothing or Smoothing())
+    lengths = [index.fields[name].lengths[documents].astype(np.float64) for name in ("title", "body")]
+    return np.hstack([scores, np.column_stack(lengths), index.columns[documents]])

@@ -1,0 +1,348 @@
+"""An index of documents: per field which term occurs where and how often, in arrays a file can be mapped as.
+
+It is built in one pass over the documents; the same documents give the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from tokenize import TokenError
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array
+
+from querywise.data.collections import Document
+from querywise.data.letor import PathLike
+from querywise.errors import DataError, ModelFileError
+from querywise.retrieval.strings import Strings
+from querywise.retrieval.words import Tokeniser
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.files import current_umask
+
+FORMAT = "querywise index"
+FORMAT_VERSION = 1
+FIELDS = ("title", "body", "both")  # both: title and body read as one text
+_MANIFEST = "manifest.json"
+_SNIPPET = 200
+_Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """One field of all documents. Term t occurs in `documents[starts[t]:starts[t + 1]]`, as often as `counts` says."""
+
+    starts: Ints
+    documents: NDArray[np.int32]
+    counts: NDArray[np.int32]
+    lengths: NDArray[np.int32]  # terms in each document
+    distinct: NDArray[np.int32]  # different terms in each document
+    totals: Ints  # occurrences of each term in all documents
+
+    @cached_property
+    def size(self) -> int:
+        """The number of terms in the field of all documents together."""
+        return int(self.lengths.sum(dtype=np.int64))
+
+    @cached_property
+    def mean_length(self) -> float:
+        """The average number of terms in a document."""
+        return self.size / max(len(self.lengths), 1)
+
+    def postings(self, term: int) -> slice:
+        """Where the documents of a term stand."""
+        return slice(int(self.starts[term]), int(self.starts[term + 1]))
+
+    def counts_of(self, terms: Sequence[int], documents: Ints) -> Floats:
+        """How often each of some terms (−1: one that is nowhere) occurs in each of some documents."""
+        table = np.zeros((len(documents), len(terms)))
+        for column, term in enumerate(terms):
+            if term >= 0:
+                where = self.postings(term)
+                holders = self.documents[where]
+                places = np.minimum(np.searchsorted(holders, documents), len(holders) - 1)
+                if len(holders):
+                    found = holders[places] == documents
+                    table[found, column] = self.counts[where][places[found]]
+        return table
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """Documents by number from 0, terms by number in sorted order, three fields, and the user's columns."""
+
+    tokeniser: Tokeniser
+    terms: Strings
+    document_ids: Strings
+    titles: Strings
+    snippets: Strings
+    fields: dict[str, Field]
+    columns: Floats
+    column_names: tuple[str, ...] = ()
+    _cache: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.document_ids)
+
+    def numbers_of(self, text: str) -> list[int]:
+        """The distinct terms of a query, by number, in the order in which they appear; −1 for each that is nowhere."""
+        return [self._number_of(term) for term in dict.fromkeys(self.tokeniser.terms(text))]
+
+    def _number_of(self, term: str) -> int:
+        known: dict[str, int] = self._cache.setdefault("terms", {})
+        number = known.get(term)
+        if number is None:
+            number = self.terms.find(term)
+            if len(known) < 1_000_000:
+                known[term] = number
+        return number
+
+    def place_of(self, document_id: str) -> int | None:
+        """The number of a document."""
+        if "places" not in self._cache:
+            self._cache["places"] = {each: number for number, each in enumerate(self.document_ids)}
+        found: int | None = self._cache["places"].get(document_id)
+        return found
+
+
+def build_index(documents: Iterable[Document], tokeniser: Tokeniser | None = None) -> Index:
+    """Index documents, reading each once."""
+    words = tokeniser or Tokeniser()
+    numbers = _Numbers()
+    tokens = {"title": array("i"), "body": array("i")}
+    ends = {"title": array("q", [0]), "body": array("q", [0])}
+    ids: list[str] = []
+    titles: list[str] = []
+    snippets: list[str] = []
+    columns = array("d")
+    names: tuple[str, ...] = ()
+    seen: set[str] = set()
+    for document in documents:
+        if document.id in seen:
+            raise DataError(f"Document {document.id!r} appears twice; every document needs an id of its own.")
+        seen.add(document.id)
+        names = names if ids else tuple(document.columns)
+        if set(document.columns) != set(names):
+            raise DataError(
+                f"Document {document.id!r} has the columns {sorted(document.columns)}; the first one has "
+                f"{sorted(names)}. All need the same ones."
+            )
+        for name, text in (("title", document.title), ("body", document.text)):
+            tokens[name].extend(map(numbers.__getitem__, words.words(text)))
+            ends[name].append(len(tokens[name]))
+        ids.append(document.id)
+        titles.append(document.title)
+        snippets.append(" ".join(document.text[: 2 * _SNIPPET].split())[:_SNIPPET])
+        columns.extend(document.columns[each] for each in names)
+    if not ids:
+        raise DataError("There is no document to index: the collection is empty.")
+    meanings = [words.terms_of(word) for word in numbers]
+    terms_in_order = sorted(set(chain.from_iterable(meanings)))
+    rank = {term: place for place, term in enumerate(terms_in_order)}
+    sizes = np.fromiter(map(len, meanings), np.int64, len(meanings))
+    flat = np.fromiter((rank[term] for term in chain.from_iterable(meanings)), np.int32)
+    counted = {
+        name: _counts(*_terms(np.frombuffer(tokens[name], np.int32), ends[name], flat, sizes), len(rank))
+        for name in tokens
+    }
+    counted["both"] = (counted["title"] + counted["body"]).tocsc()
+    return Index(
+        tokeniser=words,
+        terms=Strings.of(terms_in_order),
+        document_ids=Strings.of(ids),
+        titles=Strings.of(titles),
+        snippets=Strings.of(snippets),
+        fields={name: _field(counted[name]) for name in FIELDS},
+        columns=np.frombuffer(columns).reshape(len(ids), len(names)) if names else np.zeros((len(ids), 0)),
+        column_names=names,
+    )
+
+
+class _Numbers(dict[str, int]):
+    """The numbers of folded words, given out in the order in which they are first seen."""
+
+    def __missing__(self, word: str) -> int:
+        self[word] = number = len(self)
+        return number
+
+
+def _terms(
+    words: NDArray[np.int32], ends: array[int], flat: NDArray[np.int32], sizes: Ints
+) -> tuple[NDArray[np.int32], Ints]:
+    """Words end to end → terms end to end, and where those of each document end.
+
+    Word w stands for `sizes[w]` terms: the next of `flat` after those of the words before it.
+    """
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    count = sizes[words]
+    before = np.concatenate([[0], np.cumsum(count)])
+    places = np.repeat(starts[words] - before[:-1], count) + np.arange(before[-1])
+    return flat[places], before[np.frombuffer(ends, np.int64)]
+
+
+def _counts(tokens: NDArray[np.int32], ends: Ints, terms: int) -> csc_array:
+    """Documents × terms, from the terms of all documents end to end."""
+    from scipy.sparse import csr_array
+
+    shape = (len(ends) - 1, terms)
+    ones = np.ones(len(tokens), dtype=np.int32)
+    table = csr_array((ones, tokens, ends), shape=shape).tocsc()
+    table.sum_duplicates()
+    return table
+
+
+def _field(counted: csc_array) -> Field:
+    counted.sort_indices()
+    return Field(
+        starts=counted.indptr.astype(np.int64),
+        documents=counted.indices.astype(np.int32),
+        counts=counted.data.astype(np.int32),
+        lengths=np.asarray(counted.sum(axis=1)).ravel().astype(np.int32),
+        distinct=np.bincount(counted.indices, minlength=counted.shape[0]).astype(np.int32),
+        totals=np.asarray(counted.sum(axis=0)).ravel().astype(np.int64),
+    )
+
+
+def save_index(index: Index, folder: PathLike) -> None:
+    """Write an index to a folder, whole or not at all; an index that is there already is replaced."""
+    path = Path(folder)
+    check_index_folder(path)
+    arrays: dict[str, _Array] = {"columns": index.columns}
+    for name in ("terms", "document_ids", "titles", "snippets"):
+        strings: Strings = getattr(index, name)
+        arrays |= {f"{name}.content": strings.content, f"{name}.starts": strings.starts}
+    for name, each in index.fields.items():
+        arrays |= {f"{name}.{part}": getattr(each, part) for part in _FIELD_PARTS}
+    made: Path | None = None
+    try:
+        made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.absolute().parent))
+        for name, values in arrays.items():
+            np.save(made / f"{name}.npy", np.ascontiguousarray(values), allow_pickle=False)
+        manifest = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "language": index.tokeniser.language,
+            "stop_words": index.tokeniser.stop_words,
+            "columns": list(index.column_names),
+            "documents": len(index),
+            "bytes": {name: (made / f"{name}.npy").stat().st_size for name in sorted(arrays)},
+        }
+        (made / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+        made.chmod(0o777 & ~current_umask())
+        _take_place(made, path)
+    except OSError as error:
+        raise DataError(f"{path}: the index cannot be written ({error.strerror or error}).") from None
+    finally:
+        if made is not None:
+            shutil.rmtree(made, ignore_errors=True)
+
+
+_FIELD_PARTS = ("starts", "documents", "counts", "lengths", "distinct", "totals")
+
+
+def load_index(folder: PathLike) -> Index:
+    """The index in a folder, mapped into memory: what a query does not touch is not read."""
+    path = Path(folder)
+    manifest = _read_manifest(path)
+
+    def mapped(name: str) -> _Array:
+        file = path / f"{name}.npy"
+        try:
+            if file.stat().st_size != manifest["bytes"][name]:
+                raise ModelFileError(f"{file}: cut short or changed. Make the index anew with `querywise index`.")
+            values: _Array = np.asarray(np.lib.format.open_memmap(file, mode="r"))
+        except (OSError, ValueError, KeyError, TypeError, EOFError, SyntaxError, TokenError):
+            raise ModelFileError(f"{file}: missing or damaged. Make the index anew with `querywise index`.") from None
+        return values
+
+    def strings(name: str) -> Strings:
+        return Strings(mapped(f"{name}.content"), mapped(f"{name}.starts"))
+
+    try:
+        words = Tokeniser(manifest["language"], stop_words=manifest["stop_words"])
+    except DataError as error:
+        raise ModelFileError(f"{path / _MANIFEST}: {error}") from None
+    index = Index(
+        tokeniser=words,
+        terms=strings("terms"),
+        document_ids=strings("document_ids"),
+        titles=strings("titles"),
+        snippets=strings("snippets"),
+        fields={name: Field(*(mapped(f"{name}.{part}") for part in _FIELD_PARTS)) for name in FIELDS},
+        columns=mapped("columns"),
+        column_names=tuple(manifest["columns"]),
+    )
+    if index.columns.shape != (len(index), len(index.column_names)) or manifest.get("documents") != len(index):
+        raise ModelFileError(f"{path / _MANIFEST}: does not belong to the files beside it. Make the index anew.")
+    return index
+
+
+def check_index_folder(path: Path) -> None:
+    """Refuse a place where no index can be written, before any long work is done for it."""
+    if path.exists() and not (path / _MANIFEST).is_file() and not (path.is_dir() and not any(path.iterdir())):
+        raise DataError(f"{path}: this holds something that is not a querywise index. Name a new folder.")
+    if (path / _MANIFEST).is_file():
+        _read_body(path)
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        raise DataError(f"{path}: the folder {parent} does not exist; make it first.")
+    if not os.access(parent, os.W_OK):
+        raise DataError(f"{path}: no permission to write in the folder {parent}.")
+
+
+def _read_body(path: Path) -> dict[str, Any]:
+    file = path / _MANIFEST
+    if not file.is_file():
+        raise ModelFileError(f"{path}: not an index. save_index(index, folder) and `querywise index` make one.")
+    try:
+        manifest = json.loads(file.read_bytes())
+    except (ValueError, RecursionError, OSError):
+        manifest = None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise ModelFileError(f"{file}: not the manifest of a querywise index.")
+    return manifest
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    file, manifest = path / _MANIFEST, _read_body(path)
+    if manifest.get("format_version") != FORMAT_VERSION:
+        raise ModelFileError(
+            f"{file}: format version {manifest.get('format_version')!r}; this querywise reads {FORMAT_VERSION}. "
+            "Make the index anew with `querywise index`."
+        )
+    sound = (
+        isinstance(manifest.get("bytes"), dict)
+        and isinstance(manifest.get("stop_words"), bool)
+        and isinstance(manifest.get("language", 0), (str, type(None)))
+        and isinstance(manifest.get("columns"), list)
+        and all(isinstance(name, str) for name in manifest["columns"])
+    )
+    if not sound:
+        raise ModelFileError(f"{file}: damaged. Make the index anew with `querywise index`.")
+    return manifest
+
+
+def _take_place(made: Path, path: Path) -> None:
+    """Put a finished folder where another may be."""
+    if not path.exists():
+        made.rename(path)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.absolute().parent))
+    path.rename(old / path.name)
+    try:
+        made.rename(path)
+    except BaseException:
+        (old / path.name).rename(path)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)

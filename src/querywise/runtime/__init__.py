@@ -1,0 +1,1 @@
+"""What every room stands on: arrays, compiled code, threads, workers, files, progress."""

@@ -1,0 +1,94 @@
+"""What several settings have in common is computed once: within `sharing()`, `once` remembers.
+
+Curvature does not depend on k or on the prior, a view not on the learner: a grid of settings on the same data fits each
+of them a single time. Outside `sharing()` nothing is remembered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+import numpy as np
+
+from querywise.runtime.parameters import is_fitted, parameters_of
+
+_Value = TypeVar("_Value")
+_ROOM = 2_000_000_000  # bytes of arrays remembered at most
+
+_memory: ContextVar[_Memory | None] = ContextVar("querywise_sharing", default=None)
+
+
+class _Memory:
+    """Values by key, the least recently used forgotten when they take too much room."""
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[Any, tuple[Any, Any, int]] = OrderedDict()
+        self._used = 0
+
+    def get(self, key: Any, of: Any, make: Callable[[], _Value]) -> _Value:
+        if key in self._values:
+            self._values.move_to_end(key)
+            found: _Value = self._values[key][1]
+            return found
+        value = make()
+        size = _size(value)
+        self._values[key] = (of, value, size)  # `of` is kept, so that no identity in the key is given to something else
+        self._used += size
+        while self._used > _ROOM and len(self._values) > 1:
+            self._used -= self._values.popitem(last=False)[1][2]
+        return value
+
+
+@contextlib.contextmanager
+def sharing() -> Iterator[None]:
+    """Remember what `once` makes until the block ends; inside another such block, until that one ends."""
+    if _memory.get() is not None:
+        yield
+        return
+    token = _memory.set(_Memory())
+    try:
+        yield
+    finally:
+        _memory.reset(token)
+
+
+@contextlib.contextmanager
+def not_sharing() -> Iterator[None]:
+    """Remember and recall nothing while the block runs, so that what is timed is what it would take alone."""
+    token = _memory.set(None)
+    try:
+        yield
+    finally:
+        _memory.reset(token)
+
+
+def once(what: str, settings: object, of: object, make: Callable[[], _Value]) -> _Value:  # of any type
+    """What `make` makes of some data at some settings; a second time, the very same object where that is remembered."""
+    memory = _memory.get()
+    return make() if memory is None else memory.get((what, signature(settings), id(of)), (of, settings), make)
+
+
+def signature(thing: object) -> Hashable:  # of any type, each told in its own way
+    """What tells one setting from another: values by value, estimators by class and parameters, arrays by identity."""
+    if thing is None or isinstance(thing, (str, int, float, np.generic)):
+        return (type(thing).__name__, str(thing))
+    if isinstance(thing, dict):
+        return tuple((name, signature(value)) for name, value in thing.items())
+    if isinstance(thing, (tuple, list)):
+        return tuple(map(signature, thing))
+    if not type(thing).__module__.startswith("querywise."):
+        return id(thing)
+    if is_fitted(thing):
+        learned = {name: value for name, value in vars(thing).items() if name.endswith("_")}
+        return (type(thing).__name__, signature(learned))
+    return (type(thing).__name__, signature(parameters_of(thing)))
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    return sum(each.nbytes for each in getattr(value, "__dict__", {}).values() if isinstance(each, np.ndarray))

@@ -1,0 +1,269 @@
+"""A Ray cluster as the crew: the one module that knows Ray [moritz2018]_.
+
+Calls become tasks, kept results objects in the shared memory of the machine that made them. Ray runs the tasks of a
+lost worker again elsewhere and makes lost objects anew; results are waited for in their own order, so nothing depends
+on who was quick.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from importlib.metadata import version
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from querywise.errors import ClusterError
+from querywise.runtime.progress import doing, track
+from querywise.runtime.threads import alone
+from querywise.runtime.workers import Arguments, Kept, at_work
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+_Other = TypeVar("_Other")
+
+AUTO = "auto"
+_PORTS = "A cluster's clients connect to ray://host:10001, its own machines to host:6379."
+_INSTALL = "pip install 'querywise[cluster]'"
+_TRIES = 20  # of a task whose worker is lost; an error of the work itself is never tried again
+_AHEAD = 4  # tasks handed out per core before the first must be done, so that results do not flood the memory
+_JOBS = 4  # at once, of those that hand out work themselves
+_PULSE = 1  # seconds between two looks at whether to go on waiting
+_PATIENCE = 10  # seconds to wait for an address to answer
+_SMALL = 65_536  # bytes that are sent along with every task
+
+
+class Cluster:
+    """Workers on one or many machines, at work while it is entered.
+
+    address: "auto" starts Ray on this machine, `ray://host:port` or `host:port` is a cluster that runs already. There,
+    the same querywise must be installed, and files must be found under the same paths.
+
+    with Cluster("ray://head:10001"):
+        ranker = KnnOffline2(RankSVM(), k=500).fit(open_shards("train.parquet"))
+    """
+
+    memory: int | None = None  # Ray keeps to its own
+    parts = 16  # whatever the number of workers: sums must not depend on that
+
+    def __init__(self, address: str = AUTO) -> None:
+        self.address = address
+        self._given_up = threading.Event()
+        self._inside = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        self._ray = _ray()
+        with doing("Starting Ray" if self.address == AUTO else f"Connecting to {self.address}"):
+            self._connect()
+        self._inside.callback(self._ray.shutdown)
+        try:
+            self._check()
+        except BaseException:
+            self._inside.close()
+            raise
+        self._run = self._ray.remote(num_cpus=1, max_retries=_TRIES)(_run)
+        self._inside.enter_context(at_work(self))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._inside.close()
+
+    def stream(self, work: Callable[..., _Result], *columns: Arguments, shared: Arguments = ()) -> Iterator[_Result]:
+        """The results of tasks anywhere, in order; no more of them on their way than the limit."""
+        rows = list(zip(*columns, strict=True))
+        given = self._given(shared, len(rows))
+        waiting: deque[Any] = deque()
+        for row in rows:
+            waiting.append(self._run.remote(work, *row, *given))
+            if len(waiting) >= self._limit:
+                yield self._got(waiting.popleft())
+        while waiting:
+            yield self._got(waiting.popleft())
+
+    def each(
+        self,
+        work: Callable[..., _Result],
+        *columns: Arguments,
+        shared: Arguments = (),
+        label: str | None = None,
+        side_by_side: bool = False,
+    ) -> list[_Result]:
+        """The results of tasks anywhere."""
+        results = self.stream(work, *columns, shared=shared)
+        calls = range(len(columns[0]))
+        return [next(results) for _ in (calls if label is None else track(calls, label))]
+
+    def keep(self, work: Callable[..., _Result], *columns: Arguments, shared: Arguments = ()) -> list[Kept]:
+        """References to the results, which stay in shared memory."""
+        return [kept for (kept,) in self._begun(1, work, columns, shared)]
+
+    def both(
+        self, work: Callable[..., tuple[_Result, _Other]], *columns: Arguments, shared: Arguments = ()
+    ) -> tuple[list[_Result], list[Kept]]:
+        """The first halves, and references to the second ones."""
+        pairs = self._begun(2, work, columns, shared)
+        return [self._got(first) for first, _ in pairs], [second for _, second in pairs]
+
+    def together(
+        self, job: Callable[[_Item], _Result], items: Sequence[_Item], label: str, *, side_by_side: bool = False
+    ) -> list[_Result]:
+        """Some jobs at once, each in a thread that mostly waits; when one fails, the others wait no longer."""
+        try:
+            with ThreadPoolExecutor(_JOBS) as pool:
+                results = [pool.submit(job, item) for item in items]
+                try:
+                    for _, done in zip(track(items, label), as_completed(results), strict=True):
+                        done.result()
+                except BaseException:
+                    self._given_up.set()
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    raise
+                return [each.result() for each in results]
+        finally:
+            self._given_up.clear()
+
+    def _begun(self, returns: int, work: Any, columns: Sequence[Arguments], shared: Arguments) -> list[Any]:
+        """References to the results of all calls, no more of them on their way than the limit."""
+        rows = list(zip(*columns, strict=True))
+        given = self._given(shared, len(rows))
+        run = self._run.options(num_returns=returns)
+        begun: list[Any] = []
+        for number, row in enumerate(rows):
+            made = run.remote(work, *row, *given)
+            begun.append(made if returns > 1 else [made])
+            if number >= self._limit:
+                self._wait(begun[number - self._limit][0])
+        return begun
+
+    def _given(self, shared: Arguments, calls: int) -> list[Any]:
+        """What all calls share, put where all can see it unless it is small."""
+        return [each if calls < 2 or _is_small(each) or self._is_kept(each) else self._ray.put(each) for each in shared]
+
+    def _is_kept(self, value: Any) -> bool:
+        return isinstance(value, self._ray.ObjectRef)
+
+    def _got(self, reference: Any) -> Any:
+        from ray.exceptions import RayError, RayTaskError
+
+        self._wait(reference)
+        try:
+            return self._ray.get(reference)
+        except RayTaskError as error:
+            raise error.cause from None
+        except RayError as error:
+            first = str(error).strip().split("\n")[0]
+            raise ClusterError(
+                f"The cluster could not finish a task in {_TRIES + 1} attempts: {type(error).__name__}: {first} "
+                "Are its machines short of memory, or going away? What is finished on disk is used again next time."
+            ) from None
+
+    def _wait(self, reference: Any) -> None:
+        """Until a result is there, wherever that is."""
+        while not self._ray.wait([reference], timeout=_PULSE, fetch_local=False)[0]:
+            if self._given_up.is_set():
+                raise ClusterError("Given up, because something else failed.")
+
+    def _connect(self) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_worker_niceness", "0")  # workers started here are all there is of this program
+        if self.address != AUTO:
+            _must_answer(self.address)
+        if self._ray.is_initialized():
+            raise ClusterError("Ray is at work in this process already; end that with ray.shutdown() first.")
+        options: Any = {"address": self.address, "log_to_driver": False, "logging_level": "CRITICAL"}
+        if self.address == AUTO:
+            options |= {"address": "local", "num_cpus": os.cpu_count(), "include_dashboard": False}
+        try:
+            try:
+                self._ray.init(**options)
+            except ConnectionAbortedError:  # now and then the process a cluster starts for a client does not come up
+                self._ray.init(**options)
+        except (ConnectionError, RuntimeError, OSError, TimeoutError, ValueError) as error:
+            lines = str(error).strip().split("\n")
+            why = lines[-1] if lines[0].endswith(":") else lines[0]
+            raise _unreachable(self.address, f"Ray does not answer: {why} {_PORTS}") from None
+
+    def _versions(self) -> list[str]:
+        """Which querywise every machine has."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
+
+        ask = self._ray.remote(num_cpus=0)(_version)
+        alive = [each["NodeID"] for each in self._ray.nodes() if each["Alive"] and each["Resources"].get("CPU")]
+        asked = [ask.options(scheduling_strategy=On(node, soft=True)).remote() for node in alive]
+        try:
+            return list(self._ray.get(asked))
+        except self._ray.exceptions.RayError:
+            return ["none"]
+
+    def _check(self) -> None:
+        """Refuse a cluster without workers, or with another querywise."""
+        cores = int(self._ray.cluster_resources().get("CPU", 0))
+        if cores < 1:
+            raise ClusterError(f"{self.address}: the cluster has no cores to work with. Start a node of it.")
+        self._limit = _AHEAD * cores
+        ours = version("querywise")
+        theirs = next((each for each in self._versions() if each != ours), ours)
+        if theirs != ours:
+            raise ClusterError(
+                f"{self.address}: its machines have querywise {theirs}, here it is {ours}. Install the same "
+                f"on all of them: pip install 'querywise[cluster]=={ours}'"
+            )
+
+
+def keep_quiet() -> None:
+    """Have Ray say nothing of lost workers on standard output, where a command's results go; before it is imported."""
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^")
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise ClusterError(f"A cluster needs Ray, which is not installed. Install it: {_INSTALL}") from None
+    return ray
+
+
+def _must_answer(address: str) -> None:
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not host or not port.isdigit():
+        raise _unreachable(address, "expected auto, or where a cluster runs: ray://host:10001 or host:6379.")
+    import grpc
+
+    try:
+        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+        with grpc.insecure_channel(f"{host}:{port}") as channel:
+            grpc.channel_ready_future(channel).result(timeout=_PATIENCE)
+    except grpc.FutureTimeoutError:
+        raise _unreachable(address, f"what answers there is not Ray. {_PORTS}") from None
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        started = "`ray start --head` starts one, and prints its address."
+        raise _unreachable(address, f"nothing answers there ({why}). Is the cluster running? {started}") from None
+
+
+def _unreachable(address: str, why: str) -> ClusterError:
+    return ClusterError(f"address={address!r}: {why}", arguments=("address",))
+
+
+def _is_small(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return bool(value.nbytes <= _SMALL)
+    plain = inspect.isfunction(value)  # a method has all of its object with it
+    return value is None or plain or isinstance(value, (bool, int, float, str))
+
+
+def _version() -> str:
+    return version("querywise")
+
+
+def _run(work: Callable[..., Any], *arguments: Any) -> Any:
+    """One call, on some worker, which has one core to itself."""
+    with alone():
+        return work(*arguments)

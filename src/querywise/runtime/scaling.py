@@ -1,0 +1,92 @@
+"""Columns on one scale: features inside a learner, query points inside a view."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from querywise.errors import DataError
+from querywise.runtime.arrays import Floats
+
+Scale = Literal["standard", "none"]
+
+
+class Moments(NamedTuple):
+    """How many rows there are, each column's mean, and its sum of squares about the mean."""
+
+    rows: int
+    mean: Floats
+    square: Floats
+
+    @staticmethod
+    def of(features: Floats) -> Moments:
+        """Those of a table."""
+        mean = features.mean(axis=0) if len(features) else np.zeros(features.shape[1])
+        return Moments(len(features), mean, _square(features, mean))
+
+    def beside(self, other: Moments) -> Moments:
+        """Those of two tables, one below the other."""
+        rows = max(self.rows + other.rows, 1)
+        apart = other.mean - self.mean
+        mean = self.mean + apart * (other.rows / rows)
+        square = self.square + other.square + apart**2 * (self.rows * other.rows / rows)
+        return Moments(self.rows + other.rows, mean, square)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """x ↦ (x − centre) / spread, column by column.
+
+    A weight v on scaled features is v / spread on the user's; the centre only moves all scores of a model alike.
+    """
+
+    centre: Floats
+    spread: Floats
+
+    @staticmethod
+    def learn(features: Floats, scale: Scale) -> Scaling:
+        """Mean and standard deviation of every column; a column that never changes keeps spread 1."""
+        if scale == "none":
+            return Scaling(np.zeros(features.shape[1]), np.ones(features.shape[1]))
+        return Scaling.by([Moments.of(features)], scale)
+
+    @staticmethod
+    def by(parts: Sequence[Moments], scale: Scale) -> Scaling:
+        """The same for a table in parts, from the moments of each."""
+        if scale == "none":
+            return Scaling(np.zeros_like(parts[0].mean), np.ones_like(parts[0].mean))
+        if scale != "standard":
+            raise DataError(f"scale={scale!r} is unknown. Known: 'standard', 'none'.")
+        rows, centre, square = functools.reduce(Moments.beside, parts)
+        spread = np.sqrt(square / max(rows, 1))
+        # Rounding in the mean makes a constant column look as if it moved by its last bit.
+        constant = spread <= 1e-12 * np.abs(centre)
+        return Scaling(centre, np.where(constant | (spread == 0), 1.0, spread))
+
+    def apply(self, features: Floats) -> Floats:
+        """The scaled features, a new array."""
+        scaled = features - self.centre
+        scaled /= self.spread
+        return scaled
+
+    def weights_in_user_units(self, weights: Floats) -> Floats:
+        """Weights for the features as the user has them; the last axis is the columns."""
+        return weights / self.spread
+
+    def weights_inside(self, weights: Floats) -> Floats:
+        """The inverse: weights for the scaled features."""
+        return weights * self.spread
+
+
+def _square(features: Floats, centre: Floats) -> Floats:
+    """Sum of (x − centre)² per column, in blocks so that no second table is made."""
+    total = np.zeros(len(centre))
+    block = max(1, 4_000_000 // max(len(centre), 1))
+    for first in range(0, len(features), block):
+        part = features[first : first + block] - centre
+        total += np.einsum("ij,ij->j", part, part)
+    return total

@@ -1,0 +1,145 @@
+"""What can be looked up: documents in an index, judged queries to choose from, and the words of training queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from querywise.data.judged import Candidates, Judged, QueryTable
+from querywise.errors import DataError
+from querywise.explanations.explain import as_dict, explain
+from querywise.measures.order import order
+from querywise.retrieval.features import candidates_for, feature_names
+from querywise.retrieval.index import Index
+from querywise.runtime.values import JsonObject
+from querywise.service.loaded_model import Served
+from querywise.service.schema import FoundDocument, KnownQuery, Query
+
+_SHOWN = 12  # neighbours, models and features of an explanation that a page has room for
+
+
+@dataclass(frozen=True, eq=False)
+class Shelf:
+    """Any of: an index to search, judged queries, and a table with the words and classes of (training) queries."""
+
+    index: Index | None = None
+    judged: Judged | None = None
+    known: QueryTable | None = None
+
+    def check(self, served: Served) -> None:
+        """Refuse an index or judged queries whose features are not the model's."""
+        count, names = served.manifest.feature_count, served.manifest.feature_names
+        if self.index is not None:
+            made = feature_names(self.index)
+            if len(made) != count or (names is not None and names != made):
+                raise DataError(
+                    f"The index gives {len(made)} features ({made[0]} …); the model was trained on {count}"
+                    + (f" ({names[0]} …)" if names else "")
+                    + ". Serve a model that was fitted on features of this index's kind (`querywise features`)."
+                )
+        if self.judged is not None:
+            self.judged.candidates.require_features(count, names)
+
+    def candidates(self, query: Query, top: int) -> Candidates:
+        """The documents of a judged query, by its id, or what the index finds for a text."""
+        if query.text is None and self.judged is not None and query.id in self.judged.candidates.query_ids:
+            return self.judged.candidates.select([self.judged.candidates.query_ids.index(query.id)])
+        if query.text is None:
+            known = "There are judged queries, and none has this id." if self.judged is not None else ""
+            raise DataError(f"Query {query.id!r} has no text, so there is nothing to search for. {known}".strip())
+        if self.index is None:
+            raise DataError("No index is loaded, so there is nothing to search. Send the documents with the query.")
+        table = QueryTable(("q",), texts=(query.text,), classes=(query.class_,))
+        return candidates_for(self.index, table, top=top)
+
+    def found(
+        self, served: Served, candidates: Candidates, show: int, *, judged_as: str | None = None
+    ) -> list[FoundDocument]:
+        """The documents of one query, best first, with their places under one model for all.
+
+        judged_as: the judged query these are the documents of; what a search found has no grades.
+        """
+        answer, ours = served.answer(candidates)
+        theirs = answer.by_everyone()
+        best, common = order(ours, candidates.starts), order(theirs, candidates.starts)
+        place = np.empty(len(common), np.int64)
+        place[common] = np.arange(len(common))
+        shown = [row for rank, row in enumerate(best.tolist()) if rank < show or place[row] < show]
+        ranks = {row: rank for rank, row in enumerate(best.tolist(), start=1)}
+        return [
+            FoundDocument(
+                id=candidates.document_label(row),
+                **self._words(candidates.document_label(row)),
+                rank=ranks[row],
+                score=float(ours[row]),
+                rank_everyone=int(place[row]) + 1,
+                score_everyone=float(theirs[row]),
+                grade=self._grade(judged_as, row),
+            )
+            for row in shown
+        ]
+
+    def explanation(self, served: Served, candidates: Candidates) -> tuple[JsonObject | None, list[KnownQuery]]:
+        """What is particular to the query's model, and what is known of its neighbours; None where there is nothing."""
+        try:
+            found = explain(served.ranker, candidates, candidates.query_ids[0])
+        except DataError:
+            return None, []
+        shown = replace(
+            found,
+            neighbours=found.neighbours[:_SHOWN],
+            departures=found.departures[:_SHOWN],
+            models=found.models[:_SHOWN],
+        )
+        counts = {name: len(getattr(found, name)) for name in ("neighbours", "departures", "models")}
+        return {**as_dict(shown), "counts": counts}, [self.query(each.query_id) for each in shown.neighbours]
+
+    def query(self, query_id: str) -> KnownQuery:
+        """What is known of a query."""
+        for table, places in self._tables:
+            place = places.get(query_id)
+            if place is not None:
+                text = None if table.texts is None else table.texts[place]
+                kind = None if table.classes is None else table.classes[place]
+                return KnownQuery(query_id, text, kind)
+        return KnownQuery(query_id)
+
+    def queries(self, like: str, limit: int) -> list[KnownQuery]:
+        """Judged queries with some letters in their id or text."""
+        if self.judged is None:
+            return []
+        wanted = like.casefold().strip()
+        found: list[KnownQuery] = []
+        for query_id in self.judged.candidates.query_ids:
+            known = self.query(query_id)
+            if wanted in f"{query_id} {known.text or ''}".casefold():
+                found.append(known)
+                if len(found) == limit:
+                    break
+        return found
+
+    def _words(self, document: str) -> dict[str, str]:
+        place = None if self.index is None else self.index.place_of(document)
+        if self.index is None or place is None:
+            return {"title": document, "snippet": ""}
+        return {"title": self.index.titles[place] or document, "snippet": self.index.snippets[place]}
+
+    def _grade(self, query_id: str | None, row: int) -> int | None:
+        judged = self.judged
+        if judged is None or query_id is None or query_id not in judged.candidates.query_ids:
+            return None
+        first = judged.candidates.rows(judged.candidates.query_ids.index(query_id)).start
+        seen = judged.judged is None or bool(judged.judged[first + row])
+        return int(judged.labels[first + row]) if seen else None
+
+    @cached_property
+    def _tables(self) -> list[tuple[QueryTable, dict[str, int]]]:
+        """Where queries are described, and in which row each is."""
+        tables = [self.known, None if self.judged is None else self.judged.candidates.queries]
+        return [
+            (table, {query_id: place for place, query_id in enumerate(table.ids)})
+            for table in tables
+            if table is not None
+        ]

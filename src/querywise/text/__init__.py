@@ -1,1 +1,0 @@
-"""Words: a tokeniser, an index, the 25 rankers, and candidates for a query."""
