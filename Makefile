@@ -2,7 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint types check bench docs clean
+BEGUN := $(shell date +%s)
+TAKEN = taken=$$(($$(date +%s) - $(BEGUN))); echo "make $@: $$((taken / 60)) min $$((taken % 60)) s"
+
+.PHONY: help demo check test lint types bench docs clean
 help:            ## what can be made
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -22,10 +25,16 @@ lint: .venv/ready      ## style
 types: .venv/ready     ## types
 	$(BIN)/mypy
 
-check: .venv/ready     ## the tests
-	OMP_WAIT_POLICY=passive $(BIN)/pytest -n 2 --dist loadgroup   # two processes of threads that spin would wait for each other
+# Two processes whose threads spin would wait for each other, hence the policy.
+PYTEST = OMP_WAIT_POLICY=passive $(BIN)/pytest -n 2 --dist loadgroup
 
-test: lint types check ## everything that guards the project
+check: lint types      ## style, types and the quick tests: the everyday run
+	$(PYTEST) --hypothesis-profile check -m "not cluster and not browser and not engines and not slow and not real_data"
+	@$(TAKEN)
+
+test: lint types       ## style, types and all tests but those of real engines: before a change is handed in
+	$(PYTEST) -m "not engines"
+	@$(TAKEN)
 
 bench: .venv/ready     ## what it costs, as ratios against what you would run instead
 	$(BIN)/python -m benchmarks

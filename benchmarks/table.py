@@ -37,6 +37,10 @@ def markdown_page(report: Report, descriptions: Mapping[str, Sequence[str]]) -> 
         "# Benchmarks",
         "Measured by `make bench`, which prints these tables for your machine. The ratio is theirs / ours, unless the "
         "bench says otherwise; the best of several runs counts.",
+        "What the tests are worth is measured by `python -m benchmarks.mutants`: it changes one operator, sign "
+        "or bound of the mathematics at a time and counts how many of these mutants the tests kill. `--out FILE` "
+        "keeps the verdicts, `--against FILE` asks for the same mutants again and says which were killed then and are "
+        "not now.",
         f"Machine: {report.machine}.",
     ]
     for bench in dict.fromkeys(result.bench for result in report.results):

@@ -195,6 +195,7 @@ def test_where_queries_have_a_text_a_view_of_it_is_tried_and_the_trees_are_grown
     assert not np.allclose(fitted[0].predict(data.candidates), fitted[1].predict(data.candidates))
 
 
+@pytest.mark.slow
 def test_the_parts_of_the_blend_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_judged(50, 8, 4, noise=0.3)
     for part in range(5):

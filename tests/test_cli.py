@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,11 @@ from querywise.data.letor import read_letor, write_letor
 from querywise.data.synthetic import make_judged
 from querywise.methods import METHODS
 from querywise.storage import load, read_manifest
+from tests import commands
 
-COMMAND = Path(sys.executable).with_name("querywise")
 
-
-def run(*words: object, cwd: Path | None = None) -> str:
-    done = subprocess.run([COMMAND, *map(str, words)], capture_output=True, text=True, cwd=cwd, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == "", "nothing is drawn where stderr is not a terminal"
-    return done.stdout
+def run(*words: object) -> str:
+    return commands.output(commands.run(None, *words))
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_fit_rank_evaluate_as_the_readme_says(folder: Path, tmp_path: Path) -> None:
     test = folder / "S5.txt"
     assert "96 documents of 12 queries ranked" in run("rank", folder / "model", test, "--out", tmp_path / "run.trec")
@@ -65,6 +61,7 @@ def test_the_model_remembers_how_its_parameters_were_chosen(folder: Path) -> Non
     assert best == notes["parameters"]
 
 
+@pytest.mark.slow
 def test_a_fold_of_a_folder_is_the_files_it_stands_for(folder: Path, tmp_path: Path) -> None:
     content = json.loads(run("fit", folder, "--fold", 1, "--out", tmp_path / "m", "--json"))
     assert content["parameters"] == read_manifest(folder / "model").notes["parameters"]
@@ -92,6 +89,7 @@ def test_methods_lists_everything_that_can_be_fitted() -> None:
     assert [entry["name"] for entry in json.loads(run("methods", "--json"))] == list(METHODS)
 
 
+@pytest.mark.slow
 def test_a_query_dependent_model_is_fitted_ranked_with_and_explained(folder: Path, tmp_path: Path) -> None:
     words = ["--fold", 1, "--method", "knn-online", "--view", "top-mean", "--reference", 2]
     run("fit", folder, *words, "--k", 12, "--out", tmp_path / "m")
@@ -117,6 +115,7 @@ def test_a_query_dependent_model_is_fitted_ranked_with_and_explained(folder: Pat
     assert again["k"] in METHODS["knn-online"].grid["k"]
 
 
+@pytest.mark.slow
 def test_the_papers_tables_and_figures_are_made_anew(folder: Path, tmp_path: Path) -> None:
     text = run("reproduce", "geng2008", folder, "--out", tmp_path / "report")
     assert "60 test queries, flavour letor4; p: paired t-test against single." in text
@@ -129,6 +128,7 @@ def test_the_papers_tables_and_figures_are_made_anew(folder: Path, tmp_path: Pat
     assert drawn >= {"ndcg.svg", "map-against-k.svg", "change-ratio-against-k.svg"}
 
 
+@pytest.mark.slow
 def test_the_tables_of_local_models_from_clusters_are_made_anew(folder: Path, tmp_path: Path) -> None:
     text = run("reproduce", "lin2011", folder, "--reference", "1", "--out", tmp_path / "report")
     assert "60 test queries, flavour letor4; p: paired t-test against single and lambdamart." in text
@@ -144,6 +144,7 @@ def test_the_tables_of_local_models_from_clusters_are_made_anew(folder: Path, tm
     assert drawn == {"against-clusters.svg", "by-rank.svg", "relevant.svg"}
 
 
+@pytest.mark.slow
 def test_the_tables_of_ensembles_are_made_anew(folder: Path, tmp_path: Path) -> None:
     text = run("reproduce", "hoi2008", folder, "--out", tmp_path / "report")
     assert "60 test queries, flavour letor4; p: paired t-test against ranksvm and ser." in text
@@ -153,6 +154,7 @@ def test_the_tables_of_ensembles_are_made_anew(folder: Path, tmp_path: Path) -> 
     assert {path.name for path in (tmp_path / "report").glob("*.svg")} == {"precision.svg", "against-gamma.svg"}
 
 
+@pytest.mark.slow
 def test_the_tables_of_atvt_are_made_anew(folder: Path, tmp_path: Path) -> None:
     text = run("reproduce", "zha2006", folder, "--out", tmp_path / "report")
     assert "60 test queries, flavour standard; without aTVT" in text
@@ -163,6 +165,7 @@ def test_the_tables_of_atvt_are_made_anew(folder: Path, tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "report").glob("*.svg")} == {"transforms.svg", "objective.svg"}
 
 
+@pytest.mark.slow
 def test_a_comparison_can_give_every_method_of_trees_the_same_bag(folder: Path, tmp_path: Path) -> None:
     words = ["--methods", "lambdamart,single", "--bag", 2, "--out", tmp_path / "report"]
     run("compare", folder, *words)
@@ -185,6 +188,7 @@ def test_query_classes_come_in_by_the_side_file(folder: Path, tmp_path: Path) ->
     run("fit", folder / "S1.txt", "--queries", tmp_path / "queries.jsonl", "--out", tmp_path / "m")
 
 
+@pytest.mark.slow
 def test_classes_from_the_side_file_reach_the_folds_of_a_folder(folder: Path, tmp_path: Path) -> None:
     classes = make_judged(60, 8, 4, noise=0.3, kinds=2).candidates.queries
     assert classes is not None
@@ -199,14 +203,11 @@ def test_classes_from_the_side_file_reach_the_folds_of_a_folder(folder: Path, tm
 
 
 def test_a_closed_pipe_is_not_an_error(folder: Path) -> None:
-    done = subprocess.run(
-        f"{COMMAND} rank {folder / 'model'} {folder / 'S5.txt'} | head -1",
-        shell=True,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "Traceback" not in done.stderr
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as closed:
+        done = commands.run_process(folder, "rank", "model", "S5.txt", stdout=closed)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_folds_made_from_one_file_do_not_depend_on_anything_but_the_seed(folder: Path) -> None:

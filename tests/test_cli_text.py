@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +16,18 @@ from querywise.data.letor import read_letor
 from querywise.data.queries import read_queries
 from querywise.retrieval.scores import NAMES
 from querywise.storage import load, read_manifest
+from tests.commands import QUERYWISE as QUERYWISE
+from tests.commands import contents, output, plain, refused
+from tests.commands import run as call
 from tests.worlds import inside
 
-QUERYWISE = str(Path(sys.executable).with_name("querywise"))
-PLAIN = {name: value for name, value in os.environ.items() if "COLOR" not in name and name != "GITHUB_ACTIONS"}
+PLAIN = plain()
 FRUIT = ("apple", "pear", "plum", "fig", "kiwi", "date", "lime", "lemon", "melon", "grape", "cherry", "mango")
 COLUMNS = (*NAMES, "length.title", "length.body", "stock")
 
 
-def call(folder: Path, *words: object, seconds: float = 120) -> subprocess.CompletedProcess[str]:
-    command = [QUERYWISE, *map(str, words)]
-    return subprocess.run(
-        command, cwd=folder, env=PLAIN, capture_output=True, text=True, timeout=seconds, check=False, encoding="utf-8"
-    )
-
-
-def run(folder: Path, *words: object, seconds: float = 120) -> str:
-    done = call(folder, *words, seconds=seconds)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == "", "nothing is drawn where stderr is not a terminal"
-    return done.stdout
+def run(folder: Path, *words: object) -> str:
+    return output(call(folder, *words))
 
 
 def lines_of(*records: dict[str, Any]) -> str:
@@ -93,6 +82,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # From text to feature files
 
 
+@pytest.mark.slow
 def test_features_writes_five_parts_and_what_belongs_to_them(place: Path, tmp_path: Path) -> None:
     text = run(place, "features", "docs", "--out", tmp_path / "new")
     assert {path.name for path in (tmp_path / "new").iterdir()} == {
@@ -202,6 +192,7 @@ def test_whatever_the_users_columns_are_called_the_files_can_be_read_or_the_name
 # Learning from the files
 
 
+@pytest.mark.slow
 def test_methods_and_views_of_text_are_compared_on_the_files(place: Path) -> None:
     words = ["--methods", "bm25,single,knn-online", "--view", "text", "--k", "0.3", "--measures", "map,ndcg@10"]
     found = json.loads(run(place, "compare", "letor", *words, "--json"))
@@ -270,6 +261,7 @@ def test_search_gives_the_best_documents_by_bm25(place: Path) -> None:
     assert found[0].keys() == {"document", "title", "snippet", "score", "bm25", "bm25_rank"}
 
 
+@pytest.mark.slow
 def test_search_with_a_model_ranks_bm25s_best_anew_by_what_the_query_says(place: Path) -> None:
     assert "ranked by KnnOnline" in run(place, "search", "index", "buy fig juice", "--model", "model")
     for query, best in (("buy fig juice", "shop-fig"), ("grow fig juice", "farm-fig")):
@@ -283,6 +275,7 @@ def test_search_with_a_model_ranks_bm25s_best_anew_by_what_the_query_says(place:
         assert scores == sorted(scores, reverse=True)
 
 
+@pytest.mark.slow
 def test_search_and_rank_give_a_document_the_same_score(place: Path) -> None:
     data = read_letor(place / "letor" / "S5.txt")
     assert data.candidates.document_ids is not None
@@ -303,6 +296,7 @@ def test_a_query_none_of_whose_words_is_anywhere_finds_nothing(place: Path, quer
     assert json.loads(run(place, "search", "index", query, "--model", "model", "--json")) == []
 
 
+@pytest.mark.slow
 def test_text_in_any_script_is_found(tmp_path: Path) -> None:
     texts = {
         "zh": "東京の天気予報",
@@ -322,6 +316,7 @@ def test_text_in_any_script_is_found(tmp_path: Path) -> None:
     assert texts["zh"] in run(tmp_path, "search", "index", "東京")
 
 
+@pytest.mark.slow
 def test_an_index_knows_its_language_and_is_replaced_by_another(place: Path, tmp_path: Path) -> None:
     assert "24 documents" in run(place, "index", "docs", "--out", tmp_path / "index")
     assert json.loads(run(place, "search", tmp_path / "index", "fields", "--json"))
@@ -430,18 +425,8 @@ def test_bad_input_ends_with_one_message_and_nothing_written(wrong: Path, comman
     if changed.get("new") == b"":
         del changed["new"]  # of which the test below is
     shutil.rmtree(wrong / "new", ignore_errors=True)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1, "one message, on one line"
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+    assert message in refused(done)
     assert changed == before
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Every file under the folder and what is in it; a folder counts as an empty file."""
-    return {str(path.relative_to(folder)): b"" if path.is_dir() else path.read_bytes() for path in folder.rglob("*")}
 
 
 def test_bad_input_leaves_no_empty_folder_behind(wrong: Path) -> None:
@@ -476,8 +461,9 @@ def test_a_command_typed_wrongly_ends_with_how_it_is_meant(place: Path, command:
 ROWS = ("bm25", "single", "lambdamart", "query-classes", "knn-online", "knn-offline-1", "knn-offline-2")
 
 
+@pytest.mark.slow
 def test_the_demonstration_compares_shows_and_leaves_files_that_can_be_searched(tmp_path: Path) -> None:
-    text = run(tmp_path, "demo", "--folds", 1, seconds=600)
+    text = run(tmp_path, "demo", "--folds", 1)
     for name in (*ROWS, "oracle: true kind"):
         assert len(re.findall(rf"^\s*{name}\s+0\.\d{{4}}", text, re.MULTILINE)) == 2, "in both tables"
     assert "The standard library of this Python" in text

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ from tests.test_cli_text import PLAIN, QUERYWISE, lines_of
 from tests.worlds import inside
 
 # Two clusters at once are too much for a small machine, so all of this runs in one process.
-pytestmark = pytest.mark.xdist_group("cluster")
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 SECONDS = 120  # after which anything here has failed
 SHARDS = (1, 3, 16)
@@ -206,29 +207,30 @@ def alike(found: Floats, expected: Floats, rounding: float) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=rounding * np.abs(expected).max())
 
 
-# The same with any number of workers and shards
+# The same with any number of workers and shards: as many shards as workers, fewer, and more
+SPREAD = {1: (1, 16), 2: (3,), 4: (1, 3, 16)}
 
 
-@pytest.mark.parametrize("shards", SHARDS)
-def test_a_ranking_svm_does_not_depend_on_workers_or_shards(workers: int, shards: int, place: Path) -> None:
+def test_a_ranking_svm_does_not_depend_on_workers_or_shards(workers: int, place: Path) -> None:
     assert isinstance(crew(), Cluster)
-    found = RankSVM().fit(open_shards(place / f"{shards}.parquet"))
     expected = plainly(lambda: RankSVM().fit(TRAIN))
-    alike(found.weights_, expected.weights_, 1e-9)
-    same_shards = plainly(lambda: RankSVM().fit(open_shards(place / f"{shards}.parquet")))
-    assert found.weights_.tobytes() == same_shards.weights_.tobytes()
+    for shards in SPREAD[workers]:
+        data = open_shards(place / f"{shards}.parquet")
+        found, same_shards = RankSVM().fit(data), plainly(partial(RankSVM().fit, data))
+        alike(found.weights_, expected.weights_, 1e-9)
+        assert found.weights_.tobytes() == same_shards.weights_.tobytes(), f"{shards} shards"
 
 
-@pytest.mark.parametrize("shards", SHARDS)
-def test_local_models_do_not_depend_on_workers_or_shards(workers: int, shards: int, place: Path) -> None:
+def test_local_models_do_not_depend_on_workers_or_shards(workers: int, place: Path) -> None:
     def fit(data: Any) -> Any:
         return KnnOffline2(RankSVM(), k=9).fit(data)
 
-    found = fit(open_shards(place / f"{shards}.parquet"))
     expected = plainly(lambda: fit(TRAIN))
-    alike(found.several_models().weights, expected.several_models().weights, 1e-6)
-    alike(found.predict(TEST), expected.predict(TEST), 1e-6)
-    assert found.chosen(TEST).tolist() == expected.chosen(TEST).tolist()
+    for shards in SPREAD[workers]:
+        found = fit(open_shards(place / f"{shards}.parquet"))
+        alike(found.several_models().weights, expected.several_models().weights, 1e-6)
+        alike(found.predict(TEST), expected.predict(TEST), 1e-6)
+        assert found.chosen(TEST).tolist() == expected.chosen(TEST).tolist(), f"{shards} shards"
 
 
 Job = Callable[[Any, Candidates], list[Floats]]  # from data to train on and to test on, all that came out

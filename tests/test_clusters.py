@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +34,7 @@ from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import sharing
 from querywise.runtime.parameters import is_fitted
 from querywise.storage import load, read_manifest
+from tests import commands
 from tests.worlds import inside, ragged, two_faced
 
 RANKERS: dict[str, Callable[..., Any]] = {"Naive": Naive, "SelectRanker": SelectRanker, "Transform": Transform}
@@ -571,14 +569,8 @@ def test_explaining_a_query_that_is_not_there_is_refused(build: Callable[..., An
 # The command line
 
 
-QUERYWISE = str(Path(sys.executable).with_name("querywise"))
-# A machine that builds may ask for colours; messages are compared without.
-PLAIN = {name: value for name, value in os.environ.items() if "COLOR" not in name and name != "GITHUB_ACTIONS"}
-
-
-def run(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
-    words = [QUERYWISE, *command.split()]
-    return subprocess.run(words, cwd=folder, env=PLAIN, capture_output=True, text=True, timeout=120, check=False)
+def run(folder: Path, command: str) -> commands.Done:
+    return commands.run(folder, *command.split())
 
 
 @pytest.fixture(scope="module")
@@ -589,6 +581,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, few: tuple[Judged, Judged])
     return root
 
 
+@pytest.mark.slow
 def test_a_model_of_clusters_is_fitted_ranked_with_and_explained(folder: Path, few: tuple[Judged, Judged]) -> None:
     train, test = few
     fitted = run(folder, "fit train.txt --method select-ranker --clusters 3 --k 4 --out model")
@@ -628,8 +621,5 @@ def test_what_is_typed_wrongly_ends_with_one_message_and_no_model(
     folder: Path, tmp_path: Path, settings: str, message: str
 ) -> None:
     done = run(folder, f"fit train.txt {settings} --out {tmp_path / 'new'}")
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1, "one message, on one line"
+    assert message in commands.refused(done)
     assert not (tmp_path / "new").exists()

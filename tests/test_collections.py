@@ -24,6 +24,7 @@ from querywise.data.judged import QueryTable
 from querywise.errors import DataError
 from querywise.retrieval.features import judged_candidates
 from querywise.retrieval.index import build_index
+from tests.worlds import examples
 
 CORPUS = (
     '{"_id": "D1", "title": "jaguar", "text": "a large cat", "metadata": {"url": "x"}}\n'
@@ -414,7 +415,7 @@ def _pair(pair: tuple[str, Document]) -> tuple[str, str]:
     return pair[0], pair[1].id
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(collection=collections())
 @example(collection=Collection("lines", lambda: [Document("a", "x\r\ny\u2028", '\x00\x1c\x85\ufeff\u2029😀\t\\"')]))
 def test_what_is_written_is_read_back(scratch: Path, collection: Collection) -> None:

@@ -17,7 +17,7 @@ from querywise.learners.local_models import FittedModels
 from querywise.locality.combinations import SimilarQueries, by_distance, normalised, without_the_weak
 from querywise.measures.formulas import FLAVOURS, average_precision, precision_table
 from querywise.runtime.arrays import Floats, Ints
-from tests.worlds import inside, ragged
+from tests.worlds import examples, inside, ragged
 
 # By distance
 
@@ -116,7 +116,7 @@ def served(draw: st.DrawFn) -> tuple[Floats, Floats, Floats, Floats]:
 
 
 @given(served(), st.integers(1, 14))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_similar_queries_are_found_as_by_sorting_them_all(world: tuple[Floats, Floats, Floats, Floats], k: int) -> None:
     points, members, precision, new = world
     weights = SimilarQueries(k).fit(points, csr_array(members), precision).weights(new)

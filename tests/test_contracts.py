@@ -144,6 +144,7 @@ def checked(tmp_path: Path, lines: str) -> str:
     return subprocess.run(command, check=False, capture_output=True, text=True, cwd=root).stdout
 
 
+@pytest.mark.slow
 def test_what_breaks_a_contract_is_a_type_error(tmp_path: Path) -> None:
     assert "Success" in checked(tmp_path, 'KnnOnline(RankSVM(), view=TopMean(0))\nload("m").answer')
     said = checked(tmp_path, 'KnnOnline(3, view="nonsense")\nload("m").nonsense')

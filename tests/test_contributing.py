@@ -39,30 +39,46 @@ def surroundings(place: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": f"{place / 'src'}{os.pathsep}{ROOT}"}
 
 
-def call(place: Path, *words: str | Path) -> str:
-    command = [str(Path(sys.executable).with_name("querywise")), *map(str, words)]
+_PROGRAM = """
+import json, sys
+from tests.commands import run
+done = [run(None, *command.split()) for command in sys.argv[1:]]
+print(json.dumps([[each.returncode, each.stdout, each.stderr] for each in done]))
+"""
+
+
+def call(place: Path, *commands: str) -> list[str]:
+    """What commands print, one after the other in one process with the changed package."""
+    command = [sys.executable, "-c", _PROGRAM, *commands]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=place, env=surroundings(place))
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    found = json.loads(done.stdout)
+    assert [code for code, _, _ in found] == [0] * len(commands), found
+    return [printed for _, printed, _ in found]
 
 
+@pytest.mark.slow
 def test_it_is_shown_compared_stored_explained_ranked_and_exported(place: Path) -> None:
-    shown = call(place, "methods", "centroids")
-    assert "how much the mean of the others counts" in shown
-    compared = json.loads(call(place, "compare", "train.txt", "--methods", "centroids,adarank", "--json", "--quiet"))
-    assert "centroids" in json.dumps(compared)
-    call(place, "fit", "train.txt", "--method", "centroids", "--set", "balance=0.5", "--out", "model")
-    why = json.loads(
-        call(place, "explain", "model", "train.txt", "--qid", "q1", "--above", "1", "--below", "2", "--json")
+    shown, compared, _, explained, ranked, _ = call(
+        place,
+        "methods centroids",
+        "compare train.txt --methods centroids,adarank --json --quiet",
+        "fit train.txt --method centroids --set balance=0.5 --out model",
+        "explain model train.txt --qid q1 --above 1 --below 2 --json",
+        "rank model train.txt",
+        "export model --to opensearch --out export",
     )
+    assert "how much the mean of the others counts" in shown
+    assert "centroids" in json.dumps(json.loads(compared))
+    why = json.loads(explained)
     assert sum(each["here"] for each in why["terms"]) == pytest.approx(why["difference"])
-    assert len(call(place, "rank", "model", "train.txt").split()) == 480
-    call(place, "export", "model", "--to", "opensearch", "--out", "export")
+    assert len(ranked.split()) == 480
     assert json.loads((place / "export" / "export.json").read_text())["ranker"] == "Centroids"
 
 
+@pytest.mark.slow
 def test_it_is_served(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    call(place, "fit", "train.txt", "--method", "centroids", "--out", "served")
+    call(place, "fit train.txt --method centroids --out served")
     monkeypatch.setenv("PYTHONPATH", surroundings(place)["PYTHONPATH"])
     with serving(place / "served") as server:
         assert server.get("/v1/model").json()["ranker"] == "Centroids"
@@ -71,6 +87,7 @@ def test_it_is_served(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(ranked["documents"]) == 5
 
 
+@pytest.mark.slow
 def test_it_conforms(place: Path) -> None:
     """The suite finds it by its line in the table, and mypy by its contract."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "centroids"]

@@ -6,8 +6,6 @@ import gzip
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -28,17 +26,14 @@ from querywise.data.queries import read_queries, write_queries
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.storage import load
+from tests import commands
 from tests.test_shards import same
 from tests.worlds import ragged
-
-QUERYWISE = str(Path(sys.executable).with_name("querywise"))
-PLAIN = {name: value for name, value in os.environ.items() if "COLOR" not in name and name != "GITHUB_ACTIONS"}
 
 
 def run(folder: Path, command: str, *, code: int = 0) -> str:
     """What a command prints; where it fails, its message."""
-    words = [QUERYWISE, *command.split()]
-    done = subprocess.run(words, cwd=folder, env=PLAIN, capture_output=True, text=True, timeout=120, check=False)
+    done = commands.run(folder, *command.split())
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done.stderr if code else done.stdout
@@ -64,6 +59,7 @@ def test_the_shards_hold_what_the_files_hold(place: Path) -> None:
     same(shards.whole(), read_letor([place / "one.txt", place / "two.txt"]))
 
 
+@pytest.mark.slow
 def test_what_was_written_is_said(place: Path, tmp_path: Path) -> None:
     said = run(place, f"convert one.txt --rows 60 --out {tmp_path}/s")
     assert said == f"150 documents of 25 queries with 3 features written to {tmp_path}/s: 3 shards\n"
@@ -72,6 +68,7 @@ def test_what_was_written_is_said(place: Path, tmp_path: Path) -> None:
     assert run(place, f"convert one.txt --out {tmp_path}/s --quiet") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["train.parquet", "log.parquet"])
 def test_every_command_takes_what_it_takes_as_letor_text(place: Path, kind: str, tmp_path: Path) -> None:
     run(place, f"fit one.txt two.txt --out {tmp_path}/text")
@@ -87,6 +84,7 @@ def test_every_command_takes_what_it_takes_as_letor_text(place: Path, kind: str,
     assert run(place, f"explain {tmp_path}/text one.txt {why}") == run(place, f"explain {tmp_path}/text {kind} {why}")
 
 
+@pytest.mark.slow
 def test_a_fold_of_shards_is_the_fold_of_the_whole(place: Path, tmp_path: Path) -> None:
     run(place, f"fit train.parquet --fold 2 --set l2=1 --out {tmp_path}/model")
     train = make_folds(open_shards(place / "train.parquet").whole())[1].train
@@ -96,6 +94,7 @@ def test_a_fold_of_shards_is_the_fold_of_the_whole(place: Path, tmp_path: Path) 
     assert one.tolist() == other.tolist()
 
 
+@pytest.mark.slow
 def test_scores_in_parts_are_evaluated_as_scores_in_lines(place: Path, tmp_path: Path) -> None:
     shards = open_shards(place / "train.parquet")
     whole = shards.whole()
@@ -112,6 +111,7 @@ def test_scores_in_parts_are_evaluated_as_scores_in_lines(place: Path, tmp_path:
     assert "mine" in run(place, f"compare train.parquet --methods ranksvm --scores mine={tmp_path}/parts")
 
 
+@pytest.mark.slow
 def test_sparse_files_are_brought_to_the_width_of_the_widest(tmp_path: Path) -> None:
     (tmp_path / "1.txt").write_text("1 qid:1 1:0.5\n0 qid:1 2:1.5\n")
     with gzip.open(tmp_path / "2.txt.gz", "wt") as out:
@@ -223,8 +223,8 @@ def test_an_interrupt_while_converting_keeps_the_older_shards(place: Path, tmp_p
     write_shards([old], tmp_path / "s")
     os.mkfifo(tmp_path / "pipe.txt")
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    words = [QUERYWISE, "convert", str(place / "one.txt"), "pipe.txt", "--features", "3", "--rows", "6", "--out", "s"]
-    process = subprocess.Popen(words, cwd=tmp_path, env=PLAIN, stderr=subprocess.PIPE, text=True)
+    words = ["convert", place / "one.txt", "pipe.txt", "--features", 3, "--rows", 6, "--out", "s"]
+    process = commands.begun(tmp_path, *words)
     try:
         limit = time.monotonic() + 60
         while not list(tmp_path.glob(".s.*.part/part-00003.parquet")) and time.monotonic() < limit:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,9 +29,9 @@ from querywise.runtime.arrays import Floats
 from querywise.runtime.scaling import Moments
 from querywise.runtime.workers import ITSELF, WORKING, Here, at_work, crew
 from querywise.storage import load
+from tests.commands import refused, run
+from tests.worlds import examples, pairwise
 
-QUERYWISE = str(Path(sys.executable).with_name("querywise"))
-PLAIN = {name: value for name, value in os.environ.items() if "COLOR" not in name and name != "GITHUB_ACTIONS"}
 NOTHING, PLENTY = 1, 10**12  # budgets: everything kept waits on disk, or nothing does
 TRAIN = make_judged(queries=48, documents=12, features=6, kinds=3)
 TEST = make_judged(queries=20, documents=12, features=6, kinds=3, seed=1).candidates
@@ -331,9 +328,11 @@ def test_a_ranker_takes_parts_where_it_says_so() -> None:
 BUDGET = pytest.mark.parametrize("budget", [False, True], ids=["free", "budget"])
 
 
-@COUNTS
-@BUDGET
-@pytest.mark.parametrize("options", [{}, {"loss": "hinge"}, {"pairs": "pair", "scale": "none", "l2": 0.1}], ids=str)
+@pytest.mark.parametrize(
+    ("count", "budget", "options"),
+    pairwise([1, 3, 16], [False, True], [{}, {"loss": "hinge"}, {"pairs": "pair", "scale": "none", "l2": 0.1}]),
+    ids=str,
+)
 def test_a_ranking_svm_is_the_same_however_its_data_is_cut(
     folders: dict[int, Path], count: int, budget: bool, options: dict[str, Any], disk: Callable[[], list[Path]]
 ) -> None:
@@ -350,10 +349,14 @@ def test_a_ranking_svm_is_the_same_however_its_data_is_cut(
     assert learner.objective_ == pytest.approx(expected.objective_, rel=1e-9)
 
 
-@COUNTS
-@BUDGET
 @pytest.mark.parametrize(
-    "options", [{}, {"tolerance": None}, {"tolerance": 1e-9}, {"prior": "global", "prior_l2": 0.5}], ids=str
+    ("count", "budget", "options"),
+    pairwise(
+        [1, 3, 16],
+        [False, True],
+        [{}, {"tolerance": None}, {"tolerance": 1e-9}, {"prior": "global", "prior_l2": 0.5}],
+    ),
+    ids=str,
 )
 def test_local_models_are_the_same_however_their_data_is_cut(
     folders: dict[int, Path], count: int, budget: bool, options: dict[str, Any], disk: Callable[[], list[Path]]
@@ -424,7 +427,7 @@ def tables(draw: st.DrawFn) -> list[Floats]:
     return draw(st.lists(hnp.arrays(np.float64, rows, elements=values), min_size=1, max_size=5))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(parts=tables())
 def test_moments_of_parts_are_those_of_the_whole(parts: list[Floats]) -> None:
     stacked = np.concatenate(parts)
@@ -439,13 +442,6 @@ def test_moments_of_parts_are_those_of_the_whole(parts: list[Floats]) -> None:
 
 
 # The command line
-
-
-def call(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
-    command = [QUERYWISE, *map(str, words)]
-    return subprocess.run(
-        command, cwd=folder, env=PLAIN, capture_output=True, text=True, timeout=120, check=False, encoding="utf-8"
-    )
 
 
 @pytest.fixture(scope="module")
@@ -480,19 +476,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_a_budget_that_cannot_be_kept_is_refused(place: Path, words: str, message: str) -> None:
     before = sorted(path.name for path in place.iterdir())
-    done = call(place, "fit", *words.split(), "--out", "new")
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert done.stderr.startswith("error: ")
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert done.stdout == ""
+    done = run(place, "fit", *words.split(), "--out", "new")
+    assert message in refused(done)
     assert sorted(path.name for path in place.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_a_model_within_a_budget_is_the_same(place: Path, tmp_path: Path) -> None:
     budget = "300.02 MB"  # room for some of the shards, not for all
     words = ["train.parquet", "--method", "knn-offline-2", "--set", "l2=0.3", "--k", 9, "--memory", budget]
-    done = call(place, "fit", *words, "--out", tmp_path / "model")
+    done = run(place, "fit", *words, "--out", tmp_path / "model")
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     expected = KnnOffline2(RankSVM(l2=0.3), k=9).fit(open_shards(place / "train.parquet"))
     np.testing.assert_allclose(load(tmp_path / "model").predict(TEST), expected.predict(TEST), rtol=1e-9)

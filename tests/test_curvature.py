@@ -14,7 +14,7 @@ from querywise.learners.ranksvm.newton import Ridge
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.runtime.arrays import Floats
 from tests.test_ranksvm import Weighting, Written
-from tests.worlds import ragged
+from tests.worlds import pairwise, ragged
 
 M = 15  # queries in the ragged world, the last three without pairs
 
@@ -39,9 +39,7 @@ def some_of(k: int, rows: int = 2, seed: int = 0) -> Floats:
     return weights
 
 
-@pytest.mark.parametrize("prior_l2", [None, 0.5])
-@pytest.mark.parametrize("pairs", ["query", "pair"])
-@pytest.mark.parametrize("k", [1, 2, 5, M])
+@pytest.mark.parametrize(("k", "pairs", "prior_l2"), pairwise([1, 2, 5, M], ["query", "pair"], [None, 0.5]))
 def test_every_model_is_within_the_gap_asked_for_of_scipys_optimum(
     k: int, pairs: Weighting, prior_l2: float | None
 ) -> None:

@@ -20,6 +20,7 @@ from querywise.learners.trees.boosting import LambdaMART
 from querywise.rankers.knn import KnnOffline2
 from querywise.rankers.single import Single
 from querywise.storage import _digest_of, load, save
+from tests.worlds import examples
 
 DATA = make_judged(20, 6, 3, kinds=2, seed=1)
 RANKERS: dict[str, Any] = {"linear": KnnOffline2(RankSVM(), k=5), "trees": Single(LambdaMART(3))}
@@ -47,7 +48,7 @@ def damaged(folder: Path, name: str, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "arrays-*"])
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(data=st.data())
 def test_a_byte_changed_added_or_lost_is_noticed(model: Path, name: str, data: st.DataObject) -> None:
     content = bytearray(next(model.glob(name)).read_bytes())
@@ -65,7 +66,7 @@ def test_a_byte_changed_added_or_lost_is_noticed(model: Path, name: str, data: s
     damaged(model, name, bytes(content))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(content=st.binary(max_size=300))
 def test_any_bytes_at_all_are_refused(model: Path, content: bytes) -> None:
     for name in ("manifest.json", "arrays-*"):

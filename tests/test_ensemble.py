@@ -21,7 +21,7 @@ from querywise.rankers.ensemble.quadratic import Solution, solve
 from querywise.rankers.normalised import normalised
 from querywise.runtime.arrays import Floats, Ints
 from tests.test_quadratic import by_clarabel, kkt_residual, objective
-from tests.worlds import REAL_DATA, needs_real_data, ragged
+from tests.worlds import REAL_DATA, examples, needs_real_data, ragged
 
 Kind = Literal["three", "difference"]
 KINDS: list[Kind] = ["three", "difference"]
@@ -206,7 +206,7 @@ def some_documents(draw: st.DrawFn) -> Floats:
 
 
 @given(some_documents(), st.integers(1, 7))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_roughness_is_that_of_the_graph_written_out(documents: Floats, neighbours: int) -> None:
     expected = dense_roughness(documents, neighbours)
     assert roughness(documents, neighbours) == pytest.approx(expected, rel=1e-9, abs=1e-9)

@@ -62,6 +62,7 @@ from querywise.exports.solr import written_threshold
 from querywise.exports.writing import ENGINES
 from querywise.rankers.normalised import normalised
 from querywise.runtime.values import Json
+from tests import commands
 from tests.engines import LearningToRank, Solr, Vespa, read_linear, read_solr_linear, read_tensor, read_xgboost, serving
 from tests.worlds import REAL_DATA, needs_real_data
 
@@ -115,13 +116,11 @@ def engine_for(name: str, folder: Path) -> Any:
     return Vespa(folder / "parity-app") if name == "vespa" else LearningToRank()
 
 
-def checked(folder: Path, engine: Any, name: str, *more: str) -> subprocess.CompletedProcess[str]:
-    """check_parity.py, run as a user runs it."""
+def checked(folder: Path, engine: Any, name: str, *more: str) -> commands.Done:
+    """check_parity.py, with the arguments a user gives it."""
     with serving(engine) as url:
         words = ["--url", f"{url}/solr", "--collection", "scratch"] if name == "solr" else ["--url", url]
-        return subprocess.run(
-            [sys.executable, folder / "check_parity.py", *words, *more], capture_output=True, text=True, check=False
-        )
+        return commands.run_script(folder / "check_parity.py", *words, *more)
 
 
 @pytest.mark.parametrize("ranker", RANKERS)
@@ -568,11 +567,16 @@ def test_features_without_names_are_numbered_as_in_the_file(tmp_path: Path) -> N
 
 # The command line, and the router as a user runs it.
 
-COMMAND = Path(sys.executable).with_name("querywise")
-
 
 def run(*words: object, code: int = 0) -> str:
-    done = subprocess.run([*map(str, words)], capture_output=True, text=True, check=False)
+    return printed(commands.run(None, *words), code)
+
+
+def run_router(folder: Path, *words: object) -> str:
+    return printed(commands.run_script(folder / "router.py", *words))
+
+
+def printed(done: commands.Done, code: int = 0) -> str:
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout if code == 0 else done.stderr
 
@@ -585,20 +589,21 @@ def letor(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert data.candidates.queries is not None
     write_queries(root / "queries.jsonl", data.candidates.queries)
     settings = ["--method", "knn-offline-2", "--k", "0.3", "--set", "models=4"]
-    run(COMMAND, "fit", root / "train.txt", *settings, "--view", "text", "--out", root / "by-text")
-    run(COMMAND, "fit", root / "train.txt", *settings, "--out", root / "by-documents")
+    run("fit", root / "train.txt", *settings, "--view", "text", "--out", root / "by-text")
+    run("fit", root / "train.txt", *settings, "--out", root / "by-documents")
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["opensearch", "solr", "vespa"])
 def test_from_the_command_line_to_a_request(engine: str, letor: Path, tmp_path: Path) -> None:
     out = tmp_path / "export"
-    said = run(COMMAND, "export", letor / "by-text", "--to", engine, "--out", out, "--data", letor / "train.txt")
+    said = run("export", letor / "by-text", "--to", engine, "--out", out, "--data", letor / "train.txt")
     assert f"5 models for {engine} written to {out}" in said
     assert "Queries are routed by text, with one request to the engine each" in said
     assert "fill in what is marked EDIT_ME" in said
     assert "ranks every query as we do" in said
-    request = json.loads(run(sys.executable, out / "router.py", "how to install thing 3"))
+    request = json.loads(run_router(out, "how to install thing 3"))
     router = Router(out)
     model = router.model("how to install thing 3")
     if engine == "vespa":
@@ -610,11 +615,12 @@ def test_from_the_command_line_to_a_request(engine: str, letor: Path, tmp_path: 
         assert request["rescore"]["query"]["rescore_query"]["sltr"]["model"] == model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["elasticsearch", "solr", "vespa"])
 def test_two_requests_where_documents_are_looked_at(engine: str, letor: Path, tmp_path: Path) -> None:
     out = tmp_path / "export"
-    assert "with two requests" in run(COMMAND, "export", letor / "by-documents", "--to", engine, "--out", out)
-    first = json.loads(run(sys.executable, out / "router.py", "it's jaguar", "--first"))
+    assert "with two requests" in run("export", letor / "by-documents", "--to", engine, "--out", out)
+    first = json.loads(run_router(out, "it's jaguar", "--first"))
     documents = [dict(zip(("f1", "f2", "f3", "f4", "f5"), row, strict=True)) for row in np.eye(5).tolist()]
     if engine == "vespa":
         assert first["ranking"] == "querywise"
@@ -630,7 +636,7 @@ def test_two_requests_where_documents_are_looked_at(engine: str, letor: Path, tm
         entries = [[{"name": name, "value": value} for name, value in each.items()] for each in documents]
         answer = {"hits": {"hits": [{"fields": {"_ltrlog": [{"features": entry}]}} for entry in entries]}}
     (tmp_path / "answer.json").write_text(json.dumps(answer))
-    second = run(sys.executable, out / "router.py", "it's jaguar", "--answer", tmp_path / "answer.json")
+    second = run_router(out, "it's jaguar", "--answer", tmp_path / "answer.json")
     router = Router(out)
     if engine == "vespa":
         assert read_tensor(json.loads(second)["input.query(w)"]) == router.weights(documents=documents)
@@ -638,8 +644,9 @@ def test_two_requests_where_documents_are_looked_at(engine: str, letor: Path, tm
         assert router.model(documents=list(np.eye(5))) in second
 
 
+@pytest.mark.slow
 def test_the_command_line_says_json_and_errors(letor: Path, tmp_path: Path) -> None:
-    words = [COMMAND, "export", letor / "by-text", "--out", tmp_path / "out", "--to"]
+    words = ["export", letor / "by-text", "--out", tmp_path / "out", "--to"]
     content = json.loads(run(*words, "solr", "--json", "--name", "shop"))
     assert content["models"] == ["shop-global", "shop-0", "shop-1", "shop-2", "shop-3"]
     assert content["routing"] == {"by": ["text"], "requests": 1}
@@ -649,6 +656,7 @@ def test_the_command_line_says_json_and_errors(letor: Path, tmp_path: Path) -> N
     assert "no such file" in run(*words, "solr", "--feature-set", tmp_path / "none.json", code=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["opensearch", "solr", "vespa"])
 def test_the_commands_of_the_engines_page_do_what_it_says(
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -665,19 +673,20 @@ def test_the_commands_of_the_engines_page_do_what_it_says(
     write_queries(tmp_path / "queries.jsonl", table)
     (tmp_path / "features.txt").write_text("title\nbody\nclicks\n")
     monkeypatch.chdir(tmp_path)
-    commands = re.findall(r"^querywise (.*)$", page, re.MULTILINE)
-    assert [command.split()[0] for command in commands[:2]] == ["fit", "export"]
-    for command in commands[:2]:
-        run(COMMAND, *command.split())
+    shown = re.findall(r"^querywise (.*)$", page, re.MULTILINE)
+    assert [command.split()[0] for command in shown[:2]] == ["fit", "export"]
+    for command in shown[:2]:
+        run(*command.split())
     assert "EDIT_ME" not in "".join(path.read_text() for path in (tmp_path / "export").rglob("*.json"))
     result = checked(tmp_path / "export", engine_for(engine, tmp_path / "export"), engine)
     assert result.stdout == "100 documents are scored alike by 21 models.\n", result.stderr
     if engine == "opensearch":
-        run(COMMAND, *commands[2].split())
-        run(COMMAND, *commands[1].split())
+        run(*shown[2].split())
+        run(*shown[1].split())
         asked = re.search(r"^python router.py (\S+ --class \S+)", page, re.MULTILINE)
         assert asked is not None
-        assert "shop-search-1" in run(sys.executable, "export/router.py", *asked[1].split())
+        command = [sys.executable, "export/router.py", *asked[1].split()]
+        assert "shop-search-1" in printed(subprocess.run(command, capture_output=True, text=True, check=False))
 
 
 @needs_real_data

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,8 +31,9 @@ from querywise import (
 from querywise.data.letor import write_letor
 from querywise.runtime.values import Json
 from querywise.storage import save
+from tests.commands import Done, run, run_script
 from tests.engines import LearningToRank, Solr
-from tests.test_exports import COMMAND, checked, engine_for, world
+from tests.test_exports import checked, engine_for, world
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +41,7 @@ def linear() -> RankSVM:
     return RankSVM().fit(world())
 
 
-def one_line(result: subprocess.CompletedProcess[str]) -> str:
+def one_line(result: Done) -> str:
     """What was said of a mistake."""
     assert result.returncode == 2, result.stdout + result.stderr
     assert result.stdout == ""
@@ -51,8 +50,7 @@ def one_line(result: subprocess.CompletedProcess[str]) -> str:
 
 
 def run_check(folder: Path, *words: str) -> str:
-    command = [sys.executable, str(folder / "check_parity.py"), *words]
-    return one_line(subprocess.run(command, capture_output=True, text=True, check=False))
+    return one_line(run_script(folder / "check_parity.py", *words))
 
 
 # Rankers that need the whole list.
@@ -254,9 +252,8 @@ def by_class() -> QueryClasses:
     return QueryClasses(RankSVM(), known=True).fit(world())
 
 
-def routed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(folder / "router.py"), "jaguar", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def routed(folder: Path, *words: str) -> Done:
+    return run_script(folder / "router.py", "jaguar", *words)
 
 
 @pytest.mark.parametrize("engine", ["opensearch", "solr", "vespa"])
@@ -354,9 +351,8 @@ def saved(linear: RankSVM, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_command_line_says_what_is_missing(saved: Path, tmp_path: Path) -> None:
-    def export(*words: object) -> subprocess.CompletedProcess[str]:
-        given = [COMMAND, "export", saved / "model", "--to", "solr", "--out", tmp_path / "out", *words]
-        return subprocess.run([*map(str, given)], capture_output=True, text=True, check=False)
+    def export(*words: object) -> Done:
+        return run(None, "export", saved / "model", "--to", "solr", "--out", tmp_path / "out", *words)
 
     narrow = saved / "narrow.txt"
     assert "trained on 5 features but the documents have 3" in one_line(export("--data", narrow))

@@ -13,6 +13,7 @@ from querywise.errors import ModelFileError
 from querywise.learners.trees.boosting import LambdaMART, TreeRegression
 from querywise.learners.trees.forest import read_forest
 from querywise.runtime.arrays import Floats
+from tests.worlds import examples
 
 DATA = make_judged(60, 12, 5, kinds=2, seed=3)
 
@@ -42,7 +43,7 @@ def test_a_tree_that_is_a_leaf_is_read_too() -> None:
     assert np.array_equal(constant.predict(table), by_lightgbm(constant.model_, table))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.data())
 def test_trees_damaged_in_any_way_are_refused_or_lead_to_a_leaf(data: st.DataObject) -> None:
     (text,) = MODELS

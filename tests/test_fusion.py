@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -27,9 +24,7 @@ from querywise.retrieval.index import build_index
 from querywise.retrieval.runs import RUNS, runs_of
 from querywise.runtime.arrays import Floats
 from querywise.storage import load, save
-
-QUERYWISE = str(Path(sys.executable).with_name("querywise"))
-PLAIN = {name: value for name, value in os.environ.items() if "COLOR" not in name and name != "GITHUB_ACTIONS"}
+from tests import commands
 
 # Documents A to D; the second run has no A, the first no D.
 FIRST = Run("first", {"q": {"A": 30.0, "B": 20.0, "C": 10.0}})
@@ -315,18 +310,8 @@ def test_a_collections_own_runs_hold_each_rankers_best_documents() -> None:
 # The command
 
 
-def call(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
-    command = [QUERYWISE, "fuse", *map(str, words)]
-    return subprocess.run(
-        command, cwd=folder, env=PLAIN, capture_output=True, text=True, timeout=120, check=False, encoding="utf-8"
-    )
-
-
 def run(folder: Path, *words: object) -> str:
-    done = call(folder, *words)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return done.stdout
+    return commands.output(commands.run(folder, "fuse", *words))
 
 
 @pytest.fixture(scope="module")
@@ -370,6 +355,7 @@ def test_without_judgements_the_runs_vote(place: Path, tmp_path: Path) -> None:
     assert content == {**expected_json, "queries_written": 20, "documents": 220}
 
 
+@pytest.mark.slow
 def test_with_judgements_it_compares_gives_a_verdict_and_writes_all_queries(place: Path, tmp_path: Path) -> None:
     out = tmp_path / "fused.trec"
     text = run(place, "good.trec", "noise.trec", "--judged", "qrels.txt", "--names", "ours,theirs", "--out", out)
@@ -383,6 +369,7 @@ def test_with_judgements_it_compares_gives_a_verdict_and_writes_all_queries(plac
     assert set(read_run(out).scores) == {str(query) for query in range(20)}
 
 
+@pytest.mark.slow
 def test_the_result_as_json_says_what_the_table_says(place: Path) -> None:
     words = ("good.trec", "noise.trec", "--judged", "qrels.txt", "--folds", 3, "--measures", "p@2", "--json")
     content = json.loads(run(place, *words, "--method", "ranksvm", "--baseline", "rrf", "--normalise", "rank"))
@@ -396,6 +383,7 @@ def test_the_result_as_json_says_what_the_table_says(place: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_collection_makes_four_runs_that_can_be_kept(place: Path, tmp_path: Path) -> None:
     text = run(place, "--collection", "docs", "--folds", 3, "--keep-runs", tmp_path / "runs", "--top", 5)
     assert "run absolute_discount" in text
@@ -438,10 +426,5 @@ def test_a_collection_makes_four_runs_that_can_be_kept(place: Path, tmp_path: Pa
 )
 def test_wrong_input_ends_with_one_message_and_nothing_written(place: Path, command: str, message: str) -> None:
     before = sorted(place.rglob("*"))
-    done = call(place, *command.split())
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1, "one message, on one line"
-    assert done.stdout == ""
+    assert message in commands.refused(commands.run(place, "fuse", *command.split()))
     assert sorted(place.rglob("*")) == before

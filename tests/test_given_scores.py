@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
 
-from querywise.cli import app
 from querywise.data.folds import read_folds
 from querywise.data.judged import Judged
 from querywise.data.letor import read_letor, write_letor
@@ -26,8 +22,7 @@ from querywise.evaluation.evaluate import evaluate
 from querywise.measures.score_files import write_run, write_scores
 from querywise.rankers.given import GivenScores
 from querywise.runtime.arrays import Floats
-
-QUERYWISE = str(Path(sys.executable).with_name("querywise"))
+from tests.commands import Done, run
 
 
 def named(data: Judged) -> Judged:
@@ -83,13 +78,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def call(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
+def call(*words: object) -> Done:
+    return run(None, *words)
 
 
 def content(*words: object) -> Any:
     done = call(*words, "--json")
-    assert done.exit_code == 0, done.output
+    assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
 
 
@@ -109,7 +104,7 @@ def test_a_run_in_any_order_and_scores_in_the_order_of_the_data_are_the_same(pla
 
 def test_the_kept_scores_are_those_that_were_given(place: Path, tmp_path: Path) -> None:
     words = ["--methods", "none", "--scores", f"run={place / 'run.trec'}", "--out", tmp_path / "r"]
-    assert call("compare", place / "one.txt", *words).exit_code == 0
+    assert call("compare", place / "one.txt", *words).returncode == 0
     given = dict(zip(DATA.candidates.document_ids or (), noisy(0).tolist(), strict=True))
     kept: dict[str, float] = {}
     for fold in range(1, 6):
@@ -131,9 +126,9 @@ def test_documents_without_ids_are_called_by_their_row_in_a_run(tmp_path: Path) 
 
 def test_what_rank_writes_is_what_compare_reads(place: Path, tmp_path: Path) -> None:
     one = place / "one.txt"
-    assert call("fit", one, "--set", "l2=1", "--out", tmp_path / "model", "-q").exit_code == 0
+    assert call("fit", one, "--set", "l2=1", "--out", tmp_path / "model", "-q").returncode == 0
     for name in ("run.trec", "run.scores"):
-        assert call("rank", tmp_path / "model", one, "--out", tmp_path / name, "-q").exit_code == 0
+        assert call("rank", tmp_path / "model", one, "--out", tmp_path / name, "-q").returncode == 0
     given = ["--scores", f"a={tmp_path / 'run.trec'}", "--scores", f"b={tmp_path / 'run.scores'}"]
     found = content("compare", one, "--methods", "none", *given, "--measures", "map")["methods"]
     assert found["a"]["mean"] == found["b"]["mean"]
@@ -143,17 +138,18 @@ def test_what_rank_writes_is_what_compare_reads(place: Path, tmp_path: Path) -> 
 def test_given_systems_stand_beside_methods_and_can_be_the_baseline(place: Path) -> None:
     words = ["--methods", "ranksvm", "--measures", "map", "--scores", f"theirs={place / 'other.scores'}"]
     done = call("compare", place / "one.txt", *words, "--baseline", "theirs")
-    assert done.exit_code == 0, done.output
+    assert done.returncode == 0, done.stdout + done.stderr
     assert "p: paired t-test against theirs" in done.stdout
     assert "ranksvm" in done.stdout
     assert "nan" not in done.stdout, "what nobody timed is left empty"
 
 
+@pytest.mark.slow
 def test_only_given_systems_can_be_compared(place: Path, tmp_path: Path) -> None:
     given = ["--scores", f"a={place / 'one.scores'}", "--scores", f"b={place / 'other.scores'}"]
     words = ["compare", place / "one.txt", "--methods", "none", *given, "--out", tmp_path / "r", "--test", "wilcoxon"]
-    done = subprocess.run([QUERYWISE, *map(str, words)], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
+    done = call(*words)
+    assert (done.returncode, done.stderr) == (0, "")
     assert "Wilcoxon signed-rank test, on 30 queries" in done.stdout
     assert f"The report is {tmp_path / 'r' / 'report.html'}" in done.stdout.replace("\n", "")
     report = json.loads((tmp_path / "r" / "report.json").read_text())
@@ -176,10 +172,10 @@ def test_a_system_may_have_any_name(place: Path, name: str) -> None:
     path = place / "other.scores"
     done = call("compare", place / "one.txt", *words, "--scores", f"{name}={path}")
     if "=" in name:  # the first sign divides: the rest belongs to the file
-        assert done.exit_code == 2
+        assert done.returncode == 2
         assert f"b={path}: there is no such file" in done.stderr
     else:
-        assert done.exit_code == 0, done.output
+        assert done.returncode == 0, done.stdout + done.stderr
         assert done.stdout.count(name) == 2, "in the table and in the verdict"
 
 
@@ -252,7 +248,7 @@ def test_a_run_that_does_not_fit_is_refused_with_the_first_that_does_not(
     path = tmp_path / "bad.trec"
     path.write_text("\n".join(change(LINES)) + "\n")
     done = call("compare", place / "one.txt", "--methods", "single", "--scores", f"bad={path}")
-    assert done.exit_code == 2
+    assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert message in done.stderr
     assert done.stdout == ""
@@ -273,7 +269,7 @@ def test_scores_that_do_not_fit_are_refused(place: Path, tmp_path: Path, lines: 
     path = tmp_path / "bad.scores"
     path.write_text("\n".join(lines) + "\n")
     done = call("compare", place / "one.txt", "--methods", "single", "--scores", f"bad={path}")
-    assert (done.exit_code, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
 
 
@@ -303,7 +299,7 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_written(
     done = call("compare", "one.txt", *methods, *words.split(), "--out", "new")
     after = sorted(place.iterdir())
     shutil.rmtree(place / "new", ignore_errors=True)
-    assert (done.exit_code, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ")
     assert message in done.stderr
     assert after == before
@@ -312,7 +308,7 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_written(
 def test_of_several_systems_the_one_whose_name_is_taken_is_named(place: Path) -> None:
     given = [f"--scores={name}={place / 'one.scores'}" for name in ("a", "b", "a", "c")]
     done = call("compare", place / "one.txt", "--methods", "none", *given)
-    assert done.exit_code == 2
+    assert done.returncode == 2
     assert "--scores a" in done.stderr
     assert "c=" not in done.stderr
 
@@ -320,7 +316,7 @@ def test_of_several_systems_the_one_whose_name_is_taken_is_named(place: Path) ->
 def test_a_folder_cannot_be_made_where_a_file_is(place: Path) -> None:
     words = ["--methods", "none", "--scores", f"a={place / 'one.scores'}"]
     done = call("compare", place / "one.txt", *words, "--out", place / "one.txt")
-    assert done.exit_code == 2
+    assert done.returncode == 2
     assert "one.txt" in done.stderr
     assert "the folder cannot be made" in done.stderr
 
@@ -371,9 +367,9 @@ def test_of_one_split_only_the_test_queries_need_scores(split: Path) -> None:
 
 
 def test_one_split_can_be_trained_on_as_its_first_fold(split: Path, tmp_path: Path) -> None:
-    assert call("fit", split, "--fold", 1, "--out", tmp_path / "m", "-q").exit_code == 0
+    assert call("fit", split, "--fold", 1, "--out", tmp_path / "m", "-q").returncode == 0
     done = call("fit", split, "--fold", 2, "--out", tmp_path / "m", "-q")
-    assert done.exit_code == 2
+    assert done.returncode == 2
     assert "has 1 fold" in done.stderr
 
 
@@ -383,7 +379,7 @@ def test_a_split_with_a_part_missing_is_refused(tmp_path: Path, missing: str) ->
         if name != missing:
             write_letor(tmp_path / f"{name}.txt", DATA.select(queries))
     done = call("compare", tmp_path, "--methods", "single")
-    assert done.exit_code == 2
+    assert done.returncode == 2
     assert "expected train.txt, vali.txt and test.txt" in done.stderr
 
 
@@ -391,7 +387,7 @@ def test_a_query_in_two_parts_of_a_split_is_refused(tmp_path: Path) -> None:
     for name, queries in (("train", range(18)), ("vali", range(17, 24)), ("test", range(24, 30))):
         write_letor(tmp_path / f"{name}.txt", DATA.select(queries))
     done = call("compare", tmp_path, "--methods", "single")
-    assert done.exit_code == 2
+    assert done.returncode == 2
     assert "Query 'q18' is in both" in done.stderr
 
 
@@ -413,7 +409,7 @@ def test_a_text_collection_is_compared_as_it_is(tmp_path: Path) -> None:
     grades = "".join(f"q-{each}\tfarm-{each}\t1\n" for each in fruit)
     (docs / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + grades)
     done = call("compare", docs, "--methods", "bm25,single", "--measures", "map", "--out", tmp_path / "r")
-    assert done.exit_code == 0, done.output
+    assert done.returncode == 0, done.stdout + done.stderr
     assert "10 test queries" in done.stdout
     with open(tmp_path / "r" / "queries.csv", newline="") as lines:
         rows = list(csv.DictReader(lines))

@@ -12,7 +12,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.locality.groupings import Clusters, RelevantClusters, k_means
 from querywise.runtime.arrays import Floats
-from tests.worlds import ragged
+from tests.worlds import examples, ragged
 
 GROUPINGS: dict[str, Callable[..., Any]] = {"Clusters": Clusters, "RelevantClusters": RelevantClusters}
 seeds = st.integers(0, 10_000)
@@ -166,7 +166,7 @@ def test_of_very_many_points_a_seeded_sample_finds_the_centres_and_everyone_join
 
 
 @given(seed=seeds, count=st.integers(1, 9))
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 def test_a_query_joins_the_nearest_centre_and_a_centre_is_the_mean_of_its_queries(seed: int, count: int) -> None:
     points = places(seed, 25, columns=3)
     found = fitted(Clusters, points, count)
@@ -220,7 +220,7 @@ def test_the_best_of_several_starts_is_no_worse_than_the_true_piles() -> None:
 
 
 @given(seed=seeds, count=st.integers(1, 8))
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 def test_a_query_joins_every_cluster_that_holds_one_of_its_relevant_documents(seed: int, count: int) -> None:
     data = ragged(seed)
     found = RelevantClusters(count).fit(np.zeros((0, 0)), data)

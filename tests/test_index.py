@@ -23,6 +23,7 @@ from querywise.retrieval.strings import Strings
 from querywise.retrieval.words import Tokeniser
 from querywise.runtime.arrays import Floats
 from querywise.storage import save
+from tests.worlds import examples
 
 PLAIN = Tokeniser(None, stop_words=False)
 ANIMALS = [
@@ -87,7 +88,7 @@ def test_postings_are_what_a_plain_count_gives(texts: list[tuple[list[str], list
             assert field.totals[number] == sum(each[word] for each in counted)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(texts=TEXTS, data=st.data())
 def test_counts_of_some_terms_in_some_documents(texts: list[tuple[list[str], list[str]]], data: st.DataObject) -> None:
     index = indexed(texts)
@@ -176,7 +177,7 @@ def test_the_same_documents_give_the_same_bytes(folder: Path, tmp_path: Path) ->
     assert contents(tmp_path / "copy") == contents(folder)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(texts=TEXTS, query=st.lists(st.sampled_from(["fig", "plum", "été", "猫", "nowhere"])).map(" ".join))
 def test_a_loaded_index_gives_the_same_features_to_the_last_bit(
     scratch: Path, texts: list[tuple[list[str], list[str]]], query: str
@@ -427,7 +428,7 @@ def test_a_foreign_file_of_the_right_size_is_refused_by_name(folder: Path, start
     refused(folder, path.name)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(place=st.integers(0, 127), byte=st.integers(0, 255))
 @example(place=8, byte=10)
 @example(place=21, byte=ord(","))

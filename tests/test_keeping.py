@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,8 +30,9 @@ from querywise.methods.building import Part
 from querywise.methods.table import RENAMED
 from querywise.runtime.arrays import Floats
 from querywise.runtime.values import Json, JsonObject
+from tests import commands
+from tests.worlds import examples
 
-QUERYWISE = str(Path(sys.executable).with_name("querywise"))
 DATA = make_judged(25, 8, 4, kinds=2, noise=0.4)
 TIMED = ("timings.csv", "report.md", "report.html", "figures/time.svg")
 
@@ -147,11 +146,12 @@ def test_another_method_is_added_without_training_the_first_again(tmp_path: Path
     assert counted.fits == 10, "order, measures, test, baseline and title are no settings of a method"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
 def test_a_killed_process_goes_on_where_it_stopped(tmp_path: Path) -> None:
     write_letor(tmp_path / "data.txt", DATA)
-    command = [QUERYWISE, "compare", "data.txt", "--methods", "single,ranksvm", "--quiet", "--out", "killed"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    command = ["compare", "data.txt", "--methods", "single,ranksvm", "--quiet", "--out", "killed"]
+    process = commands.begun(tmp_path, *command)
     try:
         until = time.monotonic() + 60
         while not (tmp_path / "killed" / "runs" / "fold2-single.json").exists():
@@ -160,11 +160,11 @@ def test_a_killed_process_goes_on_where_it_stopped(tmp_path: Path) -> None:
             time.sleep(0.005)
     finally:
         process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.communicate()
     done = tmp_path / "killed" / "runs" / "fold1-single.json"
     assert not (tmp_path / "killed" / "report.html").exists()
     stamp = done.stat().st_mtime_ns
-    subprocess.run(command, cwd=tmp_path, stdout=subprocess.DEVNULL, check=True)
+    assert commands.run(tmp_path, *command).returncode == 0
     whole = make_folds(read_letor(tmp_path / "data.txt"))
     run(Asked(("single", "ranksvm")), whole, tmp_path / "whole", title="Methods compared on data.txt")
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
@@ -346,7 +346,7 @@ def test_what_is_kept_elsewhere_is_not_looked_at(tmp_path: Path, counted: type[C
 # Nothing is lost on the way
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=20)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=examples(20))
 @given(data=st.data())
 def test_scores_come_back_to_the_last_bit(tmp_path: Path, data: st.DataObject) -> None:
     fold = make_folds(DATA)[0]

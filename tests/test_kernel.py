@@ -15,6 +15,7 @@ from querywise.errors import DataError, NotFittedError
 from querywise.learners.regression import kernel as module
 from querywise.learners.regression.kernel import KernelRidge
 from querywise.runtime.arrays import Floats
+from tests.worlds import examples
 
 KINDS: dict[str, dict[str, Any]] = {
     "exact": {"kernel": "gaussian"},
@@ -57,7 +58,7 @@ def gaussian(a: Floats, b: Floats, width: float) -> Floats:
     l2=st.floats(-3, 2).map(lambda power: float(10**power)),
     width=st.floats(0.2, 5),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_gaussian_equals_scikit_learn(seed: int, rows: int, columns: int, l2: float, width: float) -> None:
     features, targets, weights = world(seed, rows, columns)
     others = world(seed + 1, 7, columns)[0]
@@ -69,7 +70,7 @@ def test_gaussian_equals_scikit_learn(seed: int, rows: int, columns: int, l2: fl
 
 
 @given(seed=st.integers(0, 10**6), rows=st.integers(2, 25), l2=st.floats(-3, 2).map(lambda power: float(10**power)))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_linear_equals_the_primal(seed: int, rows: int, l2: float) -> None:
     features, targets, weights = world(seed, rows)
     ours = KernelRidge(l2, kernel="linear").fit(features, targets, weights)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_origin, get_type_hints
 
@@ -32,13 +29,11 @@ from querywise.rankers.normalised import QueryNormalised
 from querywise.retrieval.scores import BM25
 from querywise.runtime.parameters import parameters_of
 from querywise.storage import read_manifest
+from tests import commands
 from tests.worlds import inside
 
 if TYPE_CHECKING:
     from querywise.data.folds import Folds
-
-QUERYWISE = str(Path(sys.executable).with_name("querywise"))
-PLAIN = {name: value for name, value in os.environ.items() if "COLOR" not in name}
 
 
 def read(method: str, *texts: str) -> dict[str, Any]:
@@ -327,8 +322,8 @@ def test_the_settings_of_a_fitted_method_come_with_the_values_in_force() -> None
     json.dumps([described(name, {}) for name in METHODS])
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([QUERYWISE, *words], env=PLAIN, capture_output=True, text=True, timeout=120, check=False)
+def run(*words: str) -> commands.Done:
+    return commands.run(None, *words)
 
 
 def test_the_command_line_shows_the_settings_of_a_method() -> None:
@@ -374,6 +369,7 @@ SENTENCE = "The method querywise is called blend now; the old name goes on worki
 QUICK = ("--set", "trees=3", "--set", "bag=1")
 
 
+@pytest.mark.slow
 def test_a_model_fitted_by_the_old_name_has_the_new_one(data: Path, tmp_path: Path) -> None:
     words = ("fit", str(data), *QUICK, "--out", str(tmp_path / "model"))
     done = run(*words, "--method", "querywise")
@@ -386,6 +382,7 @@ def test_a_model_fitted_by_the_old_name_has_the_new_one(data: Path, tmp_path: Pa
     assert SENTENCE in run("methods", "querywise").stderr
 
 
+@pytest.mark.slow
 def test_a_comparison_by_the_old_name_has_the_new_one(data: Path, tmp_path: Path) -> None:
     words = ("--methods", "querywise,single", "--baseline", "querywise", "--bag", "1", "--k", "5", "--measures", "map")
     done = run("compare", str(data), *words, "--json", "--out", str(tmp_path / "report"))

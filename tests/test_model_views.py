@@ -25,7 +25,7 @@ from querywise.rankers.column import OneFeature
 from querywise.rankers.knn import KnnOffline2
 from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import is_fitted
-from tests.worlds import inside, ragged
+from tests.worlds import examples, inside, ragged
 
 VIEWS: dict[str, Callable[[], Any]] = {
     "Divergence": lambda: Divergence(0),
@@ -182,7 +182,7 @@ def mean_of_best(scores: Floats, top: int) -> float:
 
 
 @given(st.integers(0, 10_000), st.integers(1, 12))
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 def test_a_querys_place_is_the_mean_score_of_the_best_by_each_model(seed: int, top: int) -> None:
     data = ragged(seed)
     ranker = RankSVM().fit(data)

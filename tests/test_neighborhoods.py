@@ -14,6 +14,7 @@ from querywise.errors import DataError, NotFittedError
 from querywise.locality.neighborhoods import Everyone, Nearest, Radius, Search, distances
 from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import number_of
+from tests.worlds import examples
 
 LINE = np.array([[0.0], [1.0], [2.0], [4.0]])  # points whose distances can be seen
 KINDS: dict[str, Callable[[], Any]] = {
@@ -55,7 +56,7 @@ def crowded(draw: st.DrawFn) -> tuple[Floats, Floats, int]:
 
 
 @given(crowded())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_nearest_is_the_plain_loop_whatever_the_ties_and_however_far_from_zero(
     world: tuple[Floats, Floats, int],
 ) -> None:

@@ -24,7 +24,7 @@ from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
 from querywise.rankers.normalised import QueryNormalised, normalised
 from querywise.rankers.single import Single
 from querywise.runtime.arrays import Floats, Ints
-from tests.worlds import ragged, two_faced
+from tests.worlds import examples, ragged, two_faced
 
 
 class Linear:
@@ -83,7 +83,7 @@ WEIGHTS = np.random.default_rng(1).integers(-3, 4, (9, 4))
         np.float64, st.tuples(st.shared(st.integers(1, 12), key="n"), st.integers(1, 5)), elements=st.integers(0, 4)
     ),
 )
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_many_scorings_at_once_are_each_alone(labels: Ints, scores: Floats, flavour: Any) -> None:
     found = average_precisions(labels, scores, flavour)
     for column, value in zip(scores.T, found, strict=True):

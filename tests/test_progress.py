@@ -53,6 +53,7 @@ def test_without_a_screen_nothing_happens() -> None:
     work.end()
 
 
+@pytest.mark.slow
 def test_compilation_is_announced_the_first_time_and_not_the_second(tmp_path: Path) -> None:
     script = """
 import querywise.runtime.progress as progress

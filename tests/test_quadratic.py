@@ -12,6 +12,7 @@ from scipy import sparse
 
 from querywise.rankers.ensemble.quadratic import Solution, solve
 from querywise.runtime.arrays import Floats
+from tests.worlds import examples
 
 Program = tuple[Floats, Floats, float]  # curvature, rows, cost
 
@@ -123,7 +124,7 @@ def programs(draw: st.DrawFn) -> Program:
 
 
 @given(programs())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_any_program_is_solved_as_an_interior_point_method_solves_it(program: Program) -> None:
     found = solve(*program)
     assert_optimal(program, found)
@@ -278,7 +279,7 @@ def test_where_the_search_starts_does_not_matter(differs: str) -> None:
 
 
 @given(programs(), st.data())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_any_sets_will_do_to_start_from(program: Program, data: st.DataObject) -> None:
     curvature, rows, cost = program
     free = data.draw(arrays(np.bool_, rows.shape[1]))
@@ -309,7 +310,7 @@ def test_a_start_and_the_program_are_left_as_they_were() -> None:
 
 
 @given(programs(), st.integers(0, 1000))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_the_order_of_rows_and_rankers_does_not_matter(program: Program, seed: int) -> None:
     curvature, rows, cost = program
     rng = np.random.default_rng(seed)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -131,14 +132,53 @@ _KNOWN = {type(build()).__name__ for build in RANKERS.values()}
 RANKERS |= {name: method.build for name, method in METHODS.items() if method.home.split(":")[1] not in _KNOWN}
 
 
-@pytest.fixture(params=RANKERS, ids=str)
-def build(request: pytest.FixtureRequest) -> Callable[[], Any]:
-    return RANKERS[request.param]
+@dataclass(frozen=True)
+class Fitted:
+    """A ranker after `fit`, what `fit` returned, and the data that it was given."""
+
+    ranker: Any
+    returned: Any
+    data: Judged
+
+
+@cache
+def fitted_once(name: str) -> Fitted:
+    """One plain fit of each configuration, which all tests of a process ask. No test may change it."""
+    ranker, data = RANKERS[name](), training()
+    return Fitted(ranker, ranker.fit(data), data)
+
+
+# All tests of one configuration run in one process, so that it is fitted once.
+@pytest.fixture(params=[pytest.param(each, marks=pytest.mark.xdist_group(each)) for each in RANKERS], ids=str)
+def name(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+@pytest.fixture
+def build(name: str) -> Callable[[], Any]:
+    """A new ranker, not fitted yet."""
+    return RANKERS[name]
+
+
+@pytest.fixture
+def fitted(name: str) -> Fitted:
+    return fitted_once(name)
+
+
+@pytest.fixture
+def ranker(fitted: Fitted) -> Any:
+    """The shared one, fitted on `train`."""
+    return fitted.ranker
+
+
+def training() -> Judged:
+    return worded(make_judged(40, 9, 4, kinds=2, seed=7))
 
 
 @pytest.fixture(scope="module")
 def train() -> Judged:
-    return worded(make_judged(40, 9, 4, kinds=2, seed=7))
+    return training()
 
 
 @pytest.fixture(scope="module")
@@ -157,9 +197,8 @@ def worded(data: Judged) -> Judged:
     return data.with_queries(replace(table, texts=("", None, *texts[2:])))
 
 
-def test_fit_returns_self(build: Callable[[], Any], train: Judged) -> None:
-    ranker = build()
-    assert ranker.fit(train) is ranker
+def test_fit_returns_self(fitted: Fitted) -> None:
+    assert fitted.returned is fitted.ranker
 
 
 def test_predict_before_fit_says_what_to_do(build: Callable[[], Any], held_out: Judged) -> None:
@@ -172,11 +211,9 @@ def test_saving_before_fit_says_what_to_do(build: Callable[[], Any], tmp_path: P
         save(build(), tmp_path / "model")
 
 
-def test_scores_are_finite_one_per_document_whatever_the_query(
-    build: Callable[[], Any], train: Judged, held_out: Judged
-) -> None:
+def test_scores_are_finite_one_per_document_whatever_the_query(ranker: Any, held_out: Judged) -> None:
     # The test set has one-document, all-zero and all-alike queries among the others.
-    scores = build().fit(train).predict(held_out.candidates)
+    scores = ranker.predict(held_out.candidates)
     assert scores.shape == held_out.labels.shape
     assert np.isfinite(scores).all()
 
@@ -188,24 +225,20 @@ def test_training_takes_unjudged_single_tied_and_all_zero_queries(build: Callabl
     assert np.isfinite(scores).all()
 
 
-def test_identical_documents_get_identical_scores(build: Callable[[], Any], train: Judged, held_out: Judged) -> None:
-    scores = build().fit(train).predict(held_out.candidates)
+def test_identical_documents_get_identical_scores(ranker: Any, held_out: Judged) -> None:
+    scores = ranker.predict(held_out.candidates)
     alike = scores[held_out.candidates.rows(len(held_out) - 1)]
     assert np.all(alike == alike[0])
 
 
-def test_permuting_queries_permutes_scores(build: Callable[[], Any], train: Judged, held_out: Judged) -> None:
-    ranker = build().fit(train)
+def test_permuting_queries_permutes_scores(ranker: Any, held_out: Judged) -> None:
     scores = ranker.predict(held_out.candidates)
     turned = np.random.default_rng(0).permutation(len(held_out))
     rows = np.concatenate([np.arange(*held_out.candidates.rows(int(query)).indices(len(scores))) for query in turned])
     assert ranker.predict(held_out.candidates.select(turned)) == pytest.approx(scores[rows], abs=1e-9)
 
 
-def test_permuting_a_querys_documents_permutes_scores(
-    build: Callable[[], Any], train: Judged, held_out: Judged
-) -> None:
-    ranker = build().fit(train)
+def test_permuting_a_querys_documents_permutes_scores(ranker: Any, held_out: Judged) -> None:
     candidates = held_out.candidates
     scores = ranker.predict(candidates)
     rng = np.random.default_rng(0)
@@ -216,8 +249,7 @@ def test_permuting_a_querys_documents_permutes_scores(
     assert ranker.predict(mixed) == pytest.approx(scores[rows], abs=1e-9)
 
 
-def test_one_query_at_a_time_equals_all_at_once(build: Callable[[], Any], train: Judged, held_out: Judged) -> None:
-    ranker = build().fit(train)
+def test_one_query_at_a_time_equals_all_at_once(ranker: Any, held_out: Judged) -> None:
     together = ranker.predict(held_out.candidates)
     alone = [ranker.predict(held_out.candidates.select([query])) for query in range(len(held_out))]
     assert np.concatenate(alone) == pytest.approx(together, abs=1e-9)
@@ -227,11 +259,7 @@ def test_one_query_at_a_time_equals_all_at_once(build: Callable[[], Any], train:
 WITHOUT_PARTS = {"CombMNZ", "ReciprocalRank", "Borda", "MultipleHyperplanes", "KnnOffline2, MultipleHyperplanes"}
 
 
-def test_the_parts_of_a_score_add_up_to_it(
-    build: Callable[[], Any], train: Judged, held_out: Judged, request: pytest.FixtureRequest
-) -> None:
-    ranker = build().fit(train)
-    name = request.node.callspec.params["build"]
+def test_the_parts_of_a_score_add_up_to_it(name: str, ranker: Any, train: Judged, held_out: Judged) -> None:
     if name in WITHOUT_PARTS or isinstance(getattr(ranker, "regressor", None), KernelRidge):
         with pytest.raises(DataError, match="is not a sum over features"):
             contributions(ranker, held_out.candidates.select([0]))
@@ -278,8 +306,7 @@ def scaled(scores: Floats, scale: str) -> Floats:
     return scores
 
 
-def test_the_answer_reproduces_the_scores(build: Callable[[], Any], train: Judged, held_out: Judged) -> None:
-    ranker = build().fit(train)
+def test_the_answer_reproduces_the_scores(ranker: Any, train: Judged, held_out: Judged) -> None:
     for candidates in (held_out.candidates, train.candidates):
         answer, expected = ranker.answer(candidates), ranker.predict(candidates)
         assert np.array_equal(answer.scores(), expected)
@@ -298,32 +325,32 @@ def test_an_answer_is_asked_of_fitted_rankers_alone(build: Callable[[], Any], he
         build().answer(held_out.candidates)
 
 
-def test_what_is_said_of_nobody_costs_no_look_at_a_query(build: Callable[[], Any], train: Judged) -> None:
-    ranker = build().fit(train)
+def test_what_is_said_of_nobody_costs_no_look_at_a_query(ranker: Any, train: Judged) -> None:
     said = ranker.answer(nobody(4, None))
     assert said.varies == ranker.answer(train.candidates).varies
     assert len(said.seen) == 0
     assert said.place is None or set(said.place.by()) <= {"text", "columns", "documents"}
 
 
-def test_no_documents_no_scores(build: Callable[[], Any], train: Judged) -> None:
+def test_no_documents_no_scores(ranker: Any) -> None:
     nothing = Candidates(np.zeros((0, 4)), np.array([0, 0]), ("empty",), queries=QueryTable(("empty",), texts=("",)))
-    assert build().fit(train).predict(nothing).shape == (0,)
+    assert ranker.predict(nothing).shape == (0,)
 
 
-def test_saved_and_loaded_it_gives_the_same_bits(
-    build: Callable[[], Any], train: Judged, held_out: Judged, tmp_path: Path
-) -> None:
-    ranker = build().fit(train)
+def test_saved_and_loaded_it_gives_the_same_bits(ranker: Any, held_out: Judged, tmp_path: Path) -> None:
     save(ranker, tmp_path / "model")
     again = load(tmp_path / "model")
     assert type(again) is type(ranker)
     assert np.array_equal(again.predict(held_out.candidates), ranker.predict(held_out.candidates))
 
 
-def test_fitting_twice_gives_the_same_bits(build: Callable[[], Any], train: Judged, held_out: Judged) -> None:
-    first, second = build().fit(train), build().fit(train)
-    assert np.array_equal(first.predict(held_out.candidates), second.predict(held_out.candidates))
+def test_fitting_twice_gives_the_same_bits_whatever_the_first_was_asked(
+    build: Callable[[], Any], ranker: Any, train: Judged, held_out: Judged
+) -> None:
+    ranker.predict(train.candidates)
+    ranker.answer(train.candidates).by_everyone()
+    again = build().fit(train)
+    assert np.array_equal(again.predict(held_out.candidates), ranker.predict(held_out.candidates))
 
 
 def test_constant_features_are_fine(build: Callable[[], Any], train: Judged) -> None:
@@ -332,8 +359,7 @@ def test_constant_features_are_fine(build: Callable[[], Any], train: Judged) -> 
     assert np.isfinite(build().fit(widened).predict(widened.candidates)).all()
 
 
-def test_another_number_of_features_is_refused_with_both_numbers(build: Callable[[], Any], train: Judged) -> None:
-    ranker = build().fit(train)
+def test_another_number_of_features_is_refused_with_both_numbers(ranker: Any) -> None:
     for columns in (3, 5):
         other = Candidates(np.zeros((2, columns)), np.array([0, 2]), ("q",))
         with pytest.raises(DataError, match=f"trained on 4 features but the documents have {columns}"):
@@ -348,7 +374,8 @@ def test_features_in_another_order_are_refused_by_name(build: Callable[[], Any],
         ranker.predict(swapped)
 
 
-def test_the_data_is_left_as_it_was(build: Callable[[], Any], train: Judged) -> None:
-    before = train.candidates.features.copy()
-    build().fit(train).predict(train.candidates)
-    assert np.array_equal(train.candidates.features, before)
+def test_the_data_is_left_as_it_was(fitted: Fitted) -> None:
+    fitted.ranker.predict(fitted.data.candidates)
+    before = training()
+    assert np.array_equal(fitted.data.candidates.features, before.candidates.features)
+    assert np.array_equal(fitted.data.labels, before.labels)

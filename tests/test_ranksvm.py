@@ -17,7 +17,7 @@ from querywise.learners.ranksvm.preference_parts import SpreadPreferences
 from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Preferences
 from querywise.learners.ranksvm.ranksvm import RankSVM, pair_coefficients
 from querywise.runtime.arrays import Floats
-from tests.worlds import explicit_pairs, ragged, two_faced
+from tests.worlds import explicit_pairs, pairwise, ragged, two_faced
 
 Weighting = Literal["query", "pair"]
 
@@ -104,10 +104,9 @@ def test_squared_hinge_agrees_with_scipy_on_explicit_pairs(seed: int, pairs: Wei
     assert ours.weights == pytest.approx(theirs, abs=1e-6)
 
 
-@pytest.mark.parametrize("tolerance", [1e-3, 1e-6])
-@pytest.mark.parametrize("centre_l2", [0.0, 0.5])
-@pytest.mark.parametrize("pairs", ["query", "pair"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("seed", "pairs", "centre_l2", "tolerance"), pairwise(range(3), ["query", "pair"], [0.0, 0.5], [1e-3, 1e-6])
+)
 def test_hinge_is_within_its_tolerance_of_the_optimum_and_its_certificate_is_honest(
     seed: int, pairs: Weighting, centre_l2: float, tolerance: float
 ) -> None:

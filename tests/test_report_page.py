@@ -20,6 +20,9 @@ from querywise.data.synthetic import make_judged
 from querywise.jobs.compare import Asked, run
 from querywise.measures.score_files import write_scores
 
+# One browser and one report, in one process.
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("report page")]
+
 LONG = "a_system_of_somebody_else_with_no_space_in_its_name"
 TITLE = f"Compared on {LONG}_and_longer_than_the_screen_of_a_telephone.txt"
 

@@ -16,6 +16,7 @@ from querywise.retrieval.index import Index, build_index, load_index, save_index
 from querywise.retrieval.scores import BM25, NAMES, Smoothing
 from querywise.retrieval.words import Tokeniser
 from querywise.runtime.arrays import Floats
+from tests.worlds import examples
 
 USUAL = Smoothing()
 
@@ -75,7 +76,7 @@ def test_the_best_are_those_that_sorting_all_scores_gives(
     assert best.scores.tolist() == scores[expected[:top]].tolist()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     repeated=st.lists(st.tuples(texts_of("fig plum kiwi date nut", 4), st.integers(1, 60)), min_size=1, max_size=8),
     query=QUERIES,
@@ -92,7 +93,7 @@ def test_the_best_of_many_documents_are_found_wherever_they_stand(
     assert found(index, query, top) == expected[:top]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(words=st.lists(st.sampled_from(["fig", "plum", "nut"]), min_size=1, max_size=12), top=st.integers(1, 15))
 def test_documents_of_one_word_come_in_the_order_that_plain_scores_give(words: list[str], top: int) -> None:
     scores = plain_bm25(words, "fig plum", USUAL)
@@ -100,7 +101,7 @@ def test_documents_of_one_word_come_in_the_order_that_plain_scores_give(words: l
     assert found(indexed(words), "fig plum", top) == expected[:top]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(texts=COLLECTIONS, query=QUERIES)
 def test_the_score_that_ranks_is_the_feature_bm25(texts: list[str], query: str) -> None:
     index = indexed(texts)

@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -47,8 +46,9 @@ from querywise.service.lookup import Shelf
 from querywise.service.metrics import Histogram
 from querywise.service.schema import Query
 from querywise.storage import load, save
-from tests.serving import COMMAND, Serving, serving
-from tests.worlds import inside
+from tests.commands import output, run, run_process
+from tests.serving import Serving, serving
+from tests.worlds import examples, inside
 
 DATA = make_judged(40, 8, 4, kinds=2, seed=5)
 NAMES = ("bm25", "clicks", "age", "price")
@@ -262,8 +262,7 @@ def test_explanations_are_the_librarys_and_the_command_lines(server: Serving, mo
     assert sum(each["here"] for each in reason["terms"]) == pytest.approx(reason["difference"], abs=1e-9)
     write_letor(tmp_path / "data.txt", Judged(candidates, DATA.labels))
     words = ["explain", model, tmp_path / "data.txt", "--qid", "q5", "--above", pair["above"], "--below", pair["below"]]
-    done = subprocess.run([COMMAND, *map(str, words), "--json"], capture_output=True, text=True, check=True)
-    said = json.loads(done.stdout)
+    said = json.loads(output(run(None, *words, "--json")))
     assert said["difference"] == pytest.approx(reason["difference"], abs=1e-12)
     assert [each["feature"] for each in said["terms"]] == [each["feature"] for each in reason["terms"]]
     assert server.post("/v1/explain", {**asked, "above": "d32"}).json()["error"]["code"] == "one_document"
@@ -334,6 +333,7 @@ def test_openapi_describes_what_is_really_read(server: Serving) -> None:
     assert "/" not in said["paths"]
 
 
+@pytest.mark.slow
 def test_the_api_never_fails_whatever_is_sent(server: Serving) -> None:
     import schemathesis
     from schemathesis.checks import not_a_server_error
@@ -345,7 +345,7 @@ def test_the_api_never_fails_whatever_is_sent(server: Serving) -> None:
         operation: Any = result.ok()  # type: ignore[union-attr]
 
         @given(case=operation.as_strategy())
-        @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+        @settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
         def never_fails(case: Any) -> None:
             case.call_and_validate(checks=[not_a_server_error])
 
@@ -387,6 +387,7 @@ def until(condition: Callable[[], bool], seconds: float = 20) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_model_is_replaced_damaged_and_removed_without_a_failed_request(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     save(KnnOffline2(RankSVM(), k=10).fit(DATA), folder)
@@ -436,6 +437,7 @@ def test_a_folder_is_looked_at_again_only_when_it_changes(model: Path, tmp_path:
     assert folder.problem is not None
 
 
+@pytest.mark.slow
 def test_being_told_to_stop_loses_no_request_that_was_taken(model: Path) -> None:
     with serving(model) as server:
         statuses, states, lost, stopped = [], set(), [], threading.Event()
@@ -684,9 +686,7 @@ def test_judged_queries_can_be_chosen(library: tuple[Path, Shelf, Path]) -> None
 def test_an_index_that_does_not_fit_the_model_is_refused(model: Path, library: tuple[Path, Shelf, Path]) -> None:
     with pytest.raises(DataError, match="The index gives 27 features"):
         Service(ModelFolder(model), library[1])
-    done = subprocess.run(
-        [COMMAND, "serve", model, "--index", library[2]], capture_output=True, text=True, check=False, timeout=60
-    )
+    done = run(None, "serve", model, "--index", library[2])
     assert done.returncode == 2
     assert "The index gives 27 features" in done.stderr
 
@@ -701,16 +701,14 @@ def test_an_index_that_does_not_fit_the_model_is_refused(model: Path, library: t
     ],
 )
 def test_serve_says_what_it_needs(words: list[str], message: str) -> None:
-    done = subprocess.run([COMMAND, "serve", *words], capture_output=True, text=True, check=False, timeout=60)
+    done = run(None, "serve", *words)
     assert done.returncode == 2
     assert message in " ".join(done.stderr.split())
 
 
 def test_a_port_that_is_taken_is_named(model: Path, server: Serving) -> None:
     port = server.url.rsplit(":", 1)[1]
-    done = subprocess.run(
-        [COMMAND, "serve", model, "--port", port], capture_output=True, text=True, check=False, timeout=60
-    )
+    done = run_process(None, "serve", model, "--port", port)
     assert done.returncode == 2
     assert f"--port {port}: cannot listen there" in done.stderr
 

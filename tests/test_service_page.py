@@ -27,6 +27,9 @@ from querywise.retrieval.features import judged_candidates
 from querywise.retrieval.index import build_index, save_index
 from querywise.storage import save
 
+# One browser and one of each server, in one process.
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("service page")]
+
 QUERYWISE = str(Path(sys.executable).with_name("querywise"))
 FRUIT = ("apple", "pear", "plum", "fig", "kiwi", "date", "lime", "lemon", "melon", "grape", "cherry", "mango")
 MARKUP = "<img src=x onerror=alert(1)> & <b>juice</b>"

@@ -33,7 +33,7 @@ from querywise.data.parquet.shards import (
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.measures.score_files import read_scores
-from tests.worlds import ragged
+from tests.worlds import examples, ragged
 
 
 def same(one: Judged, other: Judged) -> None:
@@ -92,7 +92,7 @@ def judged_sets(draw: st.DrawFn, count: int = 3) -> list[Judged]:
     return made
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(sets=judged_sets(), rows=st.integers(1, 12))
 def test_a_set_comes_back_to_the_last_bit_however_it_is_cut(
     sets: list[Judged], rows: int, tmp_path_factory: pytest.TempPathFactory
@@ -111,7 +111,7 @@ def test_a_set_comes_back_to_the_last_bit_however_it_is_cut(
     same(concatenate(loaded), whole)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=20), data=st.data())
 def test_a_number_of_shards_is_kept_and_they_are_alike_in_size(
     sizes: list[int], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

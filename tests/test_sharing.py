@@ -59,6 +59,7 @@ def alone(data: tuple[Judged, Judged, Judged]) -> dict[str, list[bytes]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", [2_000_000_000, 20_000, 0])
 def test_sharing_changes_no_bit_whatever_the_order_and_the_room(
     data: tuple[Judged, Judged, Judged],

@@ -23,6 +23,7 @@ from querywise.evaluation.significance import (
     wilcoxon_test,
 )
 from querywise.runtime.arrays import Floats
+from tests.worlds import examples
 
 pairs = arrays(np.float64, st.tuples(st.integers(2, 30), st.just(2)), elements=st.floats(0, 1, width=16))
 probabilities = st.lists(st.floats(0, 1), max_size=12)
@@ -100,7 +101,7 @@ def test_tied_sums_count_as_large_in_the_randomisation_test() -> None:
 # What holds for every test
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(values=pairs)
 def test_the_randomisation_test_never_gives_0_and_is_repeatable(values: Floats) -> None:
     result = randomisation_test(values[:, 0], values[:, 1], draws=50)
@@ -180,7 +181,7 @@ def test_the_interval_covers_the_true_mean_about_as_often_as_it_says() -> None:
     assert 180 <= covered <= 199
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(values=pairs)
 def test_the_interval_holds_the_mean_and_lies_within_the_gains(values: Floats) -> None:
     ours, theirs = values[:, 0], values[:, 1]

@@ -283,6 +283,7 @@ def real() -> Collection:
     return stdlib_collection()
 
 
+@pytest.mark.slow
 @needs_sources
 def test_the_real_library_gives_some_two_thousand_queries_of_three_kinds(real: Collection) -> None:
     table = real.queries
@@ -315,6 +316,7 @@ def test_no_query_stands_in_the_text_of_its_answer(real: Collection) -> None:
     assert copied == []
 
 
+@pytest.mark.slow
 @needs_sources
 def test_another_process_makes_the_same_bytes(real: Collection, tmp_path: Path) -> None:
     write_collection(real, tmp_path / "here")

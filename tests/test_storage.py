@@ -14,7 +14,7 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.storage import load, read_manifest, save
-from tests.worlds import inside
+from tests.worlds import examples, inside
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +175,7 @@ def test_a_manifest_cannot_reach_outside_its_folder(model: Path) -> None:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_folder_with_any_byte_changed_is_refused_or_the_same_model(model: Path, data: st.DataObject) -> None:
     copy = model.parent / "fuzzed"
     shutil.rmtree(copy, ignore_errors=True)

@@ -12,6 +12,7 @@ from scipy import optimize
 
 from querywise.learners.regression.targets import Penalty, Transforms, penalties, squared_errors, transforms
 from querywise.runtime.arrays import Floats
+from tests.worlds import examples
 
 PENALTIES: tuple[Penalty, ...] = ("l2", "l1")
 INFINITE = float("inf")
@@ -94,7 +95,7 @@ def by_quadratic_program(problem: Problem) -> tuple[float, float]:
 
 
 @given(problems())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_nothing_on_a_fine_grid_is_better(problem: Problem) -> None:
     scale, shift = problem.solved()
     assert scale >= 0
@@ -106,7 +107,7 @@ def test_nothing_on_a_fine_grid_is_better(problem: Problem) -> None:
 
 
 @given(problems())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_no_quadratic_program_finds_better(problem: Problem) -> None:
     theirs = by_quadratic_program(problem)
     ours = problem.objective(*problem.solved())
@@ -114,7 +115,7 @@ def test_no_quadratic_program_finds_better(problem: Problem) -> None:
 
 
 @given(problems())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_no_direction_leads_downhill(problem: Problem) -> None:
     """The conditions of optimality of a convex problem: no solver needed."""
     scale, shift = problem.solved()
@@ -140,7 +141,7 @@ def test_no_direction_leads_downhill(problem: Problem) -> None:
     shift=numbers,
     h=st.lists(st.integers(-4000, 4000).map(lambda value: value / 1000), min_size=2, max_size=9),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_free_numbers_that_explain_everything_are_found(
     penalty: Penalty, scale: float, shift: float, h: list[float]
 ) -> None:
@@ -166,7 +167,7 @@ def thresholds(problem: Problem) -> tuple[float, float]:
 
 
 @given(problems("l1"), st.floats(0, 3), st.floats(0, 3))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_l1_moves_nothing_once_the_penalties_reach_their_thresholds(
     problem: Problem, more: float, still: float
 ) -> None:
@@ -177,7 +178,7 @@ def test_l1_moves_nothing_once_the_penalties_reach_their_thresholds(
 
 @given(problems("l1"), st.sampled_from(["scale", "shift"]), st.floats(0, 3))
 @example(of([0, 1, 3], [0.5, 0.7, 0.2], 0.0, 0.0, "l1"), "scale", 0.0)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_l1_moves_something_as_soon_as_a_penalty_is_below_its_threshold(
     problem: Problem, which: str, more: float
 ) -> None:
@@ -199,7 +200,7 @@ def test_l1_moves_something_as_soon_as_a_penalty_is_below_its_threshold(
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 @given(level=numbers, y=st.lists(st.integers(0, 4).map(float), min_size=1, max_size=6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_without_penalties_a_constant_h_keeps_its_scale(penalty: Penalty, level: float, y: list[float]) -> None:
     scale, shift = of(y, [level] * len(y), 0.0, 0.0, penalty).solved()
     assert scale == 1.0
@@ -208,7 +209,7 @@ def test_without_penalties_a_constant_h_keeps_its_scale(penalty: Penalty, level:
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 @given(y=st.floats(-9, 9), h=numbers, scale_penalty=strengths)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_one_document_with_a_free_level_keeps_its_scale(
     penalty: Penalty, y: float, h: float, scale_penalty: float
 ) -> None:
@@ -217,7 +218,7 @@ def test_one_document_with_a_free_level_keeps_its_scale(
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 @given(y=st.lists(st.integers(0, 4).map(float), min_size=1, max_size=6), shift_penalty=strengths)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_a_scale_that_changes_nothing_stays_1(penalty: Penalty, y: list[float], shift_penalty: float) -> None:
     scale, shift = of(y, [0.0] * len(y), 0.0, shift_penalty, penalty).solved()
     assert scale == 1.0
@@ -226,7 +227,7 @@ def test_a_scale_that_changes_nothing_stays_1(penalty: Penalty, y: list[float], 
 
 
 @given(level=st.integers(1, 40), y=st.integers(0, 9), n=st.integers(1, 5), shift_penalty=st.integers(1, 8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_where_level_and_scale_cost_the_same_under_l1_the_scale_stays(
     level: int, y: int, n: int, shift_penalty: int
 ) -> None:
@@ -241,7 +242,7 @@ def test_where_level_and_scale_cost_the_same_under_l1_the_scale_stays(
 
 
 @given(st.lists(problems(), min_size=1, max_size=6), strengths, strengths, st.sampled_from(PENALTIES))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_all_queries_at_once_equal_one_by_one(
     queries: list[Problem], scale_penalty: float, shift_penalty: float, penalty: Penalty
 ) -> None:
@@ -255,7 +256,7 @@ def test_all_queries_at_once_equal_one_by_one(
 
 
 @given(problems(), st.integers(2, 5), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_neither_the_order_of_documents_nor_copies_of_all_with_penalties_to_match_change_anything(
     problem: Problem, times: int, random: Any
 ) -> None:

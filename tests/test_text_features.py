@@ -14,6 +14,7 @@ from querywise.retrieval.bm25 import search
 from querywise.retrieval.features import Coverage, candidates_for, feature_names, features_of, judged_candidates
 from querywise.retrieval.index import Index, build_index, load_index, save_index
 from querywise.retrieval.scores import NAMES, Smoothing
+from tests.worlds import examples
 
 DOCUMENTS = [
     Document("jag", "jaguar", "a large cat", {"clicks": 3.0, "age": -1.0}),
@@ -219,7 +220,7 @@ def test_other_parameters_reach_retrieval_and_scores(index: Index) -> None:
 WORDS = st.lists(st.sampled_from(["fig", "plum", "kiwi", "date"]), max_size=6).map(" ".join)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(texts=st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=8), asked=st.lists(WORDS, min_size=1, max_size=5))
 def test_one_query_at_a_time_gives_the_features_of_all_at_once(texts: list[tuple[str, str]], asked: list[str]) -> None:
     index = build_index([Document(f"D{i}", title, body) for i, (title, body) in enumerate(texts)])

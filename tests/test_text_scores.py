@@ -16,6 +16,7 @@ from querywise.retrieval.index import Index, build_index
 from querywise.retrieval.scores import NAMES, Smoothing, all_scores
 from querywise.retrieval.words import Tokeniser
 from querywise.runtime.arrays import Floats
+from tests.worlds import examples
 
 Words = list[str]
 PLAIN = Tokeniser(None, stop_words=False)
@@ -156,7 +157,7 @@ def test_other_parameters_are_used_where_the_definitions_say(
     assert_close(ours(texts, query, smoothing), plain_scores(texts, query, smoothing))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(texts=COLLECTIONS, query=QUERIES, data=st.data())
 def test_some_documents_in_any_order_score_as_among_all(
     texts: list[tuple[str, str]], query: str, data: st.DataObject
@@ -168,7 +169,7 @@ def test_some_documents_in_any_order_score_as_among_all(
     assert_close(some, ours(texts, query)[chosen])
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(texts=COLLECTIONS, query=QUERIES)
 def test_repeating_or_shuffling_the_words_of_a_query_changes_nothing(texts: list[tuple[str, str]], query: str) -> None:
     again = " ".join(query.split()[::-1] * 2)

@@ -32,7 +32,7 @@ from querywise.rankers.normalised import QueryNormalised, normalised
 from querywise.rankers.single import Single
 from querywise.runtime.arrays import Floats, Ints
 from querywise.storage import load, save
-from tests.worlds import inside, ragged
+from tests.worlds import examples, inside, ragged
 
 STARTS = ("how do I", "buy cheap", "what is the")
 NOISE = (
@@ -144,7 +144,7 @@ def test_texts_with_nothing_in_common_or_everything_have_finite_points(texts: tu
         assert np.isfinite(points).all()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(st.one_of(st.none(), st.text(max_size=12)), min_size=1, max_size=8), st.text(max_size=20))
 def test_any_text_in_any_script_has_a_finite_point(texts: list[str | None], other: str) -> None:
     view = TextView(3).fit(worded(*texts))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -22,8 +20,7 @@ from querywise.rankers.clusters import Naive
 from querywise.rankers.knn import KnnOffline2
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.workers import crew
-
-BIN = Path(sys.executable).parent
+from tests.commands import begun, plain, run
 
 
 class CutError(Exception):
@@ -111,30 +108,32 @@ def _and_then(more: Any) -> Any:
     return both
 
 
-def test_a_killed_fit_goes_on(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_killed_fit_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_judged(400, 10, 60, kinds=3, seed=1)
     write_shards([data], tmp_path / "train.parquet", rows=2_000)
-    command = [str(BIN / "querywise"), "fit", "train.parquet", "--method", "knn-offline-2", "--k", "100", "--quiet"]
-    environment = {**os.environ, "OMP_WAIT_POLICY": "passive"}
-    slow = {**environment, "PYTHONPATH": str(tmp_path)}
+    command = ["fit", "train.parquet", "--method", "knn-offline-2", "--k", "100", "--quiet"]
     # Small blocks, so that there is a middle to be killed in.
+    monkeypatch.setattr("querywise.learners.ranksvm.local_models._MEMORY", 300_000)
     (tmp_path / "sitecustomize.py").write_text(
         "import querywise.learners.ranksvm.local_models as c\nc._MEMORY = 300_000\n"
     )
-    run = subprocess.Popen([*command, "--out", "model"], cwd=tmp_path, env=slow)
+    places = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    process = begun(tmp_path, *command, "--out", "model", env={**plain(), "PYTHONPATH": places})
     beside = tmp_path / ".model.unfinished"
     finished: list[Path] = []
     for _ in range(2_000):
         finished = list(beside.glob("*.npy")) if beside.is_dir() else []
-        if len(finished) > 1 or run.poll() is not None:
+        if len(finished) > 1 or process.poll() is not None:
             break
         time.sleep(0.02)
-    run.send_signal(signal.SIGKILL)
-    assert run.wait() == -signal.SIGKILL, "it was over before it could be killed"
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL, "it was over before it could be killed"
     assert not (tmp_path / "model").exists()
     written = {path: path.stat().st_mtime_ns for path in finished}
-    subprocess.run([*command, "--out", "model"], cwd=tmp_path, env=slow, check=True)
-    subprocess.run([*command, "--out", "undisturbed"], cwd=tmp_path, env=slow, check=True)
+    for name in ("model", "undisturbed"):
+        assert run(tmp_path, *command, "--out", name).returncode == 0
     assert written
     assert not beside.exists()
     model, other = (next((tmp_path / name).glob("*.safetensors")).read_bytes() for name in ("model", "undisturbed"))

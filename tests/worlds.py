@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from querywise.data.judged import Candidates, Judged
 from querywise.runtime.arrays import Floats
@@ -15,10 +17,28 @@ from querywise.runtime.arrays import Floats
 GOLDEN = Path(__file__).parent / "golden"
 REAL_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 
-# Real data is not part of the project; a machine that builds it must have it.
-needs_real_data = pytest.mark.skipif(
-    not REAL_DATA.is_dir() and not os.environ.get("CI"), reason="real judged data is not on this machine"
-)
+needs_real_data = pytest.mark.real_data  # skipped where there is none: see conftest.py
+
+
+def examples(count: int) -> int:
+    """How many examples a property is tried on: so many in a full run, a share of them in the profile `check`."""
+    return max(min(count, 5), count * settings().max_examples // 100)
+
+
+def pairwise(*choices: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Combinations of choices, few of them, in which every two values of any two choices come together."""
+    places = list(itertools.combinations(range(len(choices)), 2))
+
+    def meetings(row: tuple[int, ...]) -> set[tuple[int, int, int, int]]:
+        return {(one, row[one], other, row[other]) for one, other in places}
+
+    every = list(itertools.product(*(range(len(each)) for each in choices)))
+    missing, taken = set().union(*map(meetings, every)), []
+    while missing:
+        best = max(every, key=lambda row: len(meetings(row) & missing))  # the first of those that bring most
+        missing -= meetings(best)
+        taken.append(tuple(values[number] for values, number in zip(choices, best, strict=True)))
+    return taken
 
 
 def inside(thing: object) -> Any:
