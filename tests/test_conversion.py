@@ -22,8 +22,11 @@ import pytest
 from querywise.data.folds import make_folds
 from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import read_letor, write_letor
+from querywise.data.parquet.arrow import part_name
 from querywise.data.parquet.conversion import Columns, convert
-from querywise.data.parquet.shards import open_shards, part_name, write_scored_part, write_shards
+from querywise.data.parquet.scored import write_scored_part
+from querywise.data.parquet.shards import open_shards
+from querywise.data.parquet.writing import write_shards
 from querywise.data.queries import read_queries, write_queries
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError

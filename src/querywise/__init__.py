@@ -104,7 +104,7 @@ _HOMES = {
     "read_collection": "querywise.data.collections",
     "read_folds": "querywise.data.folds",
     "read_letor": "querywise.data.letor",
-    "read_parquet": "querywise.data.parquet.shards",
+    "read_parquet": "querywise.data.parquet.logs",
     "read_queries": "querywise.data.queries",
     "read_scores": "querywise.measures.score_files",
     "recommended": "querywise.methods.table",
@@ -121,7 +121,7 @@ _HOMES = {
     "write_parts": "querywise.data.folds",
     "write_run": "querywise.measures.score_files",
     "write_scores": "querywise.measures.score_files",
-    "write_shards": "querywise.data.parquet.shards",
+    "write_shards": "querywise.data.parquet.writing",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605

@@ -47,7 +47,7 @@ def read_data(paths: list[Path], *, features: int | None = None, queries: Path |
     """LETOR files, shards or Parquet logs as one judged set, with what stands beside the first of them."""
     from querywise.data.letor import read_letor
     from querywise.data.parquet.conversion import kind_of
-    from querywise.data.parquet.shards import read_parquet
+    from querywise.data.parquet.logs import read_parquet
     from querywise.data.sidefiles import with_side_files, with_side_queries
     from querywise.errors import DataError
 

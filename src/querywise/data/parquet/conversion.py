@@ -8,16 +8,9 @@ from pathlib import Path
 
 from querywise.data.judged import Judged, QueryTable
 from querywise.data.letor import PathLike, letor_width, read_letor
-from querywise.data.parquet.shards import (
-    ROWS,
-    Shards,
-    check_shards_folder,
-    is_sharded,
-    log_files,
-    open_shards,
-    read_parquet,
-    write_named_shards,
-)
+from querywise.data.parquet.logs import log_files, read_parquet
+from querywise.data.parquet.shards import Shards, is_sharded, open_shards
+from querywise.data.parquet.writing import ROWS, check_shards_folder, write_named_shards
 from querywise.data.queries import read_queries
 from querywise.data.sidefiles import QUERIES, with_side_names
 from querywise.errors import DataError
