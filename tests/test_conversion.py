@@ -208,7 +208,7 @@ def test_what_cannot_be_converted_is_named_and_nothing_is_left(
     [
         ("convert one.txt --out .", "the folder holds something that is not shards"),
         ("fit train.parquet one.txt --out new", "train.parquet is shards, one.txt is LETOR text"),
-        ("fit train.parquet --features 2 --out new", "there are 3 features, --features says 2"),
+        ("fit train.parquet --features 2 --out new", "there are 3 features; --features 2 is too few"),
         ("evaluate one.txt train.parquet", "not a part of scores"),
     ],
 )

@@ -2,7 +2,8 @@
 
 Data flows one way:
 
-    read_letor, read_folds, from_arrays, from_frame     anything you have → Judged
+    read_judged                                         anything you have, by its path → Judged
+    read_letor, read_folds, from_arrays, from_frame     files, folds, arrays and data frames
     read_parquet, open_shards, write_shards             Parquet: a feature log, or a set in shards of whole queries
     read_collection, build_index, judged_candidates     text: documents, queries and judgements → Judged
     RankSVM, LambdaMART                                 learners: Judged → one scoring function
@@ -103,6 +104,7 @@ _HOMES = {
     "open_shards": "querywise.data.parquet.shards",
     "read_collection": "querywise.data.collections",
     "read_folds": "querywise.data.folds",
+    "read_judged": "querywise.retrieval.reading",
     "read_letor": "querywise.data.letor",
     "read_parquet": "querywise.data.parquet.logs",
     "read_queries": "querywise.data.queries",
