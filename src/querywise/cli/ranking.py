@@ -65,7 +65,7 @@ def fit(
     gamma: Annotated[
         str | None,
         typer.Option(
-            help="How much a query's own documents have a say in sser: a number, or auto, chosen on validation data.",
+            help="How much a query's own documents count in sser: a number, or auto, chosen on validation data.",
             show_default=False,
         ),
     ] = None,
