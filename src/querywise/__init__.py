@@ -24,6 +24,7 @@ Data flows one way:
     NearbyBlend                                         weighed by how each served training queries like this one
     ranker.predict                                      Candidates → one score per document
     evaluate, compare                                   scores and labels → a table per query, paired tests
+    RayCluster                                          who does the work, where it is not this process
     explain, why                                        what is particular to a query; why one document is above another
     save, load                                          a fitted ranker ↔ a folder
     export_model, route, Router                         a fitted ranker → the engine that runs it
@@ -75,6 +76,7 @@ _HOMES = {
     "Radius": "querywise.locality.neighborhoods",
     "RankBoost": "querywise.learners.classic.rankboost",
     "RankSVM": "querywise.learners.ranksvm.ranksvm",
+    "RayCluster": "querywise.runtime.ray",
     "RelevantClusters": "querywise.locality.groupings",
     "Router": "querywise.exports.routing",
     "SER": "querywise.rankers.ensemble.ensemble",

@@ -84,5 +84,6 @@ from querywise.retrieval.index import load_index as load_index
 from querywise.retrieval.index import save_index as save_index
 from querywise.retrieval.reading import read_judged as read_judged
 from querywise.retrieval.stdlib import stdlib_collection as stdlib_collection
+from querywise.runtime.ray import RayCluster as RayCluster
 from querywise.storage import load as load
 from querywise.storage import save as save
