@@ -123,20 +123,20 @@ def _crew(cluster: str | int | None) -> Iterator[Any]:
     if cluster is None:
         yield None
         return
-    from querywise.runtime.ray import Cluster
+    from querywise.runtime.ray import RayCluster
 
     if isinstance(cluster, str):
-        with Cluster(cluster) as hands:
+        with RayCluster(cluster) as hands:
             yield hands
         return
-    from ray.cluster_utils import Cluster as Nodes
+    from ray.cluster_utils import RayCluster as Nodes
 
     nodes = Nodes(
         initialize_head=True,
         head_node_args={"num_cpus": cluster, "include_dashboard": False, "object_store_memory": _STORE},
     )
     try:
-        with Cluster(nodes.address) as hands:
+        with RayCluster(nodes.address) as hands:
             yield hands
     finally:
         nodes.shutdown()

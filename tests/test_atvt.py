@@ -868,8 +868,8 @@ def test_running_targets_and_fixed_penalties_can_be_asked_for(place: Path, tmp_p
         ("--set trees=0", "trees=0"),
         ("--folds 13", "over 13 parts"),
         ("--folds 3 --valid valid.txt", "--folds is for training data without a validation part"),
-        ("--method regression --penalty l1", "--penalty says nothing to regression"),
-        ("--method ranksvm --base kernel", "--base says nothing to ranksvm"),
+        ("--method regression --penalty l1", "--penalty is not a setting of regression"),
+        ("--method ranksvm --base kernel", "--base is not a setting of ranksvm"),
         ("--method knn-online --base trees", "--base trees: expected ranksvm or lambdamart."),
     ],
 )

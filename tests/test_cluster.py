@@ -26,7 +26,9 @@ import pytest
 from querywise.data.collections import Collection, read_collection
 from querywise.data.folds import make_folds
 from querywise.data.judged import Candidates, Judged
-from querywise.data.parquet.shards import open_shards, read_scored, write_shards
+from querywise.data.parquet.scored import read_scored
+from querywise.data.parquet.shards import open_shards
+from querywise.data.parquet.writing import write_shards
 from querywise.data.synthetic import make_judged
 from querywise.data.training import as_taken
 from querywise.errors import ClusterError, DataError
@@ -39,7 +41,7 @@ from querywise.rankers.knn import KnnOffline2, KnnOnline
 from querywise.retrieval.features import judged_candidates
 from querywise.retrieval.index import build_index
 from querywise.runtime.arrays import Floats
-from querywise.runtime.ray import Cluster
+from querywise.runtime.ray import RayCluster
 from querywise.runtime.workers import Here, at_work, crew
 from querywise.storage import load
 from tests.test_cli_text import PLAIN, QUERYWISE, lines_of
@@ -58,7 +60,7 @@ class Machines:
     """A Ray cluster of node processes on this machine: a head without cores, and nodes with one each."""
 
     def __init__(self) -> None:
-        from ray.cluster_utils import Cluster as Nodes
+        from ray.cluster_utils import RayCluster as Nodes
 
         with socket.socket() as free:
             free.bind(("", 0))
@@ -190,7 +192,7 @@ def machines() -> Iterator[Machines]:
 def workers(machines: Machines, request: pytest.FixtureRequest) -> Iterator[int]:
     """So many workers, at work."""
     machines.have(request.param)
-    with Cluster(machines.address):
+    with RayCluster(machines.address):
         yield request.param
 
 
@@ -212,7 +214,7 @@ SPREAD = {1: (1, 16), 2: (3,), 4: (1, 3, 16)}
 
 
 def test_a_ranking_svm_does_not_depend_on_workers_or_shards(workers: int, place: Path) -> None:
-    assert isinstance(crew(), Cluster)
+    assert isinstance(crew(), RayCluster)
     expected = plainly(lambda: RankSVM().fit(TRAIN))
     for shards in SPREAD[workers]:
         data = open_shards(place / f"{shards}.parquet")
@@ -400,7 +402,7 @@ def test_when_one_job_fails_the_others_are_not_waited_for(workers: int, machines
 @TWO
 def test_a_second_cluster_in_one_process_is_refused(workers: int) -> None:
     before = crew()
-    with pytest.raises(ClusterError, match="at work in this process already"), Cluster():
+    with pytest.raises(ClusterError, match="at work in this process already"), RayCluster():
         raise AssertionError("there are two of them")
     assert crew() is before
     assert crew().each(abs, [-1, 2]) == [1, 2]
@@ -614,7 +616,7 @@ UNREACHABLE = {
 @pytest.mark.parametrize("address", UNREACHABLE)
 def test_a_cluster_that_cannot_be_reached_is_named(address: str) -> None:
     before = crew()
-    with pytest.raises(ClusterError) as caught, Cluster(address):
+    with pytest.raises(ClusterError) as caught, RayCluster(address):
         raise AssertionError("there is no such cluster")
     assert str(caught.value).startswith(f"address={address!r}: {UNREACHABLE[address]}")
     assert crew() is before

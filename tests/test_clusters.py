@@ -613,7 +613,7 @@ def test_a_model_of_clusters_is_fitted_ranked_with_and_explained(folder: Path, f
         ("--method select-ranker --clusters 0", "clusters=0 must be a whole number from 1 up"),
         ("--method transform --clusters nan", "clusters=nan must be a whole number from 1 up"),
         ("--method naive --clusters x", "--clusters x: expected a number of clusters, a share like 0.2, or auto"),
-        ("--method single --clusters 3", "--clusters says nothing to single. Its settings: l2, "),
+        ("--method single --clusters 3", "--clusters is not a setting of single. Its settings: l2, "),
         ("--method select-ranker --set floor=2", "floor=2 must be a share between 0"),
     ],
 )

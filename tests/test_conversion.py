@@ -20,8 +20,11 @@ import pytest
 from querywise.data.folds import make_folds
 from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import read_letor, write_letor
+from querywise.data.parquet.arrow import part_name
 from querywise.data.parquet.conversion import Columns, convert
-from querywise.data.parquet.shards import open_shards, part_name, write_scored_part, write_shards
+from querywise.data.parquet.scored import write_scored_part
+from querywise.data.parquet.shards import open_shards
+from querywise.data.parquet.writing import write_shards
 from querywise.data.queries import read_queries, write_queries
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
@@ -205,7 +208,7 @@ def test_what_cannot_be_converted_is_named_and_nothing_is_left(
     [
         ("convert one.txt --out .", "the folder holds something that is not shards"),
         ("fit train.parquet one.txt --out new", "train.parquet is shards, one.txt is LETOR text"),
-        ("fit train.parquet --features 2 --out new", "there are 3 features, --features says 2"),
+        ("fit train.parquet --features 2 --out new", "there are 3 features; --features 2 is too few"),
         ("evaluate one.txt train.parquet", "not a part of scores"),
     ],
 )

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from querywise.data.judged import Judged
-from querywise.data.parquet.shards import Shards, open_shards, write_shards
+from querywise.data.parquet.shards import Shards, open_shards
+from querywise.data.parquet.writing import write_shards
 from querywise.data.synthetic import make_judged
 from querywise.data.training import Training, takes_parts
 from querywise.errors import DataError

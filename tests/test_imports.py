@@ -69,7 +69,7 @@ ONLY_IN = {
     "msgspec": {"service/app.py", "service/schema.py", "service/loaded_model.py"},
     "numba": {"runtime/compiled.py"},
     "narwhals": {"data/frames.py"},
-    "pyarrow": {"data/parquet/shards.py"},
+    "pyarrow": {"data/parquet/arrow.py"},
     "uvicorn": {"service/server.py"},
     "safetensors": {"storage.py"},
     "Stemmer": {"retrieval/words.py"},

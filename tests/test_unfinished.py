@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise.data.parquet.shards import write_shards
+from querywise.data.parquet.writing import write_shards
 from querywise.data.synthetic import make_judged
 from querywise.jobs.resume import _Resuming, resuming
 from querywise.learners.ranksvm.ranksvm import RankSVM

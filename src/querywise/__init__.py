@@ -2,7 +2,8 @@
 
 Data flows one way:
 
-    read_letor, read_folds, from_arrays, from_frame     anything you have → Judged
+    read_judged                                         anything you have, by its path → Judged
+    read_letor, read_folds, from_arrays, from_frame     files, folds, arrays and data frames
     read_parquet, open_shards, write_shards             Parquet: a feature log, or a set in shards of whole queries
     read_collection, build_index, judged_candidates     text: documents, queries and judgements → Judged
     RankSVM, LambdaMART                                 learners: Judged → one scoring function
@@ -23,6 +24,7 @@ Data flows one way:
     NearbyBlend                                         weighed by how each served training queries like this one
     ranker.predict                                      Candidates → one score per document
     evaluate, compare                                   scores and labels → a table per query, paired tests
+    RayCluster                                          who does the work, where it is not this process
     explain, why                                        what is particular to a query; why one document is above another
     save, load                                          a fitted ranker ↔ a folder
     export_model, route, Router                         a fitted ranker → the engine that runs it
@@ -74,6 +76,7 @@ _HOMES = {
     "Radius": "querywise.locality.neighborhoods",
     "RankBoost": "querywise.learners.classic.rankboost",
     "RankSVM": "querywise.learners.ranksvm.ranksvm",
+    "RayCluster": "querywise.runtime.ray",
     "RelevantClusters": "querywise.locality.groupings",
     "Router": "querywise.exports.routing",
     "SER": "querywise.rankers.ensemble.ensemble",
@@ -103,8 +106,9 @@ _HOMES = {
     "open_shards": "querywise.data.parquet.shards",
     "read_collection": "querywise.data.collections",
     "read_folds": "querywise.data.folds",
+    "read_judged": "querywise.retrieval.reading",
     "read_letor": "querywise.data.letor",
-    "read_parquet": "querywise.data.parquet.shards",
+    "read_parquet": "querywise.data.parquet.logs",
     "read_queries": "querywise.data.queries",
     "read_scores": "querywise.measures.score_files",
     "recommended": "querywise.methods.table",
@@ -121,7 +125,7 @@ _HOMES = {
     "write_parts": "querywise.data.folds",
     "write_run": "querywise.measures.score_files",
     "write_scores": "querywise.measures.score_files",
-    "write_shards": "querywise.data.parquet.shards",
+    "write_shards": "querywise.data.parquet.writing",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605

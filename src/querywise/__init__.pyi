@@ -15,9 +15,9 @@ from querywise.data.judged import Judged as Judged
 from querywise.data.judged import QueryTable as QueryTable
 from querywise.data.letor import read_letor as read_letor
 from querywise.data.letor import write_letor as write_letor
+from querywise.data.parquet.logs import read_parquet as read_parquet
 from querywise.data.parquet.shards import open_shards as open_shards
-from querywise.data.parquet.shards import read_parquet as read_parquet
-from querywise.data.parquet.shards import write_shards as write_shards
+from querywise.data.parquet.writing import write_shards as write_shards
 from querywise.data.queries import read_queries as read_queries
 from querywise.data.synthetic import make_judged as make_judged
 from querywise.errors import DataError as DataError
@@ -82,6 +82,8 @@ from querywise.retrieval.index import Index as Index
 from querywise.retrieval.index import build_index as build_index
 from querywise.retrieval.index import load_index as load_index
 from querywise.retrieval.index import save_index as save_index
+from querywise.retrieval.reading import read_judged as read_judged
 from querywise.retrieval.stdlib import stdlib_collection as stdlib_collection
+from querywise.runtime.ray import RayCluster as RayCluster
 from querywise.storage import load as load
 from querywise.storage import save as save

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from querywise.cli.app import app
-from querywise.cli.inputs import collection_from, judged_from_text
 from querywise.cli.options import AsJson, Judgements, Quiet, SkipUnknown, Top, guarded_command, print_json, say
 from querywise.cli.workers import ClusterAddress, working
 
@@ -49,6 +48,7 @@ def features(
     from querywise.data.folds import write_parts
     from querywise.data.sidefiles import QUERIES
     from querywise.errors import DataError
+    from querywise.retrieval.reading import judged_from_text
     from querywise.runtime.files import check_folder
     from querywise.runtime.progress import shown
 
@@ -82,6 +82,7 @@ def index(
 ) -> None:
     """Index documents, so that they can be searched."""
     from querywise.retrieval.index import build_index, check_index_folder, save_index
+    from querywise.retrieval.reading import collection_from
     from querywise.retrieval.words import Tokeniser
     from querywise.runtime.progress import doing, shown
 

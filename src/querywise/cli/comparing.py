@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from querywise.cli.app import app
-from querywise.cli.inputs import feature_from, folds_of, local_settings
+from querywise.cli.inputs import feature_from, local_settings
 from querywise.cli.options import (
     AsJson,
     Clusters,
@@ -85,6 +85,7 @@ def compare(
     """Train several methods on the same folds and say which is better, on which queries, and whether that is luck."""
     from querywise.jobs.compare import Asked, run
     from querywise.measures.formulas import find_flavour, find_measures
+    from querywise.retrieval.reading import folds_of
     from querywise.runtime.progress import shown
 
     find_measures([*measures.split(","), measure])
@@ -134,6 +135,7 @@ def reproduce(
     """Make a paper's tables and figures anew on the data you have."""
     from querywise.errors import DataError
     from querywise.reproduction import blend, fromtext, geng2008, hoi2008, lin2011, zha2006
+    from querywise.retrieval.reading import folds_of
     from querywise.runtime.progress import shown
 
     referring = {"geng2008": geng2008.reproduce, "lin2011": lin2011.reproduce}

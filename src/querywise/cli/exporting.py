@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from querywise.cli.app import app
-from querywise.cli.inputs import read_data
 from querywise.cli.options import AsJson, Features, Queries, Quiet, guarded_command, print_json, say
 
 if TYPE_CHECKING:
-    from querywise.runtime.values import Json
+    from querywise.exports.writing import Written
+    from querywise.runtime.values import Json, JsonObject
 
 _MANY = 100
 
@@ -54,8 +54,9 @@ def export(
     Query-dependent models come with a router: which model answers a query, and the request to the engine.
     """
     from querywise.errors import DataError
-    from querywise.exports.writing import check_export_folder, exactness_sentence, export_model, find_engine
+    from querywise.exports.writing import check_export_folder, export_model, find_engine
     from querywise.exports.writing import read_features as features_from
+    from querywise.retrieval.reading import read_judged
     from querywise.runtime.progress import shown
     from querywise.storage import load
 
@@ -67,19 +68,32 @@ def export(
     ranker = load(model)
     given = None if feature_set is None else features_from(feature_set)
     with shown(quiet=quiet):
-        documents = None if data is None else read_data([data], features=features, queries=queries)
+        documents = None if data is None else read_judged(data, features=features, queries=queries)
         done = export_model(
             ranker, to, out, name=name, data=documents, features=given, rows=rows, as_is=as_is, force=force
         )
     if as_json:
-        routing: Json = None if done.routing is None else {"by": done.routing.by, "requests": done.routing.requests}
-        exact = None if done.exactness is None else done.exactness._asdict()
-        content = {"out": str(out), "engine": to, "models": done.models, "routing": routing, "exactness": exact}
-        print_json({**content, "unfinished_features": done.unfinished})
-        return
-    if quiet:
-        return
-    say(f"{len(done.models)} model{'s' if len(done.models) > 1 else ''} for {to} written to {out}")
+        print_json({"out": str(out), "engine": to, **_as_json(done)})
+    elif not quiet:
+        say(f"{len(done.models)} model{'s' if len(done.models) > 1 else ''} for {to} written to {out}")
+        _say_exported(done)
+        say(f"Read {out / 'README.md'}")
+
+
+def _as_json(done: Written) -> JsonObject:
+    routing: Json = None if done.routing is None else {"by": done.routing.by, "requests": done.routing.requests}
+    exact = None if done.exactness is None else done.exactness._asdict()
+    return {
+        "models": done.models,
+        "routing": routing,
+        "exactness": exact,
+        "unfinished_features": done.unfinished,
+    }
+
+
+def _say_exported(done: Written) -> None:
+    from querywise.exports.writing import exactness_sentence
+
     if len(done.models) > _MANY:
         say("To keep them few, fit with --set models=20, or --clusters.")
     if done.unfinished:
@@ -93,4 +107,3 @@ def export(
         say("Give --data, the training file: its features are then looked at, and the engine is checked with them.")
     else:
         say(exactness_sentence(done.exactness))
-    say(f"Read {out / 'README.md'}")

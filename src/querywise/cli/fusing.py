@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from querywise.cli.app import app
-from querywise.cli.inputs import collection_from
 from querywise.cli.options import AsJson, FlavourName, Measures, Quiet, guarded_command, print_json, say, say_renamed
 
 if TYPE_CHECKING:
     from querywise.data.collections import Judgement
-    from querywise.data.judged import QueryTable
+    from querywise.data.judged import Candidates, QueryTable
     from querywise.data.runs import Coverage, Run
+    from querywise.jobs.fuse import Fused
     from querywise.runtime.values import JsonObject
 
 
@@ -77,12 +77,9 @@ def fuse(
     Without judgements the runs vote. With them every query is ranked by weights that other queries taught, beside the
     votes and each run alone.
     """
-    from dataclasses import asdict
-
-    from querywise.data.runs import join_runs, judge, read_runs
-    from querywise.jobs.fuse import Fusing, check_fusing, compare_fusions, fused, vote
+    from querywise.data.runs import join_runs, read_runs
+    from querywise.jobs.fuse import Fusing, check_fusing, run
     from querywise.measures.formulas import find_flavour, find_measures
-    from querywise.measures.score_files import write_run
     from querywise.methods import current_name
     from querywise.runtime.progress import shown
 
@@ -103,27 +100,34 @@ def fuse(
         if table is not None and set(candidates.query_ids) <= set(table.ids):
             candidates = candidates.with_queries(table)
         asked = Fusing(chosen, measures, measure, flavour, baseline, folds, seed)
-        content: JsonObject = {"method": chosen, "runs": list(candidates.feature_names or ())}
-        found = None
-        if judgements is not None:
-            data, coverage = judge(candidates, judgements)
-            found = compare_fusions(data, asked)
-            content |= {"coverage": asdict(coverage), **found.compared.as_json(), "verdict": found.verdict}
-        if out is not None:
-            scores = vote(candidates, chosen) if found is None else fused(candidates, data, found.compared, asked)
-            write_run(out, candidates, scores, tag=chosen)
-            content |= {"out": str(out), "queries_written": len(candidates), "documents": len(scores)}
+        done = run(candidates, judgements, asked, out)
     if as_json:
-        print_json(content)
-        return
-    if found is not None:
-        from querywise.report.terminal import comparison_table
+        print_json(_as_json(candidates, chosen, done, out))
+    else:
+        _say_fused(done, quiet=quiet)
+        if done.scores is not None and not quiet:
+            say(f"{len(done.scores)} documents of {len(candidates)} queries fused by {chosen}, written to {out}")
 
-        say(comparison_table(found.compared), found.verdict)
-        if not quiet:
-            say(*_coverage_lines(coverage))
-    if out is not None and not quiet:
-        say(f"{len(scores)} documents of {len(candidates)} queries fused by {chosen}, written to {out}")
+
+def _as_json(candidates: Candidates, method: str, done: Fused, out: Path | None) -> JsonObject:
+    from dataclasses import asdict
+
+    content: JsonObject = {"method": method, "runs": list(candidates.feature_names or ())}
+    if done.found is not None and done.coverage is not None:
+        compared = done.found.compared.as_json()
+        content |= {"coverage": asdict(done.coverage), **compared, "verdict": done.found.verdict}
+    if done.scores is not None:
+        content |= {"out": str(out), "queries_written": len(candidates), "documents": len(done.scores)}
+    return content
+
+
+def _say_fused(done: Fused, *, quiet: bool) -> None:
+    from querywise.report.terminal import comparison_table
+
+    if done.found is not None:
+        say(comparison_table(done.found.compared), done.found.verdict)
+    if done.coverage is not None and not quiet:
+        say(*_coverage_lines(done.coverage))
 
 
 def _known(
@@ -141,6 +145,7 @@ def _known(
         return None, found, []
     from querywise.measures.score_files import write_runs
     from querywise.retrieval.index import build_index
+    from querywise.retrieval.reading import collection_from
     from querywise.retrieval.runs import runs_of
 
     text = collection_from(collection)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from querywise.cli.app import app
-from querywise.cli.inputs import local_settings, read_data, read_parts, read_training
+from querywise.cli.inputs import local_settings, read_training
 from querywise.cli.options import (
     AsJson,
     Clusters,
@@ -28,9 +28,10 @@ from querywise.cli.options import (
     say,
     say_renamed,
 )
-from querywise.cli.workers import ClusterAddress, Memory, require_parts, resumable, working
+from querywise.cli.workers import ClusterAddress, Memory, require_parts, working
 
 if TYPE_CHECKING:
+    from querywise.jobs.fit import Fitted
     from querywise.methods import Method
     from querywise.methods.settings import Value
 
@@ -64,7 +65,7 @@ def fit(
     gamma: Annotated[
         str | None,
         typer.Option(
-            help="How much a query's own documents have a say in sser: a number, or auto, chosen on validation data.",
+            help="How much a query's own documents count in sser: a number, or auto, chosen on validation data.",
             show_default=False,
         ),
     ] = None,
@@ -94,59 +95,49 @@ def fit(
 
     With validation data every parameter in the method's grid is tried and the best kept; without, the defaults hold.
     """
-    from querywise.contracts.answers import facts_of
     from querywise.errors import DataError
-    from querywise.evaluation.tuning import cross_validate, tune_or_fit
+    from querywise.jobs.fit import Asked, run
     from querywise.measures.formulas import find_flavour, find_measures
     from querywise.methods import find_method, parse_settings
     from querywise.runtime.progress import shown
-    from querywise.storage import check_model_folder, save
+    from querywise.storage import check_model_folder
 
     find_measures(measure)
     find_flavour(flavour)
     chosen = find_method(method)
     say_renamed([method], quiet=quiet)
-    method = chosen.name
     fixed: dict[str, Any] = {**local_settings(k, clusters, view, reference)}
     fixed |= parse_settings(chosen, settings or [], flag="--set ")
     fixed |= _read_options(chosen, {"base": base, "penalty": penalty, "gamma": None if gamma == "auto" else gamma})
     if folds is not None and (valid or fold is not None):
         raise DataError("--folds is for training data without a validation part; leave out --valid and --fold.")
-    _refuse_stray(chosen, fixed)
+    _refuse_unknown(chosen, fixed)
     check_model_folder(out)
     with shown(quiet=quiet), working(cluster, memory):
         train, held_out = read_training(data, valid or [], fold=fold, features=features, queries=queries)
         require_parts(train, memory)
-        grid = chosen.grid_on(train, fixed.get("base"))
-        by: Any = {"fixed": fixed, "measure": measure, "flavour": flavour}
-        with resumable(out, train, held_out, {"method": method, "folds": folds, **by}, spread=cluster is not None):
-            if folds is None:
-                tuned = tune_or_fit(chosen.build, grid, train=train, valid=held_out, **by)
-            else:
-                tuned = cross_validate(chosen.build, grid, data=train, folds=folds, **by)
-            notes = {"method": method, **tuned.as_notes()}
-            facts = facts_of(tuned.ranker)
-            sizes = facts.sizes
-            if facts.f1 is not None:
-                notes["classifier_f1"] = round(facts.f1, 4)
-            if sizes is not None:
-                notes["clusters"] = sizes._asdict()
-            save(tuned.ranker, out, notes=notes)
+        asked = Asked(chosen, fixed, measure, flavour, folds)
+        fitted = run(asked, train, held_out, out, cluster=cluster is not None)
     if as_json:
-        print_json({"model": str(out), **notes})
+        print_json({"model": str(out), **fitted.notes})
     elif not quiet:
-        from querywise.report.terminal import trials_table
+        _say_fitted(fitted)
+        say(f"{chosen.name} trained on {len(train)} queries, saved in {out}")
 
-        if tuned.tried:
-            say(trials_table(tuned))
-        if "classifier_f1" in notes:
-            say(f"The classifier's macro F1, over five folds of the training queries: {notes['classifier_f1']}")
-        if sizes is not None:
-            say(
-                f"{sizes.groups} clusters; {sizes.of_one_query} have one query to learn from and {sizes.empty} none: "
-                "those are given the global model."
-            )
-        say(f"{method} trained on {len(train)} queries, saved in {out}")
+
+def _say_fitted(fitted: Fitted) -> None:
+    from querywise.report.terminal import trials_table
+
+    if fitted.tuned.tried:
+        say(trials_table(fitted.tuned))
+    if "classifier_f1" in fitted.notes:
+        say(f"The classifier's macro F1, over five folds of the training queries: {fitted.notes['classifier_f1']}")
+    sizes = fitted.sizes
+    if sizes is not None:
+        say(
+            f"{sizes.groups} clusters; {sizes.of_one_query} have one query to learn from and {sizes.empty} none: "
+            "those are given the global model."
+        )
 
 
 @app.command()
@@ -175,6 +166,7 @@ def rank(
     but for a TREC run, there may be more of them than memory holds. Into Parquet, a run that was cut short goes on
     where it stopped.
     """
+    from querywise.data.sources import open_features
     from querywise.errors import DataError
     from querywise.jobs.rank import check_scores_folder, scores_of, write_scored
     from querywise.measures.score_files import write_run, write_scores
@@ -192,7 +184,7 @@ def rank(
         (check_scores_folder if kind == "parquet" else check_writable)(out)
     ranker = load(model)
     with shown(quiet=quiet), working(cluster):
-        parts = read_parts(data, features=features, queries=queries)
+        parts = open_features(data, features=features, queries=queries)
         if out is not None and kind == "parquet":
             count = write_scored(ranker, version_of(model), parts, out)
         else:
@@ -235,6 +227,7 @@ def evaluate(
     from querywise.evaluation.evaluate import evaluate as measured
     from querywise.measures.formulas import find_flavour, find_measures
     from querywise.measures.score_files import read_scores
+    from querywise.retrieval.reading import read_judged
     from querywise.runtime.files import check_writable
     from querywise.runtime.progress import shown
 
@@ -243,7 +236,7 @@ def evaluate(
     if per_query is not None:
         check_writable(per_query)
     with shown(quiet=quiet):
-        judged = read_data([data])
+        judged = read_judged(data)
         values = read_scores(scores, judged.candidates)
         table = measured(values, judged, measures=measures, flavour=flavour, max_grade=max_grade)
     if per_query is not None:
@@ -280,11 +273,12 @@ def explain(
     from querywise.errors import DataError
     from querywise.explanations.explain import as_dict, why
     from querywise.explanations.explain import explain as explained
+    from querywise.retrieval.reading import read_judged
     from querywise.storage import load
 
     if (above is None) != (below is None):
         raise DataError("--above and --below go together: why is the one document above the other?")
-    ranker, candidates = load(model), read_data(data, features=features, queries=queries).candidates
+    ranker, candidates = load(model), read_judged(data, features=features, queries=queries).candidates
     found: Any
     if above is not None and below is not None:
         found = why(ranker, candidates, qid, above, below)
@@ -346,13 +340,13 @@ def _grid_words(grid: Mapping[str, Sequence[Value]]) -> str:
 def _read_options(method: Method, texts: Mapping[str, str | None]) -> dict[str, Any]:
     """Options that are settings of their own; refusals speak of the option."""
     given = {name: text for name, text in texts.items() if text is not None}
-    _refuse_stray(method, given)
+    _refuse_unknown(method, given)
     return {name: method.settings[name].read(text, f"--{name} {text}") for name, text in given.items()}
 
 
-def _refuse_stray(method: Method, given: Mapping[str, object]) -> None:
+def _refuse_unknown(method: Method, given: Mapping[str, object]) -> None:
     from querywise.errors import DataError
 
     stray = next((name for name in given if name not in method.settings), None)
     if stray is not None:
-        raise DataError(f"--{stray} says nothing to {method.name}. Its settings: {', '.join(method.settings)}.")
+        raise DataError(f"--{stray} is not a setting of {method.name}. Its settings: {', '.join(method.settings)}.")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from querywise.cli.app import app
-from querywise.cli.inputs import read_data
 from querywise.cli.options import Queries, Quiet, guarded_command
 
 if TYPE_CHECKING:
@@ -100,11 +99,12 @@ def _token(file: Path | None) -> str | None:
 def _shelf(index: Path | None, data: list[Path] | None, queries: Path | None) -> Shelf:
     from querywise.data.queries import read_queries
     from querywise.retrieval.index import load_index
+    from querywise.retrieval.reading import read_judged
     from querywise.service.lookup import Shelf
 
     return Shelf(
         None if index is None else load_index(index),
-        read_data(data, queries=queries) if data else None,
+        read_judged(data, queries=queries) if data else None,
         None if queries is None else read_queries(queries),
     )
 

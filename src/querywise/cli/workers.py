@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from querywise.data.judged import Judged
     from querywise.data.training import Training
-    from querywise.runtime.values import Settings
 
 ClusterAddress = Annotated[
     str | None,
@@ -43,10 +40,10 @@ def working(cluster: str | None, memory: str | None = None) -> Iterator[None]:
         raise DataError("--memory is for one machine; a cluster keeps to what Ray was started with.")
     budget = None if memory is None else bytes_from(memory)
     if cluster is not None:
-        from querywise.runtime.ray import Cluster, keep_quiet
+        from querywise.runtime.ray import RayCluster, keep_quiet
 
         keep_quiet()
-        with Cluster(cluster):
+        with RayCluster(cluster):
             yield
     elif budget is not None:
         from querywise.runtime.workers import Here, at_work
@@ -66,24 +63,6 @@ def require_parts(data: Training, memory: str | None) -> None:
             "--memory is kept to on one set of shards as it is, without --features, --queries or --fold. `querywise "
             "convert` makes one of this data, and takes --features and --queries."
         )
-
-
-@contextlib.contextmanager
-def resumable(out: Path, train: Training, valid: Judged | None, settings: Settings, *, spread: bool) -> Iterator[None]:
-    """Training of which what is finished is kept beside the model to be, where it is on shards or on a cluster."""
-    if not spread and train.in_memory:
-        yield
-        return
-    from importlib.metadata import version
-
-    from querywise.jobs.resume import resuming
-    from querywise.runtime.workers import crew
-
-    data = [each.fingerprint() for each in (train, valid) if each is not None]
-    cut = {"parts": crew().parts, "memory": crew().memory}  # what work is cut up by
-    record = {**settings, "data": data, "version": version("querywise"), **cut}
-    with resuming(out.absolute().parent / f".{out.name}.unfinished", record):
-        yield
 
 
 def bytes_from(text: str) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from querywise.data.collections import write_collection
+from querywise.data.collections import Collection, write_collection
 from querywise.data.folds import Fold, make_folds
 from querywise.data.judged import Judged, QueryTable
 from querywise.evaluation.analysis import class_shares
@@ -62,11 +62,7 @@ def run(out: Path, *, folds: int = 1) -> list[RenderableType]:
     make_folder(out)
     check_model_folder(out / "model")
     check_index_folder(out / "index")
-    collection = stdlib_collection()
-    write_collection(collection, out / "collection")
-    with doing("Indexing"):
-        index = build_index(collection.documents())
-        save_index(index, out / "index")
+    collection, index = _written(out)
     judged, coverage = judged_candidates(collection, index)
     made = make_folds(judged)
     chosen = [made[number] for number in range(folds)]
@@ -102,6 +98,16 @@ def run(out: Path, *, folds: int = 1) -> list[RenderableType]:
         found.verdict,
         _onward(out, page, folds),
     ]
+
+
+def _written(out: Path) -> tuple[Collection, Index]:
+    """The collection and its index, as they are now in the folder too."""
+    collection = stdlib_collection()
+    write_collection(collection, out / "collection")
+    with doing("Indexing"):
+        index = build_index(collection.documents())
+        save_index(index, out / "index")
+    return collection, index
 
 
 def fitted(folder: Path) -> tuple[Index, Judged, QueryTable]:

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 from querywise.contracts.protocols import Ranker
+from querywise.data.collections import Judgement
 from querywise.data.folds import make_folds
 from querywise.data.judged import Candidates, Judged
+from querywise.data.runs import Coverage, judge
 from querywise.errors import DataError
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.findings import Findings, findings
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import cross_validate, tune_or_fit
 from querywise.measures.formulas import find_measure, find_measures
+from querywise.measures.score_files import write_run
 from querywise.methods import METHODS, Method
 from querywise.rankers.column import OneFeature
 from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
@@ -45,6 +49,28 @@ class Fusing:
     baseline: str | None = None
     folds: int = 5
     seed: int = 0
+
+
+@dataclass(frozen=True)
+class Fused:
+    """What came out: the comparison and what the runs cover, with judgements; scores, where a run is asked for."""
+
+    found: Findings | None = None
+    coverage: Coverage | None = None
+    scores: Floats | None = None
+
+
+def run(candidates: Candidates, judgements: Sequence[Judgement] | None, asked: Fusing, out: Path | None) -> Fused:
+    """Compare where there are judgements; with a file to write to, write the fused run."""
+    if judgements is None:
+        done = Fused(scores=None if out is None else vote(candidates, asked.method))
+    else:
+        judged, coverage = judge(candidates, judgements)
+        found = compare_fusions(judged, asked)
+        done = Fused(found, coverage, None if out is None else fused(candidates, judged, found.compared, asked))
+    if out is not None and done.scores is not None:
+        write_run(out, candidates, done.scores, tag=asked.method)
+    return done
 
 
 def check_fusing(method: str, *, judged: bool) -> None:

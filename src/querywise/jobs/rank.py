@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from querywise.contracts.protocols import Ranker
-from querywise.data.parquet.shards import is_part, part_name, write_scored_part
+from querywise.data.parquet.arrow import is_part, part_name
+from querywise.data.parquet.scored import write_scored_part
 from querywise.data.training import Part, Training
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats

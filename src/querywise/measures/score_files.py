@@ -10,7 +10,7 @@ import numpy as np
 
 from querywise.data.judged import Candidates
 from querywise.data.letor import PathLike
-from querywise.data.parquet.shards import read_scored
+from querywise.data.parquet.scored import read_scored
 from querywise.data.runs import Run
 from querywise.errors import DataError
 from querywise.measures.order import check_scores, order

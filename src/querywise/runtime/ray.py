@@ -40,13 +40,13 @@ _PATIENCE = 10  # seconds to wait for an address to answer
 _SMALL = 65_536  # bytes that are sent along with every task
 
 
-class Cluster:
+class RayCluster:
     """Workers on one or many machines, at work while it is entered.
 
     address: "auto" starts Ray on this machine, `ray://host:port` or `host:port` is a cluster that runs already. There,
     the same querywise must be installed, and files must be found under the same paths.
 
-    with Cluster("ray://head:10001"):
+    with RayCluster("ray://head:10001"):
         ranker = KnnOffline2(RankSVM(), k=500).fit(open_shards("train.parquet"))
     """
 

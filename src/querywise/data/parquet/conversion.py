@@ -8,18 +8,12 @@ from pathlib import Path
 
 from querywise.data.judged import Judged, QueryTable
 from querywise.data.letor import PathLike, letor_width, read_letor
-from querywise.data.parquet.shards import (
-    ROWS,
-    Shards,
-    check_shards_folder,
-    is_sharded,
-    log_files,
-    open_shards,
-    read_parquet,
-    write_named_shards,
-)
+from querywise.data.parquet.logs import log_files, read_parquet
+from querywise.data.parquet.shards import Shards, is_sharded, open_shards
+from querywise.data.parquet.writing import ROWS, check_shards_folder, write_named_shards
 from querywise.data.queries import read_queries
 from querywise.data.sidefiles import QUERIES, with_side_names
+from querywise.data.sources import Kind, kind_of
 from querywise.errors import DataError
 from querywise.runtime.progress import track
 
@@ -31,16 +25,6 @@ class Columns:
     qid: str = "qid"
     label: str | None = "label"
     docid: str | None = "docid"
-
-
-def kind_of(path: Path) -> str:
-    """What a path holds: shards, a Parquet log (such a file, or a folder of them without a manifest), or LETOR text."""
-    if is_sharded(path):
-        return "shards"
-    if path.suffix == ".parquet" and not path.is_dir():
-        return "a Parquet log"
-    has_parts = path.is_dir() and any(each.suffix == ".parquet" for each in path.iterdir())
-    return "a Parquet log" if has_parts else "LETOR text"
 
 
 def convert(
@@ -75,7 +59,7 @@ def convert(
 
 def _files(inputs: Sequence[Path], columns: Columns, features: int | None) -> list[tuple[Path, Callable[[], Judged]]]:
     """Every file with a way to read it."""
-    letor = [path for path in inputs if kind_of(path) == "LETOR text"]
+    letor = [path for path in inputs if kind_of(path) not in (Kind.SHARDS, Kind.LOG)]
     if features is None and len(letor) > 1:
         features = max(letor_width(path) for path in track(letor, "Columns"))
 
@@ -88,9 +72,9 @@ def _files(inputs: Sequence[Path], columns: Columns, features: int | None) -> li
     found: list[tuple[Path, Callable[[], Judged]]] = []
     for path in inputs:
         kind = kind_of(path)
-        if kind == "shards":
+        if kind is Kind.SHARDS:
             found += [(file.path, file.load) for file in open_shards(path).files]
-        elif kind == "a Parquet log":
+        elif kind is Kind.LOG:
             found += [(file, lambda file=file: log(file)) for file in log_files(path)]  # type: ignore[misc]
         else:
             found.append((path, lambda path=path: text(path)))  # type: ignore[misc]

@@ -288,7 +288,7 @@ def _curved(preferences: Preferences, state: Any) -> Curved:
 
 def _step_sums(curved: Curved, shares: Shares) -> tuple[Floats, Singles]:
     """A part of V·G and of V·H, the latter packed."""
-    from querywise.learners.ranksvm import kernels
+    from querywise.learners.ranksvm import curvature_kernels
 
     packed = np.empty((len(shares), curved.curvatures.shape[1]), np.float32)
     weights = shares.shares.astype(np.float32)
@@ -296,7 +296,9 @@ def _step_sums(curved: Curved, shares: Shares) -> tuple[Floats, Singles]:
     curvatures = for_kernels(curved.curvatures)
 
     def part(block: slice) -> None:
-        kernels.packed_sums(pointers[block.start : block.stop + 1], queries, weights, curvatures, packed[block])
+        curvature_kernels.packed_sums(
+            pointers[block.start : block.stop + 1], queries, weights, curvatures, packed[block]
+        )
 
     in_threads(part, _slices(len(shares), 64))
     return shares.times(curved.gradients), packed
@@ -313,12 +315,12 @@ def _first_step(*given: Any) -> tuple[Floats, Floats | None]:
 
 def _unpacked(sums: Sequence[tuple[Floats, Singles]], strength: float) -> Floats:
     """(λ+μ) I + V·H, a full matrix per row."""
-    from querywise.learners.ranksvm import kernels
+    from querywise.learners.ranksvm import curvature_kernels
 
     packed = for_kernels(sums[0][1]) if len(sums) == 1 else total([each for _, each in sums])
     d = sums[0][0].shape[1]
     full = np.empty((len(packed), d, d))
-    in_threads(lambda block: kernels.unpacked(packed[block], strength, full[block]), _slices(len(full), 64))
+    in_threads(lambda block: curvature_kernels.unpacked(packed[block], strength, full[block]), _slices(len(full), 64))
     return full
 
 

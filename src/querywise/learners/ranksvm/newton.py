@@ -84,12 +84,12 @@ class _Objective:
 
     def begin(self, weights: Floats) -> _Point:
         """At some weights."""
-        seen, states = self.crew.both(_begin, self.parts, self.coefficients, shared=(weights, self.loss))
+        seen, states = self.crew.both(_losses_at_weights, self.parts, self.coefficients, shared=(weights, self.loss))
         return self._point(weights, seen, states)
 
     def curvature(self, point: _Point) -> Floats:
         """The second derivative of the losses there."""
-        return total(self.crew.each(_bend, self.parts, self.coefficients, point.states, shared=(self.loss,)))
+        return total(self.crew.each(_curvature_of, self.parts, self.coefficients, point.states, shared=(self.loss,)))
 
     def newton_step(self, point: _Point) -> Floats:
         """Where the parabola that fits there has its minimum."""
@@ -104,7 +104,7 @@ class _Objective:
         """The full step where it descends enough; else the point along it where F stops falling, to a tenth."""
         slope = float(here.gradient @ step)
         columns = (self.parts, self.coefficients, here.states)
-        seen, moved = self.crew.both(_move, *columns, shared=(step, self.loss))
+        seen, moved = self.crew.both(_full_step, *columns, shared=(step, self.loss))
         there = self._point(here.weights + step, seen, moved)
         if there.value <= here.value + _SUFFICIENT * slope:
             return there
@@ -122,7 +122,7 @@ class _Objective:
             middle = 0.5 * (low[0] + high[0])
             crossing = low[0] - low[1] * (high[0] - low[0]) / (high[1] - low[1])
             size = middle if trial % 2 else crossing
-            seen, moved = self.crew.both(_move_less, *columns, along, shared=(size, self.loss))
+            seen, moved = self.crew.both(_partial_step, *columns, along, shared=(size, self.loss))
             there = self._point(here.weights + size * step, seen, moved)
         return there
 
@@ -139,34 +139,40 @@ class _State(NamedTuple):
     along: Floats | None = None
 
 
-_Seen = tuple[float, Floats]  # the losses of one part, weighted, and their gradient
+_Losses = tuple[float, Floats]  # the losses of one part, weighted, and their gradient
 
 
-def _begin(part: Preferences, coefficients: Floats, weights: Floats, loss: Loss) -> tuple[_Seen, _State]:
-    return _look(part, coefficients, part.scores(weights), loss)
+def _losses_at_weights(part: Preferences, coefficients: Floats, weights: Floats, loss: Loss) -> tuple[_Losses, _State]:
+    """One part at some weights."""
+    return _losses_at(part, coefficients, part.scores(weights), loss)
 
 
-def _move(part: Preferences, coefficients: Floats, state: _State, step: Floats, loss: Loss) -> tuple[_Seen, _State]:
+def _full_step(
+    part: Preferences, coefficients: Floats, state: _State, step: Floats, loss: Loss
+) -> tuple[_Losses, _State]:
+    """One part after the whole Newton step."""
     along = part.scores(step)
-    return _look(part, coefficients, state.scores + along, loss, along)
+    return _losses_at(part, coefficients, state.scores + along, loss, along)
 
 
-def _move_less(
+def _partial_step(
     part: Preferences, coefficients: Floats, state: _State, whole: _State, size: float, loss: Loss
-) -> tuple[_Seen, _State]:
+) -> tuple[_Losses, _State]:
+    """One part after `size` times the step; the scores are linear in the weights, so nothing is multiplied again."""
     assert whole.along is not None
-    return _look(part, coefficients, state.scores + size * whole.along, loss)
+    return _losses_at(part, coefficients, state.scores + size * whole.along, loss)
 
 
-def _look(
+def _losses_at(
     part: Preferences, coefficients: Floats, scores: Floats, loss: Loss, along: Floats | None = None
-) -> tuple[_Seen, _State]:
+) -> tuple[_Losses, _State]:
+    """The losses of one part at some scores, their gradient by the weights, and what further steps need of it."""
     sums = part.sums(scores, loss)
     by_score = np.repeat(coefficients, np.diff(part.starts)) * sums.gradient
     return (float(coefficients @ sums.losses), part.by_weights(by_score)), _State(scores, sums, along)
 
 
-def _bend(part: Preferences, coefficients: Floats, state: _State, loss: Loss) -> Floats:
+def _curvature_of(part: Preferences, coefficients: Floats, state: _State, loss: Loss) -> Floats:
     return part.curvature(state.scores, state.sums.degree, coefficients, loss)
 
 

@@ -69,9 +69,10 @@ class Preferences:
         self._remember(*state)
 
     def _remember(self, features: Floats, levels: Ints, starts: Ints, pairs: Ints) -> None:
-        from querywise.learners.ranksvm import kernels
+        from querywise.learners.ranksvm import curvature_kernels, kernels
 
         self._kernels: Any = kernels
+        self._curvature: Any = curvature_kernels
         self.features = features
         self.levels = levels
         self.starts = starts
@@ -147,7 +148,7 @@ class Preferences:
 
         def block(queries: tuple[int, int]) -> None:
             _, rows = self._curvature_rows(queries, scores, degree, query_weights, loss)
-            self._kernels.packed_curvatures(features, rows, starts, *queries, loss.q, packed)
+            self._curvature.packed_curvatures(features, rows, starts, *queries, loss.q, packed)
 
         in_threads(block, self._blocks)
         return packed
@@ -159,7 +160,7 @@ class Preferences:
         pulls, weights = for_kernels(by_score), for_kernels(query_weights)
 
         def block(queries: tuple[int, int]) -> None:
-            self._kernels.query_gradients(features, pulls, starts, weights, *queries, gradients)
+            self._curvature.query_gradients(features, pulls, starts, weights, *queries, gradients)
 
         in_threads(block, self._blocks)
         return gradients
@@ -170,7 +171,7 @@ class Preferences:
         features, levels, starts, _ = self.for_kernels()
         own = features[starts[queries[0]] : starts[queries[1]]]
         rows = np.empty_like(own)
-        self._kernels.curvature_rows(
+        self._curvature.curvature_rows(
             features, for_kernels(scores), levels, starts, *queries, loss.upper, loss.lower,
             for_kernels(degree), for_kernels(query_weights), rows,
         )  # fmt: skip

@@ -123,7 +123,7 @@ class SER:
 class SSER(SER):
     """SER, solved anew for every query, its own documents having a say: near ones are to get near scores.
 
-    gamma: γ, how much the query's own documents have a say; 0 is SER.
+    gamma: γ, how much the query's own documents count; 0 is SER.
     neighbours: how many nearest documents of each are joined in the graph.
 
     Every solution is certified, to a KKT residual of 1e-8, and starts from that of the training query whose documents

@@ -1,0 +1,115 @@
+"""Parquet files by Arrow: opened, checked, read as arrays and strings, written by row groups."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from querywise.errors import DataError
+
+# Arrow comes without types; these names say what is meant.
+Table: TypeAlias = Any
+Column: TypeAlias = Any
+Schema: TypeAlias = Any
+File: TypeAlias = Any
+Values: TypeAlias = Any
+_Result = TypeVar("_Result")
+
+
+_GROUP = 8_192  # rows in a row group: what is decoded at once
+
+
+def part_name(number: int) -> str:
+    """What the files of a folder are called, counted from 0."""
+    return f"part-{number:05d}.parquet"
+
+
+def write_table(path: Path, schema: Schema, rows: int, columns: Callable[[slice], list[Values]]) -> None:
+    """A Parquet file, a row group at a time. Real numbers seldom repeat: a dictionary of them would be larger."""
+    pa, pq = arrow()
+    try:
+        with pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=["qid"]) as out:
+            for first in range(0, rows, _GROUP):
+                arrays = [
+                    pa.array(values, field.type)
+                    for field, values in zip(schema, columns(slice(first, first + _GROUP)), strict=True)
+                ]
+                out.write_table(pa.Table.from_arrays(arrays, schema=schema))
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{error.object!r:.60} cannot be written as UTF-8 text; an id or name has half a character."
+        ) from None
+    with open(path, "rb") as written:
+        os.fsync(written.fileno())
+
+
+def open_parquet(path: Path) -> File:
+    """A Parquet file to read from. Arrow's own threads stay out of it: they can abort a program at its end."""
+    pa, pq = arrow()
+    try:
+        return pq.ParquetFile(pa.OSFile(str(path)), pre_buffer=False)
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file.") from None
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: this is not a Parquet file, or it is damaged ({error}).") from None
+
+
+def to_numpy(column: Column) -> Values:
+    """A column of numbers without nulls as an array; Arrow's own way there imports pandas where it is installed."""
+    names = {"double": np.float64, "int64": np.int64, "int32": np.int32, "uint8": np.uint8}
+    kind = names[str(column.type)]
+    parts = [
+        np.frombuffer(chunk.buffers()[1], kind)[chunk.offset : chunk.offset + len(chunk)]
+        for chunk in column.chunks
+        if len(chunk)
+    ]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, kind), *parts])
+
+
+def strings_of(path: Path, table: Table, name: str) -> tuple[str, ...] | None:
+    """A column of text; None where the table does not have it."""
+    if name not in table.column_names:
+        return None
+    column = table.column(name)
+    if column.null_count:
+        row = column.is_null().to_numpy().argmax() + 1
+        raise DataError(f"{path}: row {row} has nothing in column {name}; give every row one, or leave the column out.")
+    return tuple(column.to_pylist())
+
+
+def is_part(name: str) -> bool:
+    """Whether a file is called as `part_name` calls them."""
+    return name.startswith("part-") and name.endswith(".parquet") and name[5:-8].isdecimal()
+
+
+def checksum_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
+
+
+def about(path: Path, work: Callable[[], _Result]) -> _Result:
+    """The result of the work; a message that does not say which file it is about says so."""
+    try:
+        return work()
+    except DataError as error:
+        raise error if str(path) in str(error) else DataError(f"{path}: {error}") from None
+
+
+def arrow() -> tuple[ModuleType, ModuleType]:
+    """The modules pyarrow and pyarrow.parquet, or what to install."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise DataError("Parquet needs pyarrow, which is not installed: pip install 'querywise[cluster]'") from None
+    return pyarrow, pyarrow.parquet

@@ -1,0 +1,72 @@
+"""Feature logs in Parquet files, as a judged set."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from querywise.data.frames import from_frame
+from querywise.data.judged import Judged
+from querywise.data.letor import PathLike
+from querywise.data.parquet.arrow import about, arrow, open_parquet
+from querywise.errors import DataError
+from querywise.runtime.progress import track
+
+
+def read_parquet(
+    paths: PathLike | Sequence[PathLike], *, qid: str = "qid", label: str | None = "label", docid: str | None = "docid"
+) -> Judged:
+    """A feature log, one Parquet file or several as one set; a folder stands for the .parquet files in it.
+
+    Every numeric column beside those named is a feature. The rows of a query need not stand together; a missing label
+    means that nobody judged the document, and a log without a column `docid` has no document ids.
+    """
+    names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    files = [file for name in names for file in log_files(Path(name))]
+    if not files:
+        raise DataError("No file to read was given.")
+    pa, _ = arrow()
+    tables = [_log(file) for file in track(files, "Reading")]
+    for file, table in zip(files, tables, strict=True):
+        if set(table.column_names) != set(tables[0].column_names):
+            odd = sorted(set(table.column_names) ^ set(tables[0].column_names))
+            raise DataError(
+                f"{file}: {files[0]} and this file do not have the same columns; {odd[0]!r} is in one only."
+            )
+    document = docid if docid != "docid" or docid in tables[0].column_names else None
+
+    def judged(table: Any) -> Judged:
+        return from_frame(table, label=label, qid=qid, document=document)
+
+    if len(files) == 1:
+        return about(files[0], lambda: judged(tables[0]))
+    try:
+        return judged(
+            pa.concat_tables([table.select(tables[0].column_names) for table in tables], promote_options="permissive")
+        )
+    except (DataError, pa.ArrowException) as error:
+        for file, table in zip(files, tables, strict=True):  # which of them is it?
+            about(file, lambda table=table: judged(table))  # type: ignore[misc]
+        raise DataError(f"{', '.join(map(str, files))}: {error}") from None
+
+
+def log_files(path: Path) -> list[Path]:
+    """The files of a log: the path itself, or the .parquet files in the folder it is, by name."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(
+        each for each in path.iterdir() if each.suffix == ".parquet" and not each.name.startswith((".", "_"))
+    )
+    if not found:
+        raise DataError(f"{path}: there is no .parquet file in this folder.")
+    return found
+
+
+def _log(path: Path) -> Any:
+    pa, _ = arrow()
+    try:
+        return open_parquet(path).read(use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: this Parquet file is damaged ({error}).") from None

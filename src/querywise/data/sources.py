@@ -1,0 +1,83 @@
+"""What kind of file a path is, and feature files of any kind as one judged set."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+
+from querywise.data.judged import Judged, concatenate
+from querywise.data.letor import PathLike, read_letor
+from querywise.data.parquet.logs import read_parquet
+from querywise.data.parquet.shards import is_sharded, open_shards
+from querywise.data.sidefiles import with_side_files, with_side_queries
+from querywise.data.training import Training
+from querywise.errors import DataError
+
+
+class Kind(Enum):
+    """What a path holds; the value is what messages call it."""
+
+    LETOR = "LETOR text"
+    SHARDS = "shards"
+    LOG = "a Parquet log"
+    COLLECTION = "a text collection"
+    FOLDER = "a folder"  # of folds, or of something else
+
+
+def kind_of(path: Path) -> Kind:
+    """The kind of a path; one where there is nothing is taken for LETOR text, whose reader says what is wrong."""
+    if is_sharded(path):
+        return Kind.SHARDS
+    if path.suffix == ".jsonl" or (path / "corpus.jsonl").is_file():
+        return Kind.COLLECTION
+    if not path.is_dir():
+        return Kind.LOG if path.suffix == ".parquet" else Kind.LETOR
+    return Kind.LOG if any(each.suffix == ".parquet" for each in path.iterdir()) else Kind.FOLDER
+
+
+def paths_of(data: PathLike | Sequence[PathLike]) -> list[Path]:
+    """One path or several, as a list."""
+    return [Path(data)] if isinstance(data, (str, os.PathLike)) else [Path(each) for each in data]
+
+
+def read_features(
+    data: PathLike | Sequence[PathLike], *, features: int | None = None, queries: PathLike | None = None
+) -> Judged:
+    """LETOR files, shards or Parquet logs as one judged set, with what stands beside the first of them."""
+    paths = paths_of(data)
+    if not paths:
+        raise DataError("No file to read was given.")
+    kind, folder = kind_of(paths[0]), paths[0] if paths[0].is_dir() else paths[0].parent
+    odd = next((path for path in paths if kind_of(path) != kind), None)
+    if odd is not None:
+        raise DataError(
+            f"{paths[0]} is {kind.value}, {odd} is {kind_of(odd).value}: `querywise convert` makes one set of them."
+        )
+    table = None if queries is None else Path(queries)
+    if kind not in (Kind.SHARDS, Kind.LOG):
+        return with_side_files(read_letor(paths, features=features), folder, queries=table)
+    judged = _whole(paths) if kind is Kind.SHARDS else read_parquet(paths)
+    found = judged.candidates.features.shape[1]
+    if features is not None and found > features:
+        said = f"{paths[0]}: there are {found} features; features={features} is too few."
+        raise DataError(said, arguments=("features",))
+    if queries is not None or kind is Kind.LOG:
+        judged = with_side_queries(judged, folder, queries=table)
+    return judged if features is None else judged.widened(features)
+
+
+def open_features(
+    data: PathLike | Sequence[PathLike], *, features: int | None = None, queries: PathLike | None = None
+) -> Training:
+    """One set of shards as it is, to be gone through part by part; anything else as one judged set in memory."""
+    paths = paths_of(data)
+    as_it_is = len(paths) == 1 and is_sharded(paths[0]) and features is None and queries is None
+    return open_shards(paths[0]) if as_it_is else read_features(paths, features=features, queries=queries)
+
+
+def _whole(folders: Sequence[Path]) -> Judged:
+    """Sets of shards in memory, as one."""
+    sets = [open_shards(folder).whole() for folder in folders]
+    return sets[0] if len(sets) == 1 else concatenate(sets)

@@ -1,0 +1,140 @@
+"""The compiled kernels of local models: gradients and curvatures of queries over their pairs, and weighted sums."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from querywise.runtime.arrays import Floats, Ints, Singles
+from querywise.runtime.compiled import compiled, compiled_loosely
+
+
+@compiled_loosely
+def packed_sums(pointers: Ints, queries: Ints, weights: Singles, packed: Singles, sums: Singles) -> None:
+    """Rows of V·H, V sparse (pointers, queries, weights) and H a table of packed triangles.
+
+    H is taken a strip of columns at a time, so that what the rows of V have in common stays in the cache, and four of
+    its rows at a time, so that sums are written less often. A row is summed in the order of its queries, whatever other
+    rows are asked for.
+    """
+    columns = packed.shape[1]
+    strip = 256
+    for begin in range(0, columns, strip):
+        end = min(begin + strip, columns)
+        for row in range(len(pointers) - 1):
+            out = sums[row, begin:end]
+            out[:] = 0.0
+            place, last = pointers[row], pointers[row + 1]
+            while place + 4 <= last:
+                w0, w1, w2, w3 = weights[place], weights[place + 1], weights[place + 2], weights[place + 3]
+                h0, h1 = packed[queries[place], begin:end], packed[queries[place + 1], begin:end]
+                h2, h3 = packed[queries[place + 2], begin:end], packed[queries[place + 3], begin:end]
+                for j in range(end - begin):
+                    out[j] += (w0 * h0[j] + w1 * h1[j]) + (w2 * h2[j] + w3 * h3[j])
+                place += 4
+            while place < last:
+                weight, source = weights[place], packed[queries[place], begin:end]
+                for j in range(end - begin):
+                    out[j] += weight * source[j]
+                place += 1
+
+
+@compiled
+def curvature_rows(
+    features: Floats,
+    scores: Floats,
+    levels: Ints,
+    starts: Ints,
+    first: int,
+    last: int,
+    upper: float,
+    lower: float,
+    degree: Floats,
+    weights: Floats,
+    rows: Floats,
+) -> None:
+    """Rows Y with Xᵀ L X = symmetric part of Xᵀ Y, for queries first..last−1, each times its weight.
+
+    L = D − A − Aᵀ is the Laplacian of the pairs in the band, A_ab = 1 for each such pair (a above b). Since
+    xᵀAx = xᵀAᵀx, Y = D X − 2 A X serves, and A X needs one sweep. `rows` begins with the first row of query `first`.
+    """
+    columns = features.shape[1]
+    offset = starts[first]
+    for query in range(first, last):
+        begin, end = starts[query], starts[query + 1]
+        n = end - begin
+        level_count = 0
+        for row in range(begin, end):
+            level_count = max(level_count, levels[row] + 1)
+        if level_count < 2 or weights[query] == 0.0:
+            rows[begin - offset : end - offset] = 0.0
+            continue
+        s = scores[begin:end]
+        order = np.argsort(s)
+        sums = np.zeros((level_count, columns))
+        head, tail = 0, 0
+        for i in range(n):
+            a = order[i]
+            while head < n and s[order[head]] < s[a] - lower:
+                level, source = levels[begin + order[head]], begin + order[head]
+                for j in range(columns):
+                    sums[level, j] += features[source, j]
+                head += 1
+            while tail < head and s[order[tail]] <= s[a] - upper:
+                level, source = levels[begin + order[tail]], begin + order[tail]
+                for j in range(columns):
+                    sums[level, j] -= features[source, j]
+                tail += 1
+            row = begin + a
+            weight = weights[query]
+            own = degree[row]
+            for j in range(columns):
+                rows[row - offset, j] = weight * own * features[row, j]
+            for level in range(levels[row]):
+                for j in range(columns):
+                    rows[row - offset, j] -= 2 * weight * sums[level, j]
+
+
+@compiled
+def packed_curvatures(
+    features: Floats, rows: Floats, starts: Ints, first: int, last: int, q: float, packed: Singles
+) -> None:
+    """The upper triangle of q (XᵀY + YᵀX), row after row, for each of the queries first..last−1; Y = `rows`."""
+    columns = features.shape[1]
+    offset = starts[first]
+    for query in range(first, last):
+        begin, end = starts[query], starts[query + 1]
+        half = np.dot(features[begin:end].T, rows[begin - offset : end - offset])
+        place = 0
+        for i in range(columns):
+            for j in range(i, columns):
+                packed[query, place] = q * (half[i, j] + half[j, i])
+                place += 1
+
+
+@compiled
+def query_gradients(
+    features: Floats, by_score: Floats, starts: Ints, weights: Floats, first: int, last: int, gradients: Floats
+) -> None:
+    """Each query's Xᵀ · (derivative by each score), times its weight, for the queries first..last−1."""
+    for query in range(first, last):
+        target = gradients[query]
+        target[:] = 0.0
+        for row in range(starts[query], starts[query + 1]):
+            pull, source = weights[query] * by_score[row], features[row]
+            for j in range(len(target)):
+                target[j] += pull * source[j]
+
+
+@compiled
+def unpacked(packed: Singles, diagonal: float, full: Floats) -> None:
+    """Packed upper triangles as full symmetric matrices, with a constant added to the diagonal."""
+    columns = full.shape[1]
+    for matrix in range(len(packed)):
+        place = 0
+        for i in range(columns):
+            for j in range(i, columns):
+                value = float(packed[matrix, place])
+                full[matrix, i, j] = value
+                full[matrix, j, i] = value
+                place += 1
+            full[matrix, i, i] += diagonal
