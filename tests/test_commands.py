@@ -17,7 +17,7 @@ import typer
 
 from querywise.cli import options
 from querywise.data.letor import write_letor
-from querywise.data.parquet.shards import write_shards
+from querywise.data.parquet.writing import write_shards
 from querywise.data.synthetic import make_judged
 from querywise.runtime.workers import crew
 from tests import commands
