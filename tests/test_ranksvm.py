@@ -10,11 +10,11 @@ from scipy import optimize
 
 from querywise.data.judged import Candidates, Judged, concatenate
 from querywise.data.synthetic import make_judged
-from querywise.errors import DataError, NotFittedError
+from querywise.errors import DataError, NotFittedError, SolverError
 from querywise.evaluation.evaluate import evaluate
-from querywise.learners.ranksvm.newton import Ridge, minimise, minimise_hinge
+from querywise.learners.ranksvm.newton import Optimum, Ridge, minimise, minimise_hinge
 from querywise.learners.ranksvm.preference_parts import SpreadPreferences
-from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Preferences
+from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Loss, Preferences, smoothed_hinge
 from querywise.learners.ranksvm.ranksvm import RankSVM, pair_coefficients
 from querywise.runtime.arrays import Floats
 from tests.worlds import explicit_pairs, pairwise, ragged, two_faced
@@ -121,6 +121,51 @@ def test_hinge_is_within_its_tolerance_of_the_optimum_and_its_certificate_is_hon
     reached = written.value(ours.weights, 1)
     assert reached - optimum <= tolerance * optimum + 1e-9
     assert reached - optimum <= ours.gap + 1e-9
+
+
+def test_the_hinges_certificate_is_no_wider_than_its_rounding_and_the_solvers_gap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data, weights, ridge = setting(0, 0.5)
+    preferences = Preferences(data.candidates.features.copy(), data.labels, data.candidates.starts)
+    coefficients = pair_coefficients(weights, preferences.pairs, "query")
+    widths: list[float] = []
+
+    def recorded(half_width: float) -> Loss:
+        widths.append(half_width)
+        return smoothed_hinge(half_width)
+
+    monkeypatch.setattr("querywise.learners.ranksvm.newton.smoothed_hinge", recorded)
+    ours = minimise_hinge(
+        SpreadPreferences.of(preferences), coefficients, ridge=ridge, tolerance=1e-3, start=ridge.minimiser
+    )
+    rounding = float(coefficients @ preferences.pairs) * widths[-1] / 4
+    assert rounding <= ours.gap <= rounding + 1e-3 / 4 * ours.value
+
+
+@pytest.mark.parametrize("size", [1e-3, 1e3])
+def test_a_minimum_that_is_not_reached_is_an_error_whatever_the_size_of_the_objective(
+    size: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, weights, _ = setting(0, 0.0)
+    preferences = Preferences(data.candidates.features.copy(), data.labels, data.candidates.starts)
+    coefficients = size * pair_coefficients(weights, preferences.pairs, "query")
+    ridge = Ridge(0.1 * size, np.zeros(4))
+
+    def solved() -> Optimum:
+        return minimise(
+            SpreadPreferences.of(preferences),
+            coefficients,
+            ridge=ridge,
+            loss=SQUARED_HINGE,
+            tolerance=1e-9,
+            start=np.ones(4),
+        )
+
+    assert solved().gap <= 1e-7 * solved().value
+    monkeypatch.setattr("querywise.learners.ranksvm.newton._MAX_STEPS", 2)
+    with pytest.raises(SolverError, match="a relative gap of 1e-09 was asked for"):
+        solved()
 
 
 @pytest.mark.parametrize("pairs", ["query", "pair"])
