@@ -1,7 +1,8 @@
-"""Requests per second, against an endpoint of the same server that reads the same body and ranks nothing."""
+"""Requests per second, against a route of the same server that reads the same body and ranks nothing."""
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.results import Result, alone
-from benchmarks.serving import Load, drive, is_there, serving
+from benchmarks.serving import Load, drive, is_there
 from benchmarks.worlds import World
 from querywise import SSER, KnnOffline2, KnnOnline, LambdaMART, RankSVM, Single, save
+from tests.serving import started
 
 _FEATURES, _DOCUMENTS, _TRAINING, _SECONDS, _ROUNDS = 46, 100, 500, 4.0, 3
 _AIMS = {"KNN Offline-2": 0.7, "KNN Online": 0.4}
@@ -40,9 +42,9 @@ def request(seed: int = 9) -> dict[str, Any]:
 def measure() -> Iterator[Result]:
     """Service: 100 documents × 46 features per request, over loopback, 500 training queries.
 
-    wrk drives it from a process of its own over 8 connections. Theirs is /v1/echo of the same server, which reads
-    the same body as JSON and ranks nothing; both are driven in turn, three times four seconds each, and the middle run
-    counts. The ratio is ours / theirs. Latencies are those of a busy server: eight requests stand in line.
+    wrk drives it from a process of its own over 8 connections. Theirs is a route that this benchmark adds to the same
+    server; it reads the same body as JSON and ranks nothing. Both are driven in turn, three times four seconds each,
+    and the middle run counts. The ratio is ours / theirs. Latencies are those of a busy server: eight requests wait.
     """
     if not is_there():
         return
@@ -50,8 +52,8 @@ def measure() -> Iterator[Result]:
     for name, ranker in rankers().items():
         with tempfile.TemporaryDirectory() as place:
             save(ranker.fit(data), Path(place) / "model")
-            with serving(Path(place) / "model") as (url, _):
-                yield from _compared(name, url)
+            with started([sys.executable, "-m", "benchmarks.echo_server", Path(place) / "model"]) as server:
+                yield from _compared(name, server.url)
 
 
 def _compared(name: str, url: str) -> Iterator[Result]:

@@ -22,9 +22,9 @@ import numpy as np
 
 from benchmarks.bench_service import request
 from benchmarks.results import Result, alone
-from benchmarks.serving import serving
 from benchmarks.worlds import World
 from querywise import SSER, KnnOffline2, KnnOnline, RankSVM, Single, save
+from tests.serving import COMMAND, started
 
 _MINUTES = float(os.environ.get("QUERYWISE_SOAK_MINUTES", "10"))
 _FEATURES, _CLIENTS, _LEFT = 46, 4, 3000
@@ -49,7 +49,8 @@ def measure_soak() -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "model"
         save(fitted[0], folder)
-        with serving(folder) as (url, process):
+        with started([COMMAND, "serve", folder, "--port", 0]) as server:
+            url, process = server.url, server.process
             clients = _Clients(url)
             memory: list[float] = []
             end, turn = time.monotonic() + 60 * _MINUTES, 0
@@ -79,7 +80,8 @@ def measure_faults() -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "model"
         save(first, folder)
-        with serving(folder) as (url, process):
+        with started([COMMAND, "serve", folder, "--port", 0]) as server:
+            url, process = server.url, server.process
             deeds: dict[str, Callable[[], None]] = {
                 "the model replaced ten times": lambda: _replace(folder, [first, second]),
                 "the model cut short": lambda: _cut(folder),

@@ -1,19 +1,15 @@
-"""A server in a process of its own, and wrk to drive it from another."""
+"""wrk, which drives a server from another process."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-COMMAND = Path(sys.executable).parent / "querywise"
 _SCRIPT = """
 local file = io.open("{body}", "rb")
 wrk.method = "POST"
@@ -33,21 +29,6 @@ class Load:
     p99: float
     requests: int
     failures: int
-
-
-@contextlib.contextmanager
-def serving(folder: Path, *words: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """The address of `querywise serve` on a folder, and its process."""
-    command = [str(COMMAND), "serve", str(folder), "--port", "0", *words]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    try:
-        found = next(each for each in (re.search(r"on (http://\S+)", line) for line in process.stderr) if each)
-        yield found.group(1), process
-    finally:
-        process.terminate()
-        process.wait()
-        process.stderr.close()
 
 
 def is_there() -> bool:

@@ -1,4 +1,4 @@
-"""A real server in a process of its own, for tests."""
+"""A real server in a process of its own, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,10 +34,17 @@ class Serving:
 
 @contextlib.contextmanager
 def serving(*words: object, token: str | None = None) -> Iterator[Serving]:
-    """`querywise serve …` on a free port; killed, where it still runs, at the end."""
-    environment = {**os.environ, "OMP_WAIT_POLICY": "passive"} | ({"QUERYWISE_TOKEN": token} if token else {})
+    """`querywise serve …` on a free port, with threads that wait passively: tests share the machine."""
+    environment = {"OMP_WAIT_POLICY": "passive"} | ({"QUERYWISE_TOKEN": token} if token else {})
+    with started([COMMAND, "serve", *words, "--port", 0], environment) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def started(command: Sequence[object], environment: Mapping[str, str] | None = None) -> Iterator[Serving]:
+    """A server, once it has logged where it listens; killed, if it still runs, at the end."""
     process = subprocess.Popen(
-        [COMMAND, "serve", *map(str, words), "--port", "0"], stderr=subprocess.PIPE, text=True, env=environment
+        list(map(str, command)), stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})}
     )
     assert process.stderr is not None
     said = []

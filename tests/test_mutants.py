@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+
 from benchmarks.mutants import sample
 from benchmarks.mutations import Mutant, mutants
 

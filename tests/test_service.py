@@ -38,13 +38,14 @@ from querywise.rankers.single import Single
 from querywise.retrieval.features import candidates_for
 from querywise.retrieval.index import build_index, save_index
 from querywise.runtime.values import JsonObject
-from querywise.service.app import Service, create_app
-from querywise.service.folder import ModelFolder
+from querywise.service.app import create_app
 from querywise.service.limits import Limits
-from querywise.service.loaded_model import Served
-from querywise.service.lookup import Shelf
+from querywise.service.loaded_model import LoadedModel
+from querywise.service.lookup import Lookup
 from querywise.service.metrics import Histogram
+from querywise.service.model_folder import ModelFolder
 from querywise.service.schema import Query
+from querywise.service.service import Service
 from querywise.storage import load, save
 from tests.commands import output, run, run_process
 from tests.serving import Serving, serving
@@ -204,7 +205,7 @@ def test_bodies_that_are_encoded_are_refused_and_heads_answered(server: Serving)
 def test_a_model_that_does_not_fit_the_loaded_queries_is_not_taken_up(tmp_path: Path) -> None:
     save(Single(RankSVM()).fit(DATA), tmp_path / "model")
     folder = ModelFolder(tmp_path / "model")
-    Service(folder, Shelf(judged=DATA))
+    Service(folder, Lookup(judged=DATA))
     save(Single(RankSVM()).fit(make_judged(20, 6, 3, kinds=2, seed=1)), tmp_path / "model")
     assert folder.refresh() == "refused"
     assert folder.problem is not None
@@ -616,7 +617,7 @@ WORDS = ("red", "green", "blue", "large", "small", "cat", "dog", "snake", "river
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Shelf, Path]:
+def library(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Lookup, Path]:
     """A model of searches in an index of made-up documents, and its judged queries."""
     rng = np.random.default_rng(0)
     documents = [
@@ -631,12 +632,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Shelf, Path
     folder = tmp_path_factory.mktemp("library")
     save(KnnOnline(RankSVM(), k=10, view=TextView(3)).fit(judged), folder / "model")
     save_index(index, folder / "index")
-    return folder / "model", Shelf(index, judged, table), folder / "index"
+    return folder / "model", Lookup(index, judged, table), folder / "index"
 
 
-def test_a_search_shows_both_orders(library: tuple[Path, Shelf, Path]) -> None:
-    model, shelf, index = library
-    served = Served.of(model)
+def test_a_search_shows_both_orders(library: tuple[Path, Lookup, Path]) -> None:
+    model, lookup, index = library
+    served = LoadedModel.from_folder(model)
     with serving(model, "--index", index) as server:
         found = server.get("/v1/search", q="red cat", show=5).json()
         assert found["query"]["text"] == "red cat"
@@ -655,14 +656,14 @@ def test_a_search_shows_both_orders(library: tuple[Path, Shelf, Path]) -> None:
         assert server.get("/v1/search", q="x", top=0).json()["error"]["where"] == "query.top"
         assert server.get("/v1/search", qid="q3").status_code == 422
         assert server.get("/v1/queries").json() == {"queries": []}
-    candidates = shelf.candidates(Query(text="red cat"), 100)
-    found_here = shelf.found(served, candidates, 5)
+    candidates = lookup.candidates(Query(text="red cat"), 100)
+    found_here = lookup.found(served, candidates, 5)
     assert [each.id for each in found_here] == [each["id"] for each in found["documents"]]
 
 
-def test_judged_queries_can_be_chosen(library: tuple[Path, Shelf, Path]) -> None:
-    model, shelf, _ = library
-    service = Service(ModelFolder(model), shelf)
+def test_judged_queries_can_be_chosen(library: tuple[Path, Lookup, Path]) -> None:
+    model, lookup, _ = library
+    service = Service(ModelFolder(model), lookup)
 
     async def ask() -> tuple[Any, Any]:
         transport = httpx.ASGITransport(create_app(service))
@@ -675,7 +676,7 @@ def test_judged_queries_can_be_chosen(library: tuple[Path, Shelf, Path]) -> None
     assert all("cat" in each["text"] for each in queries["queries"])
     assert found["query"]["id"] == "q3"
     grades = {each["id"]: each["grade"] for each in found["documents"]}
-    judged = shelf.judged
+    judged = lookup.judged
     assert judged is not None
     rows = judged.candidates.rows(3)
     names = (judged.candidates.document_ids or ())[rows]
@@ -683,7 +684,7 @@ def test_judged_queries_can_be_chosen(library: tuple[Path, Shelf, Path]) -> None
     assert grades == {name: labels[name] for name in grades}
 
 
-def test_an_index_that_does_not_fit_the_model_is_refused(model: Path, library: tuple[Path, Shelf, Path]) -> None:
+def test_an_index_that_does_not_fit_the_model_is_refused(model: Path, library: tuple[Path, Lookup, Path]) -> None:
     with pytest.raises(DataError, match="The index gives 27 features"):
         Service(ModelFolder(model), library[1])
     done = run(None, "serve", model, "--index", library[2])
@@ -717,7 +718,7 @@ def test_every_kind_of_ranker_is_served(tmp_path: Path) -> None:
     rankers: dict[str, Any] = {"single": Single(RankSVM()), "online": KnnOnline(RankSVM(), k=10), "sser": SSER(2.0)}
     for name, ranker in rankers.items():
         save(ranker.fit(DATA), tmp_path / name)
-        served = Served.of(tmp_path / name)
+        served = LoadedModel.from_folder(tmp_path / name)
         service = Service(ModelFolder(tmp_path / name))
         (answer,) = asked_of(service, ("/v1/rank", request_of(DATA.candidates, 6)))
         scores = ranker.predict(DATA.candidates)[DATA.candidates.rows(6)]
@@ -730,4 +731,4 @@ def test_a_model_that_cannot_rank_is_not_served(tmp_path: Path) -> None:
     inside(ranker.offline_.models_).weights = inside(ranker.offline_.models_).weights[:, :2]
     save(ranker, tmp_path / "bad")
     with pytest.raises(ModelFileError, match="The model cannot rank"):
-        Served.of(tmp_path / "bad")
+        LoadedModel.from_folder(tmp_path / "bad")

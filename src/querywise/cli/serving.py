@@ -11,7 +11,7 @@ from querywise.cli.app import app
 from querywise.cli.options import Queries, Quiet, guarded_command
 
 if TYPE_CHECKING:
-    from querywise.service.lookup import Shelf
+    from querywise.service.lookup import Lookup
 
 
 @app.command()
@@ -54,10 +54,10 @@ def serve(
     import tempfile
 
     from querywise.runtime.progress import shown
-    from querywise.service.app import Service
-    from querywise.service.folder import ModelFolder
     from querywise.service.limits import Limits
+    from querywise.service.model_folder import ModelFolder
     from querywise.service.server import run
+    from querywise.service.service import Service
 
     logging.basicConfig(
         level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -66,8 +66,8 @@ def serve(
     limits = Limits(int(max_body * 1e6), max_documents, seconds=timeout)
     with tempfile.TemporaryDirectory() as place:
         with shown(quiet=quiet):
-            folder, shelf = _demo(Path(place) / "model") if model is None else (model, _shelf(index, data, queries))
-            service = Service(ModelFolder(folder), shelf, limits=limits, token=token)
+            folder, lookup = _demo(Path(place) / "model") if model is None else (model, _lookup(index, data, queries))
+            service = Service(ModelFolder(folder), lookup, limits=limits, token=token)
         if token is None and host not in ("127.0.0.1", "localhost", "::1"):
             logging.getLogger("querywise.service").warning("anyone who reaches %s can ask: there is no token", host)
         run(service, host, port)
@@ -96,22 +96,22 @@ def _token(file: Path | None) -> str | None:
     return token
 
 
-def _shelf(index: Path | None, data: list[Path] | None, queries: Path | None) -> Shelf:
+def _lookup(index: Path | None, data: list[Path] | None, queries: Path | None) -> Lookup:
     from querywise.data.queries import read_queries
     from querywise.retrieval.index import load_index
     from querywise.retrieval.reading import read_judged
-    from querywise.service.lookup import Shelf
+    from querywise.service.lookup import Lookup
 
-    return Shelf(
+    return Lookup(
         None if index is None else load_index(index),
         read_judged(data, queries=queries) if data else None,
         None if queries is None else read_queries(queries),
     )
 
 
-def _demo(folder: Path) -> tuple[Path, Shelf]:
+def _demo(folder: Path) -> tuple[Path, Lookup]:
     from querywise.jobs.demo import fitted
-    from querywise.service.lookup import Shelf
+    from querywise.service.lookup import Lookup
 
     index, test, known = fitted(folder)
-    return folder, Shelf(index, test, known)
+    return folder, Lookup(index, test, known)

@@ -1,4 +1,4 @@
-"""What a request may cost."""
+"""Limits on requests."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on one request, and on how many are worked on at a time.
+    """Limits on the size and time of one request, and on the number of requests that wait.
 
-    body_bytes, documents and queries bound what is read, seconds how long reading and answering may each take, waiting
-    how many requests may stand in line for a thread.
+    body_bytes: the longest body that is read.
+    documents, queries: the most of each in one request.
+    seconds: the longest time for reading the body, and the longest for computing the answer.
+    waiting: the most requests that wait for a free thread.
     """
 
     body_bytes: int = 16_000_000

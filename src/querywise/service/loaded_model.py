@@ -1,4 +1,4 @@
-"""A fitted ranker, ready to answer requests. Nothing here knows of HTTP."""
+"""A model loaded from its folder, and requests turned into what it ranks. Nothing here depends on HTTP."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from querywise.explanations.explain import Explanation, Reason, explain, why
 from querywise.measures.order import check_scores, order
 from querywise.methods import described
 from querywise.runtime.arrays import Floats
+from querywise.service.errors import RequestDataError
 from querywise.service.schema import (
     Document,
     ExplainRequest,
@@ -33,74 +34,67 @@ from querywise.service.schema import (
 )
 from querywise.storage import Manifest, load, read_manifest, version_of
 
-_QUICK = 0.005  # seconds for a hundred documents up to which an answer is not worth a thread
-_FEW = 1_000  # documents up to which it is not
-_REHEARSALS = 3
+_QUICK_SECONDS = 0.005  # a model that ranks a hundred documents in less time may run in the event loop
+_QUICK_DOCUMENTS = 1_000  # up to so many documents: handing them to a thread would take longer
+_WARM_UPS = 3
 
 
-class Misplaced(DataError):  # noqa: N818 - it is a place in a request
-    """Something wrong in a request, and where."""
-
-    def __init__(self, message: str, where: str) -> None:
-        super().__init__(message)
-        self.where = where
-
-
-class Served:
-    """A ranker and what its folder says of it. `quick`: answers come so fast that they need no thread of their own."""
+class LoadedModel:
+    """A ranker, its manifest and its version. `quick`: whether it is fast enough to run in the event loop."""
 
     def __init__(self, ranker: Ranker, manifest: Manifest, version: str) -> None:
         self.ranker = ranker
         self.manifest = manifest
         self.version = version
-        self.quick = self._rehearsed() < _QUICK
+        self.quick = self._warm_up() < _QUICK_SECONDS
 
     @staticmethod
-    def of(folder: Path) -> Served:
-        """The model in a folder, whole."""
+    def from_folder(folder: Path) -> LoadedModel:
+        """Load a model; read it again if it was replaced meanwhile."""
         for _ in range(5):
             version = version_of(folder)
             ranker, manifest = load(folder), read_manifest(folder)
-            if version_of(folder) == version:  # else it was replaced meanwhile: take the new one
-                return Served(ranker, manifest, version[:12])
+            if version_of(folder) == version:
+                return LoadedModel(ranker, manifest, version[:12])
         raise ModelFileError(f"{folder}: the model changes faster than it can be read.")
 
-    def _rehearsed(self) -> float:
-        """Answer a made-up query a few times, so that everything is compiled and known to work; the best time."""
+    def _warm_up(self) -> float:
+        """Rank random documents a few times, which compiles the kernels and tests the model; the shortest time."""
         features = np.random.default_rng(0).random((100, self.manifest.feature_count)).round(6)
         documents = [Document(str(row), unread(each.tolist())) for row, each in enumerate(features)]
         candidates = self.candidates([RankRequest(Query("rehearsal", "rehearsal"), documents)])
         best = np.inf
-        for _ in range(_REHEARSALS):
+        for _ in range(_WARM_UPS):
             begun = time.perf_counter()
             try:
                 self.answer(candidates)
             except DataError:
-                return (
-                    np.inf
-                )  # it needs columns of the query's own, which cannot be made up: who knows how long it takes
+                return np.inf  # it needs columns of the query, which are not known here: it runs in a thread
             except QuerywiseError:
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever a damaged model does, it is not served
+            except Exception as error:  # noqa: BLE001 - a damaged model can raise anything
                 raise ModelFileError(f"The model cannot rank ({type(error).__name__}: {error}).") from None
             best = min(best, time.perf_counter() - begun)
         return best
 
     def settings(self) -> list[ModelSetting]:
-        """Every setting of the method that was fitted, with the value in force; none where no method is known."""
+        """The settings of the fitted method with their values; none if the notes name no known method."""
         method, chosen = self.manifest.notes.get("method"), self.manifest.notes.get("parameters")
         known = described(method, chosen if isinstance(chosen, Mapping) else {}) if isinstance(method, str) else []
         try:
             return msgspec.convert(known, list[ModelSetting])
-        except msgspec.ValidationError:  # notes are the user's own: anything may stand there
+        except msgspec.ValidationError:  # users write their own notes, with any content
             return []
 
-    def is_small(self, documents: int) -> bool:
-        """Whether so many documents are ranked in less time than it takes to hand them to a thread."""
-        return self.quick and documents <= _FEW
+    def is_quick(self, documents: int) -> bool:
+        """Whether so many documents may be ranked in the event loop."""
+        return self.quick and documents <= _QUICK_DOCUMENTS
 
     def candidates(self, requests: Sequence[RankRequest | ExplainRequest]) -> Candidates:
-        """The documents of some requests, in the model's columns; several queries go by number, whatever their ids."""
+        """The documents of some requests, with the model's features.
+
+        Several queries are numbered, because their ids need not differ.
+        """
         width, names = self.manifest.feature_count, self.manifest.feature_names
         documents = [request.documents or [] for request in requests]
         several = len(requests) != 1
@@ -119,12 +113,12 @@ class Served:
         )
 
     def answer(self, candidates: Candidates) -> tuple[Answer, Floats]:
-        """How the model answers, and its scores, one per document, finite."""
+        """The ranker's answer, and its scores, one per document; an error if one is not finite."""
         answer = self.ranker.answer(candidates)
         return answer, check_scores(answer.scores(), candidates)
 
     def rank(self, requests: Sequence[RankRequest]) -> tuple[list[RankResponse], Answer]:
-        """What is sent back to some requests, and how the model answered them."""
+        """The responses to some requests, and the ranker's answer behind them."""
         candidates = self.candidates(requests)
         answer, scores = self.answer(candidates)
         best = order(scores, candidates.starts)
@@ -148,7 +142,7 @@ class Served:
 
 
 def query_table(ids: Sequence[str], queries: Sequence[Query]) -> QueryTable | None:
-    """What the asker says of the queries; None where that is nothing."""
+    """Texts, classes and columns of the queries; None if the requests have none."""
     texts, classes = tuple(query.text for query in queries), tuple(query.class_ for query in queries)
     columns = [query.columns for query in queries]
     if not any(columns) and not any(each is not None for each in (*texts, *classes)):
@@ -170,27 +164,27 @@ def _features(documents: Sequence[Document], width: int, names: tuple[str, ...] 
         raise _repeated(documents, where)
     table = np.empty((len(documents), width))
     text = b"".join([document.features for document in documents])
-    if not read_rows(np.frombuffer(text, np.uint8), table):  # by name, with something missing, hard to read, or wrong
+    if not read_rows(np.frombuffer(text, np.uint8), table):  # names, missing or invalid values: one by one
         for place, document in enumerate(documents):
             table[place] = _row(document, width, names, f"{where}[{place}]")
     return table
 
 
 def _row(document: Document, width: int, names: tuple[str, ...] | None, where: str) -> list[float]:
-    """The features of one document, what is missing 0, as the models are trained to expect."""
+    """The features of one document; a missing one is 0, as in training."""
     given = _values(document, where)
     if isinstance(given, dict):
         known = names if names is not None else tuple(str(number + 1) for number in range(width))
         unknown = [name for name in given if name not in known]
         if unknown:
-            raise Misplaced(
+            raise RequestDataError(
                 f"Document {document.id!r} has a feature {unknown[0]!r}, which the model does not know. It knows "
                 f"{', '.join(known[:8])}{' …' if len(known) > 8 else ''}.",
                 f"{where}.features",
             )
         return [given.get(name) or 0.0 for name in known]
     if len(given) != width:
-        raise Misplaced(
+        raise RequestDataError(
             f"Document {document.id!r} has {len(given)} features; the model was trained on {width}. Give them all, "
             "null for one that is missing, or give them by name.",
             f"{where}.features",
@@ -204,16 +198,16 @@ def _values(document: Document, where: str) -> Any:
     except ValueError as error:
         message, _, place = str(error).partition(" - at ")
         inside = place.strip("`").removeprefix("$")
-        raise Misplaced(f"{message}.", f"{where}.features{inside}") from None
+        raise RequestDataError(f"{message}.", f"{where}.features{inside}") from None
 
 
-def _repeated(documents: Sequence[Document], where: str) -> Misplaced:
+def _repeated(documents: Sequence[Document], where: str) -> RequestDataError:
     seen: dict[str, int] = {}
     for place, document in enumerate(documents):
         if document.id in seen:
             break
         seen[document.id] = place
-    return Misplaced(
+    return RequestDataError(
         f"Id {document.id!r} is also that of {where}[{seen[document.id]}]; every document needs an id of its own.",
         f"{where}[{place}].id",
     )

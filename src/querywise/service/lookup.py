@@ -1,4 +1,4 @@
-"""What can be looked up: documents in an index, judged queries to choose from, and the words of training queries."""
+"""What the service can look up: documents in an index, judged queries, and the texts of training queries."""
 
 from __future__ import annotations
 
@@ -14,23 +14,28 @@ from querywise.measures.order import order
 from querywise.retrieval.features import candidates_for, feature_names
 from querywise.retrieval.index import Index
 from querywise.runtime.values import JsonObject
-from querywise.service.loaded_model import Served
+from querywise.service.loaded_model import LoadedModel
 from querywise.service.schema import FoundDocument, KnownQuery, Query
 
-_SHOWN = 12  # neighbours, models and features of an explanation that a page has room for
+_SHOWN = 12  # neighbours, models and features of an explanation that the page shows
 
 
 @dataclass(frozen=True, eq=False)
-class Shelf:
-    """Any of: an index to search, judged queries, and a table with the words and classes of (training) queries."""
+class Lookup:
+    """What is loaded beside the model, each part optional.
+
+    index: documents to search.
+    judged: queries with judged documents.
+    known: texts and classes of training queries.
+    """
 
     index: Index | None = None
     judged: Judged | None = None
     known: QueryTable | None = None
 
-    def check(self, served: Served) -> None:
-        """Refuse an index or judged queries whose features are not the model's."""
-        count, names = served.manifest.feature_count, served.manifest.feature_names
+    def check(self, model: LoadedModel) -> None:
+        """Raise an error if the index or the judged queries have other features than the model."""
+        count, names = model.manifest.feature_count, model.manifest.feature_names
         if self.index is not None:
             made = feature_names(self.index)
             if len(made) != count or (names is not None and names != made):
@@ -55,13 +60,13 @@ class Shelf:
         return candidates_for(self.index, table, top=top)
 
     def found(
-        self, served: Served, candidates: Candidates, show: int, *, judged_as: str | None = None
+        self, model: LoadedModel, candidates: Candidates, show: int, *, judged_as: str | None = None
     ) -> list[FoundDocument]:
-        """The documents of one query, best first, with their places under one model for all.
+        """The documents of one query, best first, with their ranks under the global model too.
 
-        judged_as: the judged query these are the documents of; what a search found has no grades.
+        judged_as: id of the judged query whose documents these are; None for search results, which have no grades.
         """
-        answer, ours = served.answer(candidates)
+        answer, ours = model.answer(candidates)
         theirs = answer.by_everyone()
         best, common = order(ours, candidates.starts), order(theirs, candidates.starts)
         place = np.empty(len(common), np.int64)
@@ -71,7 +76,7 @@ class Shelf:
         return [
             FoundDocument(
                 id=candidates.document_label(row),
-                **self._words(candidates.document_label(row)),
+                **self._title_and_snippet(candidates.document_label(row)),
                 rank=ranks[row],
                 score=float(ours[row]),
                 rank_everyone=int(place[row]) + 1,
@@ -81,10 +86,10 @@ class Shelf:
             for row in shown
         ]
 
-    def explanation(self, served: Served, candidates: Candidates) -> tuple[JsonObject | None, list[KnownQuery]]:
-        """What is particular to the query's model, and what is known of its neighbours; None where there is nothing."""
+    def explanation(self, model: LoadedModel, candidates: Candidates) -> tuple[JsonObject | None, list[KnownQuery]]:
+        """The explanation of the query's model, and its neighbours; None if this ranker has no explanation."""
         try:
-            found = explain(served.ranker, candidates, candidates.query_ids[0])
+            found = explain(model.ranker, candidates, candidates.query_ids[0])
         except DataError:
             return None, []
         shown = replace(
@@ -97,7 +102,7 @@ class Shelf:
         return {**as_dict(shown), "counts": counts}, [self.query(each.query_id) for each in shown.neighbours]
 
     def query(self, query_id: str) -> KnownQuery:
-        """What is known of a query."""
+        """The text and class of a query, if they are known."""
         for table, places in self._tables:
             place = places.get(query_id)
             if place is not None:
@@ -107,7 +112,7 @@ class Shelf:
         return KnownQuery(query_id)
 
     def queries(self, like: str, limit: int) -> list[KnownQuery]:
-        """Judged queries with some letters in their id or text."""
+        """Judged queries whose id or text contains `like`, in any case."""
         if self.judged is None:
             return []
         wanted = like.casefold().strip()
@@ -120,7 +125,7 @@ class Shelf:
                     break
         return found
 
-    def _words(self, document: str) -> dict[str, str]:
+    def _title_and_snippet(self, document: str) -> dict[str, str]:
         place = None if self.index is None else self.index.place_of(document)
         if self.index is None or place is None:
             return {"title": document, "snippet": ""}
@@ -136,7 +141,7 @@ class Shelf:
 
     @cached_property
     def _tables(self) -> list[tuple[QueryTable, dict[str, int]]]:
-        """Where queries are described, and in which row each is."""
+        """The tables of queries, each with the row of every query id."""
         tables = [self.known, None if self.judged is None else self.judged.candidates.queries]
         return [
             (table, {query_id: place for place, query_id in enumerate(table.ids)})

@@ -1,4 +1,4 @@
-"""Counts and times, in the text format that Prometheus reads."""
+"""Metrics, in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DISTANCES = tuple(2.0**power for power in range(-6, 11))
 
 
 class Histogram:
-    """How many values lie at or below each bound, their number and their sum."""
+    """Counts of values per bucket, and their sum. `bounds` are the upper bounds of the buckets."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
@@ -24,7 +24,7 @@ class Histogram:
         self.total += value
 
     def lines(self, name: str, labels: str) -> Iterable[str]:
-        """Its lines."""
+        """The lines of the text format."""
         joined, below = f"{labels}," if labels else "", 0
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
             below += count
@@ -35,7 +35,7 @@ class Histogram:
 
 
 class Metrics:
-    """What the service has done since it started. Written by the event loop alone, so nothing is counted twice."""
+    """Counts since the start. Only the event loop changes them, so that they need no lock."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
@@ -54,7 +54,7 @@ class Metrics:
         self.seconds[path].add(seconds)
 
     def text(self, version: str, ranker: str, stale: bool) -> str:
-        """Everything, as text."""
+        """All metrics as text."""
         parts = [
             "# HELP querywise_requests_total Requests answered, by path and status.",
             "# TYPE querywise_requests_total counter",

@@ -1,4 +1,4 @@
-"""What travels over HTTP, read and checked in one pass."""
+"""Bodies of requests and responses; msgspec reads and checks them in one pass."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from msgspec import Meta, Raw, Struct, field
 if TYPE_CHECKING:
     from querywise.runtime.values import JsonObject
 else:
-    JsonObject = dict[str, Any]  # msgspec looks at types when it runs, and cannot follow one that holds itself
+    JsonObject = dict[str, Any]  # msgspec evaluates types at run time and has no recursive ones
 
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 Values = list[float | None] | dict[str, float | None]
 _NUMBER = {"type": ["number", "null"]}
 _ARRAY = {"type": "array", "items": _NUMBER}
-# Known to be JSON and not read yet: that is done for all documents at once.
+# JSON that is not decoded yet: the features of all documents are decoded together.
 Features = Annotated[
     Raw, Meta(extra_json_schema={"anyOf": [_ARRAY, {"type": "object", "additionalProperties": _NUMBER}]})
 ]
@@ -174,11 +174,11 @@ class ErrorResponse(Struct):
 
 
 def unread(values: list[float]) -> Raw:
-    """Features as they come in a request."""
+    """Features as JSON that is not decoded, as in a request."""
     return Raw(msgspec.json.encode(values))
 
 
 def components(*kinds: type) -> tuple[list[JsonObject], JsonObject]:
-    """The JSON schemas of some of these, as references, and what they refer to."""
+    """The JSON schemas of some types, as references, and the definitions that they refer to."""
     schemas, parts = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     return list(schemas), parts

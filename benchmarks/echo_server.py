@@ -1,0 +1,39 @@
+"""The service with one more route, /v1/echo, which reads a body as JSON and ranks nothing: the server's own cost."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import msgspec
+from fastapi import Request, Response
+
+from querywise.service.app import create_api
+from querywise.service.guards import Guard, decode, read_body
+from querywise.service.model_folder import ModelFolder
+from querywise.service.responses import JSON, encode
+from querywise.service.schema import QueriesResponse
+from querywise.service.server import run
+from querywise.service.service import Service
+
+_ANYTHING = msgspec.json.Decoder()
+
+
+def serve(folder: Path) -> None:
+    """Serve a model on a free port."""
+    service = Service(ModelFolder(folder))
+    api = create_api(service)
+
+    async def echo(request: Request) -> Response:
+        decode(_ANYTHING, await read_body(request, service.limits))
+        return Response(encode(QueriesResponse([])), media_type=JSON)
+
+    api.add_api_route("/v1/echo", echo, methods=["POST"], response_class=Response)
+    run(service, "127.0.0.1", 0, Guard(api, service))
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    serve(Path(sys.argv[1]))

@@ -1,0 +1,141 @@
+"""Checks that a request must pass: the token, the length of the body, its JSON, the number of documents."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import time
+from typing import TypeVar
+
+import msgspec
+from fastapi import Request
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from querywise.service.errors import ApiError
+from querywise.service.limits import Limits
+from querywise.service.responses import error_response
+from querywise.service.service import Service
+from querywise.service.static_files import FILES
+
+_Result = TypeVar("_Result")
+logger = logging.getLogger("querywise.service")
+
+_NO_TOKEN_NEEDED = {"/healthz", "/readyz", *FILES}
+
+
+class Guard:
+    """ASGI middleware around the whole application: checks the token, counts and times every request."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app = app
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        service, begun, status = self._service, time.perf_counter(), 500
+        if scope["method"] == "HEAD":  # answered as GET; the server leaves the body out
+            scope = {**scope, "method": "GET"}
+        complete = False
+
+        async def observed_send(message: Message) -> None:
+            nonlocal status, complete
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                if service.closing:
+                    message["headers"] = [*message["headers"], (b"connection", b"close")]
+            complete = message["type"] == "http.response.body" and not message.get("more_body", False)
+            await send(message)
+
+        service.metrics.in_flight += 1
+        try:
+            if self._is_unauthorised(scope):
+                answer = error_response(401, "unauthorised", "Send the token: `Authorization: Bearer …`.")
+                answer.headers["www-authenticate"] = "Bearer"
+                await answer(scope, receive, observed_send)
+            else:
+                await self._app(scope, receive, observed_send)
+        except Exception:
+            logger.exception("%s %s failed", scope["method"], scope["path"])
+            if not complete:  # the response was cut off: the server must close the connection
+                raise
+        finally:
+            service.metrics.in_flight -= 1
+            service.metrics.answered(_path_label(scope), status, time.perf_counter() - begun)
+
+    def _is_unauthorised(self, scope: Scope) -> bool:
+        token = self._service.token
+        if token is None or scope["path"] in _NO_TOKEN_NEEDED:
+            return False
+        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        scheme, _, word = given.partition(b" ")
+        return scheme.lower() != b"bearer" or not hmac.compare_digest(word.strip(), token.encode())
+
+
+def _path_label(scope: Scope) -> str:
+    """The path of the route. All unknown paths are one label: else a client could create any number of them."""
+    route = scope.get("route")
+    return str(route.path) if route is not None else "other"
+
+
+async def read_body(request: Request, limits: Limits) -> bytes:
+    """The body of a request; refused as soon as it is known to be too long, or arrives too slowly."""
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding != "identity":
+        raise ApiError(415, "encoded", f"The body is encoded as {encoding}; send it as it is.", "content-encoding")
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length) > limits.body_bytes:
+        raise _too_long(limits)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(limits.seconds):
+            async for part in request.stream():
+                size += len(part)
+                if size > limits.body_bytes:
+                    raise _too_long(limits)
+                parts.append(part)
+    except TimeoutError:
+        raise ApiError(408, "too_slow", f"The body was not there within {limits.seconds:g} seconds.") from None
+    except ClientDisconnect:
+        raise ApiError(400, "gone", "The connection was closed before the body was complete.") from None
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_long(limits: Limits) -> ApiError:
+    return ApiError(
+        413, "too_long", f"The body is longer than {limits.body_bytes} bytes. Send fewer documents at a time."
+    )
+
+
+def decode(decoder: msgspec.json.Decoder[_Result], body: bytes) -> _Result:
+    """The body as an object; refused with what is wrong and where."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at ")
+        raise ApiError(422, "invalid", f"{message}.", where.strip("`").removeprefix("$").lstrip(".") or None) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ApiError(400, "not_json", f"The body is not JSON that can be read: {error}.") from None
+
+
+def check_counts(limits: Limits, *, documents: int, queries: int = 1) -> None:
+    """Refuse more queries or documents than the limits allow."""
+    if queries > limits.queries:
+        raise ApiError(
+            413,
+            "too_many_queries",
+            f"The request has {queries} queries; up to {limits.queries} are answered at a time.",
+            "requests",
+        )
+    if documents > limits.documents:
+        raise ApiError(
+            413,
+            "too_many_documents",
+            f"The request has {documents} documents; up to {limits.documents} are ranked at a time.",
+            "documents",
+        )

@@ -1,0 +1,51 @@
+"""Responses: JSON bodies, and errors in the one shape `ErrorResponse`."""
+
+from __future__ import annotations
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from querywise.errors import QuerywiseError
+from querywise.service.errors import ApiError
+from querywise.service.schema import ErrorResponse, Problem
+
+JSON = "application/json"
+encode = msgspec.json.Encoder().encode
+
+
+def error_response(
+    status: int, code: str, message: str, where: str | None = None, headers: dict[str, str] | None = None
+) -> Response:
+    """An error as a response. 503 says when to try again; after 408 and 413 the rest of the body is not read."""
+    more = {"retry-after": "1"} if status == 503 else {"connection": "close"} if status in (408, 413) else {}
+    content = encode(ErrorResponse(Problem(code, message, where)))
+    return Response(content, status, media_type=JSON, headers={**more, **(headers or {})})
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Turn every exception into an `ErrorResponse`."""
+
+    @app.exception_handler(ApiError)
+    async def refused(_: Request, error: ApiError) -> Response:
+        return error_response(error.status, error.code, error.message, error.where)
+
+    @app.exception_handler(QuerywiseError)
+    async def not_computable(_: Request, error: QuerywiseError) -> Response:
+        return error_response(422, "invalid", str(error), getattr(error, "where", None))
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid_parameter(_: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        return error_response(422, "invalid", str(first["msg"]), ".".join(map(str, first["loc"])))
+
+    @app.exception_handler(Exception)
+    async def internal(_: Request, error: Exception) -> Response:
+        return error_response(500, "internal", "Something went wrong here; it has been logged.")
+
+    @app.exception_handler(HTTPException)
+    async def no_route(_: Request, error: HTTPException) -> Response:
+        headers = dict(error.headers or {})
+        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "refused")
+        return error_response(error.status_code, code, str(error.detail), headers=headers)

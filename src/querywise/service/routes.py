@@ -1,0 +1,181 @@
+"""The routes of the API, and what each does.
+
+A request to /v1/rank passes through `guards.Guard` (token, counts), FastAPI's routing, and `RankRoutes.rank`. An
+exception on the way becomes a response in `responses.add_error_handlers`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import FastAPI, Query, Request, Response
+
+from querywise.explanations.explain import as_dict, depends_on_query
+from querywise.service import schema
+from querywise.service.errors import ApiError
+from querywise.service.guards import check_counts, decode, read_body
+from querywise.service.openapi import describe
+from querywise.service.responses import JSON, encode
+from querywise.service.service import Service
+
+_INLINE_QUERIES = 4  # a batch of fewer queries may be ranked in the event loop
+_RANK = msgspec.json.Decoder(schema.RankRequest)
+_BATCH = msgspec.json.Decoder(schema.BatchRequest)
+_EXPLAIN = msgspec.json.Decoder(schema.ExplainRequest)
+
+
+def add_routes(app: FastAPI, service: Service) -> None:
+    """Add every route that is in the OpenAPI document, in the order in which it lists them."""
+    rank, look_up, status = RankRoutes(service), LookupRoutes(service), StatusRoutes(service)
+    for method, path, endpoint, request, response in (
+        ("POST", "/v1/rank", rank.rank, schema.RankRequest, schema.RankResponse),
+        ("POST", "/v1/rank/batch", rank.rank_batch, schema.BatchRequest, schema.BatchResponse),
+        ("POST", "/v1/explain", rank.explain, schema.ExplainRequest, dict[str, Any]),
+        ("GET", "/v1/search", look_up.search, None, schema.SearchResponse),
+        ("GET", "/v1/queries", look_up.queries, None, schema.QueriesResponse),
+        ("GET", "/v1/model", status.model, None, schema.ModelResponse),
+    ):
+        description = describe(request, response)
+        app.add_api_route(path, endpoint, methods=[method], openapi_extra=description, response_class=Response)
+    app.add_api_route("/healthz", status.healthz, methods=["GET"])
+    app.add_api_route("/readyz", status.readyz, methods=["GET"])
+    app.add_api_route("/metrics", status.metrics, methods=["GET"])
+
+
+class RankRoutes:
+    """Documents that are sent with the request: ranking and explaining them."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def rank(self, request: Request) -> Response:
+        """Rank the documents of one query."""
+        service = self._service
+        asked = decode(_RANK, await read_body(request, service.limits))
+        check_counts(service.limits, documents=len(asked.documents))
+        model = service.models.current
+        inline = model.is_quick(len(asked.documents))
+        answers, answer = await service.run(lambda: model.rank([asked]), inline=inline)
+        service.observe(answer)
+        return Response(encode(answers[0]), media_type=JSON)
+
+    async def rank_batch(self, request: Request) -> Response:
+        """Rank the documents of several queries."""
+        service = self._service
+        asked = decode(_BATCH, await read_body(request, service.limits))
+        documents = sum(len(each.documents) for each in asked.requests)
+        check_counts(service.limits, documents=documents, queries=len(asked.requests))
+        model = service.models.current
+        inline = model.is_quick(documents) and len(asked.requests) < _INLINE_QUERIES
+        answers, answer = await service.run(lambda: model.rank(asked.requests), inline=inline)
+        service.observe(answer)
+        return Response(encode(schema.BatchResponse(answers)), media_type=JSON)
+
+    async def explain(self, request: Request) -> Response:
+        """What is particular to a query, or why one document is above another; the parts add up exactly.
+
+        `known` are the words and classes of the neighbours, in their order.
+        """
+        service = self._service
+        asked = decode(_EXPLAIN, await read_body(request, service.limits))
+        if (asked.above is None) != (asked.below is None):
+            raise ApiError(422, "one_document", "`above` and `below` go together.", "above")
+        check_counts(service.limits, documents=asked.top if asked.documents is None else len(asked.documents))
+        model = service.models.current
+
+        def job() -> dict[str, Any]:
+            if asked.documents is not None:
+                candidates = model.candidates([asked])
+            else:
+                candidates = service.lookup.candidates(asked.query, asked.top)
+            found = model.explain(candidates, asked)
+            known = [service.lookup.query(each.query_id) for each in found.neighbours]
+            return {**as_dict(found), "model": model.version, "known": known}
+
+        return Response(encode(await service.threads.run(job)), media_type=JSON)
+
+
+class LookupRoutes:
+    """Documents of the index, and judged queries."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def search(
+        self,
+        q: Annotated[str | None, Query(max_length=10_000, description="What is looked for.")] = None,
+        qid: Annotated[str | None, Query(max_length=1000, description="Or: a judged query, by its id.")] = None,
+        top: Annotated[int, Query(ge=1, le=1000, description="Candidates to rank.")] = 100,
+        show: Annotated[int, Query(ge=1, le=1000, description="Documents to show.")] = 10,
+    ) -> Response:
+        """Find candidates and rank them, by this query's model and by one model for all."""
+        if (q is None) == (qid is None):
+            raise ApiError(422, "one_query", "Give either q, a text to search for, or qid, a judged query.", "q")
+        model, lookup, begun = self._service.models.current, self._service.lookup, time.perf_counter()
+
+        def job() -> schema.SearchResponse:
+            asked = schema.Query(id=qid or "", text=q)
+            candidates = lookup.candidates(asked, top)
+            documents = lookup.found(model, candidates, show, judged_as=qid)
+            explanation, neighbours = lookup.explanation(model, candidates) if documents else (None, [])
+            query = lookup.query(qid) if qid is not None else schema.KnownQuery("", q)
+            took = 1000 * (time.perf_counter() - begun)
+            ranked = len(candidates.features)
+            return schema.SearchResponse(query, model.version, ranked, documents, explanation, neighbours, took)
+
+        return Response(encode(await self._service.threads.run(job)), media_type=JSON)
+
+    async def queries(
+        self,
+        like: Annotated[str, Query(max_length=1000, description="Letters of the id or the text.")] = "",
+        limit: Annotated[int, Query(ge=1, le=1000)] = 20,
+    ) -> Response:
+        """Judged queries to choose from."""
+        found = await self._service.threads.run(lambda: self._service.lookup.queries(like, limit))
+        return Response(encode(schema.QueriesResponse(found)), media_type=JSON)
+
+
+class StatusRoutes:
+    """The model that is served, and the state of the service."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def model(self) -> Response:
+        """What is being served."""
+        model, lookup = self._service.models.current, self._service.lookup
+        manifest = model.manifest
+        found = schema.ModelResponse(
+            version=model.version,
+            ranker=type(model.ranker).__name__,
+            per_query=depends_on_query(model.ranker),
+            feature_count=manifest.feature_count,
+            feature_names=None if manifest.feature_names is None else list(manifest.feature_names),
+            missing=manifest.missing,
+            versions=manifest.versions,
+            notes=manifest.notes,
+            settings=model.settings(),
+            searches=lookup.index is not None,
+            judged_queries=0 if lookup.judged is None else len(lookup.judged),
+        )
+        return Response(encode(found), media_type=JSON)
+
+    async def healthz(self) -> dict[str, str]:
+        """Whether the process answers."""
+        return {"status": "alive"}
+
+    async def readyz(self) -> Response:
+        """Whether it should be sent requests; 503 while it shuts down."""
+        service = self._service
+        state = {"status": "draining" if service.draining else "ready", "model": service.models.current.version}
+        if service.models.problem is not None:
+            state["problem"] = service.models.problem
+        return Response(encode(state), 503 if service.draining else 200, media_type=JSON)
+
+    async def metrics(self) -> Response:
+        """Counts and times, as Prometheus reads them."""
+        service, model = self._service, self._service.models.current
+        text = service.metrics.text(model.version, type(model.ranker).__name__, service.models.problem is not None)
+        return Response(text, media_type="text/plain; version=0.0.4")

@@ -1,0 +1,87 @@
+"""What the routes share: the model, what can be looked up, the thread pool and the metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from querywise.contracts.answers import Answer
+from querywise.service.limits import Limits
+from querywise.service.lookup import Lookup
+from querywise.service.metrics import Metrics
+from querywise.service.model_folder import ModelFolder
+from querywise.service.thread_pool import BoundedThreadPool
+
+_Result = TypeVar("_Result")
+logger = logging.getLogger("querywise.service")
+
+_SAMPLED_QUERIES = 4  # queries of a request whose distance is computed for the metrics alone
+_SAMPLES_PER_SECOND = 20  # requests for which that is done
+
+
+class Service:
+    """The state of the service.
+
+    token: what requests must carry; None: requests need no token.
+    poll_seconds: time between two looks at the model folder.
+    """
+
+    def __init__(
+        self,
+        models: ModelFolder,
+        lookup: Lookup | None = None,
+        *,
+        limits: Limits | None = None,
+        token: str | None = None,
+        poll_seconds: float = 1.0,
+    ) -> None:
+        self.models = models
+        self.lookup = lookup or Lookup()
+        self.lookup.check(models.current)
+        models.accept = self.lookup.check
+        self.limits = limits or Limits()
+        self.token = token
+        self.poll_seconds = poll_seconds
+        self.metrics = Metrics()
+        self.threads = BoundedThreadPool(self.limits)
+        self.draining = False  # a signal to stop has arrived: /readyz says 503, requests are still answered
+        self.closing = False  # the listening socket is closed: every response says `connection: close`
+        self._sampled = 0.0
+
+    async def watch(self) -> None:
+        """Reload the model whenever its folder changes, until cancelled."""
+        while True:
+            await asyncio.sleep(self.poll_seconds)
+            outcome = await asyncio.get_running_loop().run_in_executor(None, self.models.refresh)
+            if outcome == "same":
+                continue
+            self.metrics.reloads[outcome] += 1
+            if outcome == "replaced":
+                logger.info("now serving model %s", self.models.current.version)
+            else:
+                logger.warning("still serving model %s: %s", self.models.current.version, self.models.problem)
+
+    async def run(self, job: Callable[[], _Result], *, inline: bool) -> _Result:
+        """The result of a job, run in the event loop (`inline`) or in a thread."""
+        return job() if inline else await self.threads.run(job)
+
+    def observe(self, answer: Answer) -> None:
+        """Count documents, back-offs, and the distances of queries to the nearest training query."""
+        self.metrics.documents += len(answer.seen.features)
+        known = None if answer.place is None else answer.place.known
+        if known is None or not len(answer.seen):
+            return
+        if math.isfinite(known.limit):  # the model backs off beyond this distance, so all distances are computed
+            distances = known.distances()
+        elif time.monotonic() - self._sampled >= 1 / _SAMPLES_PER_SECOND:
+            distances = known.few(_SAMPLED_QUERIES)
+        else:
+            return
+        self._sampled = time.monotonic()
+        for distance in distances.tolist():
+            self.metrics.distances.add(distance)
+            self.metrics.back_offs += int(distance > known.limit)
