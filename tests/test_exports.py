@@ -55,11 +55,11 @@ from querywise import (
 from querywise.data.letor import write_letor
 from querywise.data.queries import write_queries
 from querywise.exports.arithmetic import above32, floor32
+from querywise.exports.engines import ENGINES
 from querywise.exports.models import answer_to_nobody
 from querywise.exports.parity import is_query_normalised
 from querywise.exports.routing import routing_of
 from querywise.exports.solr import written_threshold
-from querywise.exports.writing import ENGINES
 from querywise.rankers.normalised import normalised
 from querywise.runtime.values import Json
 from tests import commands

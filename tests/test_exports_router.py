@@ -13,8 +13,15 @@ from typing import Any, Protocol
 import pytest
 
 from querywise import KnnOffline2, Naive, RankSVM, Router, TextView, export_model
-from querywise.exports.scripts import check_parity, route_elasticsearch, route_solr, route_vespa
-from querywise.exports.writing import ENGINES
+from querywise.exports.engines import ENGINES
+from querywise.exports.scripts import (
+    check_elasticsearch,
+    check_parity,
+    check_solr,
+    route_elasticsearch,
+    route_solr,
+    route_vespa,
+)
 from tests.engines import LearningToRank, Solr, Vespa
 from tests.query_languages import BadRequestError, found_by_elasticsearch, found_by_solr, found_by_vespa, words_in
 from tests.test_exports import world
@@ -233,7 +240,7 @@ def test_the_check_has_features_computed_for_words(
     running.bring(tmp_path / "out")
     export = json.loads((tmp_path / "out" / "export.json").read_text())
     server = Direct(running.engine, "/solr" if is_solr else "")
-    check = (check_parity.Solr if is_solr else check_parity.Elasticsearch)(server, export, "parity", "scratch")
+    check = (check_solr.Solr if is_solr else check_elasticsearch.Elasticsearch)(server, export, "parity", "scratch")
     for words in TRICKY:
         found = check.logged("shop", words, ["b", "c"])
         for name in ("b", "c"):

@@ -54,7 +54,8 @@ def export(
     Query-dependent models come with a router: which model answers a query, and the request to the engine.
     """
     from querywise.errors import DataError
-    from querywise.exports.writing import check_export_folder, export_model, find_engine
+    from querywise.exports.engines import find_engine
+    from querywise.exports.writing import check_export_folder, export_model
     from querywise.exports.writing import read_features as features_from
     from querywise.retrieval.reading import read_judged
     from querywise.runtime.progress import shown

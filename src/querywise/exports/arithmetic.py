@@ -1,4 +1,4 @@
-"""How an engine computes: with which numbers, and on which side of a threshold a value falls."""
+"""The arithmetic of an engine: its floating-point precision, and how its trees compare values with thresholds."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from querywise.data.judged import Candidates
 from querywise.exports.models import Exported
 from querywise.runtime.arrays import Bools, Floats
 
-_MEASURED = 20  # models looked at, where there are more
+_MEASURED = 20  # where there are more models, this many are measured
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """The engine's numbers, 32-bit or 64-bit, and the largest value that a threshold, as written, sends low."""
+    """The floating-point type an engine computes with, and how it treats thresholds.
+
+    highest_low: the largest value that goes to the low side of a split whose threshold is written to the engine.
+    """
 
     real: type[np.float32] | type[np.float64]
     highest_low: Callable[[float], float]
@@ -29,11 +32,11 @@ class Arithmetic:
         return float(np.finfo(self.real).eps) / 2
 
     def held(self, features: Floats) -> Floats:
-        """Features as the engine holds them."""
+        """Features rounded to the engine's precision."""
         return np.asarray(features, dtype=self.real).astype(np.float64)
 
     def scores(self, form: Runnable, features: Floats) -> Floats:
-        """What the engine makes of documents."""
+        """The scores that the engine computes for documents."""
         values = np.asarray(features, dtype=self.real)
         total = np.zeros(len(values), dtype=self.real)
         if isinstance(form, Linear):
@@ -45,7 +48,7 @@ class Arithmetic:
         return total.astype(np.float64)
 
     def tolerance(self, form: Runnable, features: Floats) -> Floats:
-        """How far rounding alone can take the engine's scores from ours."""
+        """A bound on the difference that rounding errors can make between the engine's scores and ours."""
         if isinstance(form, Linear):
             size, terms = np.abs(features) @ np.abs(form.weights), len(form.weights)
         else:
@@ -55,6 +58,7 @@ class Arithmetic:
         return bound
 
     def _leaves(self, tree: Split | Leaf, values: Any) -> Floats:
+        """The value of the leaf that each document reaches."""
         found = np.zeros(len(values))
 
         def descend(node: Split | Leaf, here: Bools) -> None:
@@ -70,10 +74,11 @@ class Arithmetic:
 
 
 class Exactness(NamedTuple):
-    """How the engine's arithmetic does on some data.
+    """How closely the engine's arithmetic reproduces our scores and order on some data.
 
-    astray: scores by another way through a tree than ours. swapped: of the pairs of documents next to each other in
-    our order, those that change places.
+    astray: scores that differ by more than rounding, because a document reaches another leaf of a tree. pairs:
+    documents that are next to each other in our order with different scores. swapped: pairs in the opposite order in
+    the engine.
     """
 
     models: int
@@ -89,16 +94,16 @@ class Exactness(NamedTuple):
 
 
 def exactness(exported: Exported, candidates: Candidates, arithmetic: Arithmetic) -> Exactness:
-    """Score the candidates as the engine will, by every model or by twenty of them."""
+    """Compare our scores of the candidates with the engine's arithmetic, by every model or by twenty of them."""
     chosen = np.unique(np.linspace(0, len(exported.models) - 1, _MEASURED).round().astype(int))
     owner = candidates.query_of_row
     documents = astray = pairs = swapped = 0
     for number in chosen:
         model = exported.models[number]
         ours, theirs = model.own(candidates.features), arithmetic.scores(model.form, candidates.features)
-        slack = 2 * arithmetic.tolerance(model.form, candidates.features)
+        bound = 2 * arithmetic.tolerance(model.form, candidates.features)
         documents += len(ours)
-        astray += int(np.sum(np.abs(ours - theirs) > slack))
+        astray += int(np.sum(np.abs(ours - theirs) > bound))
         order = np.lexsort((-ours, owner))
         apart = (np.diff(ours[order]) < 0) & (np.diff(owner[order]) == 0)
         pairs += int(apart.sum())
@@ -107,7 +112,7 @@ def exactness(exported: Exported, candidates: Candidates, arithmetic: Arithmetic
 
 
 def floor32(value: float) -> float:
-    """The largest 32-bit number up to a value.
+    """The largest 32-bit number that is not above a value.
 
     >>> floor32(0.5), floor32(0.1) <= 0.1 < floor32(0.1) + 1e-8
     (0.5, True)
@@ -118,6 +123,6 @@ def floor32(value: float) -> float:
 
 
 def above32(value: float) -> float:
-    """The smallest 32-bit number above a value, the largest there is at most."""
+    """The smallest 32-bit number above a value; the largest finite one where there is none."""
     limit, low = np.finfo(np.float32).max, np.float32(floor32(value))
     return float(limit if low >= limit else np.nextafter(low, np.float32(np.inf)))

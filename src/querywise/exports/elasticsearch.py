@@ -13,7 +13,7 @@ import numpy as np
 from querywise.contracts.forms import Forest, Leaf, Linear, Split
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic, above32, floor32
-from querywise.exports.engines import UNFINISHED, Engine, Files, as_text, check_feature_names, others_among
+from querywise.exports.engine import UNFINISHED, Engine, Files, as_text, check_feature_names, others_among
 from querywise.exports.models import Exported, NamedModel
 from querywise.runtime.values import Json, JsonObject
 
@@ -31,7 +31,7 @@ def write(exported: Exported, name: str, features: Json) -> Files:
 
 
 def model_document(model: NamedModel, features: tuple[str, ...]) -> JsonObject:
-    """What is posted to `_createmodel`."""
+    """The JSON that is posted to `_createmodel`."""
     if isinstance(model.form, Linear):
         kind, definition = "model/linear", _weights(model.form, features)
     else:
@@ -48,7 +48,7 @@ def _trees(form: Forest, features: tuple[str, ...]) -> str:
 
 
 def _numbered(tree: Split | Leaf, features: tuple[str, ...]) -> JsonObject:
-    """A tree in XGBoost's dialect, its nodes numbered from the root."""
+    """A tree in XGBoost's JSON format, its nodes numbered in depth-first order from the root."""
     count = 0
 
     def written(node: Split | Leaf, depth: int) -> JsonObject:
@@ -65,7 +65,7 @@ def _numbered(tree: Split | Leaf, features: tuple[str, ...]) -> JsonObject:
             "split_condition": below,
             "yes": yes["nodeid"],
             "no": no["nodeid"],
-            "missing": yes["nodeid"] if below > 0 else no["nodeid"],  # where 0 goes
+            "missing": yes["nodeid"] if below > 0 else no["nodeid"],  # an absent feature counts as 0
             "children": [yes, no],
         }
 
@@ -134,5 +134,5 @@ goes; plugins that take an absent feature for "not below" rank it otherwise, so 
 """
 
 
-ENGINE = Engine("Elasticsearch", Arithmetic(np.float32, floor32), write, _steps, "route_elasticsearch.py")
-OPENSEARCH = Engine("OpenSearch", Arithmetic(np.float32, floor32), write, _steps, "route_elasticsearch.py")
+ENGINE = Engine("Elasticsearch", Arithmetic(np.float32, floor32), write, _steps, "elasticsearch")
+OPENSEARCH = Engine("OpenSearch", Arithmetic(np.float32, floor32), write, _steps, "elasticsearch")

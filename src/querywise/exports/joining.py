@@ -1,49 +1,83 @@
-"""router.py as a user gets it: what is one engine's own, and what all engines share, in one file."""
+"""Scripts of an export as single files: the part that all engines share joined with the part of one engine."""
 
 from __future__ import annotations
 
 import ast
+import sys
+from collections.abc import Iterable
+from importlib.resources import files as resources
 from typing import NamedTuple
 
-_PARTS = "querywise.exports.scripts"  # where the parts lie; the joined file imports nothing from there
+_PARTS = "querywise.exports.scripts"  # the package of the parts; a joined file does not import from it
 
 
-def joined(shared: str, own: str) -> str:
-    """The texts of two files as one: docstring, imports, the engine's own part, the shared rest.
-
-    The docstring begins with that of the own part, a line, in place of the first line of the shared one. The imports
-    are those of the shared part, so the own part may use no others.
-    """
-    above, below = _cut(shared), _cut(own)
-    first_line = below.docstring.removesuffix('"""')
-    usage = above.docstring.partition("\n")[2]
-    return f"{first_line}\n{usage}\n\n{above.imports}\n\n{below.rest}\n\n\n{above.rest}\n"
+def check_script(engine: str) -> str:
+    """The text of check_parity.py for an engine: first the shared part, then the engine's part, which uses it."""
+    shared, own = _read("check_parity.py"), _read(f"check_{engine}.py")
+    return _joined(_docstring(shared, own), shared, own)
 
 
-class _Pieces(NamedTuple):
+def router_script(engine: str) -> str:
+    """The text of router.py for an engine: first the engine's part, which users edit, then the shared part."""
+    shared, own = _read("router.py"), _read(f"route_{engine}.py")
+    return _joined(_docstring(shared, own), own, shared)
+
+
+class _Part(NamedTuple):
     docstring: str
-    imports: str
-    rest: str
+    imports: tuple[ast.Import | ast.ImportFrom, ...]
+    code: str
 
 
-def _cut(text: str) -> _Pieces:
-    """A file's docstring, its imports but those of other parts, and the rest, without blank lines around them."""
+def _read(name: str) -> _Part:
+    """A part's docstring, its imports from other packages, and the code below, without blank lines around them."""
+    text = resources("querywise.exports").joinpath("scripts", name).read_text(encoding="utf-8")
     lines, nodes = text.splitlines(), ast.parse(text).body
     imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
-    below_docstring, below_imports = _last_line(nodes[0]), _last_line(imports[-1])
-    dropped = {
-        line
-        for node in imports
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(_PARTS)
-        for line in range(node.lineno, _last_line(node) + 1)
-    }
-    kept = [line for line in range(below_docstring + 1, below_imports + 1) if line not in dropped]
-    return _Pieces(
-        "\n".join(lines[:below_docstring]),
-        "\n".join(lines[line - 1] for line in kept).strip("\n"),
-        "\n".join(lines[below_imports:]).strip("\n"),
+    return _Part(
+        "\n".join(lines[: _last_line(nodes[0])]).strip('"').strip("\n"),
+        tuple(node for node in imports if not _imports_a_part(node)),
+        "\n".join(lines[_last_line(imports[-1]) :]).strip("\n"),
     )
+
+
+def _imports_a_part(node: ast.Import | ast.ImportFrom) -> bool:
+    return isinstance(node, ast.ImportFrom) and str(node.module).startswith(_PARTS)
 
 
 def _last_line(node: ast.stmt) -> int:
     return node.end_lineno or node.lineno
+
+
+def _docstring(shared: _Part, own: _Part) -> str:
+    """The engine's docstring in place of the first line of the shared one."""
+    return f"{own.docstring}\n{shared.docstring.partition(chr(10))[2]}"
+
+
+def _joined(docstring: str, first: _Part, second: _Part) -> str:
+    """Two parts as one file. The second part may use names of the first."""
+    imports = _import_lines([*first.imports, *second.imports])
+    return f'"""{docstring}\n"""\n\n{imports}\n\n{first.code}\n\n\n{second.code}\n'
+
+
+def _import_lines(nodes: Iterable[ast.Import | ast.ImportFrom]) -> str:
+    """Imports, each once and sorted: the future, the standard library, other packages."""
+    modules: set[str] = set()
+    names: dict[str, set[str]] = {}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            names.setdefault(str(node.module), set()).update(each.name for each in node.names)
+        else:
+            modules.update(each.name for each in node.names)
+    lines = [(name, f"import {name}") for name in sorted(modules)]
+    lines += [(name, f"from {name} import {', '.join(sorted(names[name]))}") for name in sorted(names)]
+    groups: dict[int, list[str]] = {}
+    for name, line in lines:
+        groups.setdefault(_group(name), []).append(line)
+    return "\n\n".join("\n".join(groups[group]) for group in sorted(groups))
+
+
+def _group(module: str) -> int:
+    if module == "__future__":
+        return 0
+    return 1 if module.partition(".")[0] in sys.stdlib_module_names else 2

@@ -1,4 +1,4 @@
-"""What of a fitted ranker an engine can run: linear models and forests, each with a name."""
+"""The models of a fitted ranker that an engine can run: linear models and forests, each with a name."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 
 @dataclass(frozen=True, eq=False)
 class NamedModel:
-    """One model for the engine. number is what routing calls it, −1 the global model; what says whom it is for.
+    """One model for the engine.
 
-    `own` is how the fitted ranker scores a table of features by this model: what the engine has to agree with.
+    number: the number of the model in routing, −1 for the global model. what: which queries it answers, in words. own:
+    the fitted ranker's scores of a table of features by this model, which the engine's scores are compared with.
     """
 
     name: str
@@ -34,9 +35,9 @@ class NamedModel:
 
 @dataclass(frozen=True)
 class Exported:
-    """The models of a ranker, the global one first, and the names of its features.
+    """The names of a ranker's features, and its models, the global one first.
 
-    Where every query gets a model of its own, trained as it arrives, only the global one is here.
+    trained_on_arrival: whether a model is trained for every query when it arrives; then only the global one is here.
     """
 
     features: tuple[str, ...]
@@ -69,7 +70,7 @@ _EVERYONE = "the global model, for queries without one of their own"
 
 
 def answer_to_nobody(ranker: Ranker) -> Answer:
-    """What a fitted ranker says whatever the query."""
+    """A fitted ranker's answer to no queries: what it says of itself that does not depend on the query."""
     if not hasattr(ranker, "feature_count_"):
         raise NotFittedError(ranker)
     return ranker.answer(nobody(ranker.feature_count_, ranker.feature_names_))
@@ -91,7 +92,7 @@ def _one(model: Model, name: str, what: str, number: int = -1) -> NamedModel:
 
 
 def runnable(model: Model) -> Runnable:
-    """One fitted model as an engine can run it, or a DataError with the reason why it cannot."""
+    """A fitted model as weights or trees; DataError with the reason where an engine cannot run it."""
     form = model.form()
     if isinstance(form, Refusal):
         raise DataError(form.reason)
@@ -99,7 +100,7 @@ def runnable(model: Model) -> Runnable:
 
 
 def largest_number(form: Runnable) -> float:
-    """The largest size of a weight, or of a threshold or leaf."""
+    """The largest absolute value of a weight, or of a threshold or leaf."""
     if isinstance(form, Linear):
         return float(np.abs(form.weights).max(initial=0.0))
     return max((_largest(tree) for tree in form.trees), default=0.0)

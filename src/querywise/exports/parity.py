@@ -1,4 +1,4 @@
-"""Sample documents and our scores of them, for the engine to agree with."""
+"""Sample documents with our scores: what the engine's scores are compared with."""
 
 from __future__ import annotations
 
@@ -13,22 +13,25 @@ from querywise.exports.arithmetic import Arithmetic, above32, floor32
 from querywise.exports.models import Exported
 from querywise.runtime.arrays import Floats
 
-_ENOUGH = 3  # queries whose features must look normalised before data is taken for it
+_FEWEST_NORMALISED = 3  # with fewer queries that look normalised, data is not taken to be normalised
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Documents to check an engine with; where they are documents of the engine's own, `of` says which."""
+    """Documents to check an engine with.
+
+    of: for every document its id in the engine and the text of its query, or nothing where these are not known.
+    """
 
     features: Floats
     of: tuple[dict[str, str], ...]
 
 
 def parity_lines(exported: Exported, sample: Sample, arithmetic: Arithmetic, in_engine: tuple[str, ...]) -> str:
-    """A line of JSON per document: its features, its score by every model, and how far rounding may take each."""
+    """A line of JSON per document: its features, and by every model its score and the tolerance for rounding errors."""
     held = arithmetic.held(sample.features)
     scores = {model.name: model.own(held) for model in exported.models}
-    slack = {model.name: arithmetic.tolerance(model.form, held) for model in exported.models}
+    tolerance = {model.name: arithmetic.tolerance(model.form, held) for model in exported.models}
     return "".join(
         json.dumps(
             {
@@ -36,7 +39,7 @@ def parity_lines(exported: Exported, sample: Sample, arithmetic: Arithmetic, in_
                 **sample.of[row],
                 "features": dict(zip(in_engine, held[row].tolist(), strict=True)),
                 "scores": {name: float(values[row]) for name, values in scores.items()},
-                "tolerance": {name: float(values[row]) for name, values in slack.items()},
+                "tolerance": {name: float(values[row]) for name, values in tolerance.items()},
             }
         )
         + "\n"
@@ -45,7 +48,7 @@ def parity_lines(exported: Exported, sample: Sample, arithmetic: Arithmetic, in_
 
 
 def sampled(candidates: Candidates, rows: int) -> Sample:
-    """Documents evenly spread over the data, with the words of their queries where these and their ids are known."""
+    """Documents evenly spread over the data, with their ids and the texts of their queries where both are known."""
     count, owner, table = len(candidates.features), candidates.query_of_row, candidates.queries
     chosen = np.unique(np.linspace(0, count - 1, min(rows, count)).round().astype(int)).tolist()
     of: list[dict[str, str]] = [{} for _ in chosen]
@@ -57,20 +60,21 @@ def sampled(candidates: Candidates, rows: int) -> Sample:
     return Sample(candidates.features[chosen], tuple(of))
 
 
-def made_up(exported: Exported, rows: int, arithmetic: Arithmetic) -> Sample:
-    """Documents for a model without data: the same ones every time, of all sizes, and on the edges of splits."""
+def generated(exported: Exported, rows: int, arithmetic: Arithmetic) -> Sample:
+    """Pseudo-random documents from a fixed seed: values of all magnitudes, and values at the thresholds of trees."""
     rng = np.random.default_rng(0)
     width = len(exported.features)
-    made = rng.standard_normal((rows, width)) * 10 ** rng.uniform(-2, 3, size=(rows, width))
-    made[rng.random((rows, width)) < 0.2] = 0.0
-    for column, edges in _edges(exported).items():
-        chosen = rng.choice(edges, size=rows).tolist()
-        below = [arithmetic.highest_low(floor32(edge)) for edge in chosen]
-        made[:, column] = np.where(rng.random(rows) < 0.5, below, [above32(edge) for edge in chosen])
-    return Sample(np.asarray(made, dtype=np.float32).astype(np.float64), ({},) * rows)
+    values = rng.standard_normal((rows, width)) * 10 ** rng.uniform(-2, 3, size=(rows, width))
+    values[rng.random((rows, width)) < 0.2] = 0.0
+    for column, thresholds in _thresholds(exported).items():
+        chosen = rng.choice(thresholds, size=rows).tolist()
+        below = [arithmetic.highest_low(floor32(threshold)) for threshold in chosen]
+        values[:, column] = np.where(rng.random(rows) < 0.5, below, [above32(threshold) for threshold in chosen])
+    return Sample(np.asarray(values, dtype=np.float32).astype(np.float64), ({},) * rows)
 
 
-def _edges(exported: Exported) -> dict[int, list[float]]:
+def _thresholds(exported: Exported) -> dict[int, list[float]]:
+    """The thresholds of all trees' splits, by the column they are compared with."""
     found: dict[int, list[float]] = {}
 
     def collect(node: Split | Leaf) -> None:
@@ -86,9 +90,10 @@ def _edges(exported: Exported) -> dict[int, list[float]]:
 
 
 def is_query_normalised(candidates: Candidates) -> bool:
-    """Whether every feature that varies within a query runs from 0 to 1 there: data on the scale of its queries.
+    """Whether the features were min-max normalised within queries.
 
-    Features that are all 0 or 1 are not taken for that.
+    That is so where every feature that varies within a query has minimum 0 and maximum 1 there. Queries whose features
+    have no values between 0 and 1 say nothing about it.
     """
     queries = 0
     for query in range(len(candidates)):
@@ -100,4 +105,4 @@ def is_query_normalised(candidates: Candidates) -> bool:
         if np.any(varies & ((low != 0) | (high != 1))):
             return False
         queries += bool(np.any((documents[:, varies] > 0) & (documents[:, varies] < 1)))
-    return queries >= _ENOUGH
+    return queries >= _FEWEST_NORMALISED

@@ -1,4 +1,4 @@
-"""Which of the exported models answers a query, and how many requests to the engine it takes to know."""
+"""Routing: which of the exported models answers a query, and how many requests to the engine that takes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NotRequired, TypeAlias, TypedDict
+from typing import NotRequired, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
@@ -27,7 +27,7 @@ Document: TypeAlias = Mapping[str, float] | Sequence[float] | Floats
 
 
 class ModelEntry(TypedDict):
-    """What an export says of one of its models: its number among the ranker's, −1 the global one, and its file."""
+    """A model in the manifest: its number among the ranker's models, −1 for the global one, and its file."""
 
     name: str
     number: int
@@ -36,7 +36,7 @@ class ModelEntry(TypedDict):
 
 
 class FeatureEntry(TypedDict):
-    """What it says of the features: their names in training and in the engine, and what else the engine computes."""
+    """The features in the manifest: their names in training and in the engine, and what else the engine computes."""
 
     names: list[str]
     in_engine: list[str]
@@ -45,14 +45,14 @@ class FeatureEntry(TypedDict):
 
 
 class RoutingEntry(TypedDict):
-    """What routing goes by, and how many requests it takes."""
+    """Routing in the manifest: what it depends on, and how many requests it takes."""
 
     by: list[str]
     requests: int
 
 
 class ExportManifest(TypedDict):
-    """What an export says of itself, of which the models are at least one, the global one first."""
+    """The content of export.json. There is at least one model; the global one is the first."""
 
     engine: str
     name: str
@@ -64,21 +64,22 @@ class ExportManifest(TypedDict):
 
 @dataclass(frozen=True)
 class Routing:
-    """What routing goes by: any of text, columns, class and documents, the latter the engine's first answers.
+    """What decides which model answers a query.
 
-    One request to the engine where the query itself says enough, two where its documents are looked at first.
+    by: any of text, columns, class and documents, the last the engine's first answers. These take a request of their
+    own; text, columns and class come with the query.
     """
 
     by: tuple[str, ...]
 
     @property
     def requests(self) -> int:
-        """How many requests a query takes."""
+        """How many requests to the engine a query takes."""
         return 2 if "documents" in self.by else 1
 
 
 def routing_of(answer: Answer) -> Routing | None:
-    """What the routing of a fitted ranker goes by; None where one model answers all queries."""
+    """The routing of a fitted ranker; None where one model answers all queries."""
     if not answer.varies or answer.place is None:
         return None
     by = answer.place.by()
@@ -88,7 +89,7 @@ def routing_of(answer: Answer) -> Routing | None:
 def route(ranker: Ranker, candidates: Candidates) -> Ints:
     """The number of the stored model that answers each query; −1 is the global model.
 
-    A view of the query's text or columns looks at no document: candidates without any are enough.
+    Where the ranker's view uses only the query's text or columns, the queries need no documents.
     """
     answer = ranker.answer(candidates)
     if not answer.varies or answer.stored is None or answer.scale != "raw":
@@ -98,12 +99,24 @@ def route(ranker: Ranker, candidates: Candidates) -> Ints:
     return answer.chosen()
 
 
-class Router:
-    """The client's half of an export: which model answers a query, by name, or its weights.
+class QueryFacts(TypedDict, total=False):
+    """What may be known of a query beside its text.
 
-    folder: an export. documents: for each of the engine's first answers its features, as numbers in the order of
-    training or by their names in the engine; a feature that is left out is 0, one that the export does not know is
-    refused. Only models routed by documents look at them.
+    query_class: its class. columns: numbers by name. documents: the features of the engine's first answers to it, as
+    numbers in the order of training or by their names in the engine; a feature that is left out is 0, one that the
+    export does not know is refused. Only models routed by documents use them.
+    """
+
+    query_class: str | None
+    columns: Mapping[str, float] | None
+    documents: Sequence[Document] | None
+
+
+class Router:
+    """The client's side of an export: the name, or the weights, of the model that answers a query.
+
+    folder: an export. `model` and `weights` take the query's text, and by keyword `query_class`, `columns` and
+    `documents` (see QueryFacts); each may be left out where routing does not depend on it.
     """
 
     def __init__(self, folder: PathLike) -> None:
@@ -123,33 +136,19 @@ class Router:
         """How many requests to the engine a query takes."""
         return int(self._routing["requests"])
 
-    def model(
-        self,
-        text: str | None = None,
-        *,
-        query_class: str | None = None,
-        columns: Mapping[str, float] | None = None,
-        documents: Sequence[Document] | None = None,
-    ) -> str:
+    def model(self, text: str | None = None, **facts: Unpack[QueryFacts]) -> str:
         """The name of the model that answers a query."""
-        return str(self._names[int(self._answer(text, query_class, columns, documents).chosen()[0])])
+        return str(self._names[int(self._answer(text, facts).chosen()[0])])
 
-    def weights(
-        self,
-        text: str | None = None,
-        *,
-        query_class: str | None = None,
-        columns: Mapping[str, float] | None = None,
-        documents: Sequence[Document] | None = None,
-    ) -> dict[str, float]:
+    def weights(self, text: str | None = None, **facts: Unpack[QueryFacts]) -> dict[str, float]:
         """The weight of every feature, by its name in the engine, in the model that answers a query."""
-        form = runnable(self._answer(text, query_class, columns, documents).answering(0))
+        form = runnable(self._answer(text, facts).answering(0))
         if not isinstance(form, Linear):
             raise DataError("The models of this export are forests, not weighted sums: there are no weights.")
         return dict(zip(self.manifest["features"]["in_engine"], form.weights.tolist(), strict=True))
 
     def about_class(self, query_class: str) -> str | None:
-        """Why a query's class is not gone by, in a sentence; None where it is."""
+        """A sentence on why routing ignores a query's class; None where it uses it."""
         if "class" not in self._routing["by"]:
             return (
                 f"The class {query_class!r} is not gone by: this model goes by the query's "
@@ -161,25 +160,19 @@ class Router:
             return f"The class {query_class!r} is not gone by: the model was trained on the classes {known}."
         return None
 
-    def _answer(
-        self,
-        text: str | None,
-        query_class: str | None,
-        columns: Mapping[str, float] | None,
-        documents: Sequence[Document] | None,
-    ) -> Answer:
-        return self.ranker.answer(self._asked(text, query_class, columns, documents))
+    def _answer(self, text: str | None, facts: QueryFacts) -> Answer:
+        known = QueryFacts.__annotations__
+        unknown = next((name for name in facts if name not in known), None)
+        if unknown is not None:
+            raise TypeError(f"Unexpected keyword argument {unknown!r}; known are {', '.join(known)}.")
+        self._check_given(text, facts)
+        return self.ranker.answer(self._candidates(text, facts))
 
-    def _asked(
-        self,
-        text: str | None,
-        query_class: str | None,
-        columns: Mapping[str, float] | None,
-        documents: Sequence[Document] | None,
-    ) -> Candidates:
-        given = {"text": text, "class": query_class, "columns": columns, "documents": documents}
-        by = self._routing["by"]
-        lacking = [each for each in by if given[each] is None and each != "class"]
+    def _check_given(self, text: str | None, facts: QueryFacts) -> None:
+        """Refuse a query without something that routing depends on; one of a known class needs nothing else."""
+        by, query_class = self._routing["by"], facts.get("query_class")
+        given = {"text": text, "columns": facts.get("columns"), "documents": facts.get("documents")}
+        lacking = [each for each in by if each != "class" and given[each] is None]
         if lacking and query_class not in self._classes:
             unknown = None if query_class is None else self.about_class(query_class)
             raise DataError(
@@ -187,7 +180,11 @@ class Router:
                 f"{'was' if lacking[0] == 'text' else 'were'} not given.{_HOW_TO_GIVE[lacking[0]]}"
                 + ("" if unknown is None else f" {unknown}")
             )
-        values = _numbers(columns or {}, "The query's columns")
+
+    def _candidates(self, text: str | None, facts: QueryFacts) -> Candidates:
+        """The query as the ranker takes it, with its documents where they are given."""
+        query_class = facts.get("query_class")
+        values = _numbers(facts.get("columns") or {}, "The query's columns")
         table = QueryTable(
             ("query",),
             texts=None if text is None else (text,),
@@ -195,7 +192,7 @@ class Router:
             columns=np.array([list(values.values())], dtype=np.float64) if values else None,
             column_names=tuple(values),
         )
-        rows = self._rows(documents or ())
+        rows = self._rows(facts.get("documents") or ())
         return Candidates(rows, np.array([0, len(rows)]), ("query",), queries=table)
 
     def _rows(self, documents: Sequence[Document]) -> Floats:
@@ -212,7 +209,7 @@ class Router:
         return rows
 
     def _known(self, document: Mapping[str, float]) -> dict[str, float]:
-        """A document's features, all of which the engine was told to compute, and one of them by the model at least."""
+        """A document's features; refused where one is not of this export, or none is the model's."""
         names = self.manifest["features"]["in_engine"]
         others = self.manifest["features"].get("others", ())
         unknown = next((name for name in document if name not in names and name not in others), None)
@@ -241,7 +238,7 @@ def _numbers(values: Mapping[str, float], what: str) -> dict[str, float]:
 
 
 def read_manifest(folder: Path) -> ExportManifest:
-    """What an export says of itself."""
+    """The manifest of an export."""
     try:
         found = json.loads(read_text(folder / MANIFEST))
     except ValueError as error:

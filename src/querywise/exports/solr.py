@@ -1,7 +1,7 @@
 """Solr with its LTR module: a feature store, and a LinearModel or MultipleAdditiveTreesModel per model.
 
 The module keeps features, weights, thresholds and sums in 32 bits. A split sends a value up to the threshold left, but
-adds a millionth to every threshold it reads; what is written makes up for that.
+adds 1e-6 to every threshold it reads. The thresholds are written so that the sum is right.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from querywise.contracts.forms import Leaf, Linear, Split
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic, floor32
-from querywise.exports.engines import UNFINISHED, Engine, Files, as_text, check_feature_names, others_among
+from querywise.exports.engine import UNFINISHED, Engine, Files, as_text, check_feature_names, others_among
 from querywise.exports.models import Exported, NamedModel
 from querywise.runtime.values import Json, JsonObject
 
@@ -39,7 +39,7 @@ def write(exported: Exported, name: str, features: Json) -> Files:
 
 
 def model_content(model: NamedModel, features: tuple[str, ...], store: str) -> JsonObject:
-    """What is put to the model store."""
+    """The JSON that is uploaded to the model store."""
     if isinstance(model.form, Linear):
         kind: str = "LinearModel"
         params: JsonObject = {"weights": dict(zip(features, model.form.weights.tolist(), strict=True))}
@@ -67,7 +67,10 @@ def _node(node: Split | Leaf, features: tuple[str, ...]) -> JsonObject:
 
 
 def written_threshold(threshold: float) -> float:
-    """The 32-bit number that becomes the largest one up to the threshold, or nearly, once a millionth is added."""
+    """The 32-bit number to write, so that after Solr adds 1e-6 it is the largest 32-bit number up to the threshold.
+
+    For small thresholds no number has exactly that sum; then the sum is the nearest one below.
+    """
     wanted = np.float32(floor32(threshold))
     near = np.float32(wanted - _SLACK)
     steps = np.arange(-2, 3, dtype=np.float32)
@@ -92,7 +95,7 @@ def _template(features: tuple[str, ...]) -> list[JsonObject]:
 
 
 def _as_field(feature: str) -> str:
-    """A name that can stand in local parameters, which end at a space, a quote or a brace."""
+    """A feature's name without the characters that end Solr's local parameters: spaces, quotes, braces."""
     return re.sub(r"[^\w.-]", "_", feature)
 
 
@@ -135,6 +138,4 @@ curl "$URL/$COLLECTION/query" --data-urlencode 'keywords=jaguar' \\
 """
 
 
-ENGINE = Engine(
-    "Solr", Arithmetic(np.float32, _highest_low), write, _steps, "route_solr.py", "--url URL --collection SCRATCH"
-)
+ENGINE = Engine("Solr", Arithmetic(np.float32, _highest_low), write, _steps, "solr", "--url URL --collection SCRATCH")

@@ -1,7 +1,7 @@
 """Vespa: a rank profile that takes the weights with the request, or, for forests, a profile per model.
 
-Vespa computes in 64 bits. Its import of LightGBM's trees sends a value below the threshold left, where LightGBM sends
-one up to the threshold, so thresholds are written one step up.
+Vespa computes in 64 bits. LightGBM sends a value ≤ threshold left; Vespa, importing LightGBM's trees, sends a value
+< threshold left. So thresholds are written as the next larger 64-bit number.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from querywise.contracts.forms import Forest, Leaf, Linear, Runnable, Split
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic
-from querywise.exports.engines import UNFINISHED, Engine, Files, as_text, check_feature_names
+from querywise.exports.engine import UNFINISHED, Engine, Files, as_text, check_feature_names
 from querywise.exports.models import Exported
 from querywise.runtime.values import Json, JsonObject
 
@@ -30,7 +30,7 @@ _OF_VESPA = """
     now onnx onnxModel query queryTermCount randomNormal rankingExpression rawScore reciprocal_rank
     reciprocal_rank_fusion secondPhase tensorFromLabels tensorFromWeightedSet term textSimilarity tokenInputIds value
     xgboost
-"""  # words and functions of rank expressions and rank features, which functions of the same name would hide
+"""  # keywords and functions of rank expressions and rank features; a function of the same name would hide them
 _RESERVED = frozenset(_OF_VESPA.split())
 
 
@@ -65,7 +65,7 @@ def write(exported: Exported, name: str, features: Json) -> Files:
 
 
 def identifiers(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names as Vespa takes them, letters, digits and underscores, every one once and none that is Vespa's own.
+    """Names made valid for Vespa: letters, digits and underscores, unique, and not reserved.
 
     >>> identifiers(("bm25.title", "bm25 title", "7", "bm25"))
     ('bm25_title', 'bm25_title_2', 'f7', 'f_bm25')
@@ -84,12 +84,12 @@ def identifiers(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def profile_name(name: str) -> str:
-    """The name of a model as that of a rank profile."""
+    """The rank profile's name for a model's name."""
     return name.replace("-", "_")
 
 
 def literal(weights: dict[str, float]) -> str:
-    """Weights as Vespa reads a tensor with one mapped dimension.
+    """Weights as the literal of a Vespa tensor with one mapped dimension.
 
     >>> literal({"title": 0.5, "clicks": -2.0})
     '{title:0.5,clicks:-2.0}'
@@ -180,7 +180,7 @@ def _node(node: Split | Leaf) -> JsonObject:
         "split_feature": node.column,
         "threshold": float(np.nextafter(node.threshold, np.inf)),
         "decision_type": "<=",
-        "default_left": node.threshold >= 0,  # where 0 goes
+        "default_left": node.threshold >= 0,  # an absent feature counts as 0
         "missing_type": "None",
         "left_child": _node(node.low),
         "right_child": _node(node.high),
@@ -255,4 +255,4 @@ The check has an application of its own, `parity-app`: deploy it to a Vespa that
 """
 
 
-ENGINE = Engine("Vespa", Arithmetic(np.float64, float), write, _steps, "route_vespa.py")
+ENGINE = Engine("Vespa", Arithmetic(np.float64, float), write, _steps, "vespa", takes_weights=True)

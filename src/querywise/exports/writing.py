@@ -1,4 +1,4 @@
-"""The whole job of an export: what the engine needs, a parity file, a check, a router, in one folder."""
+"""An export as a folder: the engine's files, sample documents with scores, a check, a router and a README."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from importlib.metadata import version
-from importlib.resources import files as resources
 from pathlib import Path
 
 import numpy as np
@@ -16,31 +15,27 @@ from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import PathLike
 from querywise.errors import DataError
-from querywise.exports import elasticsearch, solr, vespa
 from querywise.exports.arithmetic import Exactness, exactness
-from querywise.exports.engines import UNFINISHED, Engine, Files, as_text
-from querywise.exports.joining import joined
+from querywise.exports.engine import UNFINISHED, Engine, Files, as_text
+from querywise.exports.engines import find_engine
+from querywise.exports.joining import check_script, router_script
 from querywise.exports.models import Exported, answer_to_nobody, exported, largest_number
-from querywise.exports.parity import is_query_normalised, made_up, parity_lines, sampled
+from querywise.exports.parity import generated, is_query_normalised, parity_lines, sampled
 from querywise.exports.routing import MANIFEST, Routing, read_manifest, routing_of
 from querywise.runtime.files import atomic_folder, read_bytes, read_text
 from querywise.runtime.values import Json, JsonObject
 from querywise.storage import save
 
-ENGINES: dict[str, Engine] = {
-    "opensearch": elasticsearch.OPENSEARCH,
-    "elasticsearch": elasticsearch.ENGINE,
-    "solr": solr.ENGINE,
-    "vespa": vespa.ENGINE,
-}
-_MODEL = "model"
+_MODEL = "model"  # the folder of the stored ranker in the export
 
 
 @dataclass(frozen=True)
 class Written:
-    """What an export came to: its models' names, what routing goes by, whether features are still to be filled in.
+    """What an export holds.
 
-    exactness: how the engine's arithmetic does on the data; None where none was given.
+    models: their names. routing: what decides which model answers a query; None where there is one model. unfinished:
+    whether the features are a template to fill in. exactness: how the engine's arithmetic ranks the data; None where
+    none was given.
     """
 
     engine: str
@@ -64,11 +59,11 @@ def export_model(
 ) -> Written:
     """Write a fitted ranker to a folder as an engine reads it: opensearch, elasticsearch, solr or vespa.
 
-    name: what the feature set and the models are called. data: documents whose scores the engine is to be checked
-    against; without any they are made up. features: how the engine computes each feature, as it takes it; without, a
-    template to fill in is written. rows: documents in the check. as_is: export even where the data looks as if its
-    features were normalised within queries, which engines do not do. force: write over an earlier export though files
-    in it were changed or added since.
+    name: what the feature set and the models are called. data: documents to check the engine's scores with; without
+    data, documents are generated. features: how the engine computes each feature, in the engine's own format; without,
+    a template to fill in is written. rows: the number of documents in the check. as_is: export even where the data
+    looks as if its features were normalised within queries, which engines do not do. force: write over an earlier
+    export even where files in it were changed or added since.
     """
     kind = find_engine(engine)
     if rows < 1:
@@ -76,15 +71,12 @@ def export_model(
     path = Path(folder)
     check_export_folder(path, engine, force=force)
     found = exported(ranker, name)
-    _check_kind(found, ranker, engine)
+    _check_models(found, ranker, engine)
     candidates = data.candidates if isinstance(data, Judged) else data
     if candidates is not None:
-        candidates.require_features(ranker.feature_count_, ranker.feature_names_)
-        if not len(candidates.features):
-            raise DataError("There is no document in this data to check the engine with.")
-        _refuse_normalised(candidates, as_is)
+        _check_data(candidates, ranker, as_is)
     _refuse_large(found, candidates, kind)
-    sample = made_up(found, rows, kind.arithmetic) if candidates is None else sampled(candidates, rows)
+    sample = generated(found, rows, kind.arithmetic) if candidates is None else sampled(candidates, rows)
     files = kind.write(found, name, features)
     done = Written(
         engine,
@@ -96,24 +88,17 @@ def export_model(
     with atomic_folder(path) as made:
         _put(made, files.texts)
         _put(made, {"parity.jsonl": parity_lines(found, sample, kind.arithmetic, files.in_engine)})
-        _put(made, {"check_parity.py": _script("check_parity.py")})
+        _put(made, {"check_parity.py": check_script(kind.scripts)})
         if done.routing is not None:
-            _put(made, {"router.py": joined(_script("router.py"), _script(kind.router))})
+            _put(made, {"router.py": router_script(kind.scripts)})
             save(ranker, made / _MODEL)
         _put(made, {"README.md": _readme(kind, done, found, name)})
         _put(made, {MANIFEST: as_text({**_manifest(done, found, files, name, ranker), "checksums": _checksums(made)})})
     return done
 
 
-def find_engine(name: str) -> Engine:
-    """The engine of a name."""
-    if name not in ENGINES:
-        raise DataError(f"Unknown engine {name!r}. Known: {', '.join(ENGINES)}.")
-    return ENGINES[name]
-
-
 def check_export_folder(path: Path, engine: str, *, force: bool = False) -> None:
-    """Refuse a place that holds anything but an earlier export for the same engine, as it was written."""
+    """Refuse a folder that holds anything but an unchanged earlier export for the same engine."""
     if not path.is_dir() or not any(path.iterdir()):
         return
     if not (path / MANIFEST).is_file():
@@ -146,13 +131,13 @@ def _checksums(folder: Path) -> dict[str, str]:
 
 
 def _changed(path: Path, written: Mapping[str, str] | None) -> list[str]:
-    """The files that are not as they were written."""
+    """The files that were changed or added since the export was written."""
     kept = written if isinstance(written, dict) else {}
     return [place for place, checksum in _checksums(path).items() if kept.get(place) != checksum]
 
 
 def read_features(path: Path) -> Json:
-    """The user's own features, a JSON file."""
+    """How the engine computes the features, from a user's JSON file."""
     try:
         found: Json = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
@@ -160,8 +145,9 @@ def read_features(path: Path) -> Json:
     return found
 
 
-def _check_kind(found: Exported, ranker: Ranker, engine: str) -> None:
-    if found.trained_on_arrival and engine != "vespa":
+def _check_models(found: Exported, ranker: Ranker, engine: str) -> None:
+    """Refuse a ranker that stores no models, unless the engine takes weights with a request and it has weights."""
+    if found.trained_on_arrival and not find_engine(engine).takes_weights:
         raise DataError(
             f"A {type(ranker).__name__} trains a model for every query as it arrives and stores none, and {engine} "
             "runs stored models. Fit knn-offline-2, with models=20 to keep them few; vespa takes weights with "
@@ -171,7 +157,11 @@ def _check_kind(found: Exported, ranker: Ranker, engine: str) -> None:
         raise DataError("Only weighted sums can be sent with a request, and these local models are forests.")
 
 
-def _refuse_normalised(candidates: Candidates, as_is: bool) -> None:
+def _check_data(candidates: Candidates, ranker: Ranker, as_is: bool) -> None:
+    """Refuse data without documents, with other features, or, unless as_is, normalised within queries."""
+    candidates.require_features(ranker.feature_count_, ranker.feature_names_)
+    if not len(candidates.features):
+        raise DataError("There is no document in this data to check the engine with.")
     if not as_is and is_query_normalised(candidates):
         raise DataError(
             "In this data every feature runs from 0 to 1 within every query: it was normalised query by query, as "
@@ -183,7 +173,7 @@ def _refuse_normalised(candidates: Candidates, as_is: bool) -> None:
 
 
 def _refuse_large(found: Exported, candidates: Candidates | None, kind: Engine) -> None:
-    """Refuse numbers that the engine cannot hold at all."""
+    """Refuse features, weights and thresholds beyond the range of the engine's numbers."""
     limit = float(np.finfo(kind.arithmetic.real).max)
     largest = 0.0 if candidates is None else float(np.abs(candidates.features).max())
     for model in found.models:
@@ -199,10 +189,6 @@ def _put(folder: Path, texts: Mapping[str, str]) -> None:
     for place, text in texts.items():
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         (folder / place).write_text(text, encoding="utf-8")
-
-
-def _script(name: str) -> str:
-    return resources("querywise.exports").joinpath("scripts", name).read_text(encoding="utf-8")
 
 
 def _manifest(done: Written, found: Exported, files: Files, name: str, ranker: Ranker) -> JsonObject:
@@ -290,7 +276,7 @@ python router.py "jaguar" --answer answer.json    # the second, given the engine
 
 
 def exactness_sentence(found: Exactness | None) -> str:
-    """What was measured of the engine's arithmetic, in words."""
+    """How the engine's arithmetic ranks the data, as a sentence for users."""
     if found is None:
         return "No data was given with the export, so its documents are made up."
     where = f"On {found.documents} scores of the data given, under {found.models} of the models"

@@ -1,5 +1,6 @@
-"""Written into every export: a check of the engine's scores, and a client that routes queries.
+"""Sources of the two scripts in every export: a check of the engine's scores, and a router of queries.
 
-`router.py` is what the routers of all engines share, `route_ENGINE.py` what is one engine's own; an export joins them.
-Their types are loose: they read what an engine answers, and a user's copy needs no types of ours for it.
+`check_parity.py` and `router.py` are the parts that all engines share, `check_ENGINE.py` and `route_ENGINE.py` the
+parts of one engine. An export joins shared part and engine's part to one file. The check needs Python's standard
+library only. The types are loose: the scripts read what an engine answers, and a user's copy needs no types of ours.
 """
