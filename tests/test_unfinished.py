@@ -116,7 +116,7 @@ def test_a_killed_fit_goes_on(tmp_path: Path) -> None:
     write_shards([data], tmp_path / "train.parquet", rows=2_000)
     command = [str(BIN / "querywise"), "fit", "train.parquet", "--method", "knn-offline-2", "--k", "100", "--quiet"]
     environment = {**os.environ, "OMP_WAIT_POLICY": "passive"}
-    slow = {**environment, "PYTHONPATH": str(tmp_path)}
+    slow = {**environment, "PYTHONPATH": os.pathsep.join([str(tmp_path), environment.get("PYTHONPATH", "")])}
     # Small blocks, so that there is a middle to be killed in.
     (tmp_path / "sitecustomize.py").write_text(
         "import querywise.learners.ranksvm.local_models as c\nc._MEMORY = 300_000\n"
