@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from querywise.data.folds import Fold
 from querywise.data.judged import Judged
 from querywise.errors import DataError
 from querywise.evaluation.trained import Extra, Trained
-from querywise.evaluation.tuning import Choice
+from querywise.evaluation.tuning import Choice, Trial
 from querywise.runtime.files import atomic_text, make_folder, read_text
 from querywise.runtime.resume import Record
 from querywise.runtime.values import Json, JsonObject, Settings
@@ -45,13 +46,8 @@ class Kept:
             notes = self._record(number, name, fold).read()
             if notes is None:
                 return None
-            spent, text = json.loads(read_text(times)), read_text(scores)
-            if notes["scores"] != _checksum(text):
-                return None
-            values = np.array([float(row["score"]) for row in csv.DictReader(io.StringIO(text))])
-            fit, predict = (float("nan") if spent[name] is None else float(spent[name]) for name in _TIMES)
-            choice = Choice.from_notes(notes["notes"]) if notes["notes"] else None
-            return Trained(values, fit, predict, choice, Extra(**notes["extra"]))
+            text = read_text(scores)
+            return _read(notes, text, json.loads(read_text(times))) if notes["scores"] == _checksum(text) else None
         except (ValueError, KeyError, TypeError, DataError):
             return None
 
@@ -86,6 +82,20 @@ class Kept:
         own = plain if plain == name else f"{plain}-{_checksum(name)[:8]}"  # names that look alike stay apart
         stem = f"fold{number + 1}-{own}"
         return self.folder / f"{stem}.csv", self.folder / f"{stem}.json", self.folder / f"{stem}.times.json"
+
+
+def _read(notes: Any, text: str, spent: Any) -> Trained:  # what was read from JSON files; it may be anything
+    values = np.array([float(row["score"]) for row in csv.DictReader(io.StringIO(text))])
+    fit, predict = (float("nan") if spent[name] is None else float(spent[name]) for name in _TIMES)
+    choice = _read_choice(notes["notes"]) if notes["notes"] else None
+    return Trained(values, fit, predict, choice, Extra(**notes["extra"]))
+
+
+def _read_choice(notes: Any) -> Choice:
+    """The choice that `Choice.as_notes` describes."""
+    by = notes["chosen_by"] or {"measure": "", "flavour": ""}
+    tried = tuple(Trial(trial["parameters"], trial["value"]) for trial in notes["tried"])
+    return Choice(notes["parameters"], by["measure"], by["flavour"], tried)
 
 
 def _checksum(text: str) -> str:

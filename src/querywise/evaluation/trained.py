@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from querywise.contracts.answers import Answer, Scorer, answer_of
+from querywise.contracts.protocols import Fittable
 from querywise.data.folds import Fold
 from querywise.data.judged import Judged
 from querywise.evaluation.oracle import gap_in
@@ -20,7 +20,7 @@ from querywise.runtime.parameters import learned_bytes
 from querywise.runtime.values import JsonObject, Settings
 
 # Given the training and the validation part, a fitted ranker, or what tuning found; never the test part.
-Fit = Callable[[Judged, Judged], Scorer | Tuned[Any]]
+Fit = Callable[[Judged, Judged], Scorer | Tuned[Fittable]]
 # Told of every ranker once it is fitted: fold, name, ranker.
 Observe = Callable[[Fold, str, Scorer], None]
 

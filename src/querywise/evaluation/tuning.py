@@ -51,13 +51,6 @@ class Choice:
             "tried": [{"parameters": trial.parameters, "value": trial.value} for trial in self.tried],
         }
 
-    @classmethod
-    def from_notes(cls, notes: Mapping[str, Any]) -> Choice:
-        """The choice that `as_notes` describes."""
-        by = notes["chosen_by"] or {"measure": "", "flavour": ""}
-        tried = tuple(Trial(trial["parameters"], trial["value"]) for trial in notes["tried"])
-        return cls(notes["parameters"], by["measure"], by["flavour"], tried)
-
 
 @dataclass(frozen=True)
 class Tuned(Generic[AnyRanker]):

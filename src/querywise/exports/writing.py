@@ -23,7 +23,7 @@ from querywise.exports.joining import joined
 from querywise.exports.models import Exported, answer_to_nobody, exported, largest_number
 from querywise.exports.parity import is_query_normalised, made_up, parity_lines, sampled
 from querywise.exports.routing import MANIFEST, Routing, read_manifest, routing_of
-from querywise.runtime.files import atomic_folder, read_bytes, read_text
+from querywise.runtime.files import OutputFolder, atomic_folder, read_bytes, read_text
 from querywise.runtime.values import Json, JsonObject
 from querywise.storage import save
 
@@ -34,6 +34,9 @@ ENGINES: dict[str, Engine] = {
     "vespa": vespa.ENGINE,
 }
 _MODEL = "model"
+_FOLDER = OutputFolder(
+    other="the folder holds something that is not an export. Name an empty or new one.", manifest=MANIFEST
+)
 
 
 @dataclass(frozen=True)
@@ -114,10 +117,9 @@ def find_engine(name: str) -> Engine:
 
 def check_export_folder(path: Path, engine: str, *, force: bool = False) -> None:
     """Refuse a place that holds anything but an earlier export for the same engine, as it was written."""
+    _FOLDER.check(path)
     if not path.is_dir() or not any(path.iterdir()):
         return
-    if not (path / MANIFEST).is_file():
-        raise DataError(f"{path}: the folder holds something that is not an export. Name an empty or new one.")
     earlier = read_manifest(path)
     if earlier.get("engine") != engine:
         raise DataError(

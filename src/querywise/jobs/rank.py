@@ -10,11 +10,17 @@ from querywise.contracts.protocols import Ranker
 from querywise.data.parquet.arrow import is_part, part_name
 from querywise.data.parquet.scored import write_scored_part
 from querywise.data.training import Part, Training
-from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
-from querywise.runtime.files import check_folder, replace_folder
+from querywise.runtime.files import OutputFolder, replace_folder
 from querywise.runtime.resume import resume_folder
 from querywise.runtime.workers import crew
+
+_FOLDER = OutputFolder(
+    a_file="this is a file; scores in Parquet are a folder.",
+    belongs=is_part,
+    stray="is in this folder, which would be replaced as a whole. Name another.",
+)
+check_scores_folder = _FOLDER.check
 
 
 def scores_of(ranker: Ranker, data: Training) -> Floats:
@@ -39,16 +45,6 @@ def write_scored(ranker: Ranker, version: str, data: Training, out: Path) -> int
             stray.unlink()  # the record, and what a lost worker had begun
         replace_folder(beside, out.absolute())  # what was there before is then removed instead
     return sum(rows)
-
-
-def check_scores_folder(path: Path) -> None:
-    """Refuse a place that scores cannot take, before any long work is done for them."""
-    if path.is_file():
-        raise DataError(f"{path}: this is a file; scores in Parquet are a folder.")
-    check_folder(path)
-    stray = [each.name for each in path.iterdir() if not is_part(each.name)] if path.is_dir() else []
-    if stray:
-        raise DataError(f"{path}: {stray[0]!r} is in this folder, which would be replaced as a whole. Name another.")
 
 
 def _scores(part: Part, ranker: Ranker) -> Floats:

@@ -11,11 +11,10 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from querywise.errors import DataError
 from querywise.runtime.files import atomic_text, make_folder, read_text
-from querywise.runtime.values import Json, Settings
+from querywise.runtime.values import Json, JsonObject, Settings
 
 RECORD = "record.json"
 
@@ -30,12 +29,12 @@ class Record:
     path: Path
     settings: Json
 
-    def read(self) -> dict[str, Any] | None:
+    def read(self) -> JsonObject | None:
         """What was written with the same settings; None if they are others, or there is no whole record."""
         if not self.path.is_file():
             return None
         try:
-            content: dict[str, Any] = json.loads(read_text(self.path))
+            content: JsonObject = json.loads(read_text(self.path))
             same = _as_text(content.pop("settings")) == _as_text(self.settings)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, DataError):
             return None
