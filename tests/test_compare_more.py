@@ -58,7 +58,7 @@ def compared() -> Compared:
 def test_the_choice_is_in_each_fold_the_best_on_its_validation_part(compared: Compared) -> None:
     chosen = compared.with_choice(["f0", "f1", "f2"])
     assert chosen.names == ("f0", "f1", "f2", CHOSEN)
-    assert [each.notes["method"] for each in chosen.trained[CHOSEN]] == ["f2", "f0"]
+    assert [each.method for each in chosen.trained[CHOSEN]] == ["f2", "f0"]
     for fold, name in enumerate(("f2", "f0")):
         assert chosen.trained[CHOSEN][fold].scores is compared.trained[name][fold].scores
         assert chosen.trained[CHOSEN][fold].fit_seconds == compared.trained[name][fold].fit_seconds
@@ -72,19 +72,19 @@ def test_the_choice_is_in_each_fold_the_best_on_its_validation_part(compared: Co
 
 def test_the_choice_is_among_those_named_and_the_first_of_equals(compared: Compared) -> None:
     def methods(*among: str) -> list[Json]:
-        return [each.notes["method"] for each in compared.with_choice(among).trained[CHOSEN]]
+        return [each.method for each in compared.with_choice(among).trained[CHOSEN]]
 
     assert methods("f1") == ["f1", "f1"]
     assert methods("f1", "f0")[1] == "f0"
     twins = compare({"a": FITS["f0"], "b": FITS["f0"]}, FOLDS)
-    assert [each.notes["method"] for each in twins.with_choice(["b", "a"]).trained[CHOSEN]] == ["b", "b"]
+    assert [each.method for each in twins.with_choice(["b", "a"]).trained[CHOSEN]] == ["b", "b"]
 
 
 def test_the_choice_leaves_the_comparison_it_came_from_alone(compared: Compared) -> None:
     before = compared.names
     compared.with_choice(["f0", "f2"])
     assert compared.names == before
-    assert compared.trained["f2"][0].notes.get("method") is None
+    assert compared.trained["f2"][0].method is None
 
 
 @pytest.mark.parametrize("among", [["plain", "f0"], ["f0", "plain"]])
@@ -92,7 +92,7 @@ def test_a_ranker_that_was_not_tried_on_validation_data_is_not_chosen_before_one
     fits: dict[str, Fit] = {"plain": partial(untuned, 2), "f0": FITS["f0"]}
     compared = compare(fits, FOLDS)
     assert np.isnan(compared.trained["plain"][0].valid_value)
-    assert [each.notes["method"] for each in compared.with_choice(among).trained[CHOSEN]] == ["f0", "f0"]
+    assert [each.method for each in compared.with_choice(among).trained[CHOSEN]] == ["f0", "f0"]
 
 
 def test_the_baseline_is_the_first_or_the_one_named(compared: Compared) -> None:

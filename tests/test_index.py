@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -304,14 +305,14 @@ def test_an_interrupted_first_save_leaves_nothing(tmp_path: Path) -> None:
 def test_an_index_that_cannot_take_its_place_leaves_the_old_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
-    before, rename = contents(folder), Path.rename
+    before, rename = contents(folder), os.rename
 
-    def fails_for_the_new_one(self: Path, target: Path) -> Path:
-        if self.suffix == ".part":
+    def fails_for_the_new_one(source: Path, target: Path) -> None:
+        if source.suffix == ".part":
             raise error
-        return rename(self, target)
+        rename(source, target)
 
-    monkeypatch.setattr(Path, "rename", fails_for_the_new_one)
+    monkeypatch.setattr(os, "rename", fails_for_the_new_one)
     with pytest.raises((KeyboardInterrupt, DataError)):
         save_index(build_index([Document("new", "", "cat")]), folder)
     monkeypatch.undo()

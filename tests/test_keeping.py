@@ -22,14 +22,15 @@ from querywise.data.judged import Candidates, Judged, QueryTable
 from querywise.data.letor import read_letor, write_letor
 from querywise.data.synthetic import make_judged
 from querywise.evaluation.compare import compare
-from querywise.evaluation.keeping import Kept, digest
+from querywise.evaluation.resume import Kept
 from querywise.evaluation.trained import Extra, Trained
+from querywise.evaluation.tuning import Choice, Trial
 from querywise.jobs.compare import Asked, run
 from querywise.methods import METHODS, Method
 from querywise.methods.building import Part
 from querywise.methods.table import RENAMED
 from querywise.runtime.arrays import Floats
-from querywise.runtime.values import Json, JsonObject
+from querywise.runtime.values import JsonObject
 from tests import commands
 from tests.worlds import examples
 
@@ -237,9 +238,9 @@ def first_changed(data: Judged, what: str) -> Judged:
 @pytest.mark.parametrize("part", [0, 1, 2], ids=["train", "valid", "test"])
 def test_other_data_has_another_checksum(what: str, part: int) -> None:
     fold = make_folds(DATA)[0]
-    assert digest(fold) == digest(make_folds(DATA)[0])
+    assert fold.fingerprint() == make_folds(DATA)[0].fingerprint()
     parts = [first_changed(each, what) if place == part else each for place, each in enumerate(fold)]
-    assert digest(Fold(*parts)) != digest(fold)
+    assert Fold(*parts).fingerprint() != fold.fingerprint()
 
 
 def test_other_data_is_computed_anew(tmp_path: Path, counted: type[Counting]) -> None:
@@ -354,16 +355,16 @@ def test_scores_come_back_to_the_last_bit(tmp_path: Path, data: st.DataObject) -
     numbers = st.floats(allow_nan=False, allow_infinity=False)
     scores = np.array(data.draw(st.lists(numbers, min_size=count, max_size=count)))
     seconds = data.draw(st.floats(0, 1e6))
-    tried: Json = [{"parameters": {"k": 7}, "value": 0.1}]
-    notes: JsonObject = {"parameters": {"k": 0.2, "view": "top-mean", "top": 50}, "tried": tried}
-    extra: Extra = {"distances": data.draw(st.lists(numbers)), "places": [[0.1, -0.0]]}
+    parameters: JsonObject = {"k": 0.2, "view": "top-mean", "top": 50}
+    choice = Choice(parameters, "map", "standard", (Trial({"k": 7}, 0.1), Trial(parameters, data.draw(numbers))))
+    extra = Extra(0.5, distances=data.draw(st.lists(numbers)), moved={"q": [1.0, 0.1]}, places=[[0.1, -0.0]])
     kept = Kept(tmp_path, {"ours": {"l2": 0.1}})
-    kept.put(0, "ours", fold, Trained(scores, seconds, 0.5, notes, extra))
+    kept.put(0, "ours", fold, Trained(scores, seconds, 0.5, choice, extra))
     found = Kept(tmp_path, {"ours": {"l2": 0.1}}).get(0, "ours", fold)
     assert found is not None
     assert found.scores.tobytes() == scores.tobytes()
     assert (found.fit_seconds, found.predict_seconds) == (seconds, 0.5)
-    assert json.dumps([found.notes, found.extra]) == json.dumps([notes, extra])
+    assert repr([found.choice, found.extra]) == repr([choice, extra])
 
 
 def test_times_that_nobody_knows_come_back_unknown(tmp_path: Path) -> None:

@@ -12,8 +12,6 @@ import hashlib
 import importlib
 import json
 import math
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -27,7 +25,7 @@ from querywise.contracts.protocols import Ranker
 from querywise.data.letor import PathLike
 from querywise.errors import DataError, ModelFileError, NotFittedError
 from querywise.methods import METHODS
-from querywise.runtime.files import atomic_text, put_in_place
+from querywise.runtime.files import OutputFolder, atomic_text, write_bytes
 from querywise.runtime.parameters import parameter_names, parameters_of
 from querywise.runtime.values import JsonObject, Settings
 
@@ -172,16 +170,14 @@ def version_of(folder: PathLike) -> str:
     return _digest_of(_read_body(Path(folder)))
 
 
-def check_model_folder(path: Path) -> None:
-    """Refuse a place where no model can be written, before any long work is done for it."""
-    if path.exists() and not path.is_dir():
-        raise DataError(f"{path}: this is a file; a model is a folder. Name another place.")
-    if path.is_dir() and any(path.iterdir()) and not (path / _MANIFEST).exists():
-        raise DataError(f"{path}: the folder holds something that is not a querywise model. Name an empty or new one.")
-    if not path.absolute().parent.is_dir():
-        raise DataError(f"{path}: the folder {path.absolute().parent} does not exist; make it first.")
-    if not os.access(path if path.is_dir() else path.absolute().parent, os.W_OK):
-        raise DataError(f"{path}: no permission to write there.")
+_FOLDER = OutputFolder(
+    a_file="this is a file; a model is a folder. Name another place.",
+    other="the folder holds something that is not a querywise model. Name an empty or new one.",
+    manifest=_MANIFEST,
+    makes_parents=False,
+    in_place=True,
+)
+check_model_folder = _FOLDER.check
 
 
 class _Writer:
@@ -297,15 +293,7 @@ def _write_arrays(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> tuple[
     content = pack(arrays)
     digest = hashlib.sha256(content).hexdigest()
     file = f"arrays-{digest[:16]}.safetensors"
-    handle, name = tempfile.mkstemp(suffix=".part", dir=path)
-    try:
-        with open(handle, "wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        put_in_place(Path(name), path / file)
-    finally:
-        Path(name).unlink(missing_ok=True)
+    write_bytes(path / file, content)
     return file, digest
 
 

@@ -27,6 +27,10 @@ class Fold(NamedTuple):
     valid: Judged
     test: Judged
 
+    def fingerprint(self) -> list[str]:
+        """What tells one split from another: a checksum of each of its parts."""
+        return [mark for part in self for mark in part.fingerprint()]
+
 
 class Folds:
     """Several folds, each made when it is asked for. `parts`: what they were cut from, in the order of the files."""

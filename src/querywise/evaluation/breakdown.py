@@ -58,7 +58,7 @@ def relevant_documents(compared: Compared) -> Ints:
 def nearest_distances(compared: Compared) -> tuple[str, Floats] | None:
     """How far each test query is from the training queries, and by which method's view; None without such a method."""
     for name in compared.names:
-        values = compared.extra(name, "distances")
+        values = compared.extra(name, lambda extra: extra.distances)
         if values is not None:
             return name, values
     return None

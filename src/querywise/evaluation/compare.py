@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
@@ -13,9 +12,9 @@ from querywise.data.folds import Fold, Folds
 from querywise.data.judged import Judged, concatenate
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import Evaluation, evaluate
-from querywise.evaluation.keeping import Kept
+from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import TEST_NAMES, Comparison, find_test
-from querywise.evaluation.trained import Fit, Observe, Trained, train
+from querywise.evaluation.trained import Extra, Fit, Observe, Trained, train
 from querywise.measures.formulas import find_measures
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.cache import sharing
@@ -71,7 +70,7 @@ class Compared:
 
     def megabytes(self, name: str) -> float:
         """How much a fitted ranker holds, the mean over the folds; NaN for scores that were handed over."""
-        sizes = [np.nan if np.isnan(each.fit_seconds) else each.extra["megabytes"] for each in self.trained[name]]
+        sizes = [np.nan if np.isnan(each.fit_seconds) else each.extra.megabytes for each in self.trained[name]]
         return float(np.mean(sizes))
 
     @property
@@ -82,7 +81,7 @@ class Compared:
 
     def moved(self, name: str) -> Floats | None:
         """The (α, β) of each test query as a training query of other folds, their mean; NaN for one that never was."""
-        found = [each.extra["moved"] for each in self.trained[name] if "moved" in each.extra]
+        found = [each.extra.moved for each in self.trained[name] if each.extra.moved is not None]
         if not found:
             return None
         nothing = [[np.nan, np.nan]]
@@ -93,10 +92,14 @@ class Compared:
             ]
         )
 
-    def extra(self, name: str, what: Literal["distances", "best_model", "relevant_only"]) -> Floats | None:
-        """Something a ranker told of every test query, such as `distances`; None unless it did in every fold."""
-        parts = [each.extra.get(what) for each in self.trained[name]]
+    def extra(self, name: str, told: Callable[[Extra], list[float] | None]) -> Floats | None:
+        """Something a ranker told of every test query, such as its distances; None unless it did in every fold."""
+        parts = [told(each.extra) for each in self.trained[name]]
         return None if any(part is None for part in parts) else np.concatenate([np.array(part) for part in parts])
+
+    def parameters(self, name: str) -> list[JsonObject | None]:
+        """The setting that was chosen in each fold; None where nothing was chosen."""
+        return [None if each.choice is None else each.choice.parameters for each in self.trained[name]]
 
     def with_choice(self, among: Sequence[str]) -> Compared:
         """The same with one more ranker: in each fold the one, among some, that did best on the validation part."""
@@ -105,7 +108,7 @@ class Compared:
             # What was not tried on validation data is chosen only where nothing was.
             values = {name: np.nan_to_num(self.trained[name][fold].valid_value, nan=-np.inf) for name in among}
             best = max(among, key=lambda name: (values[name], -among.index(name)))
-            parts.append(replace(self.trained[best][fold], notes={**self.trained[best][fold].notes, "method": best}))
+            parts.append(replace(self.trained[best][fold], method=best))
         return replace(self, trained={**self.trained, CHOSEN: tuple(parts)})
 
     def as_json(self, test: str = "t") -> JsonObject:

@@ -172,26 +172,26 @@ def _against_k(folds: Sequence[Trained]) -> dict[float, float]:
     values: dict[float, list[float]] = {}
     for each in folds:
         best: dict[float, float] = {}
-        for parameters, value in each.tried:
-            k = parameters.get("k")
+        for trial in each.tried:
+            k = trial.parameters.get("k")
             if isinstance(k, (int, float)):
-                best[k] = max(best.get(k, -np.inf), value)
+                best[k] = max(best.get(k, -np.inf), trial.value)
         for k, value in best.items():
             values.setdefault(k, []).append(value)
     return {k: float(np.mean(found)) for k, found in sorted(values.items()) if len(found) == len(folds)}
 
 
 def _oracle(compared: Compared, name: str) -> OracleFinding | None:
-    best = compared.extra(name, "best_model")
+    best = compared.extra(name, lambda extra: extra.best_model)
     if best is None:
         return None
     single = _precision(compared, compared.baseline)
-    curves = [np.array(each.extra["by_rank"]) for each in compared.trained[name]]
+    curves = [np.array(each.extra.by_rank or []) for each in compared.trained[name]]
     sizes = np.bincount(compared.fold_of)
     length = min(map(len, curves))
     curve = sum(size * each[:length] for size, each in zip(sizes, curves, strict=True)) / sizes.sum()
     below = np.flatnonzero(curve <= single)
-    only = compared.extra(name, "relevant_only")
+    only = compared.extra(name, lambda extra: extra.relevant_only)
     return OracleFinding(
         name=name,
         models=length,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -30,15 +30,13 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Tuned(Generic[AnyRanker]):
-    """The best ranker, fitted on the training part, and everything that was tried to find it."""
+class Choice:
+    """The parameters that were chosen, by which measure, and everything that was tried to find them."""
 
-    ranker: AnyRanker
     parameters: JsonObject
     measure: str
     flavour: str
     tried: tuple[Trial, ...]
-    folds: int | None = None  # of the cross-validation that chose; None: a validation part did
 
     @property
     def value(self) -> float:
@@ -52,6 +50,32 @@ class Tuned(Generic[AnyRanker]):
             "chosen_by": {"measure": self.measure, "flavour": self.flavour} if self.tried else None,
             "tried": [{"parameters": trial.parameters, "value": trial.value} for trial in self.tried],
         }
+
+
+@dataclass(frozen=True)
+class Tuned(Generic[AnyRanker]):
+    """The best ranker, fitted on the training part, and everything that was tried to find it."""
+
+    ranker: AnyRanker
+    parameters: JsonObject
+    measure: str
+    flavour: str
+    tried: tuple[Trial, ...]
+    folds: int | None = None  # of the cross-validation that chose; None: a validation part did
+
+    @property
+    def choice(self) -> Choice:
+        """How the ranker's parameters were chosen."""
+        return Choice(self.parameters, self.measure, self.flavour, self.tried)
+
+    @property
+    def value(self) -> float:
+        """What the chosen setting reached; NaN where nothing was tried."""
+        return self.choice.value
+
+    def as_notes(self) -> JsonObject:
+        """The choice and how it was made, as JSON can hold it."""
+        return self.choice.as_notes()
 
 
 def tune_or_fit(
@@ -70,6 +94,26 @@ def tune_or_fit(
         return Tuned(_fitted(ranker, train), dict(fixed), measure, flavour, ())
     every = {**grid, **{name: [value] for name, value in fixed.items()}}
     return tune(build, every, train=train, valid=valid, measure=measure, flavour=flavour)
+
+
+def tuned_fit(
+    build: Callable[..., AnyRanker],
+    grid: Grid | Callable[[Judged], Grid],
+    *,
+    fixed: Settings | None = None,
+    measure: str = "map",
+    flavour: str = "standard",
+) -> Callable[[Judged, Judged], Tuned[AnyRanker]]:
+    """What `compare` fits a method by: given a training and a validation part, the best ranker of a grid.
+
+    grid: the same for all training parts, or made from each.
+    """
+
+    def fit(train: Judged, valid: Judged) -> Tuned[AnyRanker]:
+        tried = grid if isinstance(grid, Mapping) else grid(train)
+        return tune_or_fit(build, tried, fixed=fixed or {}, train=train, valid=valid, measure=measure, flavour=flavour)
+
+    return fit
 
 
 def _fitted(ranker: Any, train: Training, valid: Judged | None = None) -> Any:

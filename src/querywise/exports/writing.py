@@ -22,11 +22,14 @@ from querywise.exports.joining import check_script, router_script
 from querywise.exports.models import Exported, answer_to_nobody, exported, largest_number
 from querywise.exports.parity import generated, is_query_normalised, parity_lines, sampled
 from querywise.exports.routing import MANIFEST, Routing, read_manifest, routing_of
-from querywise.runtime.files import atomic_folder, read_bytes, read_text
+from querywise.runtime.files import OutputFolder, atomic_folder, read_bytes, read_text
 from querywise.runtime.values import Json, JsonObject
 from querywise.storage import save
 
 _MODEL = "model"  # the folder of the stored ranker in the export
+_FOLDER = OutputFolder(
+    other="the folder holds something that is not an export. Name an empty or new one.", manifest=MANIFEST
+)
 
 
 @dataclass(frozen=True)
@@ -99,10 +102,9 @@ def export_model(
 
 def check_export_folder(path: Path, engine: str, *, force: bool = False) -> None:
     """Refuse a folder that holds anything but an unchanged earlier export for the same engine."""
+    _FOLDER.check(path)
     if not path.is_dir() or not any(path.iterdir()):
         return
-    if not (path / MANIFEST).is_file():
-        raise DataError(f"{path}: the folder holds something that is not an export. Name an empty or new one.")
     earlier = read_manifest(path)
     if earlier.get("engine") != engine:
         raise DataError(

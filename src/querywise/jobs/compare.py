@@ -11,10 +11,10 @@ from querywise.data.folds import Folds
 from querywise.errors import DataError
 from querywise.evaluation.compare import compare, find_baseline
 from querywise.evaluation.findings import Findings, findings
-from querywise.evaluation.keeping import Kept
+from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import find_test
 from querywise.evaluation.trained import Fit
-from querywise.evaluation.tuning import tune_or_fit
+from querywise.evaluation.tuning import tuned_fit
 from querywise.measures.formulas import find_measure, find_measures
 from querywise.measures.score_files import read_scores
 from querywise.methods import TEXT_VIEW, Method, current_name, find_method
@@ -75,16 +75,12 @@ def run(asked: Asked, folds: Folds, out: Path | None, *, title: str) -> tuple[Fi
 
 
 def _fitting(method: Method, asked: Asked) -> Fit:
-    fixed = {name: value for name, value in asked.fixed.items() if name in method.settings}
-    return lambda train, valid: tune_or_fit(
-        method.build,
-        method.grid_on(train),
-        fixed=fixed,
-        train=train,
-        valid=valid,
-        measure=asked.measure,
-        flavour=asked.flavour,
-    )
+    fixed = _fixed(method, asked)
+    return tuned_fit(method.build, method.grid_on, fixed=fixed, measure=asked.measure, flavour=asked.flavour)
+
+
+def _fixed(method: Method, asked: Asked) -> JsonObject:
+    return {name: value for name, value in asked.fixed.items() if name in method.settings}
 
 
 def _settings(method: Method, asked: Asked) -> JsonObject:
@@ -93,7 +89,7 @@ def _settings(method: Method, asked: Asked) -> JsonObject:
         "method": method.name,
         "grid": {name: list(values) for name, values in method.grid.items()},
         "text_view": TEXT_VIEW,
-        "fixed": {name: value for name, value in asked.fixed.items() if name in method.settings},
+        "fixed": _fixed(method, asked),
         "measure": asked.measure,
         "flavour": asked.flavour,
         "version": version("querywise"),

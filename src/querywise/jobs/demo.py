@@ -16,9 +16,9 @@ from querywise.evaluation.analysis import class_shares
 from querywise.evaluation.compare import compare
 from querywise.evaluation.examples import examples
 from querywise.evaluation.findings import findings
-from querywise.evaluation.keeping import Kept
+from querywise.evaluation.resume import Kept
 from querywise.evaluation.trained import Fit
-from querywise.evaluation.tuning import tune
+from querywise.evaluation.tuning import tuned_fit
 from querywise.methods import METHODS
 from querywise.report.terminal import classes_table, comparison_table, coverage_lines, examples_table
 from querywise.report.writing import write_report
@@ -126,7 +126,7 @@ def fitted(folder: Path) -> tuple[Index, Judged, QueryTable]:
 
 def _fit(name: str) -> Fit:
     method, grid = METHODS["query-classes" if name == ORACLE else name], GRIDS[name]
-    return lambda train, valid: tune(method.build, grid, train=train, valid=valid, measure=CHOSEN_BY)
+    return tuned_fit(method.build, grid, measure=CHOSEN_BY)
 
 
 def _story(judged: Judged, documents: int, folds: int) -> str:

@@ -18,7 +18,7 @@ from querywise.errors import DataError
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.findings import Findings, findings
 from querywise.evaluation.trained import Fit
-from querywise.evaluation.tuning import cross_validate, tune_or_fit
+from querywise.evaluation.tuning import cross_validate, tuned_fit
 from querywise.measures.formulas import find_measure, find_measures
 from querywise.measures.score_files import write_run
 from querywise.methods import METHODS, Method
@@ -154,15 +154,7 @@ def _plainly(build: Callable[[], Ranker]) -> Fit:
 
 
 def _tuned(method: Method, asked: Fusing) -> Fit:
-    return lambda train, valid: tune_or_fit(
-        method.build,
-        _grid(method, train),
-        fixed={},
-        train=train,
-        valid=valid,
-        measure=asked.measure,
-        flavour=asked.flavour,
-    )
+    return tuned_fit(method.build, partial(_grid, method), measure=asked.measure, flavour=asked.flavour)
 
 
 def _grid(method: Method, data: Judged) -> Grid:

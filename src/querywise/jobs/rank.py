@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +10,17 @@ from querywise.contracts.protocols import Ranker
 from querywise.data.parquet.arrow import is_part, part_name
 from querywise.data.parquet.scored import write_scored_part
 from querywise.data.training import Part, Training
-from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
-from querywise.runtime.files import atomic_text, check_folder, make_folder, read_text, replace_folder
-from querywise.runtime.values import Json
+from querywise.runtime.files import OutputFolder, replace_folder
+from querywise.runtime.resume import resume_folder
 from querywise.runtime.workers import crew
 
-_RECORD = "unfinished.json"
+_FOLDER = OutputFolder(
+    a_file="this is a file; scores in Parquet are a folder.",
+    belongs=is_part,
+    stray="is in this folder, which would be replaced as a whole. Name another.",
+)
+check_scores_folder = _FOLDER.check
 
 
 def scores_of(ranker: Ranker, data: Training) -> Floats:
@@ -37,39 +39,12 @@ def write_scored(ranker: Ranker, version: str, data: Training, out: Path) -> int
     parts = data.parts()
     beside = out.absolute().parent / f".{out.name}.unfinished"
     names = [part_name(number) for number in range(len(parts))]
-    _resume(beside, {"model": version, "data": data.fingerprint(), "parts": len(names)})
-    try:
+    with resume_folder(beside, {"model": version, "data": data.fingerprint(), "parts": len(names)}):
         rows = crew().each(_write_scores, parts, names, shared=(beside, ranker), label="Ranking")
-    except BaseException:
-        if not any(is_part(each.name) for each in beside.iterdir()):
-            shutil.rmtree(beside, ignore_errors=True)
-        raise
-    for stray in [each for each in beside.iterdir() if each.name not in names]:
-        stray.unlink()  # the record, and what a lost worker had begun
-    replace_folder(beside, out.absolute())
-    shutil.rmtree(beside, ignore_errors=True)  # the scores that were there before
+        for stray in [each for each in beside.iterdir() if each.name not in names]:
+            stray.unlink()  # the record, and what a lost worker had begun
+        replace_folder(beside, out.absolute())  # what was there before is then removed instead
     return sum(rows)
-
-
-def check_scores_folder(path: Path) -> None:
-    """Refuse a place that scores cannot take, before any long work is done for them."""
-    if path.is_file():
-        raise DataError(f"{path}: this is a file; scores in Parquet are a folder.")
-    check_folder(path)
-    stray = [each.name for each in path.iterdir() if not is_part(each.name)] if path.is_dir() else []
-    if stray:
-        raise DataError(f"{path}: {stray[0]!r} is in this folder, which would be replaced as a whole. Name another.")
-
-
-def _resume(beside: Path, record: Json) -> None:
-    """A folder for the parts of this very run; what another has left there is removed."""
-    known = beside / _RECORD
-    if known.is_file() and read_text(known) == json.dumps(record):
-        return
-    shutil.rmtree(beside, ignore_errors=True)
-    make_folder(beside)
-    with atomic_text(known) as file:
-        file.write(json.dumps(record))
 
 
 def _scores(part: Part, ranker: Ranker) -> Floats:

@@ -1,14 +1,13 @@
-"""Work that goes on where it stopped: what a crew has finished is written down, and not done again after a crash.
+"""A long training is resumed: what its workers have finished is kept in a folder, and not done again after a crash.
 
 For lists of local models, which are most of a long training: blocks of linear models are kept as arrays, others as
-models. What is kept counts only for the very same training: method, settings, data and version.
+models.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,8 +17,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from querywise.errors import QuerywiseError
-from querywise.runtime.files import atomic_file, atomic_text, make_folder, read_text
+from querywise.runtime.files import atomic_file
 from querywise.runtime.progress import track
+from querywise.runtime.resume import resume_folder
 from querywise.runtime.values import Json
 from querywise.runtime.workers import Arguments, Crew, at_work, crew
 from querywise.storage import load, save
@@ -27,7 +27,6 @@ from querywise.storage import load, save
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-_RECORD = "unfinished.json"
 _GROUP = 8  # results that threads make before any is kept
 
 
@@ -35,23 +34,10 @@ _GROUP = 8  # results that threads make before any is kept
 def resuming(folder: Path, record: Json) -> Iterator[None]:
     """Keep finished work in a folder while the block runs, and use what a run with the same record has left there.
 
-    The folder is gone once the block has ended well, or badly with nothing finished.
+    The folder is removed when the block ends well, or badly with nothing finished.
     """
-    make_folder(folder)
-    written = json.dumps(record, sort_keys=True)
-    if not (folder / _RECORD).is_file() or read_text(folder / _RECORD) != written:
-        shutil.rmtree(folder, ignore_errors=True)
-        make_folder(folder)
-        with atomic_text(folder / _RECORD) as out:
-            out.write(written)
-    over = False
-    try:
-        with at_work(_Resuming(crew(), folder)):
-            yield
-        over = True
-    finally:
-        if over or [each.name for each in folder.iterdir()] == [_RECORD]:  # nothing is lost
-            shutil.rmtree(folder, ignore_errors=True)
+    with resume_folder(folder, record), at_work(_Resuming(crew(), folder)):
+        yield
 
 
 class _Resuming:

@@ -161,9 +161,8 @@ def chosen_table(found: Findings) -> Table:
     for name, folds in found.compared.trained.items():
         for number, each in enumerate(folds, start=1):
             setting = ", ".join(f"{key} {value}" for key, value in each.parameters.items())
-            method = each.notes.get("method")
             tried = len(each.tried)
-            text = ", ".join(str(part) for part in (method, setting) if part)
+            text = ", ".join(str(part) for part in (each.method, setting) if part)
             rows.append((name, number, tried, text, each.valid_value))
     columns = (Column("method"), Column("fold", "count"), Column("tried", "count"), Column("chosen"))
     return Table((*columns, Column("on validation", "value")), tuple(rows))

@@ -114,10 +114,10 @@ def quality_by_difficulty(found: Findings) -> tuple[Figure, ...]:
 def queries_in_the_plane(found: Findings) -> tuple[Figure, ...]:
     """Test queries of the first fold in two principal components, by class or by gain: Figure 1 of [geng2008]_."""
     compared = found.compared
-    source = next((name for name in compared.names if compared.trained[name][0].extra.get("places")), None)
+    source = next((name for name in compared.names if compared.trained[name][0].extra.places), None)
     if source is None or found.shown is None:
         return ()
-    places = np.array(compared.trained[source][0].extra["places"])
+    places = np.array(compared.trained[source][0].extra.places)
     if places.ndim != 2 or places.shape[1] < 2:
         return ()
     first = compared.fold_of == 0

@@ -21,7 +21,7 @@ from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.significance import holm
 from querywise.evaluation.trained import Fit
-from querywise.evaluation.tuning import tune_or_fit
+from querywise.evaluation.tuning import tuned_fit
 from querywise.learners.classic.lists import Worth
 from querywise.learners.trees.context import QueryContext
 from querywise.methods import METHODS, Method
@@ -70,7 +70,7 @@ def reproduce(folds: Folds, out: Path) -> Path:
         "validation_map": valid,
         "holm": tested,
         "learned_weights": weights,
-        "chosen": {name: [each.notes["parameters"] for each in compared.trained[name]] for name in (CHOSEN, TRIED)},
+        "chosen": {name: compared.parameters(name) for name in (CHOSEN, TRIED)},
         "training_seconds": seconds,
     }
     return write_findings(out, numbers, [_table(compared, valid, tested), _remark(weights, seconds) + "\n"])
@@ -121,14 +121,8 @@ def _as_it_is(ranker: Blend | NearbyBlend) -> Fit:
 
 def _chosen(method: Method, flavour: str, grid: Mapping[str, Sequence[Any]] | None = None) -> Fit:
     """A method with the best setting of a grid, its own unless one is given, on the validation part."""
-    return lambda train, valid: tune_or_fit(
-        method.build,
-        method.grid_on(train) if grid is None else grid,
-        fixed={"bag": BAG},
-        train=train,
-        valid=valid,
-        flavour=flavour,
-    )
+    tried = method.grid_on if grid is None else grid
+    return tuned_fit(method.build, tried, fixed={"bag": BAG}, flavour=flavour)
 
 
 def _crossed(blend: Blend, valid: Any) -> Floats:

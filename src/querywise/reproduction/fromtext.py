@@ -15,7 +15,7 @@ from querywise.data.folds import Fold, Folds
 from querywise.evaluation.analysis import class_shares
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.trained import Fit
-from querywise.evaluation.tuning import tune_or_fit
+from querywise.evaluation.tuning import tuned_fit
 from querywise.methods import METHODS
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.claims import write_findings
@@ -47,7 +47,10 @@ def reproduce(folds: Folds, out: Path) -> Path:
     compared = compared.with_choice([name for name in fits if name != ORACLE])
     alike = {name: float(np.nanmean(np.concatenate(each))) for name, each in shares.items()}
     choices = {
-        name: [{key: each.notes.get(key) for key in ("method", "parameters")} for each in trained]
+        name: [
+            {"method": each.method, "parameters": chosen}
+            for each, chosen in zip(trained, compared.parameters(name), strict=True)
+        ]
         for name, trained in compared.trained.items()
     }
     numbers: JsonObject = {"comparison": compared.as_json(), "same_class": alike, "chosen": choices}
@@ -57,9 +60,7 @@ def reproduce(folds: Folds, out: Path) -> Path:
 def _fits(*, classes: bool) -> dict[str, Fit]:
     def fitting(name: str, **fixed: Any) -> Fit:
         method = METHODS[name]
-        return lambda train, valid: tune_or_fit(
-            method.build, method.grid, fixed=fixed, train=train, valid=valid, measure=CHOSEN_BY
-        )
+        return tuned_fit(method.build, method.grid, fixed=fixed, measure=CHOSEN_BY)
 
     fits = {name: fitting(name) for name in ("bm25", BASELINE, "lambdamart")}
     if classes:

@@ -261,7 +261,7 @@ def _draw(out: Path, compared: Compared, swept: dict[str, Any]) -> None:
     )
     if compared.classes:
         first = compared.fold_of == 0
-        places = np.array(compared.trained[f"{KNN[0]}, no prior"][0].extra["places"])
+        places = np.array(compared.trained[f"{KNN[0]}, no prior"][0].extra.places)
         with atomic_text(out / "queries.svg") as file:
             file.write(plane_figure(places, {name: chosen[first] for name, chosen in compared.classes.items()}))
 

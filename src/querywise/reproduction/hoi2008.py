@@ -49,7 +49,7 @@ def reproduce(folds: Folds, out: Path) -> Path:
     claims = _claims(compared, seconds)
     numbers: JsonObject = {
         "comparison": compared.as_json(),
-        "chosen": {name: [each.notes.get("parameters") for each in compared.trained[name]] for name in compared.names},
+        "chosen": {name: compared.parameters(name) for name in compared.names},
         "map_against_gamma": swept,
         "training_seconds": seconds,
     }

@@ -61,7 +61,7 @@ def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None) ->
     shown = max(METHOD_NAMES[1:], key=lambda name: _validated(compared, name))
     best, worst = extremes(compared, shown, "map", count=5, top=1)
     claims = _claims(compared, swept, difficulty)
-    chosen = {name: [each.notes.get("parameters") for each in trained] for name, trained in compared.trained.items()}
+    chosen = {name: compared.parameters(name) for name in compared.names}
     numbers = {
         "comparison": compared.as_json(),
         "chosen": chosen,

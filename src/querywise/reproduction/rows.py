@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.significance import paired_t_test
 from querywise.evaluation.trained import Fit
-from querywise.evaluation.tuning import tune_or_fit
+from querywise.evaluation.tuning import tuned_fit
 from querywise.methods import METHODS
 from querywise.report.tables import Column, Table
 from querywise.runtime.values import Grid, Settings
@@ -19,7 +19,7 @@ def fitting(method: str, fixed: Settings, grid: Grid | None = None) -> Fit:
     """A method with some settings fixed, the others of its grid, or of another, chosen by MAP on validation data."""
     known = METHODS[method]
     tried = known.grid if grid is None else grid
-    return lambda train, valid: tune_or_fit(known.build, tried, fixed=fixed, train=train, valid=valid, flavour=FLAVOUR)
+    return tuned_fit(known.build, tried, fixed=fixed, flavour=FLAVOUR)
 
 
 def p_of(compared: Compared, name: str, rival: str, measure: str) -> float:

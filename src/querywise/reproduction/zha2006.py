@@ -360,7 +360,7 @@ def _numbers(compared: Compared, seen: _Seen, moved: Floats) -> dict[str, Any]:
     return {
         "comparison": compared.as_json("wilcoxon"),
         "gains": {name: _gain(compared, name) for name in compared.names if not name.startswith(PLAIN)},
-        "chosen": {name: [each.notes.get("parameters") for each in compared.trained[name]] for name in compared.names},
+        "chosen": {name: compared.parameters(name) for name in compared.names},
         "moments": {name: [each.tolist() for each in _moments(seen, name)] for name in seen.transforms},
         "moved": np.nan_to_num(moved, nan=-1.0).tolist(),
         "traces": {name: [list(trace) for trace in traces] for name, traces in seen.traces.items()},

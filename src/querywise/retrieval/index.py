@@ -6,9 +6,6 @@ It is built in one pass over the documents; the same documents give the same byt
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +25,7 @@ from querywise.errors import DataError, ModelFileError
 from querywise.retrieval.strings import Strings
 from querywise.retrieval.words import Tokeniser
 from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.files import current_umask
+from querywise.runtime.files import OutputFolder, atomic_folder
 
 FORMAT = "querywise index"
 FORMAT_VERSION = 1
@@ -223,9 +220,7 @@ def save_index(index: Index, folder: PathLike) -> None:
         arrays |= {f"{name}.content": strings.content, f"{name}.starts": strings.starts}
     for name, each in index.fields.items():
         arrays |= {f"{name}.{part}": getattr(each, part) for part in _FIELD_PARTS}
-    made: Path | None = None
-    try:
-        made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.absolute().parent))
+    with atomic_folder(path) as made:
         for name, values in arrays.items():
             np.save(made / f"{name}.npy", np.ascontiguousarray(values), allow_pickle=False)
         manifest = {
@@ -238,13 +233,6 @@ def save_index(index: Index, folder: PathLike) -> None:
             "bytes": {name: (made / f"{name}.npy").stat().st_size for name in sorted(arrays)},
         }
         (made / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-        made.chmod(0o777 & ~current_umask())
-        _take_place(made, path)
-    except OSError as error:
-        raise DataError(f"{path}: the index cannot be written ({error.strerror or error}).") from None
-    finally:
-        if made is not None:
-            shutil.rmtree(made, ignore_errors=True)
 
 
 _FIELD_PARTS = ("starts", "documents", "counts", "lengths", "distinct", "totals")
@@ -287,17 +275,15 @@ def load_index(folder: PathLike) -> Index:
     return index
 
 
+_OTHER = "this holds something that is not a querywise index. Name a new folder."
+_FOLDER = OutputFolder(a_file=_OTHER, other=_OTHER, manifest=_MANIFEST, makes_parents=False)
+
+
 def check_index_folder(path: Path) -> None:
     """Refuse a place where no index can be written, before any long work is done for it."""
-    if path.exists() and not (path / _MANIFEST).is_file() and not (path.is_dir() and not any(path.iterdir())):
-        raise DataError(f"{path}: this holds something that is not a querywise index. Name a new folder.")
+    _FOLDER.check(path)
     if (path / _MANIFEST).is_file():
         _read_body(path)
-    parent = path.absolute().parent
-    if not parent.is_dir():
-        raise DataError(f"{path}: the folder {parent} does not exist; make it first.")
-    if not os.access(parent, os.W_OK):
-        raise DataError(f"{path}: no permission to write in the folder {parent}.")
 
 
 def _read_body(path: Path) -> dict[str, Any]:
@@ -330,19 +316,3 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     if not sound:
         raise ModelFileError(f"{file}: damaged. Make the index anew with `querywise index`.")
     return manifest
-
-
-def _take_place(made: Path, path: Path) -> None:
-    """Put a finished folder where another may be."""
-    if not path.exists():
-        made.rename(path)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.absolute().parent))
-    path.rename(old / path.name)
-    try:
-        made.rename(path)
-    except BaseException:
-        (old / path.name).rename(path)
-        raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)

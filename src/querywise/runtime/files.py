@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
@@ -36,18 +36,18 @@ def read_text(path: Path) -> str:
 @contextlib.contextmanager
 def atomic_text(path: Path) -> Iterator[TextIO]:
     """Write beside `path`, then rename: until the block ends well, what was there before stays."""
-    check_writable(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    try:
-        with open(handle, "w", encoding="utf-8", newline="\n") as out:
-            yield out
-            out.flush()
-            os.fsync(out.fileno())
-        put_in_place(Path(name), path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror}).") from None
-    finally:
-        Path(name).unlink(missing_ok=True)
+    with atomic_file(path) as beside, beside.open("w", encoding="utf-8", newline="\n") as out:
+        yield out
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file whole: until all is written, what was there before stays."""
+    with atomic_file(path) as beside, beside.open("wb") as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
 
 
 @contextlib.contextmanager
@@ -57,9 +57,9 @@ def atomic_file(path: Path) -> Iterator[Path]:
     beside = path.with_name(f".{path.name}.{os.urandom(6).hex()}.part")
     try:
         yield beside
-        put_in_place(beside, path)
+        os.replace(beside, path)
     except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror}).") from None
+        raise DataError(f"{path}: cannot be written ({error.strerror or error}).") from None
     finally:
         beside.unlink(missing_ok=True)
 
@@ -69,13 +69,13 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     """Write a folder beside `path`, then rename it: until the block ends well, what was there before stays whole."""
     check_folder(path)
     make_folder(path.absolute().parent)
-    made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.absolute().parent))
+    made = path.absolute().with_name(f".{path.name}.{os.urandom(6).hex()}.part")
     try:
+        made.mkdir()
         yield made
-        os.chmod(made, 0o777 & ~current_umask())
         replace_folder(made, path.absolute())
     except OSError as error:
-        raise DataError(f"{path}: the folder cannot be written ({error.strerror}).") from None
+        raise DataError(f"{path}: the folder cannot be written ({error.strerror or error}).") from None
     finally:
         shutil.rmtree(made, ignore_errors=True)
 
@@ -90,23 +90,10 @@ def replace_folder(made: Path, path: Path) -> None:
     os.rename(path, aside)
     try:
         os.rename(made, path)
-    except OSError:
+    except BaseException:  # an interrupt too
         os.rename(aside, path)
         raise
     os.rename(aside, made)
-
-
-def put_in_place(written: Path, path: Path) -> None:
-    """Rename a finished file to its name, with the permissions any new file would have."""
-    os.chmod(written, 0o666 & ~current_umask())
-    os.replace(written, path)
-
-
-def current_umask() -> int:
-    """The permissions new files are not given."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def check_writable(path: Path) -> None:
@@ -137,3 +124,38 @@ def make_folder(path: Path) -> None:
         raise DataError(f"{path}: the folder cannot be made ({error.strerror}).") from None
     if not os.access(path, os.W_OK):
         raise DataError(f"{path}: no permission to write in this folder.")
+
+
+@dataclass(frozen=True)
+class OutputFolder:
+    """A kind of folder that is written as a whole: how it is recognised, and what is said of a place it cannot have.
+
+    a_file, other: what is said of a file, and of a folder that holds something else. manifest: the file that every such
+    folder has. belongs: which names may be in it; stray: what is said of another. makes_parents: whether the folders
+    it is in are made. in_place: whether its files are replaced one by one, and not the folder as a whole.
+    """
+
+    a_file: str | None = None
+    other: str = ""
+    manifest: str | None = None
+    belongs: Callable[[str], bool] | None = None
+    stray: str = ""
+    makes_parents: bool = True
+    in_place: bool = False
+
+    def check(self, path: Path) -> None:
+        """Refuse a place that the folder cannot have, before any long work is done for it."""
+        parent = path.absolute().parent
+        if self.a_file is not None and path.exists() and not path.is_dir():
+            raise DataError(f"{path}: {self.a_file}")
+        if not self.makes_parents and not parent.is_dir():
+            raise DataError(f"{path}: the folder {parent} does not exist; make it first.")
+        check_folder(path)
+        if path.is_dir() and not self.in_place and not os.access(parent, os.W_OK):
+            raise DataError(f"{path}: no permission to write in the folder {parent}.")
+        found = sorted(each.name for each in path.iterdir()) if path.is_dir() else []
+        if found and self.manifest is not None and self.manifest not in found:
+            raise DataError(f"{path}: {self.other}")
+        strays = [name for name in found if self.belongs is not None and not self.belongs(name)]
+        if strays:
+            raise DataError(f"{path}: {strays[0]!r} {self.stray}")

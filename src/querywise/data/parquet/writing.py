@@ -16,11 +16,11 @@ from querywise.data.letor import PathLike
 from querywise.data.parquet.arrow import arrow, checksum_of, is_part, part_name, write_table
 from querywise.data.parquet.cutting import COLUMNS, Fitting, by_number, by_rows
 from querywise.data.parquet.shard import MANIFEST, column_names
-from querywise.data.parquet.shards import FORMAT, VERSION, Shards, is_sharded, open_shards
+from querywise.data.parquet.shards import FORMAT, VERSION, Shards, open_shards
 from querywise.data.queries import write_queries
 from querywise.data.sidefiles import QUERIES
 from querywise.errors import DataError
-from querywise.runtime.files import atomic_folder, atomic_text, check_folder
+from querywise.runtime.files import OutputFolder, atomic_folder, atomic_text
 
 ROWS = 100_000
 
@@ -82,17 +82,18 @@ def write_named_shards(
     return open_shards(root)
 
 
-def check_shards_folder(path: Path) -> None:
-    """Refuse a folder whose place shards cannot take, before any long work is done for them."""
-    if path.is_file():
-        raise DataError(f"{path}: this is a file; shards are a folder.")
-    check_folder(path)
-    found = sorted(each.name for each in path.iterdir()) if path.is_dir() else []
-    if found and not is_sharded(path):
-        raise DataError(f"{path}: the folder holds something that is not shards. Name another, or an empty one.")
-    stray = [name for name in found if name not in (MANIFEST, QUERIES) and not is_part(name)]
-    if stray:
-        raise DataError(f"{path}: {stray[0]!r} is beside the shards here, which are replaced as a whole. Move it away.")
+def _is_of_shards(name: str) -> bool:
+    return name in (MANIFEST, QUERIES) or is_part(name)
+
+
+_FOLDER = OutputFolder(
+    a_file="this is a file; shards are a folder.",
+    other="the folder holds something that is not shards. Name another, or an empty one.",
+    manifest=MANIFEST,
+    belongs=_is_of_shards,
+    stray="is beside the shards here, which are replaced as a whole. Move it away.",
+)
+check_shards_folder = _FOLDER.check
 
 
 def _write_shard(folder: Path, number: int, pieces: Sequence[Judged]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Finished parts of a comparison, kept in a folder: an interrupted run goes on where it stopped."""
+"""A comparison is resumed: finished folds are kept in a folder, and not computed again by the next run."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from querywise.data.folds import Fold
 from querywise.data.judged import Judged
 from querywise.errors import DataError
-from querywise.evaluation.trained import Trained
+from querywise.evaluation.trained import Extra, Trained
+from querywise.evaluation.tuning import Choice, Trial
 from querywise.runtime.files import atomic_text, make_folder, read_text
-from querywise.runtime.values import Json, Settings
+from querywise.runtime.resume import Record
+from querywise.runtime.values import Json, JsonObject, Settings
 
 _TIMES = ("fit_seconds", "predict_seconds")
 
@@ -36,26 +39,20 @@ class Kept:
 
     def get(self, number: int, name: str, fold: Fold) -> Trained | None:
         """What is kept of a method on a fold, if it is what would come out again."""
-        scores, notes, times = self._paths(number, name)
+        scores, _, times = self._paths(number, name)
         if name not in self.settings:
             return None  # scores that were made elsewhere may have changed
-        if not (scores.is_file() and notes.is_file() and times.is_file()):
-            return None
         try:
-            kept, spent = json.loads(read_text(notes)), json.loads(read_text(times))
-            if kept["settings"] != self._settings(name, fold):
+            notes = self._record(number, name, fold).read()
+            if notes is None:
                 return None
             text = read_text(scores)
-            if kept["scores"] != _checksum(text):
-                return None
-            values = np.array([float(row["score"]) for row in csv.DictReader(io.StringIO(text))])
-            fit, predict = (float("nan") if spent[name] is None else float(spent[name]) for name in _TIMES)
-            return Trained(values, fit, predict, kept["notes"], kept["extra"])
+            return _read(notes, text, json.loads(read_text(times))) if notes["scores"] == _checksum(text) else None
         except (ValueError, KeyError, TypeError, DataError):
             return None
 
     def put(self, number: int, name: str, fold: Fold, trained: Trained) -> None:
-        """Keep a finished part; its notes are written last, and without them nothing counts as kept."""
+        """Keep a finished fold; its record is written last, and without it nothing counts as kept."""
         scores, notes, times = self._paths(number, name)
         notes.unlink(missing_ok=True)
         table = io.StringIO()
@@ -68,18 +65,17 @@ class Kept:
         spent = {each: value if math.isfinite(value) else None for each, value in zip(_TIMES, seconds, strict=True)}
         with atomic_text(times) as out:
             json.dump(spent, out)
-        content = {
-            "settings": self._settings(name, fold),
+        chosen = {} if trained.choice is None else trained.choice.as_notes()
+        content: JsonObject = {
             "scores": _checksum(table.getvalue()),
-            "notes": trained.notes,
-            "extra": trained.extra,
+            "notes": chosen,
+            "extra": trained.extra.as_json(),
         }
-        with atomic_text(notes) as out:
-            json.dump(content, out, indent=1)
+        self._record(number, name, fold).write(content)
 
-    def _settings(self, name: str, fold: Fold) -> Json:
-        settings: Json = json.loads(json.dumps({"method": self.settings.get(name), "data": digest(fold)}))
-        return settings
+    def _record(self, number: int, name: str, fold: Fold) -> Record:
+        settings: Json = {"method": self.settings.get(name), "data": fold.fingerprint()}
+        return Record(self._paths(number, name)[1], settings)
 
     def _paths(self, number: int, name: str) -> tuple[Path, Path, Path]:
         plain = re.sub(r"[^A-Za-z0-9.+-]+", "-", name)
@@ -88,19 +84,18 @@ class Kept:
         return self.folder / f"{stem}.csv", self.folder / f"{stem}.json", self.folder / f"{stem}.times.json"
 
 
-def digest(fold: Fold) -> str:
-    """A checksum of everything a method can see of a fold, and of its test labels."""
-    found = hashlib.sha256()
-    for part in fold:
-        candidates = part.candidates
-        for array in (candidates.features, candidates.starts, part.labels):
-            found.update(np.ascontiguousarray(array).tobytes())
-        table = candidates.queries
-        known = () if table is None else (table.texts, table.classes, table.column_names)
-        found.update(repr((candidates.query_ids, candidates.document_ids, candidates.feature_names, known)).encode())
-        if table is not None and table.columns is not None:
-            found.update(np.ascontiguousarray(table.columns).tobytes())
-    return found.hexdigest()
+def _read(notes: Any, text: str, spent: Any) -> Trained:  # what was read from JSON files; it may be anything
+    values = np.array([float(row["score"]) for row in csv.DictReader(io.StringIO(text))])
+    fit, predict = (float("nan") if spent[name] is None else float(spent[name]) for name in _TIMES)
+    choice = _read_choice(notes["notes"]) if notes["notes"] else None
+    return Trained(values, fit, predict, choice, Extra(**notes["extra"]))
+
+
+def _read_choice(notes: Any) -> Choice:
+    """The choice that `Choice.as_notes` describes."""
+    by = notes["chosen_by"] or {"measure": "", "flavour": ""}
+    tried = tuple(Trial(trial["parameters"], trial["value"]) for trial in notes["tried"])
+    return Choice(notes["parameters"], by["measure"], by["flavour"], tried)
 
 
 def _checksum(text: str) -> str:
