@@ -108,7 +108,7 @@ def fit(folder: str, method: str, cluster: str | int | None) -> None:
     small = World(FEATURES, kinds=3).draw(20, 10, seed=1)
     KnnOffline2(RankSVM(), k=5).fit(small)  # whatever is compiled or loaded only once
     begin = time.perf_counter()
-    with _crew(cluster) as hands:
+    with _workers(cluster) as hands:
         if hands is not None:
             KnnOffline2(RankSVM(), k=5).fit(small)  # by every worker too
             print(time.perf_counter() - begin)
@@ -119,7 +119,7 @@ def fit(folder: str, method: str, cluster: str | int | None) -> None:
 
 
 @contextlib.contextmanager
-def _crew(cluster: str | int | None) -> Iterator[Any]:
+def _workers(cluster: str | int | None) -> Iterator[Any]:
     if cluster is None:
         yield None
         return

@@ -31,7 +31,7 @@ from querywise.learners.trees.boosting import TreeRegression
 from querywise.methods import find_method
 from querywise.rankers.atvt import ATVT, Variant
 from querywise.runtime.arrays import Floats
-from querywise.runtime.cache import sharing
+from querywise.runtime.cache import caching
 from querywise.runtime.parameters import unfitted
 from querywise.storage import load, read_manifest, save
 from tests.commands import Done, run
@@ -470,7 +470,7 @@ def test_settings_that_share_their_first_regression_get_what_each_gets_alone(reg
 
     for held_out in (None, valid):
         alone = fitted(held_out)
-        with sharing():
+        with caching():
             together = fitted(held_out)
         assert all(np.array_equal(one, other) for one, other in zip(alone, together, strict=True))
 
@@ -635,8 +635,8 @@ def test_fitting_again_on_the_same_features_equals_a_fresh_fit() -> None:
 @pytest.mark.parametrize("factor", [1e-6, 0.5, 3.7, 1e6])
 def test_weights_of_rows_are_relative(factor: float) -> None:
     x, t, w = bent()
-    once, scaled = (TreeRegression(20).fit(x, t, weights).predict(x) for weights in (w, factor * w))
-    assert once == pytest.approx(scaled, abs=1e-9)
+    cached, scaled = (TreeRegression(20).fit(x, t, weights).predict(x) for weights in (w, factor * w))
+    assert cached == pytest.approx(scaled, abs=1e-9)
 
 
 def test_a_row_of_weight_0_has_no_say_in_the_trees() -> None:

@@ -26,7 +26,7 @@ from querywise.rankers.blend import Blend, learned_weights
 from querywise.rankers.column import OneFeature
 from querywise.rankers.knn import KnnOnline
 from querywise.reproduction import blend as reproduction
-from querywise.runtime.cache import sharing
+from querywise.runtime.cache import caching
 from querywise.storage import load, save
 from tests.worlds import inside, ragged
 
@@ -133,7 +133,7 @@ def test_members_stop_early_on_the_validation_queries() -> None:
 def test_blends_of_the_same_rankers_fit_them_once() -> None:
     data = make_judged(60, 10, 4)
     train, valid, other = data.select(range(30)), data.select(range(30, 45)), data.select(range(45, 60))
-    with sharing():
+    with caching():
         first = Blend([RankSVM(), LambdaMART(20, patience=2)]).fit(train, valid=valid)
         second = Blend([LambdaMART(20, patience=2)], weights="learned").fit(train, valid=valid)
         third = Blend([LambdaMART(20, patience=2)]).fit(train, valid=other)
@@ -188,7 +188,7 @@ def test_where_queries_have_a_text_a_view_of_it_is_tried_and_the_trees_are_grown
     views = method.grid_on(data)["view"]
     assert views == ("top-mean", TEXT_VIEW)
     assert "view" not in method.grid_on(plain)
-    with sharing():
+    with caching():
         fitted: list[Any] = [method.build(view=view, bag=1, trees=5).fit(data) for view in views]
     assert fitted[0].rankers_[0] is fitted[1].rankers_[0]
     assert fitted[0].rankers_[1] is fitted[1].rankers_[1]

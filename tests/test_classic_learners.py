@@ -63,11 +63,11 @@ def mean_map(scores: Floats, data: Judged) -> float:
 def test_query_weights_are_relative(build: Callable[[], Any]) -> None:
     data = make_judged(20, 10, 4)
     weights = np.random.default_rng(0).uniform(0.5, 1.5, size=20)
-    once = build().fit(data, query_weights=weights).predict(data.candidates)
+    cached = build().fit(data, query_weights=weights).predict(data.candidates)
     scaled = build().fit(data, query_weights=256 * weights).predict(data.candidates)
-    assert np.array_equal(once, scaled)
+    assert np.array_equal(cached, scaled)
     tripled = build().fit(data, query_weights=3 * weights).predict(data.candidates)
-    assert tripled == pytest.approx(once, rel=1e-6, abs=1e-9)
+    assert tripled == pytest.approx(cached, rel=1e-6, abs=1e-9)
 
 
 def test_a_query_of_weight_zero_might_as_well_not_be_there(build: Callable[[], Any]) -> None:
@@ -402,9 +402,9 @@ def test_adarank_stops_when_nothing_changes_or_every_feature_had_its_turn() -> N
     features = np.column_stack([np.arange(12.0) % 4, np.ones(12)])
     data = Judged(Candidates(features, np.array([0, 4, 8, 12]), ("a", "b", "c")), (features[:, 0] > 1).astype(int))
     assert AdaRank(300, repeat=True).fit(data).columns_.tolist() == [0]
-    once = AdaRank(300).fit(data)
-    assert once.columns_.tolist() == [0, 1]
-    assert np.isfinite(once.weights_).all()
+    cached = AdaRank(300).fit(data)
+    assert cached.columns_.tolist() == [0, 1]
+    assert np.isfinite(cached.weights_).all()
 
 
 # Multiple hyperplanes

@@ -31,7 +31,7 @@ from querywise.rankers.column import OneFeature
 from querywise.rankers.normalised import QueryNormalised, normalised
 from querywise.rankers.single import Single
 from querywise.runtime.arrays import Floats
-from querywise.runtime.cache import sharing
+from querywise.runtime.cache import caching
 from querywise.runtime.parameters import is_fitted
 from querywise.storage import load, read_manifest
 from tests import commands
@@ -355,12 +355,12 @@ def test_the_upper_bound_never_falls_when_models_are_added(few: tuple[Judged, Ju
     assert bounds[0].mean() < bounds[-1].mean()
 
 
-def routed_by_hand(standing: Floats, centres: Floats, data: Judged) -> list[int]:
+def routed_by_hand(within_query: Floats, centres: Floats, data: Judged) -> list[int]:
     """The centre nearest to the mean of each query's relevant documents; −1 without any."""
     found = []
     for query in range(len(data)):
         rows = data.candidates.rows(query)
-        relevant = standing[rows][data.labels[rows] > 0]
+        relevant = within_query[rows][data.labels[rows] > 0]
         gaps = [float(np.linalg.norm(relevant.mean(axis=0) - centre)) for centre in centres] if len(relevant) else []
         found.append(int(np.argmin(gaps)) if gaps else -1)
     return found
@@ -371,8 +371,8 @@ def test_a_query_is_routed_to_the_cluster_of_documents_like_its_relevant_ones(ki
     train, test = ragged(1, queries=30), ragged(2)
     ranker = RANKERS[kind](RankSVM(), 5).fit(train)
     relevant = train.candidates.features[train.labels > 0]
-    standing = (test.candidates.features - relevant.mean(axis=0)) / relevant.std(axis=0)
-    expected = routed_by_hand(standing, ranker.groups_.grouping_.centres_, test)
+    within_query = (test.candidates.features - relevant.mean(axis=0)) / relevant.std(axis=0)
+    expected = routed_by_hand(within_query, ranker.groups_.grouping_.centres_, test)
     assert ranker.routed_by_relevance(test).tolist() == expected
     assert min(expected) == -1
 
@@ -383,8 +383,8 @@ def test_in_the_plane_a_query_is_routed_by_the_scores_of_its_relevant_documents(
     models = 3, RankSVM().fit(train)
     means = TwoModels(*models, standardise=False).fit(train).points(train.candidates)
     scores = np.column_stack([test.candidates.features[:, 3], models[1].predict(test.candidates)])
-    standing = (scores - means.mean(axis=0)) / means.std(axis=0)
-    expected = routed_by_hand(standing, inside(ranker.groups_.grouping_).centres_, test)
+    within_query = (scores - means.mean(axis=0)) / means.std(axis=0)
+    expected = routed_by_hand(within_query, inside(ranker.groups_.grouping_).centres_, test)
     routed = ranker.routed_by_relevance(test)
     assert routed is not None
     assert routed.tolist() == expected
@@ -509,7 +509,7 @@ def test_settings_that_share_their_work_answer_as_each_alone(few: tuple[Judged, 
         lambda: Transform(RankSVM(0.1), 3, softness=0.5),
     ]
     alone = [make().fit(train).predict(test.candidates) for make in grid]
-    with sharing():
+    with caching():
         together = [make().fit(train).predict(test.candidates) for make in grid]
         again = [make().fit(train).predict(test.candidates) for make in grid]
     for one, two, three in zip(alone, together, again, strict=True):

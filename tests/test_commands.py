@@ -19,7 +19,7 @@ from querywise.cli import options
 from querywise.data.letor import write_letor
 from querywise.data.parquet.writing import write_shards
 from querywise.data.synthetic import make_judged
-from querywise.runtime.workers import crew
+from querywise.runtime.workers import workers
 from tests import commands
 from tests.commands import contents, plain, run, run_process, run_script
 
@@ -95,7 +95,17 @@ def state() -> list[object]:
     levels = [root.level, logging.getLogger("uvicorn").level]
     streams = [sys.stdin, sys.stdout, sys.stderr, *map(os.fstat, range(3))]
     filters = [*warnings.filters], warnings.showwarning
-    return [dict(os.environ), Path.cwd(), sys.argv, sys.excepthook, [*root.handlers], levels, streams, filters, crew()]
+    return [
+        dict(os.environ),
+        Path.cwd(),
+        sys.argv,
+        sys.excepthook,
+        [*root.handlers],
+        levels,
+        streams,
+        filters,
+        workers(),
+    ]
 
 
 def test_what_a_command_changes_is_set_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

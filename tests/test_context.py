@@ -19,9 +19,9 @@ from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees import context
 from querywise.learners.trees.boosting import LambdaMART
 from querywise.learners.trees.context import QueryContext
-from querywise.learners.within_query import standing
+from querywise.learners.within_query import within_query
 from querywise.locality.views.topmean import TopMean
-from querywise.runtime.cache import sharing
+from querywise.runtime.cache import caching
 from querywise.storage import load, save
 from tests.worlds import inside, ragged
 
@@ -32,7 +32,7 @@ def one_query(*columns: list[float]) -> Candidates:
 
 def test_standing_is_what_numpy_and_scipy_say_query_by_query() -> None:
     candidates = ragged(1, queries=40).candidates
-    found = standing(candidates.features, candidates)
+    found = within_query(candidates.features, candidates)
     for query in range(len(candidates) - 3):
         own = candidates.features[candidates.rows(query)]
         assert found.means[query] == pytest.approx(own.mean(axis=0), abs=1e-12)
@@ -45,19 +45,19 @@ def test_standing_is_what_numpy_and_scipy_say_query_by_query() -> None:
 def test_what_does_not_differ_is_level_even_where_rounding_says_otherwise() -> None:
     tenth = [0.1, 0.1, 0.1, 0.1 + 1e-17, 0.1]
     noisy = [1.0, 1.0 + 2e-16, 1.0, 1.0 - 1e-16, 1.0]
-    found = standing(one_query(tenth, noisy).features, one_query(tenth, noisy))
+    found = within_query(one_query(tenth, noisy).features, one_query(tenth, noisy))
     assert not found.spreads.any()
     assert not found.z.any()
     assert np.all(found.ranks == 0.5)
     assert found.means[0, 0] == 0.1
     alone = one_query([3.0])
-    assert [each.tolist() for each in standing(alone.features, alone)] == [[[3.0]], [[0.0]], [[0.0]], [[0.5]]]
+    assert [each.tolist() for each in within_query(alone.features, alone)] == [[[3.0]], [[0.0]], [[0.0]], [[0.5]]]
 
 
 @pytest.mark.parametrize("size", [1.7e308, 1e-308, 5e-324])
 def test_numbers_of_any_size_have_a_standing(size: float) -> None:
     candidates = one_query([-size, 0.0, size, size])
-    found = standing(candidates.features, candidates)
+    found = within_query(candidates.features, candidates)
     assert all(np.isfinite(each).all() for each in found)
     assert found.ranks[:, 0] == pytest.approx([0, 1 / 3, 5 / 6, 5 / 6])
     if size > 1e-300:
@@ -68,12 +68,12 @@ def test_the_order_of_documents_and_the_queries_beside_change_no_bit() -> None:
     rng = np.random.default_rng(0)
     data = ragged(5, queries=30)
     candidates = replace(data.candidates, features=rng.normal(size=data.candidates.features.shape))
-    whole = standing(candidates.features, candidates)
+    whole = within_query(candidates.features, candidates)
     for query in range(len(candidates)):
         rows = candidates.rows(query)
         turn = rng.permutation(rows.stop - rows.start)
         alone = candidates.select([query])
-        mixed = standing(alone.features[turn], alone)
+        mixed = within_query(alone.features[turn], alone)
         assert np.array_equal(mixed.means[0], whole.means[query])
         assert np.array_equal(mixed.spreads[0], whole.spreads[query])
         assert np.array_equal(mixed.z, whole.z[rows][turn])
@@ -82,9 +82,9 @@ def test_the_order_of_documents_and_the_queries_beside_change_no_bit() -> None:
 
 def test_the_threads_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     candidates = ragged(2, queries=50).candidates
-    whole = standing(candidates.features, candidates)
+    whole = within_query(candidates.features, candidates)
     monkeypatch.setattr("querywise.learners.within_query._BLOCK", 7)
-    for ours, theirs in zip(standing(candidates.features, candidates), whole, strict=True):
+    for ours, theirs in zip(within_query(candidates.features, candidates), whole, strict=True):
         assert np.array_equal(ours, theirs)
 
 
@@ -99,7 +99,7 @@ def test_the_columns_are_named_by_what_they_hold() -> None:
         "rank of bm25", "rank of age", "rank of clicks", "rank of length",
         "list length",
     )  # fmt: skip
-    found = standing(data.candidates.features, data.candidates)
+    found = within_query(data.candidates.features, data.candidates)
     assert np.array_equal(seen.features[:, 8:12], found.ranks)
     assert np.array_equal(seen.features[:, 4:8], found.means[data.candidates.query_of_row])
     assert np.array_equal(seen.features[:, 12], data.candidates.sizes[data.candidates.query_of_row])
@@ -184,10 +184,10 @@ def test_learners_in_the_same_context_share_its_table(monkeypatch: pytest.Monkey
 
     def counted(*arguments: Any) -> Any:
         seen.append(1)
-        return standing(*arguments)
+        return within_query(*arguments)
 
     monkeypatch.setattr(context, "standing", counted)
-    with sharing():
+    with caching():
         for trees in (3, 4):
             QueryContext(LambdaMART(trees)).fit(data)
         assert len(seen) == 1

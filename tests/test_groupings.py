@@ -224,20 +224,20 @@ def test_the_best_of_several_starts_is_no_worse_than_the_true_piles() -> None:
 def test_a_query_joins_every_cluster_that_holds_one_of_its_relevant_documents(seed: int, count: int) -> None:
     data = ragged(seed)
     found = RelevantClusters(count).fit(np.zeros((0, 0)), data)
-    standing = standing_of_relevant(data)
+    within_query = standing_of_relevant(data)
     holds: list[list[int]] = [[] for _ in found.centres_]
     expected: list[set[int]] = [set() for _ in range(len(data))]
     for query in range(len(data)):
         for row in range(*data.candidates.rows(query).indices(len(data.labels))):
             if data.labels[row] > 0:
-                cluster = nearest(standing[row], found.centres_)
+                cluster = nearest(within_query[row], found.centres_)
                 holds[cluster].append(row)
                 expected[query].add(cluster)
     members = found.members_.toarray()
     assert [set(np.flatnonzero(column)) for column in members.T] == expected
     assert set(members.ravel()) <= {0.0, 1.0}
     for rows, centre in zip(holds, found.centres_, strict=True):
-        assert centre == pytest.approx(standing[rows].mean(axis=0), abs=1e-9)
+        assert centre == pytest.approx(within_query[rows].mean(axis=0), abs=1e-9)
 
 
 def test_a_query_may_belong_to_several_and_one_without_relevant_documents_to_none() -> None:
@@ -254,8 +254,8 @@ def test_a_query_may_belong_to_several_and_one_without_relevant_documents_to_non
 def test_a_querys_membership_is_the_largest_of_its_relevant_documents(softness: float) -> None:
     data = ragged(2, queries=20)
     found = RelevantClusters(5, softness=softness).fit(np.zeros((0, 0)), data)
-    standing, relevant = standing_of_relevant(data), data.labels > 0
-    squares = np.array([[gap(each, centre) ** 2 for centre in found.centres_] for each in standing])
+    within_query, relevant = standing_of_relevant(data), data.labels > 0
+    squares = np.array([[gap(each, centre) ** 2 for centre in found.centres_] for each in within_query])
     first = squares.min(axis=1)
     each = np.exp(-(squares - first[:, None]) / (2 * softness**2 * first[relevant].mean()))
     each[each < 0.01] = 0
@@ -269,8 +269,8 @@ def test_raw_means_are_measured_on_the_scale_of_the_relevant_documents() -> None
     found = RelevantClusters(4).fit(np.zeros((0, 0)), data)
     relevant = data.candidates.features[data.labels > 0]
     new = places(0, 5, columns=4)
-    standing = (new - relevant.mean(axis=0)) / relevant.std(axis=0)
-    expected = [[gap(place, centre) for centre in found.centres_] for place in standing]
+    within_query = (new - relevant.mean(axis=0)) / relevant.std(axis=0)
+    expected = [[gap(place, centre) for centre in found.centres_] for place in within_query]
     assert found.distances(new) == pytest.approx(np.array(expected))
 
 

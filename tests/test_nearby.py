@@ -18,12 +18,12 @@ from querywise.locality.views.gradients import GradientView
 from querywise.locality.views.text import TextView
 from querywise.rankers.blend import Blend
 from querywise.rankers.column import OneFeature
-from querywise.rankers.cross_fitting import Crossing
+from querywise.rankers.cross_fitting import CrossFitting
 from querywise.rankers.knn import KnnOnline
 from querywise.rankers.nearby import NearbyBlend
-from querywise.runtime.cache import sharing
+from querywise.runtime.cache import caching
 from querywise.storage import load, save
-from tests.test_signs import TWO, two_kinds
+from tests.test_score_signals import TWO, two_kinds
 
 
 def reached(ranker: Any, data: Judged) -> float:
@@ -50,14 +50,14 @@ def test_a_view_tells_what_the_scores_do_not() -> None:
 def test_weights_are_what_the_rankers_reached_on_the_nearest_queries_that_they_had_not_seen() -> None:
     train = two_kinds(1)
     fitted = NearbyBlend(TWO, k=7, measure="ndcg@5", folds=4, seed=2).fit(train)
-    crossed = Crossing("Ours", TWO, None, 4, "ndcg@5", seed=2).over(train, None)
-    assert crossed is not None
-    centre, spread = crossed.signs.mean(axis=0), crossed.signs.std(axis=0)
-    places = (crossed.signs - centre) / np.where(spread > 0, spread, 1.0)
+    cross_fitted = CrossFitting("Ours", TWO, None, 4, "ndcg@5", seed=2).over(train, None)
+    assert cross_fitted is not None
+    centre, spread = cross_fitted.score_signals.mean(axis=0), cross_fitted.score_signals.std(axis=0)
+    places = (cross_fitted.score_signals - centre) / np.where(spread > 0, spread, 1.0)
     weights = fitted.model_weights(train.candidates)
     for query in (0, 17, 44):  # whose signs are the crossed ones, as these rankers learn nothing
         near = np.argsort(((places - places[query]) ** 2).sum(axis=1), kind="stable")[:7]
-        expected = crossed.values[near, :2].sum(axis=0)
+        expected = cross_fitted.values[near, :2].sum(axis=0)
         assert weights[query] == pytest.approx(expected / expected.sum(), abs=1e-9)
     scaled = fitted.blend_.scaled(train.candidates)
     expected = (weights[train.candidates.query_of_row] * scaled).sum(axis=1)
@@ -103,7 +103,7 @@ def test_folds_are_fitted_once_for_all_that_share_them(monkeypatch: pytest.Monke
         return fit(self, data, **more)
 
     monkeypatch.setattr(OneFeature, "fit", counted)
-    with sharing():
+    with caching():
         NearbyBlend(TWO).fit(data)
         before = len(seen)
         NearbyBlend(TWO, k=5).fit(data)

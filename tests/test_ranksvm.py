@@ -13,7 +13,7 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError, SolverError
 from querywise.evaluation.evaluate import evaluate
 from querywise.learners.ranksvm.newton import Optimum, Ridge, minimise, minimise_hinge
-from querywise.learners.ranksvm.preference_parts import SpreadPreferences
+from querywise.learners.ranksvm.preference_parts import PreferenceParts
 from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Loss, Preferences, smoothed_hinge
 from querywise.learners.ranksvm.ranksvm import RankSVM, pair_coefficients
 from querywise.runtime.arrays import Floats
@@ -91,7 +91,7 @@ def test_squared_hinge_agrees_with_scipy_on_explicit_pairs(seed: int, pairs: Wei
     preferences = Preferences(data.candidates.features.copy(), data.labels, data.candidates.starts)
     coefficients = pair_coefficients(weights, preferences.pairs, pairs)
     ours = minimise(
-        SpreadPreferences.of(preferences),
+        PreferenceParts.of(preferences),
         coefficients,
         ridge=ridge,
         loss=SQUARED_HINGE,
@@ -115,7 +115,7 @@ def test_hinge_is_within_its_tolerance_of_the_optimum_and_its_certificate_is_hon
     preferences = Preferences(data.candidates.features.copy(), data.labels, data.candidates.starts)
     coefficients = pair_coefficients(weights, preferences.pairs, pairs)
     ours = minimise_hinge(
-        SpreadPreferences.of(preferences), coefficients, ridge=ridge, tolerance=tolerance, start=ridge.minimiser
+        PreferenceParts.of(preferences), coefficients, ridge=ridge, tolerance=tolerance, start=ridge.minimiser
     )
     optimum = written.hinge_optimum()
     reached = written.value(ours.weights, 1)
@@ -137,7 +137,7 @@ def test_the_hinges_certificate_is_no_wider_than_its_rounding_and_the_solvers_ga
 
     monkeypatch.setattr("querywise.learners.ranksvm.newton.smoothed_hinge", recorded)
     ours = minimise_hinge(
-        SpreadPreferences.of(preferences), coefficients, ridge=ridge, tolerance=1e-3, start=ridge.minimiser
+        PreferenceParts.of(preferences), coefficients, ridge=ridge, tolerance=1e-3, start=ridge.minimiser
     )
     rounding = float(coefficients @ preferences.pairs) * widths[-1] / 4
     assert rounding <= ours.gap <= rounding + 1e-3 / 4 * ours.value
@@ -154,7 +154,7 @@ def test_a_minimum_that_is_not_reached_is_an_error_whatever_the_size_of_the_obje
 
     def solved() -> Optimum:
         return minimise(
-            SpreadPreferences.of(preferences),
+            PreferenceParts.of(preferences),
             coefficients,
             ridge=ridge,
             loss=SQUARED_HINGE,

@@ -400,8 +400,8 @@ def test_a_feature_runs_from_0_to_1_over_the_candidates_of_each_query() -> None:
 
 
 def test_what_runs_from_0_to_1_already_stays_to_the_last_bit() -> None:
-    once = normalised(make_judged(20, 7, 4).candidates)
-    assert normalised(once).features.tobytes() == once.features.tobytes()
+    cached = normalised(make_judged(20, 7, 4).candidates)
+    assert normalised(cached).features.tobytes() == cached.features.tobytes()
 
 
 def test_constant_features_and_single_documents_are_0_and_queries_without_documents_stay() -> None:

@@ -45,9 +45,9 @@ def test_a_validation_grade_that_training_never_saw_is_fine() -> None:
 def test_query_weights_are_relative_and_zero_leaves_a_query_out() -> None:
     data = make_judged(40, 12, 4)
     weights = np.random.default_rng(0).uniform(0.5, 1.5, size=40)
-    once = LambdaMART(20).fit(data, query_weights=weights).predict(data.candidates)
+    cached = LambdaMART(20).fit(data, query_weights=weights).predict(data.candidates)
     scaled = LambdaMART(20).fit(data, query_weights=256 * weights).predict(data.candidates)
-    assert np.array_equal(once, scaled)
+    assert np.array_equal(cached, scaled)
     half = np.repeat([1.0, 0.0], 20)
     without = LambdaMART(20).fit(data, query_weights=half).predict(data.candidates)
     alone = LambdaMART(20).fit(data.select(range(20))).predict(data.candidates)

@@ -18,17 +18,17 @@ TAKES_ANYTHING = {"__eq__", "__exit__"}  # as Python has them
 ALLOWED = {
     "contracts/answers.py: ready": "whatever a user asks, and about whatever",
     "runtime/workers.py: Arguments": "work takes what its own signature says, and the same or where it is kept",
-    "runtime/workers.py: Kept": "known to the crew alone",
+    "runtime/workers.py: Kept": "known to the workers alone",
+    "data/parquet/arrow.py: Arrow": "pyarrow comes without types",
     "errors.py: NotFittedError.__init__": "whatever was not fitted: its class is named",
     "exports/scripts/": "files for users to copy, which read what an engine answers, and need no types of ours for it",
     "methods/building.py: Part.made": "an object of the class at its home, whichever that is",
     "methods/settings.py: imported": "a class or a function, whichever the table names",
     "runtime/parameters.py: is_fitted": "whatever keeps what it has learned under names that end in an underscore",
     "runtime/parameters.py: learned_bytes": "goes through whatever there is inside of an estimator",
-    "runtime/parameters.py: name_of": "any estimator, and what it is made of",
     "runtime/parameters.py: parameters_of": "any class, and what its constructor takes",
     "service/schema.py: JsonObject": "msgspec cannot follow a type that holds itself",
-    "runtime/cache.py: once": "settings and data of any type, told apart by `signature` and by identity",
+    "runtime/cache.py: cached": "settings and data of any type, told apart by `signature` and by identity",
     "runtime/cache.py: signature": "what a constructor may have been given",
 }
 

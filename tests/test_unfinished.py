@@ -19,7 +19,7 @@ from querywise.learners.trees.boosting import LambdaMART
 from querywise.rankers.clusters import Naive
 from querywise.rankers.knn import KnnOffline2
 from querywise.runtime.parameters import unfitted
-from querywise.runtime.workers import crew
+from querywise.runtime.workers import workers
 from tests.commands import begun, plain, run
 
 
@@ -43,11 +43,11 @@ def cut_after(count: int) -> Any:
 def test_finished_jobs_are_not_done_again(tmp_path: Path) -> None:
     job, calls = cut_after(2)
     with pytest.raises(CutError), resuming(tmp_path / "kept", {"l2": 1}):
-        crew().together(job, range(5), "Jobs")
+        workers().together(job, range(5), "Jobs")
     assert calls == [0, 1, 2]
     job, calls = cut_after(5)
     with resuming(tmp_path / "kept", {"l2": 1}):
-        found = crew().together(job, range(5), "Jobs")
+        found = workers().together(job, range(5), "Jobs")
     assert calls == [2, 3, 4]
     assert [each[0] for each in found] == [0, 1, 2, 3, 4]
     assert not (tmp_path / "kept").exists()
@@ -56,10 +56,10 @@ def test_finished_jobs_are_not_done_again(tmp_path: Path) -> None:
 def test_what_another_training_left_is_not_used(tmp_path: Path) -> None:
     job, _ = cut_after(2)
     with pytest.raises(CutError), resuming(tmp_path / "kept", {"l2": 1}):
-        crew().together(job, range(5), "Jobs")
+        workers().together(job, range(5), "Jobs")
     job, calls = cut_after(5)
     with resuming(tmp_path / "kept", {"l2": 3}):
-        crew().together(job, range(5), "Jobs")
+        workers().together(job, range(5), "Jobs")
     assert calls == [0, 1, 2, 3, 4]
 
 

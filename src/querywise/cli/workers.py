@@ -33,7 +33,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 @contextlib.contextmanager
 def working(cluster: str | None, memory: str | None = None) -> Iterator[None]:
-    """The crew asked for, at work while the block runs."""
+    """The workers asked for, while the block runs."""
     from querywise.errors import DataError
 
     if cluster is not None and memory is not None:
@@ -46,9 +46,9 @@ def working(cluster: str | None, memory: str | None = None) -> Iterator[None]:
         with RayCluster(cluster):
             yield
     elif budget is not None:
-        from querywise.runtime.workers import Here, at_work
+        from querywise.runtime.workers import ThisProcess, use_workers
 
-        with at_work(Here(budget)):
+        with use_workers(ThisProcess(budget)):
             yield
     else:
         yield

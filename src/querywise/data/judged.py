@@ -26,9 +26,9 @@ from querywise.data.rows import (
 from querywise.data.survey import Survey
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints, frozen
-from querywise.runtime.cache import once
+from querywise.runtime.cache import cached
 from querywise.runtime.scaling import Moments
-from querywise.runtime.workers import Kept, crew
+from querywise.runtime.workers import Kept, workers
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,13 +295,13 @@ class Judged:
         return self
 
     def parts(self) -> Sequence[Judged | Kept]:
-        """What is handed to the crew: itself, or as many runs of whole queries as the crew asks for, which it keeps."""
-        hands, count = crew(), crew().parts
-        return [self] if count == 1 else once("parts", count, self, lambda: hands.keep(_itself, self._cut(count)))
+        """What is handed to workers: itself, or as many runs of whole queries as they ask for, which they keep."""
+        hands, count = workers(), workers().parts
+        return [self] if count == 1 else cached("parts", count, self, lambda: hands.keep(_itself, self._cut(count)))
 
     def surveys(self) -> list[Survey]:
         """What has to be known of every part before anything is learned."""
-        found: list[Survey] = crew().each(survey_of, self.parts())
+        found: list[Survey] = workers().each(survey_of, self.parts())
         return found
 
     def by_query(self, work: Callable[[Candidates], Floats]) -> Floats:

@@ -56,7 +56,7 @@ class Training(Protocol):
         ...
 
     def parts(self) -> Sequence[Part | Kept]:
-        """What is handed to the crew, which makes a Part of each before it works on it."""
+        """What is handed to workers, who make a Part of each before they work on it."""
         ...
 
     def surveys(self) -> list[Survey]:

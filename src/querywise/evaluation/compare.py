@@ -17,10 +17,10 @@ from querywise.evaluation.significance import TEST_NAMES, Comparison, find_test
 from querywise.evaluation.trained import Extra, Fit, Observe, Trained, train
 from querywise.measures.formulas import find_measures
 from querywise.runtime.arrays import Bools, Floats, Ints
-from querywise.runtime.cache import sharing
+from querywise.runtime.cache import caching
 from querywise.runtime.progress import doing
 from querywise.runtime.values import JsonObject
-from querywise.runtime.workers import Here, crew
+from querywise.runtime.workers import ThisProcess, workers
 
 CHOSEN = "chosen on validation"
 
@@ -152,13 +152,15 @@ def compare(
     base = find_baseline(fits, baseline)
     if not len(folds):
         raise DataError("There is nothing to compare: no fold was given.")
-    hands = crew() if observe is None else Here()  # a fitted ranker is shown to an observer where it was fitted
+    hands = (
+        workers() if observe is None else ThisProcess()
+    )  # a fitted ranker is shown to an observer where it was fitted
 
     def one(number: int) -> tuple[Judged, dict[str, Trained]]:
         fold = folds[number]
         found = {} if kept is None else {name: kept.get(number, name, fold) for name in fits}
         missing = [name for name in fits if found.get(name) is None]
-        with sharing():
+        with caching():
             asked = [fits[name] for name in missing]
             results = hands.stream(_trained, missing, asked, shared=(fold, observe, flavour))
             for name, done in zip(missing, results, strict=True):

@@ -15,7 +15,7 @@ from querywise.data.judged import Judged
 from querywise.evaluation.oracle import gap_in
 from querywise.evaluation.tuning import Choice, Trial, Tuned
 from querywise.runtime.arrays import Floats
-from querywise.runtime.cache import not_sharing
+from querywise.runtime.cache import not_caching
 from querywise.runtime.parameters import learned_bytes
 from querywise.runtime.values import JsonObject, Settings
 
@@ -81,7 +81,7 @@ def train(name: str, fit: Fit, fold: Fold, observe: Observe | None = None, *, fl
     made = fit(fold.train, fold.valid)
     fitted = time.perf_counter()
     ranker, choice = (made.ranker, made.choice) if isinstance(made, Tuned) else (made, None)
-    with not_sharing():
+    with not_caching():
         ready = time.perf_counter()
         answer = answer_of(ranker, fold.test.candidates)
         scores = answer.scores()

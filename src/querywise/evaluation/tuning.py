@@ -14,7 +14,7 @@ from querywise.data.judged import Judged
 from querywise.data.training import Training, as_taken
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
-from querywise.runtime.cache import sharing
+from querywise.runtime.cache import caching
 from querywise.runtime.progress import track
 from querywise.runtime.values import Grid, JsonObject, Settings
 
@@ -133,7 +133,7 @@ def tune(
     settings = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     best: tuple[float, AnyRanker, JsonObject] | None = None
     tried = []
-    with sharing():
+    with caching():
         for parameters in track(settings, "Choosing parameters"):
             ranker = _fitted(build(**parameters), train, valid)
             table = evaluate(ranker.predict(valid.candidates), valid, measures=[measure], flavour=flavour)
@@ -185,7 +185,7 @@ def cross_validated(
     totals = np.zeros(len(settings))
     for part in track(range(folds), "Cross-validation"):
         train, held_out = (data.select(np.flatnonzero(chosen)) for chosen in (place != part, place == part))
-        with sharing():
+        with caching():
             for number, parameters in enumerate(track(settings, "Choosing parameters")):
                 scores = build(**parameters).fit(train).predict(held_out.candidates)
                 totals[number] += evaluate(scores, held_out, measures=[measure], flavour=flavour).values.sum()

@@ -15,7 +15,7 @@ from querywise.contracts.answers import Answer, Model, Scorer, Terms, answer_of
 from querywise.contracts.forms import Refusal
 from querywise.data.judged import Candidates
 from querywise.errors import DataError
-from querywise.learners.within_query import standing
+from querywise.learners.within_query import within_query
 from querywise.runtime.arrays import Floats
 
 
@@ -102,16 +102,16 @@ def _added_ranks(answer: Answer) -> Contributions:
     """A blend of ranks is no sum over features, but one over rankers: the share of documents each puts below."""
     shares, seen, usual = _shares_of(answer), answer.seen, answer.usual
     assert usual is not None, "a blend has usual shares"
-    ranks = standing(np.column_stack([each.scores() for each in answer.members]), seen).ranks
+    ranks = within_query(np.column_stack([each.scores() for each in answer.members]), seen).ranks
     common = np.column_stack([each.by_everyone() for each in answer.members])
-    everyone = standing(common, seen).ranks * usual
+    everyone = within_query(common, seen).ranks * usual
     here = ranks * shares
     labels = tuple(f"rank by {name}" for name in answer.names)
     return Contributions(labels, ranks, everyone if np.array_equal(here, everyone) else here, everyone, here)
 
 
 def _to_unit_spread(terms: Floats, query: Candidates) -> Floats:
-    found = standing(terms.sum(axis=1)[:, None], query)
+    found = within_query(terms.sum(axis=1)[:, None], query)
     return terms / found.spreads[0, 0] if found.z.any() else np.zeros_like(terms)
 
 

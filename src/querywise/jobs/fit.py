@@ -16,7 +16,7 @@ from querywise.evaluation.tuning import Tuned, cross_validate, tune_or_fit
 from querywise.jobs.resume import resuming
 from querywise.methods import Method
 from querywise.runtime.values import JsonObject, Settings
-from querywise.runtime.workers import crew
+from querywise.runtime.workers import workers
 from querywise.storage import save
 
 
@@ -95,8 +95,8 @@ def _resumable(asked: Asked, train: Training, valid: Judged | None, out: Path, *
         "flavour": asked.flavour,
         "data": [each.fingerprint() for each in (train, valid) if each is not None],
         "version": version("querywise"),
-        "parts": crew().parts,  # what work is cut up by, as is memory
-        "memory": crew().memory,
+        "parts": workers().parts,  # what work is cut up by, as is memory
+        "memory": workers().memory,
     }
     with resuming(out.absolute().parent / f".{out.name}.unfinished", record):
         yield

@@ -13,7 +13,7 @@ from querywise.data.training import Part, Training
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import OutputFolder, replace_folder
 from querywise.runtime.resume import resume_folder
-from querywise.runtime.workers import crew
+from querywise.runtime.workers import workers
 
 _FOLDER = OutputFolder(
     a_file="this is a file; scores in Parquet are a folder.",
@@ -25,7 +25,7 @@ check_scores_folder = _FOLDER.check
 
 def scores_of(ranker: Ranker, data: Training) -> Floats:
     """One score per document, in the order of the rows."""
-    found = crew().each(_scores, data.parts(), shared=(ranker,), label="Ranking")
+    found = workers().each(_scores, data.parts(), shared=(ranker,), label="Ranking")
     return np.concatenate(found) if found else np.zeros(0)
 
 
@@ -40,7 +40,7 @@ def write_scored(ranker: Ranker, version: str, data: Training, out: Path) -> int
     beside = out.absolute().parent / f".{out.name}.unfinished"
     names = [part_name(number) for number in range(len(parts))]
     with resume_folder(beside, {"model": version, "data": data.fingerprint(), "parts": len(names)}):
-        rows = crew().each(_write_scores, parts, names, shared=(beside, ranker), label="Ranking")
+        rows = workers().each(_write_scores, parts, names, shared=(beside, ranker), label="Ranking")
         for stray in [each for each in beside.iterdir() if each.name not in names]:
             stray.unlink()  # the record, and what a lost worker had begun
         replace_folder(beside, out.absolute())  # what was there before is then removed instead

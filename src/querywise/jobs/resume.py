@@ -21,7 +21,7 @@ from querywise.runtime.files import atomic_file
 from querywise.runtime.progress import track
 from querywise.runtime.resume import resume_folder
 from querywise.runtime.values import Json
-from querywise.runtime.workers import Arguments, Crew, at_work, crew
+from querywise.runtime.workers import Arguments, Workers, use_workers, workers
 from querywise.storage import load, save
 
 _Item = TypeVar("_Item")
@@ -36,14 +36,14 @@ def resuming(folder: Path, record: Json) -> Iterator[None]:
 
     The folder is removed when the block ends well, or badly with nothing finished.
     """
-    with resume_folder(folder, record), at_work(_Resuming(crew(), folder)):
+    with resume_folder(folder, record), use_workers(_Resuming(workers(), folder)):
         yield
 
 
 class _Resuming:
-    """A crew whose finished results are kept in a folder: those of the calls that show progress, by their order."""
+    """Workers whose finished results are kept in a folder: those of the calls that show progress, by their order."""
 
-    def __init__(self, hands: Crew, folder: Path) -> None:
+    def __init__(self, hands: Workers, folder: Path) -> None:
         self._hands, self._folder = hands, folder
         self.parts, self.memory = hands.parts, hands.memory
         self.stream, self.keep, self.both = hands.stream, hands.keep, hands.both
@@ -91,7 +91,7 @@ class _Resuming:
             return self._hands.together(job, items, label, side_by_side=side_by_side)
         number = next(self._calls)
 
-        def once(place: int) -> _Result:
+        def cached(place: int) -> _Result:
             found: _Result | None = self._kept(number, place)
             if found is None:
                 found = job(items[place])
@@ -100,7 +100,7 @@ class _Resuming:
 
         self._within = True
         try:
-            return self._hands.together(once, range(len(items)), label, side_by_side=side_by_side)
+            return self._hands.together(cached, range(len(items)), label, side_by_side=side_by_side)
         finally:
             self._within = False
 

@@ -14,7 +14,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.training import Training
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.parameters import unfitted
-from querywise.runtime.workers import crew
+from querywise.runtime.workers import workers
 
 _NOISE = 1e-12  # of the scores' size: a range below it is rounding
 
@@ -105,7 +105,7 @@ class PreparedRows:
         taught = [number for number, queries in enumerate(used) if queries is not None]
         columns = [used[number] for number in taught], [rows[number][used[number]] for number in taught]
         shared = (local, data)
-        fitted = crew().each(_local, *columns, shared=shared, label="Local models", side_by_side=True)
+        fitted = workers().each(_local, *columns, shared=shared, label="Local models", side_by_side=True)
         models = dict(zip(taught, fitted, strict=True))
         return FittedModels([models.get(number, self.everyone_) for number in range(len(rows))])
 

@@ -13,7 +13,7 @@ from querywise.runtime.arrays import Floats, Ints
 
 
 @dataclass(frozen=True)
-class Shares:
+class WeightRows:
     """Row i has `shares[pointers[i]:pointers[i + 1]]` of the queries in `queries` at the same places.
 
     A sparse matrix in all but name; plain arrays, because one row of one is taken with every query that is answered.
@@ -25,7 +25,7 @@ class Shares:
     columns: int
 
     @staticmethod
-    def of(query_weights: csr_array, pairs: Ints, count: Literal["query", "pair"]) -> Shares:
+    def of(query_weights: csr_array, pairs: Ints, count: Literal["query", "pair"]) -> WeightRows:
         """Relative weights made to count every query, or every pair, the same; 0 for queries without pairs."""
         if query_weights.shape[1] != len(pairs):
             raise DataError(f"There are {len(pairs)} training queries but weights for {query_weights.shape[1]}.")
@@ -37,7 +37,7 @@ class Shares:
         shares = given * (counts if count == "pair" else counts > 0)
         rows = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
         totals = np.bincount(rows, weights=shares, minlength=len(pointers) - 1)
-        return Shares(pointers, queries, shares / np.where(totals > 0, totals, 1.0)[rows], len(pairs))
+        return WeightRows(pointers, queries, shares / np.where(totals > 0, totals, 1.0)[rows], len(pairs))
 
     def __len__(self) -> int:
         return len(self.pointers) - 1
@@ -48,19 +48,19 @@ class Shares:
         rows = np.repeat(np.arange(len(self)), np.diff(self.pointers))
         return np.bincount(rows, weights=self.shares, minlength=len(self)) > 0
 
-    def select(self, rows: slice | Ints) -> Shares:
+    def select(self, rows: slice | Ints) -> WeightRows:
         """Some rows; all of them are themselves."""
         numbers = np.arange(len(self))[rows]
         if len(numbers) == len(self):
             return self
         matrix = self.matrix()[numbers]
-        return Shares(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data, self.columns)
+        return WeightRows(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data, self.columns)
 
-    def of_queries(self, first: int, last: int) -> Shares:
+    def of_queries(self, first: int, last: int) -> WeightRows:
         """All rows, with the queries from `first` to before `last` alone, which are numbered from 0 then."""
         inside = (self.queries >= first) & (self.queries < last)
         pointers = np.concatenate([[0], np.cumsum(inside)])[self.pointers]
-        return Shares(pointers, self.queries[inside] - first, self.shares[inside], last - first)
+        return WeightRows(pointers, self.queries[inside] - first, self.shares[inside], last - first)
 
     def matrix(self) -> csr_array:
         """As a sparse matrix."""
@@ -73,10 +73,10 @@ class Shares:
             return one[None, :]
         return np.asarray(self.matrix() @ table)
 
-    def by_query(self) -> Shares:
+    def by_query(self) -> WeightRows:
         """The transpose: for each query, the rows that have a share in it."""
         turned = self.matrix().T.tocsr()
-        return Shares(turned.indptr.astype(np.int64), turned.indices.astype(np.int64), turned.data, len(self))
+        return WeightRows(turned.indptr.astype(np.int64), turned.indices.astype(np.int64), turned.data, len(self))
 
     def row(self, number: int) -> tuple[Ints, Floats]:
         """The queries that count in one row, and their shares."""

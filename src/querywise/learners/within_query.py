@@ -16,7 +16,7 @@ _NOISE = 1e-12  # of the values' size: a spread below it is rounding
 _BLOCK = 20_000  # rows at a time, in each thread
 
 
-class Standing(NamedTuple):
+class WithinQuery(NamedTuple):
     """Columns of numbers as their query sees them.
 
     means, spreads: a row per query; the spread is the standard deviation. z: a row per document, its distance from the
@@ -30,7 +30,7 @@ class Standing(NamedTuple):
     ranks: Floats
 
 
-def standing(values: Floats, candidates: Candidates) -> Standing:
+def within_query(values: Floats, candidates: Candidates) -> WithinQuery:
     """How every row of `values`, one per document, stands within its query.
 
     The order of a query's documents, and which queries are beside it, change no bit.
@@ -41,7 +41,7 @@ def standing(values: Floats, candidates: Candidates) -> Standing:
     ([2.0, 7.0], [-1.0, 1.0, 0.0], [0.0, 1.0, 0.5])
     """
     by_query = (len(candidates), values.shape[1])
-    found = Standing(np.zeros(by_query), np.zeros(by_query), np.empty(values.shape), np.empty(values.shape))
+    found = WithinQuery(np.zeros(by_query), np.zeros(by_query), np.empty(values.shape), np.empty(values.shape))
     rows = max(1, _BLOCK // max(1, values.shape[1] // 8))
     in_threads(lambda block: _stand(values, candidates.starts, *block, *found), list(candidates.blocks(rows)))
     return found

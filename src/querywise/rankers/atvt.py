@@ -22,7 +22,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
 from querywise.learners.regression.targets import Penalty, Transforms, penalties, squared_errors, transforms
 from querywise.runtime.arrays import Floats
-from querywise.runtime.cache import once
+from querywise.runtime.cache import cached
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.progress import track
 
@@ -153,7 +153,7 @@ class ATVT:
             return regressor.fit_watching(features, targets, weights, valid.candidates.features, self._targets(valid))
 
         # Fitted again later on: a copy, so that the next setting of a grid finds it as it is.
-        return copy.copy(once("plain regression", (self.regressor, self.values, id(valid)), data, made)), watched
+        return copy.copy(cached("plain regression", (self.regressor, self.values, id(valid)), data, made)), watched
 
     def _step(self, targets: Floats, fitted: Floats, candidates: Candidates) -> Transforms:
         # Running: the targets are moved to meet h instead of h to meet them, so the two change places.

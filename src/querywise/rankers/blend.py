@@ -15,10 +15,10 @@ from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
 from querywise.learners.classic.lists import Worth, check_worth
 from querywise.learners.local_models import FittedModels
-from querywise.learners.within_query import standing
+from querywise.learners.within_query import within_query
 from querywise.runtime.arrays import Floats
-from querywise.runtime.cache import once
-from querywise.runtime.parameters import name_of, unfitted
+from querywise.runtime.cache import cached
+from querywise.runtime.parameters import unfitted
 
 SCALES: dict[str, Scale] = {"standard": "z", "rank": "rank"}
 WEIGHTS = ("equal", "learned")
@@ -94,7 +94,7 @@ class Blend:
 
     def names(self) -> tuple[str, ...]:
         """What each ranker is called."""
-        return tuple(map(name_of, self.rankers_))
+        return tuple(map(_name_of, self.rankers_))
 
     @staticmethod
     def refusal(whose: type) -> Refusal:
@@ -116,7 +116,7 @@ class Blend:
 
     def comparable(self, scores: Floats, candidates: Candidates, /) -> Floats:
         """Documents × rankers: any scores of theirs, on one scale within the query."""
-        found = standing(scores, candidates)
+        found = within_query(scores, candidates)
         return found.z if self.scores == "standard" else found.ranks
 
     def several_models(self) -> FittedModels:
@@ -158,7 +158,7 @@ class Common:
 
 def _fitted(ranker: Ranker, data: Judged, valid: Judged | None) -> Ranker:
     """A ranker fitted; once for all blends of a grid that have it."""
-    return once("fitted", (ranker, valid), data, lambda: unfitted(ranker).fit(data, valid=valid))
+    return cached("fitted", (ranker, valid), data, lambda: unfitted(ranker).fit(data, valid=valid))
 
 
 def learned_weights(scaled: Floats, worth: Worth) -> Floats:
@@ -194,3 +194,10 @@ def _weighed(scaled: Floats, weights: Floats) -> Floats:
     for column, weight in zip(scaled.T, weights, strict=True):  # one by one: the same bits whatever rows are beside it
         total += weight * column
     return total
+
+
+def _name_of(thing: object) -> str:
+    """An estimator and what it is made of: QueryContext of LambdaMART (rank_xendcg)."""
+    inner, objective = getattr(thing, "learner", None), getattr(thing, "objective", None)
+    said = type(thing).__name__ + (f" ({objective})" if isinstance(objective, str) else "")
+    return said if inner is None else f"{said} of {_name_of(inner)}"

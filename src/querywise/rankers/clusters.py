@@ -29,7 +29,7 @@ from querywise.measures.formulas import FLAVOURS, precision_table
 from querywise.rankers.column import OneFeature
 from querywise.rankers.neighbors import fitted_view, has_relevant
 from querywise.runtime.arrays import Bools, Floats, Ints
-from querywise.runtime.cache import once
+from querywise.runtime.cache import cached
 from querywise.runtime.parameters import unfitted
 
 _ENOUGH = 2  # queries to learn from without which a group gets the global model
@@ -52,12 +52,12 @@ class GroupModels:
         self.view_ = fitted_view(self.view, data, self.everyone_)
         by_documents = isinstance(self.grouping, RelevantClusters)  # which do not depend on where queries lie
         points = np.zeros((0, 0)) if by_documents else self.points(data.candidates)
-        self.grouping_ = once(
+        self.grouping_ = cached(
             "groups", self.grouping, data if by_documents else points, lambda: unfitted(self.grouping).fit(points, data)
         )
         members = self.grouping_.members_
         self.teachers_ = np.asarray((members > 0).astype(np.float64) @ (data.pairs > 0)).ravel()
-        self.models_ = once("group models", learner, members, lambda: ready.models(_or_everyone(members, self.thin)))
+        self.models_ = cached("group models", learner, members, lambda: ready.models(_or_everyone(members, self.thin)))
         return self
 
     @property
@@ -73,7 +73,7 @@ class GroupModels:
 
     def points(self, candidates: Candidates) -> Floats:
         """Where queries lie."""
-        return once("points", self.view_, candidates, lambda: np.asarray(self.view_.points(candidates)))
+        return cached("points", self.view_, candidates, lambda: np.asarray(self.view_.points(candidates)))
 
     def distances(self, candidates: Candidates) -> Floats:
         """Queries × groups."""
@@ -319,8 +319,8 @@ class SelectRanker(_Blended):
         self._fit_groups(_by_relevance_or_view(self, 1), self.learner, data, valid)
         groups = self.groups_
         divergence = Divergence(_or_best_feature(self.reference), groups.models_, standardise=False)
-        self.divergence_ = once("divergence", divergence, data, lambda: divergence.fit(data))
-        precision = once(
+        self.divergence_ = cached("divergence", divergence, data, lambda: divergence.fit(data))
+        precision = cached(
             "precision", groups.models_, data, lambda: precision_table(groups.models_, data, FLAVOURS["standard"])
         )
         self.similar_ = SimilarQueries(self.k).fit(self.places(data.candidates), groups.grouping_.members_, precision)
@@ -330,7 +330,7 @@ class SelectRanker(_Blended):
         """The divergence of every model from the reference."""
         self._required(candidates)
         view = self.divergence_
-        return once("points", view, candidates, lambda: view.points(candidates))
+        return cached("points", view, candidates, lambda: view.points(candidates))
 
     def model_weights(self, candidates: Candidates, /) -> Floats:
         """Queries × models: how much each counts; a row sums to 1, or is all 0 for the global model."""

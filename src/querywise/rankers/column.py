@@ -12,7 +12,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.learners.linear import LinearModels
 from querywise.measures.formulas import FLAVOURS, precision_table
 from querywise.runtime.arrays import Floats
-from querywise.runtime.cache import once
+from querywise.runtime.cache import cached
 
 
 class OneFeature:
@@ -30,7 +30,7 @@ class OneFeature:
         self.feature_count_ = data.candidates.features.shape[1]
         self.feature_names_ = data.candidates.feature_names
         if self.feature is None:
-            self.column_ = once("best feature", None, data, lambda: _best_feature(data))
+            self.column_ = cached("best feature", None, data, lambda: _best_feature(data))
         else:
             self.column_ = data.candidates.column_of(self.feature)
         return self

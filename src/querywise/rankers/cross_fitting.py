@@ -1,4 +1,4 @@
-"""Training queries under a blend that never saw their labels: how well each ranker serves them, and what signs tell."""
+"""Cross-fitting: training queries under a blend that was fitted without them, and how well each ranker serves them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from querywise.locality.views.gradients import GradientView
 from querywise.locality.views.metric import LearnedMetric
 from querywise.rankers.blend import Blend
 from querywise.rankers.neighbors import fitted_view
-from querywise.rankers.score_signals import signs, usual_spreads
+from querywise.rankers.score_signals import score_signals, usual_spreads
 from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.cache import not_sharing, once
+from querywise.runtime.cache import cached, not_caching
 from querywise.runtime.parameters import unfitted
 
 _FEWEST = 20  # cross-validated queries; fewer teach nothing
 
 
-class Crossed(NamedTuple):
+class CrossFitted(NamedTuple):
     """The training queries under rankers that never saw their labels.
 
-    signs: a row per query. values: what the order is worth, queries × options: routed to each ranker, then the blend.
+    score_signals: a row per query. values: what the order is worth, queries × options: each ranker alone, then the
+    blend.
     """
 
-    signs: Floats
+    score_signals: Floats
     values: Floats
 
     @property
@@ -47,7 +48,7 @@ class Crossed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Crossing:
+class CrossFitting:
     """How training queries come under a blend fitted without them."""
 
     whose: str  # class, named in errors
@@ -72,7 +73,7 @@ class Crossing:
                     "from fold to fold. Give it the view inside, such as TopMean() or TextView()."
                 )
 
-    def over(self, data: Judged, valid: Judged | None) -> Crossed | None:
+    def over(self, data: Judged, valid: Judged | None) -> CrossFitted | None:
         """Every query ranked by a blend that was fitted without it; None where there are too few to tell anything."""
         if len(data) < max(_FEWEST, self.folds):
             return None
@@ -83,21 +84,21 @@ class Crossing:
             return None
         # Whatever the measure, the folds are fitted once.
         settings = (self.blend, self.view, self.folds, self.seed, valid)
-        parts = once("held out", settings, data, lambda: self._held_out(data, held, kept, valid))
+        parts = cached("held out", settings, data, lambda: self._held_out(data, held, kept, valid))
         found: list[Floats] = [np.zeros(0)] * len(data)
         values = np.zeros((len(data), len(self.blend.rankers) + 1))
         for ours, part in zip(held, parts, strict=True):
             values[ours] = self._values(part, data.select(ours))
             for query, row in zip(ours, part.told, strict=True):
                 found[query] = row
-        return Crossed(np.array(found), values)
+        return CrossFitted(np.array(found), values)
 
     def _held_out(
         self, data: Judged, held: Sequence[Ints], kept: Sequence[Ints], valid: Judged | None
     ) -> list[_HeldOut]:
         """The queries of each fold under a blend that is fitted on the others."""
         fixed = [None if isinstance(each, FollowsRanker) else unfitted(each).fit(data) for each in views_of(self.view)]
-        with not_sharing():
+        with not_caching():
             return [
                 self._one_held_out(data.select(ours).candidates, data.select(others), valid, fixed)
                 for ours, others in zip(held, kept, strict=True)
@@ -142,5 +143,6 @@ def views_of(view: QueryView | None) -> tuple[QueryView, ...]:
 
 
 def told_of(scores: Floats, candidates: Candidates, usual: Floats, views: Sequence[QueryView]) -> Floats:
-    """A row per query: the signs of its scores, and its place in the views."""
-    return np.hstack([signs(scores, candidates, usual), *(np.asarray(each.points(candidates)) for each in views)])
+    """A row per query: the signals of its scores, and its place in the views."""
+    places = [np.asarray(each.points(candidates)) for each in views]
+    return np.hstack([score_signals(scores, candidates, usual), *places])

@@ -15,11 +15,11 @@ from querywise.learners.local_models import FittedModels
 from querywise.locality.combinations import check_floor, normalised, without_the_weak
 from querywise.locality.neighborhoods import Nearest
 from querywise.rankers.blend import Blend
-from querywise.rankers.cross_fitting import Crossed, Crossing, told_of, views_of
+from querywise.rankers.cross_fitting import CrossFitted, CrossFitting, told_of, views_of
 from querywise.rankers.neighbors import fitted_view
 from querywise.rankers.score_signals import usual_spreads
 from querywise.runtime.arrays import Floats
-from querywise.runtime.cache import once
+from querywise.runtime.cache import cached
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.scaling import Scaling
 
@@ -56,16 +56,16 @@ class NearbyBlend:
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """See how the rankers serve cross-validated queries, then fit the blend on all of them."""
-        crossing = Crossing("NearbyBlend", self.blend, self.view, self.folds, self.measure, self.seed)
-        crossing.check()
+        cross_fitting = CrossFitting("NearbyBlend", self.blend, self.view, self.folds, self.measure, self.seed)
+        cross_fitting.check()
         check_floor(self.floor)
         settings = (self.blend, self.view, self.folds, self.measure, 1.0, self.seed, valid)
-        crossed: Crossed | None = once("crossed", settings, data, lambda: crossing.over(data, valid))
+        cross_fitted: CrossFitted | None = cached("crossed", settings, data, lambda: cross_fitting.over(data, valid))
         self.nearest_: Nearest | None = None
-        if crossed is not None:
-            self.scaling_ = Scaling.learn(crossed.signs, "standard")
-            self.nearest_ = Nearest(self.k).fit(self.scaling_.apply(crossed.signs))
-            self.values_ = crossed.values[:, :-1]
+        if cross_fitted is not None:
+            self.scaling_ = Scaling.learn(cross_fitted.score_signals, "standard")
+            self.nearest_ = Nearest(self.k).fit(self.scaling_.apply(cross_fitted.score_signals))
+            self.values_ = cross_fitted.values[:, :-1]
         self.blend_ = unfitted(self.blend).fit(data, valid=valid)
         self.usual_ = usual_spreads(self.blend_.several_models().scores(data.candidates), data.candidates)
         self.views_ = tuple(fitted_view(each, data, self.blend_) for each in views_of(self.view))

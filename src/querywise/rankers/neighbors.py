@@ -17,9 +17,9 @@ from querywise.locality.neighborhoods import Nearest, Search, distances, measure
 from querywise.locality.views.looking import looked_at
 from querywise.locality.views.topmean import TopMean
 from querywise.runtime.arrays import Bools, Floats, Ints
-from querywise.runtime.cache import once
+from querywise.runtime.cache import cached
 from querywise.runtime.parameters import unfitted
-from querywise.runtime.workers import crew
+from querywise.runtime.workers import workers
 
 
 class Locality:
@@ -49,7 +49,7 @@ class Locality:
         return self
 
     def _training_points(self, data: Training) -> Floats:
-        return once("points", self.view_, data, lambda: np.asarray(data.by_query(self.view_.points)))
+        return cached("points", self.view_, data, lambda: np.asarray(data.by_query(self.view_.points)))
 
     def _limit(self, share: float) -> float:
         if len(self.points_) < 2:
@@ -69,7 +69,7 @@ class Locality:
 
     def points(self, candidates: Candidates) -> Floats:
         """Where these queries lie."""
-        return once("points", self.view_, candidates, lambda: np.asarray(self.view_.points(candidates)))
+        return cached("points", self.view_, candidates, lambda: np.asarray(self.view_.points(candidates)))
 
     def nearest(self, points: Floats, anchors: Search) -> Ints:
         """The nearest of some anchors to each point."""
@@ -97,8 +97,8 @@ class Locality:
         return self.neighborhood_.weights(points)
 
     def weights_of_many(self, points: Floats) -> csr_array:
-        """The same for so many points that looking for their neighbours is work for a crew."""
-        hands = crew()
+        """The same for so many points that looking for their neighbours is work for several workers."""
+        hands = workers()
         blocks = np.array_split(points, hands.parts)
         found = hands.each(_neighbours, blocks, shared=(self.neighborhood_,))
         return found[0] if len(found) == 1 else csr_array(vstack(found))
@@ -165,7 +165,7 @@ def fitted_view(view: QueryView | None, data: Training, everyone: Ranker) -> Que
     asked = TopMean() if view is None else view
     ready = asked.by(everyone) if isinstance(asked, FollowsRanker) else unfitted(asked)
     taken: Any = data  # KnnOffline2.takes_parts says which views are handed data in parts
-    return once("view", ready, data, lambda: ready.fit(taken))
+    return cached("view", ready, data, lambda: ready.fit(taken))
 
 
 def neighborhood_or_nearest(neighborhood: Neighborhood | None, k: float) -> Neighborhood:

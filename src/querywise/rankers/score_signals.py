@@ -7,14 +7,14 @@ from itertools import combinations
 import numpy as np
 
 from querywise.data.judged import Candidates
-from querywise.learners.within_query import standing
+from querywise.learners.within_query import within_query
 from querywise.locality.views.topmean import top_shares
 from querywise.runtime.arrays import Floats
 
 TOP = 10
 
 
-def signs(scores: Floats, candidates: Candidates, usual: Floats) -> Floats:
+def score_signals(scores: Floats, candidates: Candidates, usual: Floats) -> Floats:
     """A row per query of documents × rankers of scores, whatever scale each ranker has.
 
     For every two rankers their rank correlation, and how much of their top ten they have in common; for every ranker
@@ -26,7 +26,7 @@ def signs(scores: Floats, candidates: Candidates, usual: Floats) -> Floats:
     >>> signs(np.array([[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]]), two, np.array([1.0, 1.0]))[0].round(2)
     array([-1.  ,  1.  ,  0.45,  0.45,  2.45,  2.45,  1.39])
     """
-    found = standing(scores, candidates)
+    found = within_query(scores, candidates)
     pairs = list(combinations(range(scores.shape[1]), 2))
     told = np.zeros((len(candidates), 2 * len(pairs) + 2 * scores.shape[1] + 1))
     beside = found.spreads + usual
@@ -52,7 +52,7 @@ def signs(scores: Floats, candidates: Candidates, usual: Floats) -> Floats:
 
 def usual_spreads(scores: Floats, candidates: Candidates) -> Floats:
     """The mean spread of each ranker's scores within a query."""
-    spreads = standing(scores, candidates).spreads
+    spreads = within_query(scores, candidates).spreads
     usual: Floats = spreads.mean(axis=0) if len(spreads) else np.ones(scores.shape[1])
     return usual
 

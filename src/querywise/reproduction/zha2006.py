@@ -100,8 +100,8 @@ def _fits(*, kernel: bool) -> dict[str, Fit]:
     fits[CHOSEN] = _cross_validated
     fits[NONE] = _atvt({"scale_penalty": [0.0], "shift_penalty": [0.0]})
     fits["running"] = _atvt({**_SMALL, "variant": ["running"]})
-    once: dict[str, list[Any]] = {"scale_penalty": [100.0], "shift_penalty": [0.2], "rounds": [1]}
-    fits["L1, one round"] = _atvt({**once, "penalty": ["l1"]})
+    cached: dict[str, list[Any]] = {"scale_penalty": [100.0], "shift_penalty": [0.2], "rounds": [1]}
+    fits["L1, one round"] = _atvt({**cached, "penalty": ["l1"]})
     fits["L1"] = _atvt({**_SMALL, "penalty": ["l1"]})
     if kernel:
         fits[f"{PLAIN}, kernel"] = _plain(base="kernel")

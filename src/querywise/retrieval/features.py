@@ -15,7 +15,7 @@ from querywise.retrieval.bm25 import search
 from querywise.retrieval.index import Index
 from querywise.retrieval.scores import NAMES, Smoothing, all_scores
 from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.workers import crew
+from querywise.runtime.workers import workers
 
 _LENGTHS = ("length.title", "length.body")
 _BATCH = 32  # queries
@@ -119,7 +119,7 @@ def _known_grades(collection: Collection, index: Index, *, skip_unknown: bool) -
 def _found(index: Index, queries: QueryTable, top: int, smoothing: Smoothing) -> list[Ints]:
     texts = queries.texts or (None,) * len(queries)
     batches = _batches([text or "" for text in texts])
-    found = crew().each(_best, batches, shared=(index, top, smoothing), label="Candidates")
+    found = workers().each(_best, batches, shared=(index, top, smoothing), label="Candidates")
     return [documents for batch in found for documents in batch]
 
 
@@ -143,7 +143,7 @@ def _assembled(
     """The documents of every query with their features; the last `added` of a query are marked."""
     texts = queries.texts or (None,) * len(queries)
     asked = _batches([(text or "", each) for text, each in zip(texts, documents, strict=True)])
-    rows = crew().each(_features, asked, shared=(index, smoothing), label="Features")
+    rows = workers().each(_features, asked, shared=(index, smoothing), label="Features")
     ids = [[index.document_ids[int(document)] for document in each] for each in documents]
     first_added = [len(each) - more for each, more in zip(documents, added or [0] * len(documents), strict=True)]
     comments = (

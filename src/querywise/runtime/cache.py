@@ -1,7 +1,7 @@
-"""What several settings have in common is computed once: within `sharing()`, `once` remembers.
+"""What several settings have in common is computed once: within `caching()`, `cached` remembers.
 
 Curvature does not depend on k or on the prior, a view not on the learner: a grid of settings on the same data fits each
-of them a single time. Outside `sharing()` nothing is remembered.
+of them a single time. Outside `caching()` nothing is remembered.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class _Memory:
 
 
 @contextlib.contextmanager
-def sharing() -> Iterator[None]:
-    """Remember what `once` makes until the block ends; inside another such block, until that one ends."""
+def caching() -> Iterator[None]:
+    """Remember what `cached` makes until the block ends; inside another such block, until that one ends."""
     if _memory.get() is not None:
         yield
         return
@@ -57,7 +57,7 @@ def sharing() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def not_sharing() -> Iterator[None]:
+def not_caching() -> Iterator[None]:
     """Remember and recall nothing while the block runs, so that what is timed is what it would take alone."""
     token = _memory.set(None)
     try:
@@ -66,7 +66,7 @@ def not_sharing() -> Iterator[None]:
         _memory.reset(token)
 
 
-def once(what: str, settings: object, of: object, make: Callable[[], _Value]) -> _Value:  # of any type
+def cached(what: str, settings: object, of: object, make: Callable[[], _Value]) -> _Value:  # of any type
     """What `make` makes of some data at some settings; a second time, the very same object where that is remembered."""
     memory = _memory.get()
     return make() if memory is None else memory.get((what, signature(settings), id(of)), (of, settings), make)

@@ -30,13 +30,6 @@ def unfitted(thing: _Thing) -> _Thing:
     return type(thing)(**parameters_of(thing))
 
 
-def name_of(thing: object) -> str:  # of any class
-    """An estimator and what it is made of: QueryContext of LambdaMART (rank_xendcg)."""
-    inner, objective = getattr(thing, "learner", None), getattr(thing, "objective", None)
-    said = type(thing).__name__ + (f" ({objective})" if isinstance(objective, str) else "")
-    return said if inner is None else f"{said} of {name_of(inner)}"
-
-
 def is_fitted(thing: object) -> bool:  # of any class
     """Whether it has learned anything: learned names end in an underscore."""
     return any(name.endswith("_") and not name.startswith("_") for name in vars(thing))

@@ -1,4 +1,4 @@
-"""A Ray cluster as the crew: the one module that knows Ray [moritz2018]_.
+"""A Ray cluster as the workers: the one module that knows Ray [moritz2018]_.
 
 Calls become tasks, kept results objects in the shared memory of the machine that made them. Ray runs the tasks of a
 lost worker again elsewhere and makes lost objects anew; results are waited for in their own order, so nothing depends
@@ -23,7 +23,7 @@ import numpy as np
 from querywise.errors import ClusterError
 from querywise.runtime.progress import doing, track
 from querywise.runtime.threads import alone
-from querywise.runtime.workers import Arguments, Kept, at_work
+from querywise.runtime.workers import Arguments, Kept, use_workers
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -69,7 +69,7 @@ class RayCluster:
             self._inside.close()
             raise
         self._run = self._ray.remote(num_cpus=1, max_retries=_TRIES)(_run)
-        self._inside.enter_context(at_work(self))
+        self._inside.enter_context(use_workers(self))
         return self
 
     def __exit__(self, *error: object) -> None:

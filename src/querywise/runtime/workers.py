@@ -1,7 +1,7 @@
-"""Who does the work: this process, or a cluster that takes its place while `at_work` lasts.
+"""Who does the work: this process, or a cluster that takes its place within `use_workers`.
 
 What is expensive here is a sum over queries or a list of independent models. It is written once, as functions of parts
-that a crew calls; results come back in the order of the parts, so sums are added up in one order whoever did the work.
+that workers call; results come back in the order of the parts, so sums are added up in one order whoever did the work.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Other = TypeVar("_Other")
 
 # A value for each call, or one for all of them: of any type, also kept, since the work's own signature says which.
 Arguments: TypeAlias = Sequence[Any]
-# What a crew keeps: of any type, or a mark of where it is. Only to be handed to further calls.
+# What workers keep: of any type, or a mark of where it is. Only to be handed to further calls.
 Kept = NewType("Kept", object)
 
 _GROUP = 8  # pieces side by side between two movements of the progress bar
@@ -36,7 +36,7 @@ _SAFE = 0.9  # of the memory allowed, since what is given back is not always fre
 WORKING = 4  # how many times its size a part takes while it is made or worked on
 
 
-class Crew(Protocol):
+class Workers(Protocol):
     """Calls `work(*row, *shared)` for every row of some columns.
 
     A column holds a value for each call. What is kept stays where it was made; it can be handed to further calls, and
@@ -74,11 +74,11 @@ class Crew(Protocol):
     def together(
         self, job: Callable[[_Item], _Result], items: Sequence[_Item], label: str, *, side_by_side: bool = False
     ) -> list[_Result]:
-        """What a job gives for each item, where it hands out its work to the crew itself; some of them at once."""
+        """What a job gives for each item, where it hands out its work to the workers itself; some of them at once."""
         ...
 
 
-class Here:
+class ThisProcess:
     """The process itself. memory: how many bytes it may take in all; kept results beyond wait on disk until needed."""
 
     parts = 1
@@ -135,22 +135,22 @@ class Here:
         return value if self._room is None else self._room.put(value)
 
 
-_crew: ContextVar[Crew] = ContextVar("querywise_crew", default=Here())  # noqa: B039  it keeps nothing
+_workers: ContextVar[Workers] = ContextVar("querywise_crew", default=ThisProcess())  # noqa: B039  it keeps nothing
 
 
-def crew() -> Crew:
+def workers() -> Workers:
     """Who does the work now."""
-    return _crew.get()
+    return _workers.get()
 
 
 @contextlib.contextmanager
-def at_work(those: Crew) -> Iterator[Crew]:
+def use_workers(those: Workers) -> Iterator[Workers]:
     """Let them do the work while the block runs."""
-    token = _crew.set(those)
+    token = _workers.set(those)
     try:
         yield those
     finally:
-        _crew.reset(token)
+        _workers.reset(token)
 
 
 class _Room:

@@ -13,12 +13,7 @@ import numpy as np
 
 from querywise.errors import DataError
 
-# Arrow comes without types; these names say what is meant.
-Table: TypeAlias = Any
-Column: TypeAlias = Any
-Schema: TypeAlias = Any
-File: TypeAlias = Any
-Values: TypeAlias = Any
+Arrow: TypeAlias = Any  # a table, a column, a schema or a file of Arrow's: pyarrow comes without types
 _Result = TypeVar("_Result")
 
 
@@ -30,7 +25,7 @@ def part_name(number: int) -> str:
     return f"part-{number:05d}.parquet"
 
 
-def write_table(path: Path, schema: Schema, rows: int, columns: Callable[[slice], list[Values]]) -> None:
+def write_table(path: Path, schema: Arrow, rows: int, columns: Callable[[slice], list[Arrow]]) -> None:
     """A Parquet file, a row group at a time. Real numbers seldom repeat: a dictionary of them would be larger."""
     pa, pq = arrow()
     try:
@@ -49,7 +44,7 @@ def write_table(path: Path, schema: Schema, rows: int, columns: Callable[[slice]
         os.fsync(written.fileno())
 
 
-def open_parquet(path: Path) -> File:
+def open_parquet(path: Path) -> Arrow:
     """A Parquet file to read from. Arrow's own threads stay out of it: they can abort a program at its end."""
     pa, pq = arrow()
     try:
@@ -60,7 +55,7 @@ def open_parquet(path: Path) -> File:
         raise DataError(f"{path}: this is not a Parquet file, or it is damaged ({error}).") from None
 
 
-def to_numpy(column: Column) -> Values:
+def to_numpy(column: Arrow) -> Arrow:
     """A column of numbers without nulls as an array; Arrow's own way there imports pandas where it is installed."""
     names = {"double": np.float64, "int64": np.int64, "int32": np.int32, "uint8": np.uint8}
     kind = names[str(column.type)]
@@ -72,7 +67,7 @@ def to_numpy(column: Column) -> Values:
     return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, kind), *parts])
 
 
-def strings_of(path: Path, table: Table, name: str) -> tuple[str, ...] | None:
+def strings_of(path: Path, table: Arrow, name: str) -> tuple[str, ...] | None:
     """A column of text; None where the table does not have it."""
     if name not in table.column_names:
         return None

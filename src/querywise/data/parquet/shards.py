@@ -26,11 +26,11 @@ from querywise.data.sidefiles import QUERIES
 from querywise.data.survey import Survey
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.cache import once
+from querywise.runtime.cache import cached
 from querywise.runtime.files import read_text
 from querywise.runtime.progress import doing
 from querywise.runtime.threads import in_threads
-from querywise.runtime.workers import crew
+from querywise.runtime.workers import workers
 
 FORMAT, VERSION = "querywise shards", 1
 
@@ -70,7 +70,7 @@ class Shards:
     @cached_property
     def surveyed(self) -> list[Survey]:
         """What has to be known of every shard before anything is learned; all are read for it, once."""
-        found: list[Survey] = crew().each(_survey, self.files, label="Looking through the shards")
+        found: list[Survey] = workers().each(_survey, self.files, label="Looking through the shards")
         return found
 
     @property
@@ -91,10 +91,10 @@ class Shards:
     def load(self) -> Judged:
         """All of it in memory, as `whole` gives it; refused where a budget of memory does not allow it."""
         require_room_for_all(self.folder, self.rows, self.feature_count)
-        return once("whole", None, self, self.whole)
+        return cached("whole", None, self, self.whole)
 
     def parts(self) -> list[ShardFile]:
-        """What is handed to the crew: the files; refused where a budget of memory is too small for one of them."""
+        """What is handed to workers: the files; refused where a budget of memory is too small for one of them."""
         require_room_for_a_shard(self.folder, max(file.rows for file in self.files), self.feature_count)
         return list(self.files)
 
@@ -104,7 +104,7 @@ class Shards:
 
     def by_query(self, work: Callable[[Candidates], Floats]) -> Floats:
         """Rows, one for each query: what `work` gives for the candidates of every shard."""
-        return np.concatenate(crew().each(_of_candidates, self.parts(), shared=(work,)))
+        return np.concatenate(workers().each(_of_candidates, self.parts(), shared=(work,)))
 
     def has_texts(self) -> bool:
         """Whether queries have a text; the first shard tells."""

@@ -25,14 +25,14 @@ from scipy.sparse import csr_array
 from querywise.contracts.protocols import Learner
 from querywise.learners.linear import LinearModels
 from querywise.learners.ranksvm.newton import Optimum, Ridge, minimise, minimise_hinge
-from querywise.learners.ranksvm.preference_parts import SpreadPreferences
+from querywise.learners.ranksvm.preference_parts import PreferenceParts
 from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Preferences, joined, total
-from querywise.learners.weight_rows import Shares
+from querywise.learners.weight_rows import WeightRows
 from querywise.runtime.arrays import Floats, Ints, Singles, for_kernels
 from querywise.runtime.progress import doing
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.threads import in_threads, one_blas_thread
-from querywise.runtime.workers import Crew, Here
+from querywise.runtime.workers import ThisProcess, Workers
 
 _MEMORY = 256_000_000  # bytes for the curvatures of the models in hand
 _MANY = 16  # models from which on work is done for all at once, rather than one by one
@@ -71,9 +71,7 @@ class PreparedRankSVM:
         self.learner = learner
         self._spread: _Spread | None = None
 
-    def fit(
-        self, everyone: LinearLearner, preferences: SpreadPreferences, scaling: Scaling, optimum: Optimum, /
-    ) -> Self:
+    def fit(self, everyone: LinearLearner, preferences: PreferenceParts, scaling: Scaling, optimum: Optimum, /) -> Self:
         """Compute every query's gradient and curvature at the global model, given the pairs it was trained on."""
         self.everyone_ = everyone
         self.spread_ = scaling.spread
@@ -82,10 +80,10 @@ class PreparedRankSVM:
         curved: Sequence[Any] = []  # the hinge has none
         if self.learner.loss == "squared_hinge":
             with doing("Curvature of every query"), one_blas_thread():
-                curved = preferences.crew.keep(_curved, preferences.parts, optimum.states or [])
+                curved = preferences.workers.keep(_curved, preferences.parts, optimum.states or [])
         keeps_rows = self.learner.tolerance is not None or self.learner.loss == "hinge"
         pairs = preferences.parts if keeps_rows else []
-        self._spread = _Spread(preferences.crew, curved, pairs, preferences.cuts)
+        self._spread = _Spread(preferences.workers, curved, pairs, preferences.cuts)
         if isinstance((*curved, *pairs)[0], (Curved, Preferences)) and len(self._spread) == 1:
             self._remember()
         return self
@@ -100,9 +98,9 @@ class PreparedRankSVM:
     def _remember(self) -> None:
         spread = self._parts()
         if spread.curved:
-            parts = spread.crew.each(_itself, spread.curved)
+            parts = spread.workers.each(_itself, spread.curved)
             self.gradients_, self.curvatures_ = (joined([each[place] for each in parts]) for place in (0, 1))
-        pairs = Preferences.joined(spread.crew.each(_itself, spread.pairs)) if spread.pairs else None
+        pairs = Preferences.joined(spread.workers.each(_itself, spread.pairs)) if spread.pairs else None
         self.starts_ = np.zeros(1, np.int64) if pairs is None else pairs.starts
         self.features_ = None if pairs is None else pairs.features
         self.levels_ = None if pairs is None else pairs.levels
@@ -115,7 +113,7 @@ class PreparedRankSVM:
                 pairs = [Preferences(self.features_, self.levels_, self.starts_)]
             if hasattr(self, "curvatures_"):
                 curved = [Curved(self.gradients_, self.curvatures_)]
-            self._spread = _Spread(Here(), curved, pairs, np.array([0, len(self.pairs_)]))
+            self._spread = _Spread(ThisProcess(), curved, pairs, np.array([0, len(self.pairs_)]))
         return self._spread
 
     def for_learner(self, learner: LinearLearner) -> Self:
@@ -133,7 +131,7 @@ class PreparedRankSVM:
 
     def models(self, query_weights: csr_array, /) -> LinearModels:
         """One model per row of V. A row without a query that has pairs is the prior's centre alone."""
-        shares = Shares.of(query_weights, self.pairs_, self.learner.pairs)
+        shares = WeightRows.of(query_weights, self.pairs_, self.learner.pairs)
         # BLAS keeps to one thread by itself where there is little to do.
         few = len(shares) < _MANY and len(self.centre_) < 200
         with contextlib.nullcontext() if few else one_blas_thread():
@@ -148,8 +146,8 @@ class PreparedRankSVM:
 
         Half its squared length is what a step of its own with that curvature would gain, whatever the features measure.
         """
-        everyone = Shares.of(csr_array(np.ones((1, len(self.pairs_)))), self.pairs_, self.learner.pairs)
-        hands, curved = self._parts().crew, self._parts().curved
+        everyone = WeightRows.of(csr_array(np.ones((1, len(self.pairs_)))), self.pairs_, self.learner.pairs)
+        hands, curved = self._parts().workers, self._parts().curved
         sums = hands.each(_step_sums, *self._parts().asked(curved, everyone))
         values, directions = np.linalg.eigh(_unpacked(sums, self.learner.l2)[0])
         gradients = joined(hands.each(_gradients, curved))
@@ -160,28 +158,28 @@ class PreparedRankSVM:
         """Training queries × features: each one's gradient at the global model, by the weights as the user has them."""
         if self.learner.loss == "hinge":
             return None
-        return joined(self._parts().crew.each(_gradients, self._parts().curved)) * self.spread_
+        return joined(self._parts().workers.each(_gradients, self._parts().curved)) * self.spread_
 
     def _ridge(self) -> Ridge:
         prior = (self.learner.prior_l2 or 0.0) if self.learner.prior == "global" else 0.0
         return Ridge(self.learner.l2, self.centre_, prior)
 
-    def _all_at_once(self, shares: Shares) -> Floats:
+    def _all_at_once(self, shares: WeightRows) -> Floats:
         d = len(self.centre_)
         partial = 2 * d * (d + 1) * (len(self._parts()) - 1)  # what every part adds to the sum
-        room = min(_MEMORY, (self._parts().crew.memory or np.inf) / 10)
+        room = min(_MEMORY, (self._parts().workers.memory or np.inf) / 10)
         blocks = _slices(len(shares), max(1, min(int(room // (8 * d * d + partial)), 4096)))
-        parts = self._parts().crew.together(lambda block: self._block(shares.select(block)), blocks, "Local models")
+        parts = self._parts().workers.together(lambda block: self._block(shares.select(block)), blocks, "Local models")
         weights = np.concatenate(parts) if parts else np.zeros((0, d))
         assert len(weights) == len(shares), "a model for every row"
         return weights
 
-    def _block(self, shares: Shares) -> Floats:
+    def _block(self, shares: WeightRows) -> Floats:
         """The models of some rows: the step from w₀, then as many more as the tolerance asks for."""
         spread, tolerance = self._parts(), self.learner.tolerance
-        sums = spread.crew.keep(_step_sums, *spread.asked(spread.curved, shares))
+        sums = spread.workers.keep(_step_sums, *spread.asked(spread.curved, shares))
         shared = (shares.taught, self._ridge(), self.centre_, tolerance is not None)
-        (weights,), (curvature,) = spread.crew.both(_first_step, *([each] for each in sums), shared=shared)
+        (weights,), (curvature,) = spread.workers.both(_first_step, *([each] for each in sums), shared=shared)
         if tolerance is None:
             found: Floats = weights
             return found
@@ -191,7 +189,9 @@ class PreparedRankSVM:
             weights[late] = self._one_by_one(shares.select(late), weights[late])
         return weights
 
-    def _frozen_steps(self, shares: Shares, weights: Floats, curvature: Any, pending: Ints, tolerance: float) -> Ints:
+    def _frozen_steps(
+        self, shares: WeightRows, weights: Floats, curvature: Any, pending: Ints, tolerance: float
+    ) -> Ints:
         """Certify, and step again with the same curvature while that helps; which models still miss the tolerance."""
         ridge = self._ridge()
         best = np.full(len(weights), np.inf)
@@ -207,13 +207,13 @@ class PreparedRankSVM:
             best[pending] = gaps
             pending, gradient = pending[again], gradient[again]
             if len(pending):
-                weights[pending] -= self._parts().crew.each(_solved_rows, [curvature], shared=(pending, gradient))[0]
+                weights[pending] -= self._parts().workers.each(_solved_rows, [curvature], shared=(pending, gradient))[0]
         return np.sort(np.concatenate(late))
 
-    def _objective(self, shares: Shares, weights: Floats, ridge: Ridge) -> tuple[Floats, Floats]:
+    def _objective(self, shares: WeightRows, weights: Floats, ridge: Ridge) -> tuple[Floats, Floats]:
         """The objectives and gradients of some models, each on the rows of the queries it has a share in."""
         spread = self._parts()
-        parts = spread.crew.each(_objective_sums, *spread.asked(spread.pairs, shares), shared=(weights,))
+        parts = spread.workers.each(_objective_sums, *spread.asked(spread.pairs, shares), shared=(weights,))
         away = weights - ridge.centre
         values = 0.5 * ridge.l2 * np.einsum("ij,ij->i", weights, weights)
         values += 0.5 * ridge.centre_l2 * np.einsum("ij,ij->i", away, away)
@@ -223,7 +223,7 @@ class PreparedRankSVM:
             gradient += each[1]
         return values, gradient
 
-    def _one_by_one(self, shares: Shares, start: Floats) -> Floats:
+    def _one_by_one(self, shares: WeightRows, start: Floats) -> Floats:
         """Every row's own Newton, from where it stands, each with curvature of its own on the queries it counts."""
         spread, ridge = self._parts(), self._ridge()
 
@@ -232,22 +232,24 @@ class PreparedRankSVM:
             if not len(queries):
                 return ridge.minimiser
             order = np.argsort(queries, kind="stable")
-            chosen = spread.crew.keep(_chosen, *spread.holding(queries[order]))
+            chosen = spread.workers.keep(_chosen, *spread.holding(queries[order]))
             shared = (share[order], start[row], ridge, self.learner.loss, self.learner.tolerance or 1e-3)
-            found: Floats = spread.crew.each(_refined, *([each] for each in chosen), shared=shared)[0]
+            found: Floats = spread.workers.each(_refined, *([each] for each in chosen), shared=shared)[0]
             return found
 
         if not len(start):
             return start
-        threads = spread.crew.memory is None  # each of which would have parts of its own in memory
-        return np.array(spread.crew.together(train, range(len(start)), "Refining local models", side_by_side=threads))
+        threads = spread.workers.memory is None  # each of which would have parts of its own in memory
+        return np.array(
+            spread.workers.together(train, range(len(start)), "Refining local models", side_by_side=threads)
+        )
 
 
 @dataclass(frozen=True)
 class _Spread:
     """The training queries in parts, one after the other."""
 
-    crew: Crew
+    workers: Workers
     curved: Sequence[Any]  # kept, of every part; none with the hinge
     pairs: Sequence[Any]  # Preferences, kept, of every part; none where models are bare steps
     cuts: Ints  # the first query of each, and how many there are in all
@@ -255,7 +257,7 @@ class _Spread:
     def __len__(self) -> int:
         return len(self.cuts) - 1
 
-    def asked(self, parts: Sequence[Any], shares: Shares) -> tuple[list[Any], list[Shares]]:
+    def asked(self, parts: Sequence[Any], shares: WeightRows) -> tuple[list[Any], list[WeightRows]]:
         """The parts that have to do with some rows, and what."""
         if len(self) == 1:
             return [parts[0]], [shares]
@@ -286,7 +288,7 @@ def _curved(preferences: Preferences, state: Any) -> Curved:
     return Curved(gradients, preferences.curvatures(state.scores, state.sums.degree, mean, SQUARED_HINGE))
 
 
-def _step_sums(curved: Curved, shares: Shares) -> tuple[Floats, Singles]:
+def _step_sums(curved: Curved, shares: WeightRows) -> tuple[Floats, Singles]:
     """A part of V·G and of V·H, the latter packed."""
     from querywise.learners.ranksvm import curvature_kernels
 
@@ -328,12 +330,12 @@ def _solved_rows(curvature: Floats, rows: Ints, gradient: Floats) -> Floats:
     return _solved(curvature[rows], gradient)
 
 
-def _objective_sums(pairs: Preferences, shares: Shares, weights: Floats) -> tuple[Floats, Floats]:
+def _objective_sums(pairs: Preferences, shares: WeightRows, weights: Floats) -> tuple[Floats, Floats]:
     """What a part adds to the objectives and gradients of some models."""
     from querywise.learners.ranksvm import kernels
 
     few = len(shares) < _MANY  # handing out the work of few models costs more than it
-    by_query = Shares(*_NOTHING) if few else shares.by_query()
+    by_query = WeightRows(*_NOTHING) if few else shares.by_query()
     features, levels, starts, counts = pairs.for_kernels()
     models = for_kernels(weights)
 
@@ -365,7 +367,7 @@ def _refined(*given: Any) -> Floats:
     """The model of one row, by its own Newton, from the pairs that every part chose for it."""
     *chosen, share, start, ridge, loss, tolerance = given
     preferences = Preferences.joined(chosen)
-    coefficients, spread = share / preferences.pairs, SpreadPreferences.of(preferences)
+    coefficients, spread = share / preferences.pairs, PreferenceParts.of(preferences)
     if loss == "hinge":
         return minimise_hinge(spread, coefficients, ridge=ridge, tolerance=tolerance, start=start).weights
     how: Any = {"ridge": ridge, "loss": SQUARED_HINGE, "tolerance": tolerance, "start": start}

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from querywise.errors import SolverError
-from querywise.learners.ranksvm.preference_parts import SpreadPreferences
+from querywise.learners.ranksvm.preference_parts import PreferenceParts
 from querywise.learners.ranksvm.preferences import Loss, PairSums, Preferences, smoothed_hinge, total
 from querywise.runtime.arrays import Floats
 from querywise.runtime.workers import Kept
@@ -77,19 +77,19 @@ class _Point:
 class _Objective:
     """F, its gradient and its Newton step, at a point. Every part of the preferences is asked, and the sums added."""
 
-    def __init__(self, preferences: SpreadPreferences, coefficients: Floats, ridge: Ridge, loss: Loss) -> None:
-        self.crew, self.parts = preferences.crew, preferences.parts
+    def __init__(self, preferences: PreferenceParts, coefficients: Floats, ridge: Ridge, loss: Loss) -> None:
+        self.workers, self.parts = preferences.workers, preferences.parts
         self.coefficients = preferences.split(coefficients)
         self.ridge, self.loss = ridge, loss
 
     def begin(self, weights: Floats) -> _Point:
         """At some weights."""
-        seen, states = self.crew.both(_losses_at_weights, self.parts, self.coefficients, shared=(weights, self.loss))
+        seen, states = self.workers.both(_losses_at_weights, self.parts, self.coefficients, shared=(weights, self.loss))
         return self._point(weights, seen, states)
 
     def curvature(self, point: _Point) -> Floats:
         """The second derivative of the losses there."""
-        return total(self.crew.each(_curvature_of, self.parts, self.coefficients, point.states, shared=(self.loss,)))
+        return total(self.workers.each(_curvature_of, self.parts, self.coefficients, point.states, shared=(self.loss,)))
 
     def newton_step(self, point: _Point) -> Floats:
         """Where the parabola that fits there has its minimum."""
@@ -104,7 +104,7 @@ class _Objective:
         """The full step where it descends enough; else the point along it where F stops falling, to a tenth."""
         slope = float(here.gradient @ step)
         columns = (self.parts, self.coefficients, here.states)
-        seen, moved = self.crew.both(_full_step, *columns, shared=(step, self.loss))
+        seen, moved = self.workers.both(_full_step, *columns, shared=(step, self.loss))
         there = self._point(here.weights + step, seen, moved)
         if there.value <= here.value + _SUFFICIENT * slope:
             return there
@@ -122,7 +122,7 @@ class _Objective:
             middle = 0.5 * (low[0] + high[0])
             crossing = low[0] - low[1] * (high[0] - low[0]) / (high[1] - low[1])
             size = middle if trial % 2 else crossing
-            seen, moved = self.crew.both(_partial_step, *columns, along, shared=(size, self.loss))
+            seen, moved = self.workers.both(_partial_step, *columns, along, shared=(size, self.loss))
             there = self._point(here.weights + size * step, seen, moved)
         return there
 
@@ -177,7 +177,7 @@ def _curvature_of(part: Preferences, coefficients: Floats, state: _State, loss: 
 
 
 def minimise(
-    preferences: SpreadPreferences,
+    preferences: PreferenceParts,
     coefficients: Floats,
     *,
     ridge: Ridge,
@@ -203,7 +203,7 @@ def minimise(
 
 
 def minimise_hinge(
-    preferences: SpreadPreferences, coefficients: Floats, *, ridge: Ridge, tolerance: float, start: Floats
+    preferences: PreferenceParts, coefficients: Floats, *, ridge: Ridge, tolerance: float, start: Floats
 ) -> Optimum:
     """The hinge loss, by hinges ever less rounded, until rounding and gap together are within `tolerance`.
 

@@ -1,4 +1,4 @@
-"""The preference pairs of a judged set in parts, each where its crew keeps it."""
+"""The preference pairs of a judged set in parts, each where the workers keep it."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from querywise.data.rows import require_preferences
 from querywise.data.training import Part, Training
 from querywise.learners.ranksvm.preferences import Preferences
 from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.cache import once
+from querywise.runtime.cache import cached
 from querywise.runtime.scaling import Scale, Scaling
-from querywise.runtime.workers import Crew, Here, Kept, crew
+from querywise.runtime.workers import Kept, ThisProcess, Workers, workers
 
 
 @dataclass(frozen=True)
-class SpreadPreferences:
+class PreferenceParts:
     """Preferences in parts, one after the other; `pairs` counts those of every query."""
 
-    crew: Crew
+    workers: Workers
     parts: Sequence[Preferences | Kept]
     pairs: Ints
     cuts: Ints  # the first query of each part, and how many there are in all
 
     @staticmethod
-    def of(preferences: Preferences) -> SpreadPreferences:
+    def of(preferences: Preferences) -> PreferenceParts:
         """All in one part, here."""
-        return SpreadPreferences(Here(), [preferences], preferences.pairs, np.array([0, len(preferences.pairs)]))
+        return PreferenceParts(ThisProcess(), [preferences], preferences.pairs, np.array([0, len(preferences.pairs)]))
 
     def split(self, values: Floats) -> list[Floats]:
         """A value for every query, part by part."""
         return [values[first:last] for first, last in pairwise(self.cuts.tolist())]
 
 
-def spread(data: Training, scale: Scale) -> tuple[SpreadPreferences, Scaling]:
+def preference_parts(data: Training, scale: Scale) -> tuple[PreferenceParts, Scaling]:
     """The pairs of a training set with its features on one scale, part by part, and that scale."""
-    return once("pairs", scale, data, lambda: _spread(data, scale))
+    return cached("pairs", scale, data, lambda: _made_parts(data, scale))
 
 
-def _spread(data: Training, scale: Scale) -> tuple[SpreadPreferences, Scaling]:
-    hands = crew()
+def _made_parts(data: Training, scale: Scale) -> tuple[PreferenceParts, Scaling]:
+    hands = workers()
     found = data.surveys()
     pairs = np.concatenate([each.pairs for each in found])
     require_preferences(pairs)
     scaling = Scaling.by([each.moments for each in found], scale)
     parts = hands.keep(_preferences, data.parts(), shared=(scaling,))
     cuts = np.cumsum([0, *(len(each.pairs) for each in found)])
-    return SpreadPreferences(hands, parts, pairs, cuts), scaling
+    return PreferenceParts(hands, parts, pairs, cuts), scaling
 
 
 def _preferences(part: Part, scaling: Scaling) -> Preferences:

@@ -18,11 +18,11 @@ from querywise.errors import DataError
 from querywise.learners.linear import WeightedSum
 from querywise.learners.ranksvm.local_models import PreparedRankSVM
 from querywise.learners.ranksvm.newton import Optimum, Ridge, minimise, minimise_hinge
-from querywise.learners.ranksvm.preference_parts import SpreadPreferences, spread
+from querywise.learners.ranksvm.preference_parts import PreferenceParts, preference_parts
 from querywise.learners.ranksvm.preferences import SQUARED_HINGE
 from querywise.learners.weights import check_query_weights
 from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.cache import once
+from querywise.runtime.cache import cached
 from querywise.runtime.parameters import parameters_of, unfitted
 from querywise.runtime.progress import doing
 from querywise.runtime.scaling import Scale, Scaling
@@ -78,12 +78,12 @@ class RankSVM(WeightedSum):
 
     def fit_preferences(
         self, data: Training, query_weights: Floats | None = None
-    ) -> tuple[SpreadPreferences, Scaling, Optimum]:
+    ) -> tuple[PreferenceParts, Scaling, Optimum]:
         """Fit, and hand over the scaled pairs it was fitted on and what is known at the optimum."""
         self._check_parameters()
         weights = check_query_weights(query_weights, data)
         with doing("Training a ranking SVM"), one_blas_thread():
-            preferences, scaling = spread(data, self.scale)
+            preferences, scaling = preference_parts(data, self.scale)
             optimum = self._solve(preferences, weights, Ridge(self.l2, np.zeros(data.feature_count)))
         self.weights_ = scaling.weights_in_user_units(optimum.weights)
         self.objective_ = optimum.value
@@ -105,9 +105,9 @@ class RankSVM(WeightedSum):
             return PreparedRankSVM(unfitted(self)).fit(everyone, *everyone.fit_preferences(data))
 
         without_prior = (type(self), {**parameters_of(self), "prior": None, "prior_l2": None})
-        return once("PreparedRankSVM", without_prior, data, made).for_learner(unfitted(self))
+        return cached("PreparedRankSVM", without_prior, data, made).for_learner(unfitted(self))
 
-    def _solve(self, preferences: SpreadPreferences, query_weights: Floats, ridge: Ridge) -> Optimum:
+    def _solve(self, preferences: PreferenceParts, query_weights: Floats, ridge: Ridge) -> Optimum:
         coefficients = pair_coefficients(query_weights, preferences.pairs, self.pairs)
         start = ridge.minimiser
         if not coefficients.any():

@@ -13,9 +13,9 @@ from querywise.contracts.forms import Refusal, depends_on_the_list
 from querywise.contracts.protocols import Learner, QueryView, TeachesLocally
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
-from querywise.learners.within_query import standing
+from querywise.learners.within_query import within_query
 from querywise.runtime.arrays import Floats
-from querywise.runtime.cache import once
+from querywise.runtime.cache import cached
 from querywise.runtime.parameters import unfitted
 
 OF_FEATURES = {"mean": "mean of {}", "spread": "spread of {}", "z": "z-score of {}", "rank": "rank of {}"}
@@ -106,7 +106,7 @@ class QueryContext:
         if not hasattr(self, "context_names_"):
             raise NotFittedError(self)
         candidates.require_features(self.feature_count_, self.feature_names_)
-        found = standing(candidates.features, candidates)
+        found = within_query(candidates.features, candidates)
         sizes = candidates.sizes
         by_query = {"mean": found.means, "spread": found.spreads, "length": sizes[:, None].astype(np.float64)}
         if self.view_ is not None:
@@ -122,7 +122,7 @@ class QueryContext:
         """The context of training queries, made once for all the learners that want the same."""
         if self.view_ is not None:
             return self.context(candidates)
-        return once("context", (self.columns, self.context_names_), candidates, lambda: self.context(candidates))
+        return cached("context", (self.columns, self.context_names_), candidates, lambda: self.context(candidates))
 
     def _names(self, candidates: Candidates) -> tuple[str, ...]:
         """What every column is called: `rank of bm25`."""

@@ -1,4 +1,4 @@
-"""This process as the crew: with all the memory it wants, and within a budget."""
+"""This process as the worker: with all the memory it wants, and within a budget."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from querywise.rankers.knn import KnnOffline1, KnnOffline2
 from querywise.rankers.single import Single
 from querywise.runtime.arrays import Floats
 from querywise.runtime.scaling import Moments
-from querywise.runtime.workers import ITSELF, WORKING, Here, at_work, crew
+from querywise.runtime.workers import ITSELF, WORKING, ThisProcess, use_workers, workers
 from querywise.storage import load
 from tests.commands import refused, run
 from tests.worlds import examples, pairwise
@@ -51,8 +51,8 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[P
 
 
 @pytest.fixture(params=[None, NOTHING, PLENTY], ids=["free", "on disk", "in memory"])
-def hands(request: pytest.FixtureRequest, disk: Callable[[], list[Path]]) -> Here:
-    return Here(request.param)
+def hands(request: pytest.FixtureRequest, disk: Callable[[], list[Path]]) -> ThisProcess:
+    return ThisProcess(request.param)
 
 
 def add(one: Floats, other: Floats, more: float = 0.0) -> Floats:
@@ -77,7 +77,9 @@ def itself(thing: Any) -> Any:
 @pytest.mark.parametrize("side_by_side", [False, True])
 @pytest.mark.parametrize("label", [None, "Adding"])
 @pytest.mark.parametrize("count", [0, 1, 2, 37])
-def test_results_are_in_the_order_of_the_calls(hands: Here, count: int, label: str | None, side_by_side: bool) -> None:
+def test_results_are_in_the_order_of_the_calls(
+    hands: ThisProcess, count: int, label: str | None, side_by_side: bool
+) -> None:
     columns = numbers(count), numbers(2 * count)[count:]
     expected = [2 * number + count + 0.5 for number in range(count)]
     found = hands.each(add, *columns, shared=(0.5,), label=label, side_by_side=side_by_side)
@@ -91,7 +93,7 @@ def test_results_are_in_the_order_of_the_calls(hands: Here, count: int, label: s
     assert together == [number**2 for number in range(count)]
 
 
-def test_a_stream_works_only_when_asked(hands: Here) -> None:
+def test_a_stream_works_only_when_asked(hands: ThisProcess) -> None:
     begun: list[int] = []
     results = hands.stream(lambda number: begun.append(number) or number, [1, 2, 3])  # type: ignore[func-returns-value]
     assert begun == []
@@ -100,7 +102,7 @@ def test_a_stream_works_only_when_asked(hands: Here) -> None:
     assert list(results) == [2, 3]
 
 
-def test_what_is_kept_can_be_handed_to_any_call(hands: Here) -> None:
+def test_what_is_kept_can_be_handed_to_any_call(hands: ThisProcess) -> None:
     kept = hands.keep(add, numbers(4), numbers(4))
     again = hands.keep(add, kept, numbers(4))
     first, second = hands.both(halves, again, shared=(2.0,))
@@ -120,7 +122,7 @@ def add_both(one: Floats, other: Floats) -> tuple[float, Floats]:
     return float(one[0] + other[0]), one
 
 
-def test_an_error_of_the_work_comes_through_as_it_is(hands: Here) -> None:
+def test_an_error_of_the_work_comes_through_as_it_is(hands: ThisProcess) -> None:
     def work(number: int) -> tuple[int, int]:
         if number == 2:
             raise DataError("the third")
@@ -140,7 +142,7 @@ def test_an_error_of_the_work_comes_through_as_it_is(hands: Here) -> None:
             way()
 
 
-def test_columns_of_different_lengths_are_a_mistake(hands: Here) -> None:
+def test_columns_of_different_lengths_are_a_mistake(hands: ThisProcess) -> None:
     with pytest.raises(ValueError, match="argument 2 is longer"):
         hands.each(add, numbers(2), numbers(3))
     with pytest.raises(ValueError, match="argument 2 is longer"):
@@ -148,17 +150,17 @@ def test_columns_of_different_lengths_are_a_mistake(hands: Here) -> None:
 
 
 def test_at_work_restores_who_was_at_work_before() -> None:
-    before = crew()
+    before = workers()
     assert before.memory is None
-    one, other = Here(NOTHING), Here(PLENTY)
-    with at_work(one) as those:
+    one, other = ThisProcess(NOTHING), ThisProcess(PLENTY)
+    with use_workers(one) as those:
         assert those is one
-        assert crew() is one
-        with contextlib.suppress(DataError), at_work(other):
-            assert crew() is other
+        assert workers() is one
+        with contextlib.suppress(DataError), use_workers(other):
+            assert workers() is other
             raise DataError("in the middle")
-        assert crew() is one
-    assert crew() is before
+        assert workers() is one
+    assert workers() is before
 
 
 # On disk
@@ -196,7 +198,7 @@ def same_bits(one: Any, other: Any) -> None:
 
 
 def test_a_tiny_budget_keeps_everything_on_disk_with_the_same_bits(disk: Callable[[], list[Path]]) -> None:
-    hands = Here(NOTHING)
+    hands = ThisProcess(NOTHING)
     kept = hands.keep(mixed, range(5))
     files = disk()
     assert len(files) == 5
@@ -210,7 +212,7 @@ def test_a_tiny_budget_keeps_everything_on_disk_with_the_same_bits(disk: Callabl
 
 
 def test_files_go_when_what_they_hold_is_let_go(disk: Callable[[], list[Path]]) -> None:
-    hands = Here(NOTHING)
+    hands = ThisProcess(NOTHING)
     kept = hands.keep(mixed, range(3))
     _, more = hands.both(halves, numbers(2), shared=(1.0,))
     assert len(disk()) == 5
@@ -223,7 +225,7 @@ def test_files_go_when_what_they_hold_is_let_go(disk: Callable[[], list[Path]]) 
 
 
 def test_nothing_is_left_of_a_crew_that_is_let_go(disk: Callable[[], list[Path]], tmp_path: Path) -> None:
-    hands = Here(NOTHING)
+    hands = ThisProcess(NOTHING)
     kept = hands.keep(mixed, range(2))
     assert len(list(tmp_path.iterdir())) == 1
     del kept
@@ -233,20 +235,20 @@ def test_nothing_is_left_of_a_crew_that_is_let_go(disk: Callable[[], list[Path]]
 
 
 def test_what_is_kept_outlives_the_crew_that_kept_it(disk: Callable[[], list[Path]]) -> None:
-    kept = Here(NOTHING).keep(mixed, range(2))
+    kept = ThisProcess(NOTHING).keep(mixed, range(2))
     gc.collect()
-    same_bits(mixed(1), Here(NOTHING).each(itself, kept)[1])
+    same_bits(mixed(1), ThisProcess(NOTHING).each(itself, kept)[1])
 
 
 def test_within_a_wide_budget_nothing_goes_to_disk(disk: Callable[[], list[Path]]) -> None:
-    hands = Here(PLENTY)
+    hands = ThisProcess(PLENTY)
     kept = hands.keep(mixed, range(5))
     assert disk() == []
     same_bits(mixed(4), hands.each(itself, kept)[4])
 
 
 def test_nothing_is_kept_on_disk_without_a_budget(disk: Callable[[], list[Path]], tmp_path: Path) -> None:
-    kept = Here().keep(mixed, range(5))
+    kept = ThisProcess().keep(mixed, range(5))
     assert isinstance(kept[0], dict)
     assert list(tmp_path.iterdir()) == []
 
@@ -268,7 +270,7 @@ def on_disk(shards: Shards) -> Iterator[None]:
     """As little memory as is allowed for some shards, in a process that has more than that already."""
     allowed = ITSELF + (WORKING + 1) * 8 * max(file.rows for file in shards.files) * shards.feature_count
     ballast = np.ones(allowed // 8 + 1)
-    with at_work(Here(allowed)):
+    with use_workers(ThisProcess(allowed)):
         yield
     del ballast
 
@@ -402,15 +404,15 @@ def test_curvature_waits_on_disk(folders: dict[int, Path], count: int, disk: Cal
 def test_a_budget_too_small_for_a_shard_is_refused(folders: dict[int, Path]) -> None:
     shards = open_shards(folders[3])
     said = r"3\.parquet: its largest shard takes 0 MB, and .* Allow more, or convert the data into smaller shards\.$"
-    with at_work(Here(ITSELF + 1)), pytest.raises(DataError, match=said):
+    with use_workers(ThisProcess(ITSELF + 1)), pytest.raises(DataError, match=said):
         RankSVM().fit(shards)
 
 
 def test_a_set_that_does_not_fit_is_not_read_whole(folders: dict[int, Path]) -> None:
     shards = open_shards(folders[3])
-    with at_work(Here(ITSELF + 16 * TRAIN.candidates.features.size)):
+    with use_workers(ThisProcess(ITSELF + 16 * TRAIN.candidates.features.size)):
         assert len(shards.load()) == len(TRAIN)
-    with at_work(Here(ITSELF + 8 * TRAIN.candidates.features.size - 1)):
+    with use_workers(ThisProcess(ITSELF + 8 * TRAIN.candidates.features.size - 1)):
         with pytest.raises(DataError, match=r"needs all 576 documents in memory at once, 0\.0 GB; 0\.3 GB are allowed"):
             shards.load()
         ranker = Single(RankSVM())

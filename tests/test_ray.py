@@ -1,4 +1,4 @@
-"""Ray as the crew: real clusters of several node processes on this machine, whose workers and nodes get lost."""
+"""Ray as the workers: real clusters of several node processes on this machine, whose workers and nodes get lost."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from querywise.retrieval.features import judged_candidates
 from querywise.retrieval.index import build_index
 from querywise.runtime.arrays import Floats
 from querywise.runtime.ray import RayCluster
-from querywise.runtime.workers import Here, at_work, crew
+from querywise.runtime.workers import ThisProcess, use_workers, workers
 from querywise.storage import load
 from tests.test_cli_text import PLAIN, QUERYWISE, lines_of
 from tests.worlds import inside
@@ -173,7 +173,7 @@ class Running:
 
 def plainly(job: Callable[[], Any]) -> Any:
     """What a job gives without a cluster."""
-    with at_work(Here()):
+    with use_workers(ThisProcess()):
         return job()
 
 
@@ -189,7 +189,7 @@ def machines() -> Iterator[Machines]:
 
 
 @pytest.fixture(scope="module", params=[1, 2, 4], ids="{} workers".format)
-def workers(machines: Machines, request: pytest.FixtureRequest) -> Iterator[int]:
+def worker_count(machines: Machines, request: pytest.FixtureRequest) -> Iterator[int]:
     """So many workers, at work."""
     machines.have(request.param)
     with RayCluster(machines.address):
@@ -213,22 +213,22 @@ def alike(found: Floats, expected: Floats, rounding: float) -> None:
 SPREAD = {1: (1, 16), 2: (3,), 4: (1, 3, 16)}
 
 
-def test_a_ranking_svm_does_not_depend_on_workers_or_shards(workers: int, place: Path) -> None:
-    assert isinstance(crew(), RayCluster)
+def test_a_ranking_svm_does_not_depend_on_workers_or_shards(worker_count: int, place: Path) -> None:
+    assert isinstance(workers(), RayCluster)
     expected = plainly(lambda: RankSVM().fit(TRAIN))
-    for shards in SPREAD[workers]:
+    for shards in SPREAD[worker_count]:
         data = open_shards(place / f"{shards}.parquet")
         found, same_shards = RankSVM().fit(data), plainly(partial(RankSVM().fit, data))
         alike(found.weights_, expected.weights_, 1e-9)
         assert found.weights_.tobytes() == same_shards.weights_.tobytes(), f"{shards} shards"
 
 
-def test_local_models_do_not_depend_on_workers_or_shards(workers: int, place: Path) -> None:
+def test_local_models_do_not_depend_on_workers_or_shards(worker_count: int, place: Path) -> None:
     def fit(data: Any) -> Any:
         return KnnOffline2(RankSVM(), k=9).fit(data)
 
     expected = plainly(lambda: fit(TRAIN))
-    for shards in SPREAD[workers]:
+    for shards in SPREAD[worker_count]:
         found = fit(open_shards(place / f"{shards}.parquet"))
         alike(found.several_models().weights, expected.several_models().weights, 1e-6)
         alike(found.predict(TEST), expected.predict(TEST), 1e-6)
@@ -286,9 +286,9 @@ JOBS: dict[str, tuple[Job, float]] = {  # and to how many digits the result is t
 
 
 @pytest.mark.parametrize("job", [name for name in JOBS if name not in ("ranksvm", "knn-offline-2")])
-def test_everything_else_is_the_same_too(workers: int, job: str, place: Path) -> None:
+def test_everything_else_is_the_same_too(worker_count: int, job: str, place: Path) -> None:
     work, rounding = JOBS[job]
-    shards = {1: None, 2: 3, 4: 16}[workers]
+    shards = {1: None, 2: 3, 4: 16}[worker_count]
     data = TRAIN if shards is None else open_shards(place / f"{shards}.parquet")
     found, expected = work(data, TEST), plainly(lambda: work(TRAIN, TEST))
     assert len(found) == len(expected)
@@ -325,12 +325,12 @@ def features_of(collection: Collection) -> list[Floats]:
     return [judged.candidates.features, judged.labels.astype(float), np.array([coverage.found, coverage.relevant])]
 
 
-def test_features_from_text_are_the_same(workers: int, collection: Collection) -> None:
+def test_features_from_text_are_the_same(worker_count: int, collection: Collection) -> None:
     found, expected = features_of(collection), plainly(lambda: features_of(collection))
     assert [each.tobytes() for each in found] == [each.tobytes() for each in expected]
 
 
-def test_scores_in_parquet_are_the_same(workers: int, place: Path, tmp_path: Path) -> None:
+def test_scores_in_parquet_are_the_same(worker_count: int, place: Path, tmp_path: Path) -> None:
     ranker = plainly(lambda: KnnOnline(RankSVM(), k=9).fit(TRAIN))
     shards = open_shards(place / "16.parquet")
     assert write_scored(ranker, "1", shards, tmp_path / "scores.parquet") == len(TRAIN.labels)
@@ -353,20 +353,20 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-TWO = pytest.mark.parametrize("workers", [2], indirect=True, ids="{} workers".format)
+TWO = pytest.mark.parametrize("worker_count", [2], indirect=True, ids="{} workers".format)
 
 
 @TWO
 @pytest.mark.parametrize("job", [*JOBS, "features"])
 def test_a_lost_worker_and_a_lost_node_change_nothing(
-    workers: int, machines: Machines, job: str, large: Path, collection: Collection
+    worker_count: int, machines: Machines, job: str, large: Path, collection: Collection
 ) -> None:
     test = make_judged(queries=10, documents=40, features=20, kinds=3, seed=1).candidates
 
     def work() -> list[Floats]:
         return features_of(collection) if job == "features" else JOBS[job][0](open_shards(large), test)
 
-    machines.have(workers)
+    machines.have(worker_count)
     expected = work()
     running = Running(work)
     first, second = machines.nodes
@@ -377,9 +377,11 @@ def test_a_lost_worker_and_a_lost_node_change_nothing(
 
 
 @TWO
-def test_when_one_job_fails_the_others_are_not_waited_for(workers: int, machines: Machines, tmp_path: Path) -> None:
-    machines.have(workers)
-    hands, let_go = crew(), tmp_path / "let go"
+def test_when_one_job_fails_the_others_are_not_waited_for(
+    worker_count: int, machines: Machines, tmp_path: Path
+) -> None:
+    machines.have(worker_count)
+    hands, let_go = workers(), tmp_path / "let go"
 
     def wait_until(path: Path) -> None:
         while not path.exists():
@@ -400,16 +402,16 @@ def test_when_one_job_fails_the_others_are_not_waited_for(workers: int, machines
 
 
 @TWO
-def test_a_second_cluster_in_one_process_is_refused(workers: int) -> None:
-    before = crew()
+def test_a_second_cluster_in_one_process_is_refused(worker_count: int) -> None:
+    before = workers()
     with pytest.raises(ClusterError, match="at work in this process already"), RayCluster():
         raise AssertionError("there are two of them")
-    assert crew() is before
-    assert crew().each(abs, [-1, 2]) == [1, 2]
+    assert workers() is before
+    assert workers().each(abs, [-1, 2]) == [1, 2]
 
 
 @TWO
-def test_a_shard_that_is_missing_or_damaged_is_named(workers: int, place: Path, tmp_path: Path) -> None:
+def test_a_shard_that_is_missing_or_damaged_is_named(worker_count: int, place: Path, tmp_path: Path) -> None:
     shutil.copytree(place / "3.parquet", tmp_path / "train.parquet")
     shards = open_shards(tmp_path / "train.parquet")
     ranker = plainly(lambda: RankSVM().fit(TRAIN))
@@ -615,11 +617,11 @@ UNREACHABLE = {
 
 @pytest.mark.parametrize("address", UNREACHABLE)
 def test_a_cluster_that_cannot_be_reached_is_named(address: str) -> None:
-    before = crew()
+    before = workers()
     with pytest.raises(ClusterError) as caught, RayCluster(address):
         raise AssertionError("there is no such cluster")
     assert str(caught.value).startswith(f"address={address!r}: {UNREACHABLE[address]}")
-    assert crew() is before
+    assert workers() is before
 
 
 @pytest.mark.parametrize("address", ["ray://127.0.0.1:1", "nonsense"])

@@ -19,7 +19,7 @@ from querywise.locality.views.topmean import TopMean
 from querywise.methods import METHODS
 from querywise.rankers.knn import KnnOnline
 from querywise.runtime import cache as module
-from querywise.runtime.cache import once, sharing, signature
+from querywise.runtime.cache import cached, caching, signature
 from querywise.runtime.scaling import Scaling
 from querywise.storage import load, read_manifest, save
 from tests.worlds import inside
@@ -71,7 +71,7 @@ def test_sharing_changes_no_bit_whatever_the_order_and_the_room(
     train, valid, test = data
     work = [(name, place) for name in alone for place in range(len(SETTINGS))]
     mixed = np.random.default_rng(0).permutation(len(work)) if room else range(len(work))
-    with sharing():
+    with caching():
         for number in mixed:
             name, place = work[number]
             ranker: Any = METHODS[name].build(**SETTINGS[place]).fit(train, valid=valid)
@@ -106,14 +106,14 @@ class Counter:
 
 def test_outside_nothing_is_remembered() -> None:
     make = Counter()
-    assert [once("a", 1, make, make) for _ in range(3)] == [1, 2, 3]
+    assert [cached("a", 1, make, make) for _ in range(3)] == [1, 2, 3]
 
 
 def test_inside_each_setting_of_each_data_is_made_once() -> None:
     make, here, there = Counter(), object(), object()
-    with sharing():
+    with caching():
         made = [
-            once(what, settings, of, make)
+            cached(what, settings, of, make)
             for _ in range(2)
             for what in ("view", "points")
             for settings in (1, 2)
@@ -124,34 +124,34 @@ def test_inside_each_setting_of_each_data_is_made_once() -> None:
 
 def test_after_the_block_everything_is_forgotten() -> None:
     make, of = Counter(), object()
-    with sharing():
-        once("a", 1, of, make)
-    once("a", 1, of, make)
-    with sharing():
-        once("a", 1, of, make)
+    with caching():
+        cached("a", 1, of, make)
+    cached("a", 1, of, make)
+    with caching():
+        cached("a", 1, of, make)
     assert make.calls == 3
 
 
 def test_a_block_that_fails_forgets_too() -> None:
     make, of = Counter(), object()
 
-    @sharing()
+    @caching()
     def fail() -> None:
-        once("a", 1, of, make)
+        cached("a", 1, of, make)
         raise KeyError("oh")
 
     with pytest.raises(KeyError, match="oh"):
         fail()
-    once("a", 1, of, make)
+    cached("a", 1, of, make)
     assert make.calls == 2
 
 
 def test_a_block_within_a_block_shares_with_it() -> None:
     make, of = Counter(), object()
-    with sharing():
-        with sharing():
-            once("a", 1, of, make)
-        once("a", 1, of, make)
+    with caching():
+        with caching():
+            cached("a", 1, of, make)
+        cached("a", 1, of, make)
     assert make.calls == 1
 
 
@@ -161,10 +161,10 @@ def test_what_could_not_be_made_is_made_the_next_time() -> None:
     def fail() -> int:
         raise ValueError("no")
 
-    with sharing():
+    with caching():
         with pytest.raises(ValueError, match="no"):
-            once("a", 1, of, fail)
-        assert once("a", 1, of, make) == 1
+            cached("a", 1, of, fail)
+        assert cached("a", 1, of, make) == 1
 
 
 def different() -> list[Callable[[], Any]]:
@@ -211,19 +211,19 @@ def test_a_fitted_reference_is_told_by_what_it_learned() -> None:
 
 
 def test_data_that_is_gone_is_not_taken_for_data_that_came_after() -> None:
-    with sharing():
+    with caching():
         for number in range(50):
             of = make_judged(2, 2, 1, seed=number)
-            assert once("a", 1, of, lambda number=number: number) == number  # type: ignore[misc]
+            assert cached("a", 1, of, lambda number=number: number) == number  # type: ignore[misc]
 
 
 def test_settings_that_are_gone_are_not_taken_for_settings_that_came_after() -> None:
     # Arrays are told apart by identity, which Python gives to another array once the first is gone.
     of = object()
-    with sharing():
+    with caching():
         for number in range(50):
             settings = Scaling(np.full(3, float(number)), np.ones(3))
-            assert once("points", settings, of, lambda number=number: number) == number  # type: ignore[misc]
+            assert cached("points", settings, of, lambda number=number: number) == number  # type: ignore[misc]
 
 
 def test_the_least_recently_used_is_forgotten_beyond_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,9 +236,9 @@ def test_the_least_recently_used_is_forgotten_beyond_the_room(monkeypatch: pytes
             made.append(name)
             return np.zeros(10)
 
-        once(name, 1, of, make)
+        cached(name, 1, of, make)
 
-    with sharing():
+    with caching():
         for name in "abcabc":
             ask(name)
         assert made == list("abc")
@@ -253,15 +253,15 @@ def test_the_least_recently_used_is_forgotten_beyond_the_room(monkeypatch: pytes
 def test_one_thing_larger_than_the_room_is_remembered_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_ROOM", 10)
     of, made = object(), Counter()
-    with sharing():
+    with caching():
         for _ in range(3):
-            once("a", 1, of, lambda: np.full(100, made()))
+            cached("a", 1, of, lambda: np.full(100, made()))
     assert made.calls == 1
 
 
 def test_curvature_is_computed_once_for_all_k_priors_and_views(data: tuple[Judged, Judged, Judged]) -> None:
     train = data[0]
-    with sharing():
+    with caching():
         ready = [RankSVM(0.3, prior=prior, prior_l2=strength).prepare(train) for prior, strength in PRIORS]
         others = [RankSVM(0.4).prepare(train), RankSVM(0.3, pairs="pair").prepare(train), RankSVM(0.3).prepare(data[1])]
     assert all(each.curvatures_ is ready[0].curvatures_ for each in ready)
@@ -276,7 +276,7 @@ def test_a_shared_learner_is_saved_with_the_prior_it_was_asked_for(
     order: int, data: tuple[Judged, Judged, Judged], tmp_path: Path
 ) -> None:
     train, _, test = data
-    with sharing():
+    with caching():
         fitted = [
             KnnOnline(RankSVM(0.3, prior=prior, prior_l2=strength), k=9).fit(train)
             for prior, strength in PRIORS[::order]
@@ -301,6 +301,6 @@ def test_another_class_of_learner_with_the_same_parameters_is_another_learner(
 
     train, _, test = data
     expected = -RankSVM().fit(train).predict(test.candidates)
-    with sharing():
+    with caching():
         RankSVM().prepare(train)
         assert np.array_equal(Backwards().prepare(train).everyone.predict(test.candidates), expected)

@@ -18,9 +18,9 @@ from querywise.locality.views.metric import LearnedMetric
 from querywise.locality.views.topmean import TopMean
 from querywise.rankers.blend import Blend
 from querywise.rankers.column import OneFeature
-from querywise.rankers.cross_fitting import Crossing
+from querywise.rankers.cross_fitting import CrossFitting
 from querywise.rankers.knn import KnnOnline
-from querywise.rankers.score_signals import signs, usual_spreads
+from querywise.rankers.score_signals import score_signals, usual_spreads
 from tests.worlds import ragged
 
 TWO = Blend([OneFeature(0), OneFeature(1)])
@@ -47,8 +47,8 @@ def two_kinds(seed: int, queries: int = 90, *, told: bool = True) -> Judged:
     return Judged(Candidates(np.vstack(features), starts, ids, queries=table), np.concatenate(labels))
 
 
-def crossing(blend: Any, *, view: Any = None, folds: int = 3, measure: str = "map") -> Crossing:
-    return Crossing("Ours", blend, view, folds, measure, seed=0)
+def cross_fitting(blend: Any, *, view: Any = None, folds: int = 3, measure: str = "map") -> CrossFitting:
+    return CrossFitting("Ours", blend, view, folds, measure, seed=0)
 
 
 def test_a_querys_labels_have_no_part_in_its_own_signs() -> None:
@@ -56,39 +56,39 @@ def test_a_querys_labels_have_no_part_in_its_own_signs() -> None:
     labels = data.labels.copy()
     labels[data.candidates.rows(7)] = labels[data.candidates.rows(7)][::-1]
     other = replace(data, labels=labels)
-    learned = crossing(Blend([RankSVM(), KnnOnline(RankSVM(), k=5)]), view=TopMean())
+    learned = cross_fitting(Blend([RankSVM(), KnnOnline(RankSVM(), k=5)]), view=TopMean())
     ours, theirs = learned.over(data, None), learned.over(other, None)
     assert ours is not None
     assert theirs is not None
-    assert np.array_equal(ours.signs[7], theirs.signs[7])
-    assert not np.array_equal(ours.signs, theirs.signs)  # those of queries whose rankers saw it
+    assert np.array_equal(ours.score_signals[7], theirs.score_signals[7])
+    assert not np.array_equal(ours.score_signals, theirs.score_signals)  # those of queries whose rankers saw it
     # Rankers that learn nothing: only what its own order is worth is another number.
-    ours, theirs = crossing(TWO).over(data, None), crossing(TWO).over(other, None)
+    ours, theirs = cross_fitting(TWO).over(data, None), cross_fitting(TWO).over(other, None)
     assert ours is not None
     assert theirs is not None
-    assert np.array_equal(ours.signs, theirs.signs)
+    assert np.array_equal(ours.score_signals, theirs.score_signals)
     same = (ours.values == theirs.values).all(axis=1)
     assert np.flatnonzero(~same).tolist() == [7]
 
 
 def test_too_few_queries_or_none_to_learn_from_are_not_crossed() -> None:
     data = two_kinds(1)
-    assert crossing(TWO).over(data.select(range(15)), None) is None
-    assert crossing(TWO).over(replace(data, labels=np.zeros_like(data.labels)), None) is None
+    assert cross_fitting(TWO).over(data.select(range(15)), None) is None
+    assert cross_fitting(TWO).over(replace(data, labels=np.zeros_like(data.labels)), None) is None
 
 
 def test_signs_do_not_mind_the_order_of_documents_or_the_scale_of_scores() -> None:
     candidates = ragged(2).candidates
     scores = candidates.features[:, :3]
     usual = usual_spreads(scores, candidates)
-    told = signs(scores, candidates, usual)
+    told = score_signals(scores, candidates, usual)
     rng = np.random.default_rng(0)
     rows = np.concatenate(
         [rng.permutation(np.arange(*candidates.rows(q).indices(len(scores)))) for q in range(len(candidates))]
     )
-    assert np.array_equal(signs(scores[rows], candidates, usual), told)
+    assert np.array_equal(score_signals(scores[rows], candidates, usual), told)
     bent = scores * [2.0, 8.0, 0.5]
-    assert signs(bent, candidates, usual_spreads(bent, candidates)) == pytest.approx(told, abs=1e-12)
+    assert score_signals(bent, candidates, usual_spreads(bent, candidates)) == pytest.approx(told, abs=1e-12)
     assert np.isfinite(told).all()
 
 
@@ -98,7 +98,7 @@ def test_signs_say_what_they_should() -> None:
     second = np.concatenate([first[10:], first[:10]])  # the other half on top
     level = np.zeros(20)
     scores = np.vstack([np.column_stack([first, second, level]), [[5.0, 6.0, 7.0]]])
-    long, one, none = signs(scores, candidates, np.array([first.std(), first.std() / 3, 0.0]))
+    long, one, none = score_signals(scores, candidates, np.array([first.std(), first.std() / 3, 0.0]))
     correlation, common, spreads, falls = long[:3], long[3:6], long[6:9], long[9:12]
     assert correlation == pytest.approx([np.corrcoef(first, second)[0, 1], 0.0, 0.0])
     assert common == pytest.approx([0.0, 0.5, 0.5])
@@ -113,19 +113,19 @@ def test_signs_say_what_they_should() -> None:
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (crossing(RankSVM()), "needs a Blend"),
-        (crossing(TWO, folds=1), "folds=1"),
-        (crossing(TWO, measure="mrr"), "measure='mrr' cannot be learned by"),
-        (crossing(TWO, view=GradientView()), "cannot go by a GradientView"),
-        (crossing(TWO, view=LearnedMetric()), "cannot go by a LearnedMetric"),
-        (crossing(TWO, view=Columns()), "these have none"),
-        (crossing(Blend([KnnOnline(RankSVM(), k=70)])), "fits its blend on 60 of the training queries at a time"),
+        (cross_fitting(RankSVM()), "needs a Blend"),
+        (cross_fitting(TWO, folds=1), "folds=1"),
+        (cross_fitting(TWO, measure="mrr"), "measure='mrr' cannot be learned by"),
+        (cross_fitting(TWO, view=GradientView()), "cannot go by a GradientView"),
+        (cross_fitting(TWO, view=LearnedMetric()), "cannot go by a LearnedMetric"),
+        (cross_fitting(TWO, view=Columns()), "these have none"),
+        (cross_fitting(Blend([KnnOnline(RankSVM(), k=70)])), "fits its blend on 60 of the training queries at a time"),
     ],
 )
-def test_what_cannot_be_crossed_is_refused(asked: Crossing, words: str) -> None:
-    def crossed() -> None:
+def test_what_cannot_be_crossed_is_refused(asked: CrossFitting, words: str) -> None:
+    def cross_fitted() -> None:
         asked.check()
         asked.over(two_kinds(1), None)
 
     with pytest.raises(DataError, match=words):
-        crossed()
+        cross_fitted()
