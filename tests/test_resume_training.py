@@ -1,4 +1,4 @@
-"""A training that is cut short goes on where it stopped."""
+"""A training that was interrupted is resumed: finished local models are not trained again."""
 
 from __future__ import annotations
 

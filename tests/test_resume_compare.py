@@ -1,4 +1,4 @@
-"""Comparisons that were interrupted, and what is kept of them."""
+"""Comparisons that were interrupted are resumed: what is kept of them, and when it is used."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def counting(*, l2: float = 1.0) -> Any:
     return Counting()
 
 
-COUNTED = Part("tests.test_keeping:counting", ("l2",))
+COUNTED = Part("tests.test_resume_compare:counting", ("l2",))
 
 
 @pytest.fixture
