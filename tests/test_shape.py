@@ -1,0 +1,54 @@
+"""Rooms, files and functions of a size that a reader can take in."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent / "src" / "querywise"
+LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+
+
+def code_lines(text: str) -> set[int]:
+    """The lines that have code on them, and not a comment alone."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return {line for token in tokens if token.type not in LAYOUT for line in range(token.start[0], token.end[0] + 1)}
+
+
+def functions(text: str) -> Iterator[tuple[str, int]]:
+    """Every function and how many lines of code its body has, without signature and docstring."""
+    lines = code_lines(text)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+            if body:
+                assert node.end_lineno is not None
+                yield node.name, len(lines & set(range(body[0].lineno, node.end_lineno + 1)))
+
+
+def test_there_are_about_twenty_rooms() -> None:
+    rooms = [path for path in ROOT.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()]
+    assert 15 <= len([room for room in rooms if room.name != "__init__.py"]) <= 22
+
+
+def test_no_file_is_long() -> None:
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in ROOT.rglob("*.py")}
+    assert {name: length for name, length in lengths.items() if length > 400} == {}
+
+
+def test_no_function_is_long() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}: {name}": length
+        for path in ROOT.rglob("*.py")
+        for name, length in functions(path.read_text())
+        if length > 40
+    }
+    assert found == {}
+
+
+def test_signature_docstring_and_comments_are_not_counted() -> None:
+    text = 'def f(\n    a,\n    b,\n):\n    """Words.\n\n    More.\n    """\n    # a remark\n    c = (\n        a\n    )\n\n    return c\n'
+    assert list(functions(text)) == [("f", 4)]
