@@ -50,5 +50,5 @@ def test_no_function_is_long() -> None:
 
 
 def test_signature_docstring_and_comments_are_not_counted() -> None:
-    text = 'def f(\n    a,\n):\n    """Words.\n\n    More.\n    """\n    # a remark\n    c = (\n        a\n    )\n\n    return c\n'
-    assert list(functions(text)) == [("f", 4)]
+    text = 'def f(\n    a,\n):\n    """Words.\n\n    More.\n    """\n    # a remark\n    c = (\n        a\n    )\n\n'
+    assert list(functions(text + "    return c\n")) == [("f", 4)]
