@@ -50,12 +50,12 @@ def _round_exactly(digits: np.uint64, exponent: int) -> tuple[float, int]:
 
 
 @compiled
-def read_number(text: Bytes, i: int, end: int) -> tuple[float, int, int]:
-    """The number that starts at `i`, the position after it, and how sure we are."""
-    negative = False
-    if i < end and (text[i] == 45 or text[i] == 43):
-        negative = text[i] == 45
-        i += 1
+def _read_digits(text: Bytes, i: int, end: int) -> tuple[np.uint64, int, int, int, bool]:
+    """The digits from `i` on, with at most one point among them.
+
+    Returns them as a whole number, how many there are after leading zeros (20: more than fit), the power of ten that
+    the point stands for, the position after them, and whether there is any digit.
+    """
     digits, count, seen, exponent, point = np.uint64(0), 0, False, 0, False
     while i < end:
         byte = text[i]
@@ -68,28 +68,43 @@ def read_number(text: Bytes, i: int, end: int) -> tuple[float, int, int]:
                 if point:
                     exponent -= 1
             else:
-                count = 20  # more digits than fit: only their presence is remembered
+                count = 20
         elif byte == 46 and not point:
             point = True
         else:
             break
         i += 1
+    return digits, count, exponent, i, seen
+
+
+@compiled
+def _read_power(text: Bytes, i: int, end: int) -> tuple[int, int, bool]:
+    """The whole number after an `e` that stands before `i`, the position after it, and whether it has a digit."""
+    sign = 1
+    if i < end and (text[i] == 45 or text[i] == 43):
+        sign = -1 if text[i] == 45 else 1
+        i += 1
+    power, seen = 0, False
+    while i < end and 48 <= text[i] <= 57:
+        power = min(power * 10 + (text[i] - 48), 100000)  # saturates: beyond all that a double can hold
+        seen = True
+        i += 1
+    return sign * power, i, seen
+
+
+@compiled
+def read_number(text: Bytes, i: int, end: int) -> tuple[float, int, int]:
+    """The number that starts at `i`, the position after it, and how sure we are."""
+    negative = False
+    if i < end and (text[i] == 45 or text[i] == 43):
+        negative = text[i] == 45
+        i += 1
+    digits, count, exponent, i, seen = _read_digits(text, i, end)
+    if seen and i < end and (text[i] == 101 or text[i] == 69):
+        power, i, seen = _read_power(text, i + 1, end)
+        exponent += power
     if not seen:
         return 0.0, i, NOT_A_NUMBER
-    if i < end and (text[i] == 101 or text[i] == 69):
-        i += 1
-        sign = 1
-        if i < end and (text[i] == 45 or text[i] == 43):
-            sign = -1 if text[i] == 45 else 1
-            i += 1
-        power, any_digit = 0, False
-        while i < end and 48 <= text[i] <= 57:
-            power = min(power * 10 + (text[i] - 48), 100000)
-            any_digit = True
-            i += 1
-        if not any_digit:
-            return 0.0, i, NOT_A_NUMBER
-        exponent += sign * power
     value, state = 0.0, EXACT
     if count == 20 or (digits and abs(exponent) > 22):
         state = HARD

@@ -32,6 +32,20 @@ def _ends_token(text: Bytes, i: int, end: int) -> bool:
 
 
 @compiled
+def _past_space(text: Bytes, i: int, end: int) -> int:
+    while i < end and _is_space(text[i]):
+        i += 1
+    return i
+
+
+@compiled
+def _end_of_line(text: Bytes, i: int, end: int) -> int:
+    while i < end and text[i] != 10:
+        i += 1
+    return i
+
+
+@compiled
 def survey(text: Bytes, begin: int, end: int) -> tuple[int, int]:
     """How many rows the lines of `text[begin:end]` hold, and the largest column number."""
     rows, largest, i = 0, 0, begin
@@ -61,6 +75,23 @@ def survey(text: Bytes, begin: int, end: int) -> tuple[int, int]:
 
 
 @compiled
+def _read_head(text: Bytes, i: int, end: int) -> tuple[int, int, int, int]:
+    """A row's label and query id: DONE, the label, where the id begins and ends; or what is wrong, and where twice."""
+    token = i
+    label, i, state = read_number(text, i, end)
+    if state != EXACT or not _ends_token(text, i, end) or label < 0 or label != math.floor(label) or label > 2**53:
+        return BAD_LABEL, 0, token, token
+    i = _past_space(text, i, end)
+    if not (i + 4 <= end and text[i] == 113 and text[i + 1] == 105 and text[i + 2] == 100 and text[i + 3] == 58):
+        return NO_QID, 0, token, token
+    i += 4
+    query_id = i
+    while not _ends_token(text, i, end):
+        i += 1
+    return (NO_QID, 0, token, token) if query_id == i else (DONE, int(label), query_id, i)
+
+
+@compiled
 def parse(
     text: Bytes,
     begin: int,
@@ -78,34 +109,18 @@ def parse(
     numbers are in `hard`; after LIST_FULL call again from there.
     """
     hard_count, i = 0, begin
-    seen = np.full(features.shape[1], -1, np.int64)
+    seen = np.full(features.shape[1], -1, np.int64)  # the last row with a value in each column
     while i < end:
-        line = i
-        while i < end and _is_space(text[i]):
-            i += 1
+        line, i = i, _past_space(text, i, end)
         if i >= end or text[i] == 10 or text[i] == 35:
-            while i < end and text[i] != 10:
-                i += 1
-            i += 1
+            i = _end_of_line(text, i, end) + 1
             continue
         if hard_count + features.shape[1] > hard.shape[0]:
             return LIST_FULL, line, row, hard_count
-        token = i
-        label, i, state = read_number(text, i, end)
-        if state != EXACT or not _ends_token(text, i, end) or label < 0 or label != math.floor(label) or label > 2**53:
-            return BAD_LABEL, token, row, hard_count
-        labels[row] = np.int64(label)
-        while i < end and _is_space(text[i]):
-            i += 1
-        if not (i + 4 <= end and text[i] == 113 and text[i + 1] == 105 and text[i + 2] == 100 and text[i + 3] == 58):
-            return NO_QID, token, row, hard_count
-        i += 4
-        spans[row, 0] = i
-        while not _ends_token(text, i, end):
-            i += 1
+        state, labels[row], spans[row, 0], i = _read_head(text, i, end)
         spans[row, 1] = i
-        if spans[row, 0] == i:
-            return NO_QID, token, row, hard_count
+        if state != DONE:
+            return state, i, row, hard_count
         while True:
             while i < end and _is_space(text[i]):
                 i += 1
@@ -129,12 +144,9 @@ def parse(
                 hard_count += 1
             features[row, column - 1] = value
         if i < end and text[i] == 35:
-            spans[row, 2] = i + 1
-            while i < end and text[i] != 10:
-                i += 1
+            spans[row, 2], i = i + 1, _end_of_line(text, i, end)
             spans[row, 3] = i
-        i += 1
-        row += 1
+        i, row = i + 1, row + 1
     return DONE, end, row, hard_count
 
 

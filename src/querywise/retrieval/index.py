@@ -115,52 +115,17 @@ class Index:
 def build_index(documents: Iterable[Document], tokeniser: Tokeniser | None = None) -> Index:
     """Index documents, reading each once."""
     words = tokeniser or Tokeniser()
-    numbers = _Numbers()
-    tokens = {"title": array("i"), "body": array("i")}
-    ends = {"title": array("q", [0]), "body": array("q", [0])}
-    ids: list[str] = []
-    titles: list[str] = []
-    snippets: list[str] = []
-    columns = array("d")
-    names: tuple[str, ...] = ()
-    seen: set[str] = set()
-    for document in documents:
-        if document.id in seen:
-            raise DataError(f"Document {document.id!r} appears twice; every document needs an id of its own.")
-        seen.add(document.id)
-        names = names if ids else tuple(document.columns)
-        if set(document.columns) != set(names):
-            raise DataError(
-                f"Document {document.id!r} has the columns {sorted(document.columns)}; the first one has "
-                f"{sorted(names)}. All need the same ones."
-            )
-        for name, text in (("title", document.title), ("body", document.text)):
-            tokens[name].extend(map(numbers.__getitem__, words.words(text)))
-            ends[name].append(len(tokens[name]))
-        ids.append(document.id)
-        titles.append(document.title)
-        snippets.append(" ".join(document.text[: 2 * _SNIPPET].split())[:_SNIPPET])
-        columns.extend(document.columns[each] for each in names)
-    if not ids:
-        raise DataError("There is no document to index: the collection is empty.")
-    meanings = [words.terms_of(word) for word in numbers]
-    terms_in_order = sorted(set(chain.from_iterable(meanings)))
-    rank = {term: place for place, term in enumerate(terms_in_order)}
-    sizes = np.fromiter(map(len, meanings), np.int64, len(meanings))
-    flat = np.fromiter((rank[term] for term in chain.from_iterable(meanings)), np.int32)
-    counted = {
-        name: _counts(*_terms(np.frombuffer(tokens[name], np.int32), ends[name], flat, sizes), len(rank))
-        for name in tokens
-    }
-    counted["both"] = (counted["title"] + counted["body"]).tocsc()
+    read = _read_documents(documents, words)
+    ids, names = read.ids, read.column_names
+    terms, counted = _counted(read, words)
     return Index(
         tokeniser=words,
-        terms=Strings.of(terms_in_order),
+        terms=Strings.of(terms),
         document_ids=Strings.of(ids),
-        titles=Strings.of(titles),
-        snippets=Strings.of(snippets),
+        titles=Strings.of(read.titles),
+        snippets=Strings.of(read.snippets),
         fields={name: _field(counted[name]) for name in FIELDS},
-        columns=np.frombuffer(columns).reshape(len(ids), len(names)) if names else np.zeros((len(ids), 0)),
+        columns=np.frombuffer(read.columns).reshape(len(ids), len(names)) if names else np.zeros((len(ids), 0)),
         column_names=names,
     )
 
@@ -171,6 +136,60 @@ class _Numbers(dict[str, int]):
     def __missing__(self, word: str) -> int:
         self[word] = number = len(self)
         return number
+
+
+@dataclass(eq=False)
+class _Read:
+    """What is kept of the documents read so far; `tokens` are the numbers of their words, end to end."""
+
+    numbers: _Numbers = field(default_factory=_Numbers)
+    tokens: dict[str, array[int]] = field(default_factory=lambda: {"title": array("i"), "body": array("i")})
+    ends: dict[str, array[int]] = field(default_factory=lambda: {"title": array("q", [0]), "body": array("q", [0])})
+    ids: list[str] = field(default_factory=list)
+    titles: list[str] = field(default_factory=list)
+    snippets: list[str] = field(default_factory=list)
+    columns: array[float] = field(default_factory=lambda: array("d"))
+    column_names: tuple[str, ...] = ()
+
+
+def _read_documents(documents: Iterable[Document], words: Tokeniser) -> _Read:
+    """Read the documents, each once; refuse a repeated id, other columns than the first one's, and none at all."""
+    read, seen = _Read(), set[str]()
+    for document in documents:
+        if document.id in seen:
+            raise DataError(f"Document {document.id!r} appears twice; every document needs an id of its own.")
+        seen.add(document.id)
+        read.column_names = read.column_names if read.ids else tuple(document.columns)
+        if set(document.columns) != set(read.column_names):
+            raise DataError(
+                f"Document {document.id!r} has the columns {sorted(document.columns)}; the first one has "
+                f"{sorted(read.column_names)}. All need the same ones."
+            )
+        for name, text in (("title", document.title), ("body", document.text)):
+            read.tokens[name].extend(map(read.numbers.__getitem__, words.words(text)))
+            read.ends[name].append(len(read.tokens[name]))
+        read.ids.append(document.id)
+        read.titles.append(document.title)
+        read.snippets.append(" ".join(document.text[: 2 * _SNIPPET].split())[:_SNIPPET])
+        read.columns.extend(document.columns[each] for each in read.column_names)
+    if not read.ids:
+        raise DataError("There is no document to index: the collection is empty.")
+    return read
+
+
+def _counted(read: _Read, words: Tokeniser) -> tuple[list[str], dict[str, csc_array]]:
+    """The terms in sorted order, and for every field how often each occurs in each document."""
+    meanings = [words.terms_of(word) for word in read.numbers]
+    terms_in_order = sorted(set(chain.from_iterable(meanings)))
+    rank = {term: place for place, term in enumerate(terms_in_order)}
+    sizes = np.fromiter(map(len, meanings), np.int64, len(meanings))
+    flat = np.fromiter((rank[term] for term in chain.from_iterable(meanings)), np.int32)
+    counted = {
+        name: _counts(*_terms(np.frombuffer(tokens, np.int32), read.ends[name], flat, sizes), len(rank))
+        for name, tokens in read.tokens.items()
+    }
+    counted["both"] = (counted["title"] + counted["body"]).tocsc()
+    return terms_in_order, counted
 
 
 def _terms(
