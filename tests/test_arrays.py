@@ -43,6 +43,7 @@ def compiled_for() -> dict[str, int]:
     return {name: len(kernel.signatures) for name, kernel in every.items() if hasattr(kernel, "nopython_signatures")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", RANKERS)
 def test_a_ranker_in_shared_memory_scores_the_same_and_has_nothing_compiled_anew(kind: str) -> None:
     ranker = RANKERS[kind]().fit(TRAIN)

@@ -186,7 +186,7 @@ def test_learners_in_the_same_context_share_its_table(monkeypatch: pytest.Monkey
         seen.append(1)
         return within_query(*arguments)
 
-    monkeypatch.setattr(context, "standing", counted)
+    monkeypatch.setattr(context, "within_query", counted)
     with caching():
         for trees in (3, 4):
             QueryContext(LambdaMART(trees)).fit(data)

@@ -473,6 +473,7 @@ def test_being_told_to_stop_loses_no_request_that_was_taken(model: Path) -> None
         assert lost == []
 
 
+@pytest.mark.slow
 def test_connections_opened_and_left_do_not_keep_others_out(server: Serving) -> None:
     host, port = server.url.removeprefix("http://").split(":")
     left = [socket.create_connection((host, int(port)), timeout=10) for _ in range(300)]

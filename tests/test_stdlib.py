@@ -296,6 +296,7 @@ def test_the_real_library_gives_some_two_thousand_queries_of_three_kinds(real: C
 
 
 @needs_sources
+@pytest.mark.slow
 def test_every_query_has_an_answer_and_every_judged_document_exists(real: Collection) -> None:
     table, grades, known = real.queries, real.grades(), documents(real)
     assert table is not None
@@ -305,6 +306,7 @@ def test_every_query_has_an_answer_and_every_judged_document_exists(real: Collec
 
 
 @needs_sources
+@pytest.mark.slow
 def test_no_query_stands_in_the_text_of_its_answer(real: Collection) -> None:
     known = {name: " ".join(each.text.split()) for name, each in documents(real).items()}
     copied = [

@@ -36,7 +36,7 @@ def within_query(values: Floats, candidates: Candidates) -> WithinQuery:
     The order of a query's documents, and which queries are beside it, change no bit.
 
     >>> two = Candidates(np.array([[1.0], [3.0], [7.0]]), np.array([0, 2, 3]), ("a", "b"))
-    >>> found = standing(two.features, two)
+    >>> found = within_query(two.features, two)
     >>> found.means[:, 0].tolist(), found.z[:, 0].tolist(), found.ranks[:, 0].tolist()
     ([2.0, 7.0], [-1.0, 1.0, 0.0], [0.0, 1.0, 0.5])
     """
