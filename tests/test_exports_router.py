@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import subprocess
@@ -51,6 +52,42 @@ def by_text() -> KnnOffline2:
     return KnnOffline2(RankSVM(), k=0.3, models=4, view=TextView(5)).fit(world())
 
 
+def assert_clean(place: Path) -> None:
+    """In our own style, with every name defined and no import unused."""
+    for asked in (["check", "--no-cache"], ["format", "--check", "--no-cache"]):
+        command = [sys.executable, "-m", "ruff", *asked, "--config", str(ROOT / "pyproject.toml"), str(place)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_check_is_one_clean_file_for_its_engine_that_needs_python_alone(
+    engine: str, by_text: KnnOffline2, tmp_path: Path
+) -> None:
+    export_model(by_text, engine, tmp_path / "out")
+    place = tmp_path / "out" / "check_parity.py"
+    assert_clean(place)
+    tree = ast.parse(place.read_text())
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    imported |= {each.name for node in ast.walk(tree) if isinstance(node, ast.Import) for each in node.names}
+    assert {str(module).partition(".")[0] for module in imported} <= sys.stdlib_module_names
+    classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+    own = {"opensearch": "Elasticsearch"}.get(engine, engine.title())
+    assert classes & {"Elasticsearch", "Solr", "Vespa"} == {own}
+    done = subprocess.run([sys.executable, "-I", place, "--help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert own in done.stdout.partition("\n\n")[2].partition("\n")[0]
+    for option in ("--url", "--header", "--collection", "--log", "--name", "--timeout"):
+        assert f"  {option} " in done.stdout
+
+
+def test_a_router_refuses_a_keyword_it_does_not_know(by_text: KnnOffline2, tmp_path: Path) -> None:
+    export_model(by_text, "vespa", tmp_path / "out")
+    misspelt: dict[str, Any] = {"query_clas": "navigational"}
+    with pytest.raises(TypeError, match="Unexpected keyword argument 'query_clas'; known are query_class, "):
+        Router(tmp_path / "out").model("jaguar", **misspelt)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_router_is_one_clean_file_that_begins_with_what_users_change(
     engine: str, by_text: KnnOffline2, tmp_path: Path
@@ -58,11 +95,7 @@ def test_a_router_is_one_clean_file_that_begins_with_what_users_change(
     export_model(by_text, engine, tmp_path / "out")
     place = tmp_path / "out" / "router.py"
     text = place.read_text()
-    ruff = [sys.executable, "-m", "ruff"]
-    for asked in (["check", "--no-cache"], ["format", "--check", "--no-cache"]):
-        command = [*ruff, *asked, "--config", str(ROOT / "pyproject.toml"), str(place)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+    assert_clean(place)
     assert "querywise.exports" not in text, "the file needs its folder and the package, not our parts"
     said = text.partition("\n")[0]
     assert sum(title in said for title in PARTS) == 1
