@@ -16,12 +16,10 @@ from querywise.data.letor import read_letor
 from querywise.data.queries import read_queries
 from querywise.retrieval.scores import NAMES
 from querywise.storage import load, read_manifest
-from tests.commands import QUERYWISE as QUERYWISE
-from tests.commands import contents, output, plain, refused
+from tests.commands import contents, output, refused
 from tests.commands import run as call
 from tests.worlds import inside
 
-PLAIN = plain()
 FRUIT = ("apple", "pear", "plum", "fig", "kiwi", "date", "lime", "lemon", "melon", "grape", "cherry", "mango")
 COLUMNS = (*NAMES, "length.title", "length.body", "stock")
 

@@ -44,7 +44,8 @@ from querywise.runtime.arrays import Floats
 from querywise.runtime.ray import RayCluster
 from querywise.runtime.workers import ThisProcess, use_workers, workers
 from querywise.storage import load
-from tests.test_cli_text import PLAIN, QUERYWISE, lines_of
+from tests.commands import QUERYWISE, plain
+from tests.test_cli_text import lines_of
 from tests.worlds import inside
 
 # Two clusters at once are too much for a small machine, so all of this runs in one process.
@@ -446,7 +447,7 @@ def begun(folder: Path, *words: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [QUERYWISE, *map(str, words)],
         cwd=folder,
-        env=PLAIN,
+        env=plain(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -637,7 +638,7 @@ def test_without_ray_there_is_the_line_that_installs_it(desk: Path) -> None:
     for words in ([*RANK], ["fit", "data.parquet", "--out", "new"]):
         done = subprocess.run(
             [sys.executable, "-c", program, *words, "--cluster", "auto"],
-            cwd=desk, env=PLAIN, capture_output=True, text=True, timeout=SECONDS, check=False,
+            cwd=desk, env=plain(), capture_output=True, text=True, timeout=SECONDS, check=False,
         )  # fmt: skip
         assert (done.returncode, done.stdout) == (2, "")
         expected = "A cluster needs Ray, which is not installed. Install it: pip install 'querywise[cluster]'"
