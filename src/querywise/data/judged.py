@@ -296,8 +296,8 @@ class Judged:
 
     def parts(self) -> Sequence[Judged | Kept]:
         """What is handed to workers: itself, or as many runs of whole queries as they ask for, which they keep."""
-        hands, count = workers(), workers().parts
-        return [self] if count == 1 else cached("parts", count, self, lambda: hands.keep(_itself, self._cut(count)))
+        pool, count = workers(), workers().parts
+        return [self] if count == 1 else cached("parts", count, self, lambda: pool.keep(_itself, self._cut(count)))
 
     def surveys(self) -> list[Survey]:
         """What has to be known of every part before anything is learned."""

@@ -152,7 +152,7 @@ def compare(
     base = find_baseline(fits, baseline)
     if not len(folds):
         raise DataError("There is nothing to compare: no fold was given.")
-    hands = (
+    pool = (
         workers() if observe is None else ThisProcess()
     )  # a fitted ranker is shown to an observer where it was fitted
 
@@ -162,14 +162,14 @@ def compare(
         missing = [name for name in fits if found.get(name) is None]
         with caching():
             asked = [fits[name] for name in missing]
-            results = hands.stream(_trained, missing, asked, shared=(fold, observe, flavour))
+            results = pool.stream(_trained, missing, asked, shared=(fold, observe, flavour))
             for name, done in zip(missing, results, strict=True):
                 found[name] = done
                 if kept is not None:
                     kept.put(number, name, fold, done)
         return _without_features(fold.test), {name: each for name, each in found.items() if each is not None}
 
-    parts = hands.together(one, range(len(folds)), "Folds")
+    parts = pool.together(one, range(len(folds)), "Folds")
     tests = [test for test, _ in parts]
     return Compared(
         test=concatenate(tests),

@@ -98,9 +98,9 @@ class Locality:
 
     def weights_of_many(self, points: Floats) -> csr_array:
         """The same for so many points that looking for their neighbours is work for several workers."""
-        hands = workers()
-        blocks = np.array_split(points, hands.parts)
-        found = hands.each(_neighbours, blocks, shared=(self.neighborhood_,))
+        pool = workers()
+        blocks = np.array_split(points, pool.parts)
+        found = pool.each(_neighbours, blocks, shared=(self.neighborhood_,))
         return found[0] if len(found) == 1 else csr_array(vstack(found))
 
     def teaches(self, weights: csr_array) -> Bools:

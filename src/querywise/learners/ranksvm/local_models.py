@@ -147,10 +147,10 @@ class PreparedRankSVM:
         Half its squared length is what a step of its own with that curvature would gain, whatever the features measure.
         """
         everyone = WeightRows.of(csr_array(np.ones((1, len(self.pairs_)))), self.pairs_, self.learner.pairs)
-        hands, curved = self._parts().workers, self._parts().curved
-        sums = hands.each(_step_sums, *self._parts().asked(curved, everyone))
+        pool, curved = self._parts().workers, self._parts().curved
+        sums = pool.each(_step_sums, *self._parts().asked(curved, everyone))
         values, directions = np.linalg.eigh(_unpacked(sums, self.learner.l2)[0])
-        gradients = joined(hands.each(_gradients, curved))
+        gradients = joined(pool.each(_gradients, curved))
         whitened: Floats = gradients @ (directions / np.sqrt(np.maximum(values, self.learner.l2)))
         return whitened
 
