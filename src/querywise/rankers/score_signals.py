@@ -1,4 +1,4 @@
-"""What the scores of several rankers say of a query without its labels: where they agree, and how sure each seems."""
+"""Signals of a query from the scores of several rankers, without labels: their agreement, and the spread of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def score_signals(scores: Floats, candidates: Candidates, usual: Floats) -> Floa
     documents changes no bit. Rankers that score all documents alike agree with each other, and with no other one.
 
     >>> two = Candidates(np.zeros((3, 1)), np.array([0, 3]), ("q",))
-    >>> signs(np.array([[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]]), two, np.array([1.0, 1.0]))[0].round(2)
+    >>> score_signals(np.array([[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]]), two, np.array([1.0, 1.0]))[0].round(2)
     array([-1.  ,  1.  ,  0.45,  0.45,  2.45,  2.45,  1.39])
     """
     found = within_query(scores, candidates)

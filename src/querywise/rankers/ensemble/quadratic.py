@@ -1,12 +1,12 @@
-"""A small quadratic program, exactly: non-negative weights, a hinge for every row.
+"""A small quadratic program, solved exactly by an active-set method: non-negative weights, a hinge per row.
 
     min_{w ≥ 0}  ½ wᵀM w  +  C Σ_i max(0, 1 − b_i·w),        M symmetric, M ⪰ I
 
-At the minimum some weights are 0 and the others free, some rows lie below 1 and cost C each, some above and cost
-nothing, and a few lie on the kink at 1. Once it is known which, w is one linear solve. So: guess the sets, from a
-similar program where there is one, solve, and mend what does not fit, all of it at once. Should that go in circles,
-let the kink be round at first and sharper from one guess to the next; should that do the same, find the sets from the
-inside, by an interior point method. Either way the KKT residual says how exact it is.
+At the minimum some weights are 0 and the others free, some rows are below 1 and have slope C each, some above and cost
+nothing, and a few are on the kink at 1. Given these active sets, w is one linear solve. So: start from some sets, of a
+similar program where there is one, solve, and exchange all members that violate optimality at once. Should that cycle,
+smooth the kink, less from one attempt to the next; should that cycle too, find the sets by an interior point method.
+Either way the KKT residual certifies the solution.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from querywise.runtime.arrays import Bools, Floats, Ints, for_kernels
 from querywise.runtime.compiled import compiled, compiled_loosely
 
 TOLERANCE = 1e-8
-# Where a row lies: above 1, held at it, or below.
+# The side of a row: above 1, held at it, or below.
 _ABOVE, _KINK, _BELOW = 0, 1, 2
 _SLACK = 1e-11  # what is nearer to a limit than this is on it
 _GIVES = (0.07, 0.02, 0.006, 0.002)  # how wide a rounded kink is: 1 ± half of it
@@ -30,7 +30,7 @@ _INSIDE = 100  # rounds of the interior point method, which takes a dozen or two
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The minimiser, the rows' prices 0 ≤ α ≤ C, and the sets they were found with, a start for the next program.
+    """The minimiser, the rows' multipliers (prices) 0 ≤ α ≤ C, and the active sets, a warm start for the next program.
 
     `residual` is the largest violation of the conditions of optimality: of w = max(0, w − slope) and of
     α = clip(α + 1 − b·w, 0, C), the first relative to the terms the slope is made of.
@@ -52,7 +52,7 @@ class _Program(NamedTuple):
 
 
 class _Guess(NamedTuple):
-    """Which weights are free and where every row lies; weights and prices, changed in place like the sets."""
+    """The active sets (free weights, sides of rows), and weights and prices; all changed in place."""
 
     free: Bools
     side: Ints
@@ -122,11 +122,11 @@ def _residual(program: _Program, guess: _Guess) -> float:
 
 @compiled
 def _mend(program: _Program, guess: _Guess, give: float, careful: bool) -> tuple[int, bool]:
-    """Solve on the sets and put right everything that does not fit, until nothing is left to put right.
+    """Solve on the active sets and exchange the members that violate optimality, until none does.
 
-    With give, a row is held not at 1 but lower by give for every unit its price is above C / 2. Careful is for rows
-    that say the same: the prices found are those nearest to the ones that were there. False where what does not fit
-    does not become less.
+    With give, a row is held not at 1 but lower by give for every unit its price is above C / 2. Careful is for linearly
+    dependent rows: the prices found are those nearest to the previous ones. False where the number of violations does
+    not decrease.
     """
     free, side, weights, prices = guess
     fewest, since = len(free) + len(side) + 1, 0
@@ -154,7 +154,7 @@ def _mend(program: _Program, guess: _Guess, give: float, careful: bool) -> tuple
 
 @compiled
 def _held(program: _Program, f: Ints, e: Ints, give: float, tie: float) -> Floats:
-    """The factor of the system that some free weights and rows held at 1 make."""
+    """The factor of the KKT system of some free weights and rows held at 1."""
     n = len(f)
     system = np.zeros((n + len(e), n + len(e)))
     for a in range(n):
@@ -170,7 +170,7 @@ def _held(program: _Program, f: Ints, e: Ints, give: float, tie: float) -> Float
 
 @compiled
 def _correct(program: _Program, guess: _Guess, f: Ints, e: Ints, factor: Floats, give: float) -> None:
-    """Bring free weights and the prices of rows on the kink to where nothing pulls and the rows are at 1."""
+    """Solve for free weights and the prices of rows on the kink: zero slope, rows at 1."""
     n = len(f)
     pull = _sums(guess.prices, program.rows) - _sums(guess.weights, program.curvature)
     margins = _sums(guess.weights, program.columns)
@@ -188,7 +188,7 @@ def _correct(program: _Program, guess: _Guess, f: Ints, e: Ints, factor: Floats,
 
 @compiled
 def _exchange(program: _Program, guess: _Guess, give: float) -> int:
-    """Move everything that does not fit its set to the next one; how many there were."""
+    """Move every member that violates optimality to the next set; how many there were."""
     free, side, weights, prices = guess
     slope = _sums(weights, program.curvature) - _sums(prices, program.rows)
     margins = _sums(weights, program.columns)
@@ -213,10 +213,10 @@ def _exchange(program: _Program, guess: _Guess, give: float) -> int:
 
 @compiled
 def _from_inside(program: _Program, guess: _Guess, plain: bool) -> int:
-    """Guess by Mehrotra's interior point method, in which nothing is on a limit, only ever nearer to one.
+    """Find the active sets by Mehrotra's interior point method, whose iterates are strictly inside all bounds.
 
-    Every time the gap has become a good deal smaller, the nearer limits are tried, until they fit. Plain is without
-    Mehrotra's look ahead, for programs so badly scaled that it misleads.
+    Every time the gap has become a good deal smaller, the sets of the nearer bounds are tried, until they are optimal.
+    Plain is without Mehrotra's predictor, for programs so badly scaled that it misleads.
     """
     curvature, rows, columns, cost = program
     count, width = rows.shape
@@ -280,7 +280,7 @@ def _from_inside(program: _Program, guess: _Guess, plain: bool) -> int:
 
 @compiled
 def _sums(factors: Floats, rows: Floats) -> Floats:
-    """The sum of rows, each as often as its factor says."""
+    """The sum of rows, each times its factor."""
     found = np.zeros(rows.shape[1])
     for i in range(rows.shape[0]):
         factor = factors[i]
@@ -300,9 +300,9 @@ def _product(some: Floats, others: Floats, begin: int, end: int) -> float:
 
 @compiled
 def _factor(system: Floats, positive: int, tie: float) -> None:
-    """L in the lower triangle's place, the matrix being LSLᵀ, S = 1 for its first, positive rows, −1 for the others.
+    """Factor a quasi-definite matrix as LSLᵀ, L in place; S = 1 for its first, positive rows, −1 for the others.
 
-    The others give by a tie, a part of their trace, so that those that say the same do not ask too much of each other.
+    The other rows are regularised by `tie`, a share of their trace, so that linearly dependent rows have a factor.
     """
     trace = 1e-300
     for j in range(len(system)):
@@ -320,7 +320,7 @@ def _factor(system: Floats, positive: int, tie: float) -> None:
 
 @compiled
 def _substitute(factor: Floats, positive: int, right: Floats) -> None:
-    """The solution of the system whose factor this is, in the place of its right side."""
+    """Solve the factored system in place of its right side."""
     for k in range(len(right)):
         right[k] = (right[k] - _product(factor[k], right, 0, k)) / factor[k, k]
     right[positive:] *= -1.0
