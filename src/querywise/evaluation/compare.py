@@ -1,4 +1,4 @@
-"""Several rankers on the same folds: what each reaches on the test queries, and whether the difference is luck."""
+"""Several rankers on the same folds: their measures on the test queries, and whether differences are significant."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ class Compared:
         return find_test(test)(ours[chosen], theirs[chosen])
 
     def fit_seconds(self, name: str) -> float:
-        """What training, and choosing parameters, took in all folds."""
+        """The seconds of training and tuning in all folds."""
         return sum(each.fit_seconds for each in self.trained[name])
 
     def predict_milliseconds(self, name: str) -> float:
-        """What ranking took, per query."""
+        """The milliseconds of ranking, per query."""
         return 1000 * sum(each.predict_seconds for each in self.trained[name]) / max(len(self.test), 1)
 
     def megabytes(self, name: str) -> float:
-        """How much a fitted ranker holds, the mean over the folds; NaN for scores that were handed over."""
+        """How much a fitted ranker holds, the mean over the folds; NaN for given scores."""
         sizes = [np.nan if np.isnan(each.fit_seconds) else each.extra.megabytes for each in self.trained[name]]
         return float(np.mean(sizes))
 
@@ -93,7 +93,7 @@ class Compared:
         )
 
     def extra(self, name: str, told: Callable[[Extra], list[float] | None]) -> Floats | None:
-        """Something a ranker told of every test query, such as its distances; None unless it did in every fold."""
+        """Something a ranker reports of every test query, such as its distances; None unless it did in every fold."""
         parts = [told(each.extra) for each in self.trained[name]]
         return None if any(part is None for part in parts) else np.concatenate([np.array(part) for part in parts])
 
@@ -105,7 +105,7 @@ class Compared:
         """The same with one more ranker: in each fold the one, among some, that did best on the validation part."""
         parts = []
         for fold in range(len(self.trained[self.baseline])):
-            # What was not tried on validation data is chosen only where nothing was.
+            # A ranker without a validation value is chosen only where none has one.
             values = {name: np.nan_to_num(self.trained[name][fold].valid_value, nan=-np.inf) for name in among}
             best = max(among, key=lambda name: (values[name], -among.index(name)))
             parts.append(replace(self.trained[best][fold], method=best))
@@ -147,7 +147,7 @@ def compare(
 ) -> Compared:
     """Fit every ranker on every fold and score the fold's test queries; the first is the baseline, or the one named.
 
-    kept: where finished parts are kept, and taken from if they are there already.
+    kept: where finished parts are stored, and read from if they are there already.
     """
     base = find_baseline(fits, baseline)
     if not len(folds):
