@@ -86,7 +86,7 @@ class _Resuming:
     def together(
         self, job: Callable[[_Item], _Result], items: Sequence[_Item], label: str, *, side_by_side: bool = False
     ) -> list[_Result]:
-        """The same for jobs."""
+        """All results of jobs, those kept and the others."""
         if self._nested():
             return self._pool.together(job, items, label, side_by_side=side_by_side)
         number = next(self._calls)
