@@ -108,8 +108,8 @@ def fit(folder: str, method: str, cluster: str | int | None) -> None:
     small = World(FEATURES, kinds=3).draw(20, 10, seed=1)
     KnnOffline2(RankSVM(), k=5).fit(small)  # whatever is compiled or loaded only once
     begin = time.perf_counter()
-    with _workers(cluster) as hands:
-        if hands is not None:
+    with _workers(cluster) as pool:
+        if pool is not None:
             KnnOffline2(RankSVM(), k=5).fit(small)  # by every worker too
             print(time.perf_counter() - begin)
         ranker: Any = RankSVM() if method == "one" else KnnOffline2(RankSVM(), k=K)
@@ -126,8 +126,8 @@ def _workers(cluster: str | int | None) -> Iterator[Any]:
     from querywise.runtime.ray import RayCluster
 
     if isinstance(cluster, str):
-        with RayCluster(cluster) as hands:
-            yield hands
+        with RayCluster(cluster) as pool:
+            yield pool
         return
     from ray.cluster_utils import RayCluster as Nodes
 
@@ -136,8 +136,8 @@ def _workers(cluster: str | int | None) -> Iterator[Any]:
         head_node_args={"num_cpus": cluster, "include_dashboard": False, "object_store_memory": _STORE},
     )
     try:
-        with RayCluster(nodes.address) as hands:
-            yield hands
+        with RayCluster(nodes.address) as pool:
+            yield pool
     finally:
         nodes.shutdown()
 

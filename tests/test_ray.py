@@ -382,7 +382,7 @@ def test_when_one_job_fails_the_others_are_not_waited_for(
     worker_count: int, machines: Machines, tmp_path: Path
 ) -> None:
     machines.have(worker_count)
-    hands, let_go = workers(), tmp_path / "let go"
+    pool, let_go = workers(), tmp_path / "let go"
 
     def wait_until(path: Path) -> None:
         while not path.exists():
@@ -393,13 +393,13 @@ def test_when_one_job_fails_the_others_are_not_waited_for(
             while not any(map(machines.workers, machines.nodes)):
                 time.sleep(0.01)
             raise DataError("the second")
-        return hands.each(wait_until, [let_go])
+        return pool.each(wait_until, [let_go])
 
-    running = Running(lambda: hands.together(job, range(9), "Jobs"))
+    running = Running(lambda: pool.together(job, range(9), "Jobs"))
     with pytest.raises(DataError, match="the second"):
         running.result()
     let_go.touch()
-    assert hands.each(abs, [-1, 2]) == [1, 2]
+    assert pool.each(abs, [-1, 2]) == [1, 2]
 
 
 @TWO

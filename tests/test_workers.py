@@ -51,7 +51,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[P
 
 
 @pytest.fixture(params=[None, NOTHING, PLENTY], ids=["free", "on disk", "in memory"])
-def hands(request: pytest.FixtureRequest, disk: Callable[[], list[Path]]) -> ThisProcess:
+def pool(request: pytest.FixtureRequest, disk: Callable[[], list[Path]]) -> ThisProcess:
     return ThisProcess(request.param)
 
 
@@ -78,75 +78,75 @@ def itself(thing: Any) -> Any:
 @pytest.mark.parametrize("label", [None, "Adding"])
 @pytest.mark.parametrize("count", [0, 1, 2, 37])
 def test_results_are_in_the_order_of_the_calls(
-    hands: ThisProcess, count: int, label: str | None, side_by_side: bool
+    pool: ThisProcess, count: int, label: str | None, side_by_side: bool
 ) -> None:
     columns = numbers(count), numbers(2 * count)[count:]
     expected = [2 * number + count + 0.5 for number in range(count)]
-    found = hands.each(add, *columns, shared=(0.5,), label=label, side_by_side=side_by_side)
+    found = pool.each(add, *columns, shared=(0.5,), label=label, side_by_side=side_by_side)
     assert [each.tolist() for each in found] == [[value] * 3 for value in expected]
-    assert [each[0] for each in hands.stream(add, *columns, shared=(0.5,))] == expected
-    assert [each[0] for each in hands.each(itself, hands.keep(add, *columns, shared=(0.5,)))] == expected
-    seen, kept = hands.both(halves, columns[0], shared=(3.0,))
+    assert [each[0] for each in pool.stream(add, *columns, shared=(0.5,))] == expected
+    assert [each[0] for each in pool.each(itself, pool.keep(add, *columns, shared=(0.5,)))] == expected
+    seen, kept = pool.both(halves, columns[0], shared=(3.0,))
     assert seen == list(range(count))
-    assert [each[0] for each in hands.each(itself, kept)] == [3.0 * number for number in range(count)]
-    together = hands.together(lambda number: number**2, range(count), "Squares", side_by_side=side_by_side)
+    assert [each[0] for each in pool.each(itself, kept)] == [3.0 * number for number in range(count)]
+    together = pool.together(lambda number: number**2, range(count), "Squares", side_by_side=side_by_side)
     assert together == [number**2 for number in range(count)]
 
 
-def test_a_stream_works_only_when_asked(hands: ThisProcess) -> None:
+def test_a_stream_works_only_when_asked(pool: ThisProcess) -> None:
     begun: list[int] = []
-    results = hands.stream(lambda number: begun.append(number) or number, [1, 2, 3])  # type: ignore[func-returns-value]
+    results = pool.stream(lambda number: begun.append(number) or number, [1, 2, 3])  # type: ignore[func-returns-value]
     assert begun == []
     assert next(results) == 1
     assert begun == [1]
     assert list(results) == [2, 3]
 
 
-def test_what_is_kept_can_be_handed_to_any_call(hands: ThisProcess) -> None:
-    kept = hands.keep(add, numbers(4), numbers(4))
-    again = hands.keep(add, kept, numbers(4))
-    first, second = hands.both(halves, again, shared=(2.0,))
+def test_what_is_kept_can_be_handed_to_any_call(pool: ThisProcess) -> None:
+    kept = pool.keep(add, numbers(4), numbers(4))
+    again = pool.keep(add, kept, numbers(4))
+    first, second = pool.both(halves, again, shared=(2.0,))
     assert first == [0.0, 3.0, 6.0, 9.0]
-    for found in (hands.each(add, second, kept), hands.each(add, second, kept, side_by_side=True)):
+    for found in (pool.each(add, second, kept), pool.each(add, second, kept, side_by_side=True)):
         assert [each.tolist() for each in found] == [[8.0 * number] * 3 for number in range(4)]
-    assert [each[0] for each in hands.stream(add, second, kept)] == [0.0, 8.0, 16.0, 24.0]
-    (shared,) = hands.keep(itself, [np.ones(3)])
+    assert [each[0] for each in pool.stream(add, second, kept)] == [0.0, 8.0, 16.0, 24.0]
+    (shared,) = pool.keep(itself, [np.ones(3)])
     for side_by_side in (False, True):
-        found = hands.each(add, numbers(3), shared=(shared,), side_by_side=side_by_side)
+        found = pool.each(add, numbers(3), shared=(shared,), side_by_side=side_by_side)
         assert [each.tolist() for each in found] == [[number + 1.0] * 3 for number in range(3)]
-    assert [each[0] for each in hands.each(itself, hands.keep(add, numbers(3), shared=(shared,)))] == [1.0, 2.0, 3.0]
-    assert hands.both(add_both, numbers(3), shared=(shared,))[0] == [1.0, 2.0, 3.0]
+    assert [each[0] for each in pool.each(itself, pool.keep(add, numbers(3), shared=(shared,)))] == [1.0, 2.0, 3.0]
+    assert pool.both(add_both, numbers(3), shared=(shared,))[0] == [1.0, 2.0, 3.0]
 
 
 def add_both(one: Floats, other: Floats) -> tuple[float, Floats]:
     return float(one[0] + other[0]), one
 
 
-def test_an_error_of_the_work_comes_through_as_it_is(hands: ThisProcess) -> None:
+def test_an_error_of_the_work_comes_through_as_it_is(pool: ThisProcess) -> None:
     def work(number: int) -> tuple[int, int]:
         if number == 2:
             raise DataError("the third")
         return number, number
 
     ways: list[Callable[[], Any]] = [
-        lambda: hands.each(work, [0, 1, 2, 3]),
-        lambda: hands.each(work, [0, 1, 2, 3], side_by_side=True),
-        lambda: list(hands.stream(work, [0, 1, 2, 3])),
-        lambda: hands.keep(work, [0, 1, 2, 3]),
-        lambda: hands.both(work, [0, 1, 2, 3]),
-        lambda: hands.together(work, [0, 1, 2, 3], "Jobs"),
-        lambda: hands.together(work, [0, 1, 2, 3], "Jobs", side_by_side=True),
+        lambda: pool.each(work, [0, 1, 2, 3]),
+        lambda: pool.each(work, [0, 1, 2, 3], side_by_side=True),
+        lambda: list(pool.stream(work, [0, 1, 2, 3])),
+        lambda: pool.keep(work, [0, 1, 2, 3]),
+        lambda: pool.both(work, [0, 1, 2, 3]),
+        lambda: pool.together(work, [0, 1, 2, 3], "Jobs"),
+        lambda: pool.together(work, [0, 1, 2, 3], "Jobs", side_by_side=True),
     ]
     for way in ways:
         with pytest.raises(DataError, match=r"^the third$"):
             way()
 
 
-def test_columns_of_different_lengths_are_a_mistake(hands: ThisProcess) -> None:
+def test_columns_of_different_lengths_are_a_mistake(pool: ThisProcess) -> None:
     with pytest.raises(ValueError, match="argument 2 is longer"):
-        hands.each(add, numbers(2), numbers(3))
+        pool.each(add, numbers(2), numbers(3))
     with pytest.raises(ValueError, match="argument 2 is longer"):
-        hands.keep(add, numbers(2), numbers(3))
+        pool.keep(add, numbers(2), numbers(3))
 
 
 def test_at_work_restores_who_was_at_work_before() -> None:
@@ -198,23 +198,23 @@ def same_bits(one: Any, other: Any) -> None:
 
 
 def test_a_tiny_budget_keeps_everything_on_disk_with_the_same_bits(disk: Callable[[], list[Path]]) -> None:
-    hands = ThisProcess(NOTHING)
-    kept = hands.keep(mixed, range(5))
+    pool = ThisProcess(NOTHING)
+    kept = pool.keep(mixed, range(5))
     files = disk()
     assert len(files) == 5
     assert all(path.stat().st_size > 50 * 7 * 8 for path in files)
     assert all(path.parent.stat().st_mode & 0o077 == 0 for path in files), "for nobody else"
-    for number, found in enumerate(hands.each(itself, kept)):
+    for number, found in enumerate(pool.each(itself, kept)):
         same_bits(mixed(number), found)
-    (found,) = hands.each(itself, kept[:1])
+    (found,) = pool.each(itself, kept[:1])
     found["doubles"][:] = 0.0
-    same_bits(mixed(0), hands.each(itself, kept[:1])[0])
+    same_bits(mixed(0), pool.each(itself, kept[:1])[0])
 
 
 def test_files_go_when_what_they_hold_is_let_go(disk: Callable[[], list[Path]]) -> None:
-    hands = ThisProcess(NOTHING)
-    kept = hands.keep(mixed, range(3))
-    _, more = hands.both(halves, numbers(2), shared=(1.0,))
+    pool = ThisProcess(NOTHING)
+    kept = pool.keep(mixed, range(3))
+    _, more = pool.both(halves, numbers(2), shared=(1.0,))
     assert len(disk()) == 5
     del kept[1]
     assert len(disk()) == 4
@@ -225,11 +225,11 @@ def test_files_go_when_what_they_hold_is_let_go(disk: Callable[[], list[Path]]) 
 
 
 def test_nothing_is_left_of_a_crew_that_is_let_go(disk: Callable[[], list[Path]], tmp_path: Path) -> None:
-    hands = ThisProcess(NOTHING)
-    kept = hands.keep(mixed, range(2))
+    pool = ThisProcess(NOTHING)
+    kept = pool.keep(mixed, range(2))
     assert len(list(tmp_path.iterdir())) == 1
     del kept
-    del hands
+    del pool
     gc.collect()
     assert list(tmp_path.iterdir()) == []
 
@@ -241,10 +241,10 @@ def test_what_is_kept_outlives_the_crew_that_kept_it(disk: Callable[[], list[Pat
 
 
 def test_within_a_wide_budget_nothing_goes_to_disk(disk: Callable[[], list[Path]]) -> None:
-    hands = ThisProcess(PLENTY)
-    kept = hands.keep(mixed, range(5))
+    pool = ThisProcess(PLENTY)
+    kept = pool.keep(mixed, range(5))
     assert disk() == []
-    same_bits(mixed(4), hands.each(itself, kept)[4])
+    same_bits(mixed(4), pool.each(itself, kept)[4])
 
 
 def test_nothing_is_kept_on_disk_without_a_budget(disk: Callable[[], list[Path]], tmp_path: Path) -> None:

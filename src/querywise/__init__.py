@@ -9,22 +9,22 @@ Data flows one way:
     RankSVM, LambdaMART                                 learners: Judged → one scoring function
     RankBoost, ListNet, AdaRank, MultipleHyperplanes    the classic ones
     TopMean, TextView, Columns, SideBySide              views: a query as a point
-    TwoModels, Divergence                               views: a query as several models see its documents
+    TwoModels, Divergence                               views: a query by several models' scores of its documents
     GradientView, LearnedMetric                         views of views, learned
     Nearest, Radius, Everyone                           neighborhoods: which training queries count for a query
-    Single, KnnOnline, KnnOffline1, KnnOffline2         rankers: one model for all queries, or one that suits each
+    Single, KnnOnline, KnnOffline1, KnnOffline2         rankers: one model for all queries, or one per query
     QueryClasses                                        a model per class of query
     Clusters, RelevantClusters                          groupings: a fixed number of groups of training queries
     Naive, SelectRanker, Transform                      a model per cluster, picked or blended by query
     ATVT over TreeRegression or KernelRidge             one model, learned as if queries differed in level and scale
     SER, SSER                                           an ensemble of rankers, weighted for all queries or for each
-    QueryContext over any learner                       features beside those of the query's other candidates
-    Blend                                               several rankers' scores as one
+    QueryContext over any learner                       features relative to the query's other candidates
+    Blend                                               a weighted sum of several rankers' scores
     recommended                                         the ranker to try first: such a blend
-    NearbyBlend                                         weighed by how each served training queries like this one
+    NearbyBlend                                         weighted by each ranker's quality on similar training queries
     ranker.predict                                      Candidates → one score per document
     evaluate, compare                                   scores and labels → a table per query, paired tests
-    RayCluster                                          who does the work, where it is not this process
+    RayCluster                                          a cluster as the workers, instead of this process
     explain, why                                        what is particular to a query; why one document is above another
     save, load                                          a fitted ranker ↔ a folder
     export_model, route, Router                         a fitted ranker → the engine that runs it

@@ -16,7 +16,7 @@ from __future__ import annotations
 class QuerywiseError(Exception):
     """The root of every error this package raises on purpose.
 
-    arguments: the arguments of functions it is about. A message says them as Python does, `name='value'`; a program
+    arguments: the arguments of functions it is about. A message writes them as Python does, `name='value'`; a program
     that asks for them in another way, as the command line does, can put its own words there.
     """
 

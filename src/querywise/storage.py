@@ -1,8 +1,8 @@
 """A fitted ranker ↔ one folder: `manifest.json` and one file of arrays. Loading executes nothing.
 
 The manifest says which class, with which parameters, learned which values, and names its arrays file by content.
-Replacing the manifest is the one moment a new model takes the old one's place: whoever reads the folder meanwhile
-gets the old model or the new one, whole.
+The new model replaces the old one in one step, with the manifest: a reader of the folder gets the old model or the new
+one, whole.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _PARTS = {
 _SAVABLE = _PARTS | {name: module for module, name in (method.home.split(":") for method in METHODS.values())}
 # Other names under which earlier versions wrote a class, or something a class has learned (Class.name_).
 _ALIASES: dict[str, str] = {}
-# What a parameter was worth before there was such a one: folders of earlier versions lack it.
+# The value of a parameter that folders of earlier versions lack.
 _BEFORE: dict[str, dict[str, bool | int | float | str | None]] = {}
 # Kinds that are no longer there, and why.
 _REMOVED = {
@@ -84,7 +84,7 @@ _REMOVED = {
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a model folder says of itself, beside the model."""
+    """The metadata of a model folder."""
 
     feature_count: int
     feature_names: tuple[str, ...] | None
@@ -158,7 +158,7 @@ def load(folder: PathLike) -> Ranker:
 
 
 def read_manifest(folder: PathLike) -> Manifest:
-    """What the folder says of its model, without loading it."""
+    """The folder's metadata, without loading the model."""
     body = _read_body(Path(folder))
     features = body["features"]
     names = None if features["names"] is None else tuple(features["names"])
@@ -181,7 +181,7 @@ check_model_folder = _FOLDER.check
 
 
 class _Writer:
-    """Values as JSON; arrays and long texts leave their key behind, an object seen before its number."""
+    """Values as JSON; arrays and long texts become their key, an object seen before its number."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray[Any, Any]] = {}

@@ -1,4 +1,4 @@
-"""Commands on text: from documents, queries and judgements to features, an index, and answers."""
+"""Commands on text: from documents, queries and judgements to features, an index, and search results."""
 
 from __future__ import annotations
 

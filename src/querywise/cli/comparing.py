@@ -60,7 +60,7 @@ def compare(
     ] = None,
     measures: Measures = "map,ndcg@10,mean_ndcg",
     flavour: FlavourName = "standard",
-    measure: Annotated[str, typer.Option(help="What parameters are chosen by, and the verdict goes by.")] = "map",
+    measure: Annotated[str, typer.Option(help="The measure for choosing parameters and for the verdict.")] = "map",
     test: Annotated[str, typer.Option(help="The paired test: t, wilcoxon or randomisation.")] = "t",
     baseline: Annotated[
         str | None, typer.Option(help="What the others are compared with; else the first.", show_default=False)

@@ -1,4 +1,4 @@
-"""The command that puts the runs of several search engines together."""
+"""The command that fuses the runs of several search engines."""
 
 from __future__ import annotations
 
@@ -59,10 +59,11 @@ def fuse(
         Path | None, typer.Option(help="Folder to write the runs of a collection to.", show_default=False)
     ] = None,
     folds: Annotated[
-        int, typer.Option(min=3, help="Parts the judged queries are cut into; each is ranked by what others taught.")
+        int,
+        typer.Option(min=3, help="Parts the judged queries are cut into; each is ranked by weights from the others."),
     ] = 5,
     measures: Measures = "map,ndcg@10",
-    measure: Annotated[str, typer.Option(help="What parameters are chosen by, and the verdict goes by.")] = "map",
+    measure: Annotated[str, typer.Option(help="The measure for choosing parameters and for the verdict.")] = "map",
     flavour: FlavourName = "standard",
     baseline: Annotated[
         str | None,
@@ -74,8 +75,8 @@ def fuse(
 ) -> None:
     """Put the runs of several search engines together, and with judgements say whether learned weights help.
 
-    Without judgements the runs vote. With them every query is ranked by weights that other queries taught, beside the
-    votes and each run alone.
+    Without judgements the runs vote. With them every query is ranked by weights learned from other queries, beside
+    the votes and each run alone.
     """
     from querywise.data.runs import join_runs, read_runs
     from querywise.jobs.fuse import Fusing, check_fusing, run

@@ -1,4 +1,4 @@
-"""What the arguments of a command stand for: settings, and the parts that are trained on."""
+"""A command's arguments as settings and training data."""
 
 from __future__ import annotations
 

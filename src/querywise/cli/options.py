@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 _OPTIONS = {"address": "cluster"}  # arguments of functions that have another name here
-_NAMED = r"""\b{}=(?:True\b|'([^']*)'|"([^"]*)"|([^\s,;:)]*[^\s,;:).]))"""  # as errors say it, with its value
+_NAMED = r"""\b{}=(?:True\b|'([^']*)'|"([^"]*)"|([^\s,;:)]*[^\s,;:).]))"""  # as errors write it, with its value
 
 DataFiles = Annotated[
     list[Path],
@@ -83,7 +83,7 @@ Judgements = Annotated[
 SkipUnknown = Annotated[
     bool, typer.Option("--skip-unknown", help="Leave out judgements of documents that are not in the corpus.")
 ]
-Top = Annotated[int, typer.Option(min=1, help="Documents per query that BM25 hands over.")]
+Top = Annotated[int, typer.Option(min=1, help="Documents per query that BM25 retrieves.")]
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
@@ -97,7 +97,7 @@ def fail(message: str, code: int = 2) -> NoReturn:
 
 
 def say_renamed(names: Iterable[str | None], *, quiet: bool) -> None:
-    """One sentence on standard error for methods that were asked for by a name they had once."""
+    """One sentence on standard error for methods that were given by a former name."""
     from querywise.methods import current_name
 
     now = {name: current_name(name) for name in names if name is not None and current_name(name) != name}
@@ -122,7 +122,7 @@ def guarded_command(command: Callable[_Parameters, _Result]) -> Callable[_Parame
         except KeyboardInterrupt:
             fail("interrupted; what was being written has not been changed.", 130)
         except BrokenPipeError:
-            # Whoever was reading has seen enough, as `| head` does.
+            # The reader closed the pipe, as `| head` does.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
         except OSError as error:

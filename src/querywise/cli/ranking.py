@@ -151,7 +151,7 @@ def rank(
     form: Annotated[
         str | None,
         typer.Option(
-            "--format", help="trec, parquet or scores; by default what --out's ending says.", show_default=False
+            "--format", help="trec, parquet or scores; by default by the ending of --out.", show_default=False
         ),
     ] = None,
     features: Features = None,

@@ -1,4 +1,4 @@
-"""Who does the work of a command: `--cluster` and `--memory`."""
+"""The workers of a command: `--cluster` and `--memory`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 @contextlib.contextmanager
 def working(cluster: str | None, memory: str | None = None) -> Iterator[None]:
-    """The workers asked for, while the block runs."""
+    """Use the workers given, while the block runs."""
     from querywise.errors import DataError
 
     if cluster is not None and memory is not None:

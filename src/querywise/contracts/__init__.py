@@ -1,1 +1,1 @@
-"""What the parts of the library promise one another."""
+"""The interfaces between the parts of the library."""

@@ -1,7 +1,7 @@
-"""How a fitted ranker answers queries: all that explanations, exports, routing, metrics, the oracle and the page need.
+"""How a fitted ranker scores queries: all that explanations, exports, routing, metrics, the oracle and the page need.
 
-An Answer says which models score a query's documents and how much each counts, which training queries taught them, and
-where the query lies. Whoever reads it never asks what kind of ranker it came from.
+An Answer holds the models that score a query's documents and their weights, the training queries behind them, and the
+query's position. Its readers do not depend on the kind of ranker.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Once(Generic[_Made]):
 
 
 class Terms(NamedTuple):
-    """What each feature adds to each document's score, documents × features, in the features as the model sees them.
+    """What each feature adds to each document's score, documents × features, in the model's own features.
 
     Rows sum to the score, up to what all documents of the query have in common.
     """
@@ -50,7 +50,7 @@ class Terms(NamedTuple):
 
     @staticmethod
     def of(seen: Candidates, parts: Floats) -> Terms:
-        """Those of a model that sees the documents as they are."""
+        """Those of a model on the documents as they are."""
         return Terms(tuple(map(seen.feature_label, range(seen.features.shape[1]))), seen.features, parts)
 
 
@@ -96,10 +96,10 @@ class Models(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """Models that were there before any query came.
+    """Models trained before any query arrives.
 
-    whom: what is said of the queries that a model is for. usable: the global model answers in the place of the others,
-    which learned nothing. taught: how many training queries each learned from, where the models are few enough to show.
+    whom: the queries that a model is for, in words. usable: models with training pairs; the global model replaces the
+    others. taught: how many training queries each was trained on, where the models are few enough to show.
     """
 
     models: Models
@@ -110,12 +110,12 @@ class Stored:
 
 @dataclass(frozen=True, eq=False)
 class TrainingQueries:
-    """The training queries, as a ranker that goes by the nearest of them knows them.
+    """The training queries of a nearest-neighbour ranker.
 
-    limit: how far is too far from the nearest of them for any model but the global one; infinite where nothing is.
+    limit: the distance from the nearest of them beyond which the global model is used; infinite without such a limit.
     distances: of each query from the nearest of them; `few` of so many of the first. away: of one query, by number,
-    from some of them. gradients: of each one's loss at the global model, where there are such, and how much each counts
-    in a model beside its weight.
+    from some of them. gradients: of each one's loss at the global model, where known, and the factor of each in a
+    model beside its weight.
     """
 
     query_ids: tuple[str, ...]
@@ -129,12 +129,12 @@ class TrainingQueries:
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where queries lie.
+    """The positions of queries.
 
-    by: what has to be known of a query to place it, any of text, columns and documents. classes: those that a query may
-    come with, and is then placed by. points: a row per query, where there is something to look at. known: the training
-    queries that queries lie among. nearest_to_relevant: the stored model nearest to each query's relevant documents, −1
-    without any; None where queries are not placed by their documents.
+    by: what gives a query its position, any of text, columns and documents. classes: those that a query may be given
+    with, which then decide. points: a row per query, where there are positions. known: the training queries that
+    distances are measured to. nearest_to_relevant: the stored model nearest to each query's relevant documents, −1
+    without any; None where the position does not depend on documents.
     """
 
     by: Callable[[], tuple[str, ...]]
@@ -153,7 +153,7 @@ class Moved(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What became of groups of training queries: how many there are, with one query to learn from, and with none."""
+    """Groups of training queries: how many there are, with one query to learn from, and with none."""
 
     groups: int
     of_one_query: int
@@ -162,9 +162,9 @@ class Sizes(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """What fitting found: a classifier's F1, what became of clusters, how far training queries were moved.
+    """What fitting found: a classifier's F1, the sizes of clusters, the (α, β) of training queries.
 
-    elsewhere: the scores were made by another system, so the time it takes to look them up says nothing.
+    elsewhere: the scores are another system's, so the time to look them up is meaningless.
     """
 
     f1: float | None = None
@@ -186,14 +186,14 @@ _NO_MODELS, _NO_SHARES = Once(_no_models), Once(_no_shares)
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """How a fitted ranker answers some queries. Parts that take time are made when they are first asked for.
+    """How a fitted ranker scores some queries. Parts that take time are computed on first access.
 
-    seen: the documents as they are handed to the models. common: the global model that answers depart from. varies:
-    whether any query can be answered otherwise. models, shares: those that answer, and how much each counts, queries ×
-    models; an empty row is everyone. scale: what happens to a model's scores within the query before they are added up:
-    nothing, brought to 0 … 1, to mean 0 and spread 1, or to the share of documents below. teachers: how much each
-    training query counts, queries × training queries. members: the answers of the rankers that a blend is made of, one
-    for each model, `names` what these are called, and `usual` how much each counts in everyone. refused: why no engine
+    seen: the documents as the models get them. common: the global model. varies: whether any query can have another
+    model. models, shares: the models that score, and the weight of each, queries × models; an empty row is the global
+    model. scale: what happens to a model's scores within the query before they are added up:
+    nothing, brought to 0 … 1, to mean 0 and spread 1, or to the share of documents below. teachers: the weight of
+    each training query, queries × training queries. members: the answers of the rankers that a blend is made of, one
+    for each model, `names` what these are called, and `usual` their weights in the global model. refused: why no engine
     can run it whatever its models are.
     """
 
@@ -223,7 +223,7 @@ class Answer:
         return self.everyone.predict(self.seen)
 
     def chosen(self) -> Ints:
-        """The number of the one model that answers each query; −1 is everyone."""
+        """The number of the one model that scores each query; −1 is the global model."""
         rows = self.shares()
         found = np.full(rows.shape[0], -1, dtype=np.int64)
         some = np.flatnonzero(np.diff(rows.indptr))
@@ -231,17 +231,17 @@ class Answer:
         return found
 
     def answering(self, query: int) -> Model:
-        """The one model that answers a query."""
+        """The one model that scores a query."""
         number = int(self.chosen()[query]) if self.varies else -1
         return self.everyone if number < 0 else self.models()[number]
 
 
 @runtime_checkable
 class Answers(Protocol):
-    """Whatever can say how it answers queries."""
+    """Whatever can return its Answer to queries."""
 
     def answer(self, candidates: Candidates, /) -> Answer:
-        """How it answers these."""
+        """The answer to these."""
         ...
 
 
@@ -278,7 +278,7 @@ def alone(model: Model, candidates: Candidates) -> Answer:
 
 
 def answer_of(ranker: Scorer, candidates: Candidates) -> Answer:
-    """The answer of a ranker; of one that can say nothing but scores, these."""
+    """The answer of a ranker; of one that only predicts, its scores alone."""
     return ranker.answer(candidates) if isinstance(ranker, Answers) else alone(Opaque(ranker), candidates)
 
 
@@ -317,8 +317,8 @@ def scores_by(models: Models, chosen: Ints, seen: Candidates, everyone: Scorer) 
     return local_or_global(seen, chosen >= 0, lambda queries, part: models.pick(part, chosen[queries]), everyone)
 
 
-def ready(ranker: object, candidates: object) -> Candidates:  # whatever a user asks, and about whatever
-    """The candidates, if a fitted ranker is asked, and about documents with the features it was trained on."""
+def ready(ranker: object, candidates: object) -> Candidates:  # of any type a user may give
+    """The candidates, if the ranker is fitted and they have the features it was trained on; refused otherwise."""
     if not hasattr(ranker, "feature_count_"):
         raise NotFittedError(ranker)
     if not isinstance(candidates, Candidates):
@@ -333,7 +333,7 @@ def ready(ranker: object, candidates: object) -> Candidates:  # whatever a user 
 
 
 def one_each(chosen: Ints, count: int) -> csr_array:
-    """The shares of queries that one model each answers, by its number; −1 is everyone."""
+    """The shares of queries with one model each, by its number; −1 is the global model."""
     local = chosen >= 0
     pointers = np.concatenate([[0], np.cumsum(local)])
     return csr_array((np.ones(int(local.sum())), chosen[local], pointers), shape=(len(chosen), count))
@@ -362,5 +362,5 @@ def facts_of(ranker: Scorer) -> Facts:
 
 
 def nobody(feature_count: int, feature_names: tuple[str, ...] | None) -> Candidates:
-    """No query at all, with such features: to ask a ranker what is the same for all queries."""
+    """Candidates without a query: to get from a ranker what is the same for all queries."""
     return Candidates(np.zeros((0, feature_count)), np.zeros(1, np.int64), (), feature_names=feature_names)

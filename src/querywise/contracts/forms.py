@@ -1,4 +1,4 @@
-"""What an engine could run of a model: a weighted sum, a forest, or nothing, and why."""
+"""What an engine can run of a model: a weighted sum, a forest, or why nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Leaf:
-    """What a document that comes here is worth."""
+    """The value of the documents in this leaf."""
 
     value: float
 
@@ -43,7 +43,7 @@ class Forest:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A sentence that says why something cannot be had."""
+    """A sentence that says why something is not available."""
 
     reason: str
 

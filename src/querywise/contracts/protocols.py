@@ -1,6 +1,6 @@
 """The contracts of the library, on one page. For type checking only: nothing needs to inherit from them.
 
-What something may be able to do beside its contract is a contract of its own, and looked for at run time.
+Optional abilities are protocols of their own, checked at run time.
 """
 
 from __future__ import annotations
@@ -55,24 +55,24 @@ class Fittable(Protocol):
 
 
 class Ranker(Fittable, Protocol):
-    """Whatever scores documents once it has been fitted, and says how."""
+    """Whatever scores documents once it has been fitted, and reports how."""
 
     feature_count_: int
     feature_names_: tuple[str, ...] | None
 
     def answer(self, candidates: Candidates, /) -> Answer:
-        """How these queries are answered: the scores, the models behind them, and all that is known of the way."""
+        """How these queries are scored: the scores, the models behind them, and what explains them."""
         ...
 
 
 class Learner(Ranker, Protocol):
-    """A ranker of one model for all queries, which can be told how much each training query counts.
+    """A ranker of one model for all queries, which can be trained with query weights.
 
     Query weights are non-negative and relative: multiplying them by a constant changes nothing.
     """
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
-        """Learn from judged documents, each query counting as its weight says."""
+        """Learn from judged documents, with a weight for each query."""
         ...
 
 
@@ -89,7 +89,7 @@ class Prepared(Protocol):
         ...
 
     def gathered(self) -> Prepared:
-        """The same with all it knows in one place, so that it can be kept."""
+        """The same with all that workers keep gathered here, so that it can be stored."""
         ...
 
     def gradients(self) -> Floats | None:
@@ -117,7 +117,7 @@ class LocalLearner(Learner, Preparing, Protocol):
 
 @runtime_checkable
 class TeachesLocally(Protocol):
-    """A learner that says how its local models are to be trained, given the global one."""
+    """A learner that sets how its local models are trained, given the global one."""
 
     def local(self, everyone: Learner, /) -> Learner:
         """The learner of local models; everyone is of its own kind, fitted."""
@@ -132,35 +132,35 @@ class QueryView(Protocol):
         ...
 
     def points(self, candidates: Candidates, /) -> Floats:
-        """One row per query; no labels in sight."""
+        """One row per query; labels are not used."""
         ...
 
 
 @runtime_checkable
 class FollowsRanker(Protocol):
-    """A view that goes by a ranker, or by the single model of the ranker it is used in."""
+    """A view with a reference ranker, by default the single model of the ranker it is used in."""
 
     def by(self, ranker: Ranker, /) -> QueryView:
-        """The same view with this ranker where it has none of its own."""
+        """The same view with this reference, unless it has one of its own."""
         ...
 
 
 @runtime_checkable
 class LooksAt(Protocol):
-    """A view that says what of a query it looks at: any of text, columns and documents. Others look at documents."""
+    """A view that reports what of a query it uses: any of text, columns and documents. Others use documents."""
 
     @property
     def looks_at(self) -> tuple[str, ...]:
-        """What has to be known of a query to place it."""
+        """What gives a query its position."""
         ...
 
 
 @runtime_checkable
 class PlacesDocuments(Protocol):
-    """A view in which documents have a place too, so that a query's relevant ones can be looked for."""
+    """A view in which a query's relevant documents have a position too."""
 
     def relevant_points(self, data: Judged, /) -> Floats:
-        """Where each query would lie if its top documents were its relevant ones; as it is where there are none."""
+        """Each query's position if its top documents were its relevant ones; its own position where there are none."""
         ...
 
 
@@ -182,7 +182,7 @@ class Grouping(Protocol):
     members_: csr_array  # groups × training queries
 
     def fit(self, points: Floats, data: Judged, /) -> Self:
-        """Group the training queries, which lie at these points."""
+        """Group the training queries at these points."""
         ...
 
     def distances(self, points: Floats, /) -> Floats:
@@ -194,7 +194,7 @@ class Regressor(Protocol):
     """A function of document features, fitted to real targets; what aTVT alternates with."""
 
     def fit(self, features: Floats, targets: Floats, weights: Floats, /) -> Self:
-        """Fit; a row of weight 0 has no say."""
+        """Fit; rows of weight 0 are left out."""
         ...
 
     def predict(self, features: Floats, /) -> Floats:
@@ -215,12 +215,12 @@ class Watching(Protocol):
 
 @runtime_checkable
 class Transparent(Protocol):
-    """A regressor whose values are sums over features, and which an engine could run."""
+    """A regressor whose values are sums over features, and which an engine can run."""
 
     def contributions(self, features: Floats, /) -> Floats:
         """Documents × features: what each adds to a document's value."""
         ...
 
     def form(self) -> Form:
-        """What an engine could run."""
+        """What an engine can run."""
         ...

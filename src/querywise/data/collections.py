@@ -1,7 +1,7 @@
 """Text collections: documents, queries and judgements, in the BEIR layout or with TREC topics and qrels.
 
 A folder holds `corpus.jsonl` (`_id`, `title`, `text`, and `columns` of the user's own), `queries.jsonl` and
-`qrels.tsv`. Documents are read one at a time, as often as they are asked for; anything malformed is named by file and
+`qrels.tsv`. Documents are read one at a time, on every iteration; errors name file and
 line.
 """
 
@@ -25,7 +25,7 @@ _TOPICS = ("queries.jsonl", "topics.txt", "topics", "queries.tsv")
 
 
 class Document(NamedTuple):
-    """One document: its id, its two fields, and numbers the user knows of it."""
+    """One document: its id, its two fields, and the user's own columns."""
 
     id: str
     title: str
@@ -34,7 +34,7 @@ class Document(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """How relevant a document is to a query, and where that was said."""
+    """The grade of a document for a query, and the file and line it is from."""
 
     query: str
     document: str
@@ -44,7 +44,7 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True)
 class Collection:
-    """Documents, what is asked of them, and what is known of the answers."""
+    """Documents, queries and relevance judgements."""
 
     name: str
     documents: Callable[[], Iterable[Document]]

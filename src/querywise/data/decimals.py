@@ -12,7 +12,7 @@ from querywise.runtime.compiled import compiled
 
 Bytes = NDArray[np.uint8]
 
-# How sure `read_number` is of what it read; HARD are the few that need more than this arithmetic.
+# What `read_number` returns beside the number; HARD are the few that need more than this arithmetic.
 EXACT, HARD, NOT_A_NUMBER = range(3)
 
 _POWERS = 10.0 ** np.arange(23)  # all exact in double precision
@@ -21,7 +21,7 @@ _SPLITTER = 134217729.0  # 2**27 + 1
 
 @compiled
 def _round_exactly(digits: np.uint64, exponent: int) -> tuple[float, int]:
-    """Digits × 10^exponent for |exponent| ≤ 22, correctly rounded, or HARD when it is too close to call."""
+    """Digits × 10^exponent for |exponent| ≤ 22, correctly rounded, or HARD when it is too close to a tie."""
     high = float(digits)
     whole = np.uint64(high)
     low = -float(whole - digits) if whole > digits else float(digits - whole)
@@ -79,7 +79,7 @@ def _read_digits(text: Bytes, i: int, end: int) -> tuple[np.uint64, int, int, in
 
 @compiled
 def _read_power(text: Bytes, i: int, end: int) -> tuple[int, int, bool]:
-    """The whole number after an `e` that stands before `i`, the position after it, and whether it has a digit."""
+    """The whole number after an `e` that is before `i`, the position after it, and whether it has a digit."""
     sign = 1
     if i < end and (text[i] == 45 or text[i] == 43):
         sign = -1 if text[i] == 45 else 1
@@ -94,7 +94,7 @@ def _read_power(text: Bytes, i: int, end: int) -> tuple[int, int, bool]:
 
 @compiled
 def read_number(text: Bytes, i: int, end: int) -> tuple[float, int, int]:
-    """The number that starts at `i`, the position after it, and how sure we are."""
+    """The number that starts at `i`, the position after it, and its state (HARD where Python must read it)."""
     negative = False
     if i < end and (text[i] == 45 or text[i] == 43):
         negative = text[i] == 45

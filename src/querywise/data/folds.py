@@ -33,7 +33,7 @@ class Fold(NamedTuple):
 
 
 class Folds:
-    """Several folds, each made when it is asked for. `parts`: what they were cut from, in the order of the files."""
+    """Several folds, each made on access. `parts`: what they were cut from, in the order of the files."""
 
     def __init__(self, makers: Sequence[Callable[[], Fold]], parts: Sequence[Judged] = ()) -> None:
         self._makers = makers
@@ -53,7 +53,7 @@ class Folds:
         return concatenate(list(self._parts) or [fold.test for fold in self])
 
     def with_queries(self, table: QueryTable) -> Folds:
-        """The same folds with what `table` knows of their queries."""
+        """The same folds with the query data of `table`."""
 
         def known(make: Callable[[], Fold]) -> Fold:
             return Fold(*(part.with_queries(table) for part in make()))
@@ -67,7 +67,7 @@ def read_folds(folder: PathLike) -> Folds:
     """Folds from a LETOR folder: `Fold1..5/{train,vali,test}.txt`, parts `S1..S5.txt`, or one split `train.txt`, ….
 
     From parts, fold f trains on S_f, S_f+1, S_f+2, validates on S_f+3 and tests on S_f+4; numbers wrap after 5. Where
-    the folder also holds `queries.jsonl` or `features.txt` (a name per line), queries and features are known by them.
+    the folder also holds `queries.jsonl` or `features.txt` (a name per line), they are read too.
     """
     root = Path(folder)
     if not root.is_dir():
@@ -151,7 +151,7 @@ def _find(folder: Path, stem: str) -> Path | None:
 
 
 def _read_parts(files: Sequence[Path], root: Path) -> list[Judged]:
-    """The parts of a split, all as wide as the widest; a query in two of them would be tested on what it taught."""
+    """The parts of a split, all as wide as the widest; a query in two of them, so in train and test, is refused."""
     parts = [read_letor(file) for file in files]
     home: dict[str, Path] = {}
     for file, part in zip(files, parts, strict=True):

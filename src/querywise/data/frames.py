@@ -1,6 +1,6 @@
 """Arrays and data frames (pandas, polars, Arrow) as a judged set.
 
-Rows of a query need not stand together here: they are brought together, and `candidates.in_source_order(scores)`
+Rows of a query need not be contiguous here: they are brought together, and `candidates.in_source_order(scores)`
 brings scores back to the order of the input.
 """
 
@@ -109,7 +109,7 @@ def _grouped(
     """Bring the rows of each query together, queries in order of first appearance, rows in order of the input."""
     if document_ids is not None and len(document_ids) != len(ids):
         raise DataError(f"There are {len(ids)} rows but {len(document_ids)} document ids.")
-    features = finite_matrix(features, "features", names)  # here, so that messages speak of the rows as given
+    features = finite_matrix(features, "features", names)  # here, so that messages name the rows as given
     number: dict[str, int] = {}
     queries = np.array([number.setdefault(query_id, len(number)) for query_id in ids], dtype=np.int64)
     rows = np.argsort(queries, kind="stable")
@@ -151,7 +151,7 @@ def _texts(ids: Any) -> list[str]:
 def _is_missing(value: Any) -> bool:
     try:
         return value is None or bool(value != value)
-    except (TypeError, ValueError):  # pandas' NA will not say whether it equals itself
+    except (TypeError, ValueError):  # pandas' NA has no truth value
         return True
 
 

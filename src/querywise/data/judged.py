@@ -33,7 +33,7 @@ from querywise.runtime.workers import Kept, workers
 
 @dataclass(frozen=True, eq=False)
 class QueryTable:
-    """What is known of each query beside its documents: text, class, and columns of the user's own."""
+    """Query-level data: text, class, and columns of the user's own."""
 
     ids: tuple[str, ...]
     texts: tuple[str | None, ...] | None = None
@@ -77,10 +77,10 @@ class QueryTable:
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Documents waiting to be ranked, one row per (query, document) pair.
+    """Documents to be ranked, one row per (query, document) pair.
 
     Query `i` owns rows `starts[i]:starts[i + 1]`; `len(candidates)` is the number of queries. Where the rows had to be
-    brought together by query, `source_rows` says which row of the input each one was.
+    brought together by query, `source_rows` is each one's row in the input.
 
     >>> candidates = Candidates(np.eye(3), np.array([0, 2, 3]), ("jaguar", "python"))
     >>> len(candidates), candidates.rows(0)
@@ -188,7 +188,7 @@ class Candidates:
         return scores if self.source_rows is None else scores[np.argsort(self.source_rows, kind="stable")]
 
     def with_queries(self, table: QueryTable) -> Candidates:
-        """The same documents with what `table` knows of their queries."""
+        """The same documents with the query data of `table`."""
         return replace(self, queries=table.select(self.query_ids))
 
     def select(self, queries: Ints | Sequence[int]) -> Candidates:
@@ -212,7 +212,7 @@ class Candidates:
 class Judged:
     """Candidates together with the relevance label of every row: an integer from 0 (not relevant) up.
 
-    `judged` says which documents a person has looked at; the others carry label 0. None: all of them.
+    `judged` marks the documents that have a judgement; the others have label 0. None: all of them.
     """
 
     candidates: Candidates
@@ -270,7 +270,7 @@ class Judged:
         return Judged(self.candidates.select(queries), self.labels[rows], mask)
 
     def with_queries(self, table: QueryTable) -> Judged:
-        """The same judgements with what `table` knows of their queries."""
+        """The same judgements with the query data of `table`."""
         return replace(self, candidates=self.candidates.with_queries(table))
 
     def widened(self, width: int) -> Judged:
@@ -295,17 +295,17 @@ class Judged:
         return self
 
     def parts(self) -> Sequence[Judged | Kept]:
-        """What is handed to workers: itself, or as many runs of whole queries as they ask for, which they keep."""
-        hands, count = workers(), workers().parts
-        return [self] if count == 1 else cached("parts", count, self, lambda: hands.keep(_itself, self._cut(count)))
+        """What workers are given: itself, or `workers().parts` runs of whole queries, which they keep."""
+        pool, count = workers(), workers().parts
+        return [self] if count == 1 else cached("parts", count, self, lambda: pool.keep(_identity, self._cut(count)))
 
     def surveys(self) -> list[Survey]:
-        """What has to be known of every part before anything is learned."""
+        """The survey of every part, which training needs first."""
         found: list[Survey] = workers().each(survey_of, self.parts())
         return found
 
     def by_query(self, work: Callable[[Candidates], Floats]) -> Floats:
-        """Rows, one for each query: what `work` gives for the candidates."""
+        """The result of `work` for the candidates, a row per query."""
         return work(self.candidates)
 
     def has_texts(self) -> bool:
@@ -314,7 +314,7 @@ class Judged:
         return table is not None and table.texts is not None and any(table.texts)
 
     def fingerprint(self) -> list[str]:
-        """What tells one training set from another: a checksum of its documents and of what is known of its queries."""
+        """The identity of the training set: checksums of its documents and of its query data."""
         rows, table = self.candidates, self.candidates.queries
         known = () if table is None else (table.texts, table.classes, table.column_names)
         found = hashlib.sha256(repr((rows.query_ids, rows.document_ids, rows.feature_names, known)).encode())
@@ -336,11 +336,11 @@ class Judged:
 
 
 def survey_of(part: Judged) -> Survey:
-    """What has to be known of a part in memory."""
+    """The survey of a part in memory."""
     return Survey(part.query_ids, part.pairs, Moments.of(part.candidates.features))
 
 
-def _itself(part: Judged) -> Judged:
+def _identity(part: Judged) -> Judged:
     return part
 
 
@@ -379,7 +379,7 @@ def _join(parts: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
 
 
 def join_tables(tables: Sequence[QueryTable]) -> QueryTable:
-    """Several query tables as one; what one of them does not know is left out."""
+    """Several query tables as one; what one of them lacks is left out."""
     texts = [table.texts for table in tables if table.texts is not None]
     classes = [table.classes for table in tables if table.classes is not None]
     columns = [table.columns for table in tables if table.columns is not None]

@@ -1,4 +1,4 @@
-"""Scores of one list on a scale that several lists can share: min-max, z-scores, ranks, Borda counts."""
+"""Score normalisation across lists: min-max, z-scores, ranks, Borda counts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def minmax(scores: Floats) -> Floats:
 
 
 def zscore(scores: Floats) -> Floats:
-    """Standard deviations above a step below the worst, the mean step between scores; 1 for all that are the same.
+    """Standard deviations above the score one mean step below the worst; 1 for all where they are the same.
 
     >>> zscore(np.array([1.0, 3.0])).tolist()
     [2.0, 4.0]

@@ -1,4 +1,4 @@
-"""The `queries.jsonl` side file: what is known of each query beside its documents.
+"""The `queries.jsonl` side file: query-level data.
 
 One JSON object per line: `_id`, and any of `text`, `class` and `columns` (a mapping from name to number).
 """
@@ -28,10 +28,10 @@ def read_queries(path: PathLike) -> QueryTable:
 
 
 def read_queries_of(path: PathLike, ids: tuple[str, ...], *, first: int = 0) -> QueryTable:
-    """What the file says of some queries.
+    """The file's data of some queries.
 
     They are looked for after its first `first` lines, where `write_queries` leaves the queries of one shard, so that a
-    long file need not be understood for a few of them; if they are not there, in all of it.
+    long file need not be parsed for a few of them; if they are not there, in all of it.
     """
     try:
         with open(path, encoding="utf-8-sig", newline="\n") as file:
@@ -39,7 +39,7 @@ def read_queries_of(path: PathLike, ids: tuple[str, ...], *, first: int = 0) -> 
         if table.ids == ids:
             return table
     except (DataError, OSError, UnicodeDecodeError):
-        pass  # whatever is wrong, reading all of it says where
+        pass  # reading all of it reports what is wrong, and where
     return read_queries(path).select(ids)
 
 
@@ -142,7 +142,7 @@ def _columns(path: str, lines: Sequence[tuple[int, JsonObject]]) -> tuple[tuple[
 
 
 def is_finite_number(value: Json) -> TypeGuard[int | float]:
-    """Whether JSON gave a number that a double can hold."""
+    """Whether a JSON value is a number that a double can hold."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Rows, labels and columns as arrays: which rows a query has, how many pairs they make, and what is refused of them."""
+"""Rows, labels and columns as arrays: the rows of queries, their pairs, and checks."""
 
 from __future__ import annotations
 

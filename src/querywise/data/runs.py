@@ -1,7 +1,7 @@
 """TREC runs → Candidates: every query's documents of all runs together, a feature per run.
 
-A document that a run does not have gets 0 there; what it has is above 0, in the run's own order. The score decides, as
-in trec_eval; the rank that stands in the file is not read.
+A document that a run does not have gets 0 there; its own documents are above 0, in the run's order. The score decides,
+as in trec_eval; the rank in the file is not read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FORM = "'query Q0 document rank score tag'"
 
 @dataclass(frozen=True)
 class Run:
-    """What one system answered: query → document → score, the higher the better."""
+    """The run of one system: query → document → score, the higher the better."""
 
     name: str
     scores: Mapping[str, Mapping[str, float]] = field(repr=False)
@@ -32,7 +32,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What the documents of all runs hold of what was judged."""
+    """How much of the judgements the documents of all runs cover."""
 
     queries: int  # of the runs
     judged: int  # of those, with a judgement
@@ -77,7 +77,7 @@ def read_runs(paths: Sequence[Path], names: Sequence[str] | None = None) -> list
 def join_runs(runs: Sequence[Run], *, normalise: str = "minmax") -> Candidates:
     """Every query's documents of all runs, by id, with a feature per run: its score normalised within query and run.
 
-    minmax: from 1/n for the worst of n documents to 1 for the best, as if what the run does not have came an even step
+    minmax: from 1/n for the worst of n documents to 1 for the best, as if the documents it lacks came one even step
     below. zscore: in standard deviations above that step. rank: (n + 1 − rank)/n, tied documents sharing their mean
     rank. none: as it stands, which must be above 0.
 
@@ -111,9 +111,9 @@ def join_runs(runs: Sequence[Run], *, normalise: str = "minmax") -> Candidates:
 
 
 def judge(candidates: Candidates, judgements: Iterable[Judgement]) -> tuple[Judged, Coverage]:
-    """The queries that have a judgement, with their grades, and what the runs hold of what was judged.
+    """The queries that have a judgement, with their grades, and how much of the judgements the runs cover.
 
-    A document nobody judged has grade 0 and is marked so in `Judged.judged`.
+    An unjudged document has grade 0 and is marked so in `Judged.judged`.
     """
     grades: dict[str, dict[str, int]] = {}
     for each in judgements:

@@ -1,4 +1,4 @@
-"""What stands beside LETOR files: `queries.jsonl` on the queries, and `features.txt`, a feature name per line."""
+"""The side files of LETOR files: `queries.jsonl`, query data, and `features.txt`, a feature name per line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FEATURES = "features.txt"
 
 
 def with_side_files(data: Judged, folder: Path, *, queries: Path | None = None) -> Judged:
-    """The same judged set with what the files beside it say; `queries` names another file than the one there."""
+    """The same judged set with the data of its side files; `queries` names another file than the one there."""
     return with_side_queries(with_side_names(data, folder), folder, queries=queries)
 
 
@@ -27,7 +27,7 @@ def with_side_names(data: Judged, folder: Path) -> Judged:
 
 
 def with_side_queries(data: Judged, folder: Path, *, queries: Path | None = None) -> Judged:
-    """The same judged set with what is known of its queries: from the folder, or from the file `queries`."""
+    """The same judged set with its query data: from the folder, or from the file `queries`."""
     asked = queries if queries is not None else folder / QUERIES
     if queries is not None or asked.is_file():
         try:

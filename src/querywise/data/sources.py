@@ -27,7 +27,7 @@ class Kind(Enum):
 
 
 def kind_of(path: Path) -> Kind:
-    """The kind of a path; one where there is nothing is taken for LETOR text, whose reader says what is wrong."""
+    """The kind of a path; a missing one counts as LETOR text, whose reader reports it."""
     if is_sharded(path):
         return Kind.SHARDS
     if path.suffix == ".jsonl" or (path / "corpus.jsonl").is_file():
@@ -45,7 +45,7 @@ def paths_of(data: PathLike | Sequence[PathLike]) -> list[Path]:
 def read_features(
     data: PathLike | Sequence[PathLike], *, features: int | None = None, queries: PathLike | None = None
 ) -> Judged:
-    """LETOR files, shards or Parquet logs as one judged set, with what stands beside the first of them."""
+    """LETOR files, shards or Parquet logs as one judged set, with the side files of the first."""
     paths = paths_of(data)
     if not paths:
         raise DataError("No file to read was given.")
@@ -71,7 +71,7 @@ def read_features(
 def open_features(
     data: PathLike | Sequence[PathLike], *, features: int | None = None, queries: PathLike | None = None
 ) -> Training:
-    """One set of shards as it is, to be gone through part by part; anything else as one judged set in memory."""
+    """One set of shards as it is, to be read part by part; anything else as one judged set in memory."""
     paths = paths_of(data)
     as_it_is = len(paths) == 1 and is_sharded(paths[0]) and features is None and queries is None
     return open_shards(paths[0]) if as_it_is else read_features(paths, features=features, queries=queries)

@@ -1,4 +1,4 @@
-"""What has to be known of a part of a training set before anything is learned."""
+"""The statistics of a part of a training set that training needs first."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The compiled parser of LETOR / SVMlight lines: `label qid:id column:value … # comment`.
 
 Two passes over the bytes: `survey` finds how large the table is, `parse` fills it. The few numbers that need more than
-compiled arithmetic are listed for the caller, who asks Python.
+compiled arithmetic are listed for the caller, which reads them by Python.
 """
 
 from __future__ import annotations

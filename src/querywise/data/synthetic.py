@@ -1,4 +1,4 @@
-"""Judged sets made from a seed: for the demonstration, the benchmarks, and anyone who wants to try something out."""
+"""Judged sets made from a seed: for the demonstration, the benchmarks and experiments."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from querywise.data.judged import Candidates, Judged, QueryTable
 def make_judged(
     queries: int, documents: int, features: int, *, kinds: int = 1, noise: float = 1.0, grades: int = 3, seed: int = 0
 ) -> Judged:
-    """Queries of several kinds, each kind with its own linear idea of relevance.
+    """Queries of several kinds, each kind with its own linear relevance function.
 
     A query's documents cluster around a centre that depends on its kind, so that the kind can be seen in the features
-    but is not one of them. All kinds share half of their taste; the other half is their own. Labels are the top
-    documents by taste plus noise: a tenth gets the best grade, the next tenth the one below, and so on down to 0.
+    but is not one of them. All kinds share half of their relevance function; the other half is their own. Labels
+    are the top documents by it plus noise: a tenth gets the best grade, the next tenth the one below, and so on to 0.
     """
     rng = np.random.default_rng(seed)
     shared = rng.normal(size=features)

@@ -56,15 +56,15 @@ class Training(Protocol):
         ...
 
     def parts(self) -> Sequence[Part | Kept]:
-        """What is handed to workers, who make a Part of each before they work on it."""
+        """What workers are given, and make a Part of before they work on it."""
         ...
 
     def surveys(self) -> list[Survey]:
-        """What has to be known of every part before anything is learned."""
+        """The survey of every part, which training needs first."""
         ...
 
     def by_query(self, work: Callable[[Candidates], Floats]) -> Floats:
-        """Rows, one for each query: what `work` gives for the candidates of every part."""
+        """The result of `work` for the candidates of every part, a row per query."""
         ...
 
     def has_texts(self) -> bool:
@@ -72,7 +72,7 @@ class Training(Protocol):
         ...
 
     def fingerprint(self) -> list[str]:
-        """What tells one training set from another: checksums of its documents and of what is known of its queries."""
+        """The identity of the training set: checksums of its documents and of its query data."""
         ...
 
 
@@ -86,7 +86,7 @@ class Learns(Protocol):
 
 @runtime_checkable
 class MayTakeParts(Protocol):
-    """A ranker that knows whether it can be fitted part by part; one that does not know cannot."""
+    """A ranker that reports whether it can be fitted part by part; one without this method cannot."""
 
     def takes_parts(self) -> bool:
         """Whether it can be fitted on shards as they are, without having all of them in memory."""

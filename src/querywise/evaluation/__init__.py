@@ -1,1 +1,1 @@
-"""Orders and labels → a per-query table, and honest comparisons of such tables."""
+"""Orders and labels → a per-query table, and paired comparisons of such tables."""

@@ -1,4 +1,4 @@
-"""What lies behind the averages: how much the training set of one model has in common with another's."""
+"""Overlap of the training sets of two models, and the stability bounds that follow from it."""
 
 from __future__ import annotations
 

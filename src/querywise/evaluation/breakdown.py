@@ -1,4 +1,4 @@
-"""Which queries: by difficulty, by class, by distance to the training queries, by number of candidates."""
+"""Breakdowns: by difficulty, by class, by distance to the training queries, by number of candidates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DIFFICULTIES = (("none", 0, 0), ("hard: 1 to 3", 1, 3), ("normal: 4 to 20", 4, 2
 
 
 class Group(NamedTuple):
-    """Some of the test queries, and what each method reaches on them."""
+    """Some of the test queries, and each method's averages on them."""
 
     label: str
     queries: int
@@ -30,7 +30,7 @@ class Breakdown(NamedTuple):
 
 
 def breakdowns(compared: Compared, measure: str) -> list[Breakdown]:
-    """Every way to cut the test queries up that this data allows."""
+    """Every breakdown that this data allows."""
     found = [
         difficulty_breakdown(compared, measure),
         _broken_down("class", compared, measure, compared.classes),

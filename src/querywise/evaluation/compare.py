@@ -1,4 +1,4 @@
-"""Several rankers on the same folds: what each reaches on the test queries, and whether the difference is luck."""
+"""Several rankers on the same folds: their measures on the test queries, and whether differences are significant."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ class Compared:
         return find_test(test)(ours[chosen], theirs[chosen])
 
     def fit_seconds(self, name: str) -> float:
-        """What training, and choosing parameters, took in all folds."""
+        """The seconds of training and tuning in all folds."""
         return sum(each.fit_seconds for each in self.trained[name])
 
     def predict_milliseconds(self, name: str) -> float:
-        """What ranking took, per query."""
+        """The milliseconds of ranking, per query."""
         return 1000 * sum(each.predict_seconds for each in self.trained[name]) / max(len(self.test), 1)
 
     def megabytes(self, name: str) -> float:
-        """How much a fitted ranker holds, the mean over the folds; NaN for scores that were handed over."""
+        """How much a fitted ranker holds, the mean over the folds; NaN for given scores."""
         sizes = [np.nan if np.isnan(each.fit_seconds) else each.extra.megabytes for each in self.trained[name]]
         return float(np.mean(sizes))
 
@@ -93,7 +93,7 @@ class Compared:
         )
 
     def extra(self, name: str, told: Callable[[Extra], list[float] | None]) -> Floats | None:
-        """Something a ranker told of every test query, such as its distances; None unless it did in every fold."""
+        """Something a ranker reports of every test query, such as its distances; None unless it did in every fold."""
         parts = [told(each.extra) for each in self.trained[name]]
         return None if any(part is None for part in parts) else np.concatenate([np.array(part) for part in parts])
 
@@ -105,7 +105,7 @@ class Compared:
         """The same with one more ranker: in each fold the one, among some, that did best on the validation part."""
         parts = []
         for fold in range(len(self.trained[self.baseline])):
-            # What was not tried on validation data is chosen only where nothing was.
+            # A ranker without a validation value is chosen only where none has one.
             values = {name: np.nan_to_num(self.trained[name][fold].valid_value, nan=-np.inf) for name in among}
             best = max(among, key=lambda name: (values[name], -among.index(name)))
             parts.append(replace(self.trained[best][fold], method=best))
@@ -147,12 +147,12 @@ def compare(
 ) -> Compared:
     """Fit every ranker on every fold and score the fold's test queries; the first is the baseline, or the one named.
 
-    kept: where finished parts are kept, and taken from if they are there already.
+    kept: where finished parts are stored, and read from if they are there already.
     """
     base = find_baseline(fits, baseline)
     if not len(folds):
         raise DataError("There is nothing to compare: no fold was given.")
-    hands = (
+    pool = (
         workers() if observe is None else ThisProcess()
     )  # a fitted ranker is shown to an observer where it was fitted
 
@@ -162,14 +162,14 @@ def compare(
         missing = [name for name in fits if found.get(name) is None]
         with caching():
             asked = [fits[name] for name in missing]
-            results = hands.stream(_trained, missing, asked, shared=(fold, observe, flavour))
+            results = pool.stream(_trained, missing, asked, shared=(fold, observe, flavour))
             for name, done in zip(missing, results, strict=True):
                 found[name] = done
                 if kept is not None:
                     kept.put(number, name, fold, done)
         return _without_features(fold.test), {name: each for name, each in found.items() if each is not None}
 
-    parts = hands.together(one, range(len(folds)), "Folds")
+    parts = pool.together(one, range(len(folds)), "Folds")
     tests = [test for test, _ in parts]
     return Compared(
         test=concatenate(tests),

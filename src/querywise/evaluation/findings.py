@@ -34,7 +34,7 @@ class MethodFinding:
     losses: int
     p: dict[str, float]  # of the main measure, by test
     corrected: float | None  # the chosen test's, by Holm for the number of methods; None for what is left out of it
-    direction: int  # which way the chosen test leans: 1 for this method, -1 for the baseline
+    direction: int  # the direction of the chosen test: 1 for this method, -1 for the baseline
     p_by_measure: dict[str, float]  # the chosen test's, uncorrected
     fit_seconds: float
     predict_milliseconds: float
@@ -47,13 +47,13 @@ class MethodFinding:
 
     @property
     def is_significant(self) -> bool:
-        """Different from the baseline beyond luck, the correction considered."""
+        """Significantly different from the baseline after the correction."""
         return self.corrected is not None and self.corrected < SIGNIFICANT
 
 
 @dataclass(frozen=True)
 class OracleFinding:
-    """How far a ranker is from the best that its own models could do."""
+    """The gap of a ranker to the oracle choice among its own models."""
 
     name: str
     models: int
@@ -67,14 +67,14 @@ class OracleFinding:
 
     @property
     def closed(self) -> float | None:
-        """The share of the way from the baseline to UpperBound that the ranker went; None where there is no way."""
+        """The share of the gap from the baseline to UpperBound that the ranker closes; None where there is no gap."""
         gap = self.upper_bound - self.baseline
         return (self.reached - self.baseline) / gap if gap > 0 else None
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything a report says."""
+    """Everything a report shows."""
 
     compared: Compared
     measure: str
@@ -102,7 +102,7 @@ class Findings:
 
     @property
     def verdict(self) -> str:
-        """The whole report in a sentence or two."""
+        """The conclusion, in a sentence or two."""
         return _verdict(self)
 
 
@@ -117,7 +117,7 @@ def findings(compared: Compared, measure: str, *, test: str = "t", left_out: Seq
     corrected = dict(zip(counted, holm([ps[name] for name in counted]), strict=True))
     methods = tuple(_method(compared, name, measure, test, corrected.get(name)) for name in names)
     by_name = {each.name: each for each in methods}
-    # One that is better for sure comes before one whose higher mean may be luck.
+    # A significantly better one comes before one whose higher mean is not significant.
     shown = max(counted, key=lambda name: (by_name[name].is_better, by_name[name].means[measure]), default=None)
     best, worst = ((), ()) if shown is None else extremes(compared, shown, measure)
     return Findings(

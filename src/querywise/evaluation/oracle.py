@@ -1,4 +1,4 @@
-"""How much better could the models of a ranker do, if the best of them were known for every query?"""
+"""The oracle gap: a ranker against the best choice among its models for every query."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OracleGap:
     relevant_only: Floats | None = None
 
     def best_of(self, count: int) -> float:
-        """What always taking the best would reach with so many of the models, drawn at random; see `best_of`."""
+        """UpperBound with so many of the models, drawn at random; see `best_of`."""
         return best_of(self.by_rank, count)
 
     def rank_of(self, value: float) -> int | None:

@@ -38,10 +38,10 @@ class Kept:
         self.settings = settings  # of each method that can be used again, as JSON can hold them
 
     def get(self, number: int, name: str, fold: Fold) -> Trained | None:
-        """What is kept of a method on a fold, if it is what would come out again."""
+        """The stored result of a method on a fold, if data and settings are the same."""
         scores, _, times = self._paths(number, name)
         if name not in self.settings:
-            return None  # scores that were made elsewhere may have changed
+            return None  # scores computed elsewhere may have changed
         try:
             notes = self._record(number, name, fold).read()
             if notes is None:

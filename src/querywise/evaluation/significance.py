@@ -1,4 +1,4 @@
-"""Is a difference more than luck? Paired tests over the queries both rankers answered."""
+"""Significance: paired tests over the queries that both rankers scored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BLOCK = 4_000_000  # numbers drawn at a time
 
 @dataclass(frozen=True)
 class Comparison:
-    """Our values against theirs, query by query. `direction`: which way the test itself leans, 1 for ours."""
+    """Our values against theirs, query by query. `direction`: the sign of the test statistic, 1 for ours."""
 
     test: str
     difference: float
@@ -94,7 +94,7 @@ def find_test(name: str) -> Callable[[Floats, Floats], Comparison]:
 def bootstrap_interval(
     ours: Floats, theirs: Floats, *, confidence: float = 0.95, seed: int = 0, draws: int = _DRAWS
 ) -> tuple[float, float]:
-    """Between which two values the mean difference lies: percentiles of its means over queries drawn with return."""
+    """A bootstrap interval of the mean difference: percentiles of the means over queries drawn with replacement."""
     gain = _gains(ours, theirs)
     if not len(gain):
         return 0.0, 0.0

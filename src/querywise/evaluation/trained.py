@@ -21,18 +21,18 @@ from querywise.runtime.values import JsonObject, Settings
 
 # Given the training and the validation part, a fitted ranker, or what tuning found; never the test part.
 Fit = Callable[[Judged, Judged], Scorer | Tuned[Fittable]]
-# Told of every ranker once it is fitted: fold, name, ranker.
+# Called with every ranker once it is fitted: fold, name, ranker.
 Observe = Callable[[Fold, str, Scorer], None]
 
 
 @dataclass(frozen=True)
 class Extra:
-    """What only a fitted ranker knows: of itself, and of each test query, in their order. None: it does not know.
+    """What only a fitted ranker knows: of itself, and of each test query, in their order. None: not known.
 
     Values are as JSON can hold them.
     """
 
-    megabytes: float = 0.0  # what it has learned takes
+    megabytes: float = 0.0  # size of what it has learned
     distances: list[float] | None = None  # of each query from the nearest training query
     best_model: list[float] | None = None  # what the best of its models would reach on each query
     by_rank: list[float] | None = None  # the mean over the queries of what its best, second best, … model reaches

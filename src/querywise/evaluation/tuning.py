@@ -1,4 +1,4 @@
-"""A grid of parameters: each fitted on train, the best chosen on valid, what was tried remembered."""
+"""Grid search: every setting fitted on train, the best chosen on valid, all trials kept."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def tuned_fit(
 
 
 def _fitted(ranker: Any, train: Training, valid: Judged | None = None) -> Any:
-    return ranker.fit(as_taken(ranker, train), valid=valid)  # shards only where the ranker can have them
+    return ranker.fit(as_taken(ranker, train), valid=valid)  # shards only where the ranker takes them
 
 
 def tune(

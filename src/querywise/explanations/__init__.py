@@ -1,1 +1,1 @@
-"""Why a query's documents stand in their order."""
+"""Why a query's documents are ranked as they are."""

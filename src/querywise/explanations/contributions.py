@@ -1,8 +1,8 @@
 """What each feature adds to each document's score, for this query's model and for the global one.
 
 Rows sum to the score, up to what all documents of the query have in common: the differences between documents are
-exact. A linear model adds weight × value, a stump or tree what it gives for the feature it asks about, a blend the
-shares of its models.
+exact. A linear model adds weight × value, a stump its value, a forest its Shapley values, a blend the shares
+of its models.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from querywise.runtime.arrays import Floats
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """Documents × features, in the model that answers the query and in the global one; the same where that answers.
+    """Documents × features, in the model that scores the query and in the global one; the same where that is used.
 
-    `labels` name the features and `seen` are their values, as the model sees them: a learner in context sees more than
+    `labels` name the features and `seen` are their values, as the model gets them: a learner in context gets more than
     there are in the data. `models`, documents × models, are what each model of a blend adds,
-    its share included; without columns where one model answers alone.
+    its share included; without columns where one model scores alone.
     """
 
     labels: tuple[str, ...]
@@ -36,7 +36,7 @@ class Contributions:
 
     @property
     def is_global(self) -> bool:
-        """Whether the global model answers."""
+        """Whether the global model scores the query."""
         return self.here is self.everyone
 
 
@@ -79,7 +79,7 @@ def _shares_of(answer: Answer) -> Floats:
 def _added_up(answer: Answer) -> Contributions:
     """A blend adds up z-scores: each ranker's parts, divided by the spread of its scores here.
 
-    For everyone the rankers' shares are the usual ones. All rankers see the features first and, if anything, their
+    For everyone the rankers' shares are the usual ones. All rankers get the features first and, if anything, their
     context after them.
     """
     shares, usual = _shares_of(answer), answer.usual

@@ -20,10 +20,10 @@ from querywise.runtime.values import JsonObject
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A training query that counted, how much, and how far it is.
+    """A training query behind the model, its weight, and its distance.
 
-    `pull` is its share in where the model went from the global one: −v·G·(w_q − w₀), the first-order fall of its loss G
-    along the way, over the sum of all of these without their signs; below 0 the model went against it. 0 where the
+    `pull` is its share in the step from the global model to this one: −v·G·(w_q − w₀), the first-order decrease of its
+    loss along the step (G its gradient), over the sum of the absolute values; below 0 its loss increases. 0 where the
     learner has no gradients.
     """
 
@@ -38,7 +38,7 @@ class Neighbour:
 class ModelShare:
     """One of several stored models: how much it counts for a query, and how many training queries it learned from.
 
-    One with fewer than two to learn from stands for the global model. A ranker in a Blend has a name instead.
+    One with fewer than two to learn from is the global model. A ranker in a Blend has a name instead.
     """
 
     model: int
@@ -51,7 +51,7 @@ class ModelShare:
 class Departure:
     """A feature, its weight in the global model and in this query's, and how much its values vary among the documents.
 
-    `effect` is the difference of the weights times that spread: how far it can move documents against each other.
+    `effect` is the difference of the weights times that spread: how much it can change the order of documents.
     """
 
     feature: str
@@ -69,8 +69,9 @@ class Departure:
 class Explanation:
     """One query: its neighbours, nearest first, and its departures from the global model, largest effect first.
 
-    Where stored models are picked or blended there are no neighbours but `models`, the heaviest first; the weights of a
-    blend are those it comes to on this query's documents, and the global ones are brought to the same range there.
+    Where stored models are picked or blended there are no neighbours but `models`, the largest
+    weight first; the weights of a blend are its effective ones on this query's documents, and the global ones are
+    scaled to the same range there.
     """
 
     query_id: str
@@ -84,7 +85,7 @@ class Explanation:
 class Term:
     """What one feature adds to the distance between two documents' scores.
 
-    `above` and `below` are its values as the model sees them; `everyone` what it adds in the global model, `here` what
+    `above` and `below` are its values as the model gets them; `everyone` what it adds in the global model, `here` what
     it adds in this query's.
     """
 
@@ -109,7 +110,7 @@ class ModelTerm:
 class Reason:
     """Why one document is above another, term by term: `here` of the terms adds up to `difference`.
 
-    `everyone` is the part the global model would have said by itself; the rest is what this query's own model adds.
+    `everyone` is the difference under the global model; the rest is what this query's own model adds.
     """
 
     query_id: str
@@ -133,7 +134,7 @@ def depends_on_query(ranker: Ranker) -> bool:
 
 
 def explain(ranker: Ranker, candidates: Candidates, query_id: str) -> Explanation:
-    """Explain how a fitted ranker of local models answers one of these queries."""
+    """Explain how a fitted ranker of local models scores one of these queries."""
     answer = ranker.answer(_the_query(ranker, candidates, query_id))
     if not answer.varies:
         raise DataError(f"A {type(ranker).__name__} has one model for all queries; there is nothing particular to one.")
@@ -224,7 +225,7 @@ def _explained(answer: Answer) -> Explanation:
 
 
 def _of_members(answer: Answer) -> Explanation:
-    """What is particular to a query in the first ranker of a blend in which anything is."""
+    """What is particular to a query in the first ranker of a blend that varies by query."""
     weights = answer.shares()[[0]].toarray()[0]
     shares = tuple(
         ModelShare(number, float(weight), 0, name)
@@ -243,7 +244,7 @@ def _weights_of(model: Model) -> Floats | None:
 
 
 def _mixtures(answer: Answer, share: Floats) -> tuple[Floats | None, Floats | None]:
-    """The weights that the global model and the mixture come to on the query's documents, each brought to 0 … 1."""
+    """The effective weights of the global model and of the mixture on the query's documents, each scaled to 0 … 1."""
     common, documents = _weights_of(answer.everyone), answer.seen.features
     used = np.flatnonzero(share).tolist()
     own = [_weights_of(answer.models()[number]) for number in used]
@@ -256,7 +257,7 @@ def _mixtures(answer: Answer, share: Floats) -> tuple[Floats | None, Floats | No
 
 
 def _model_shares(answer: Answer, weights: Floats) -> tuple[ModelShare, ...]:
-    """Stored models, the heaviest first, where they are few enough to show."""
+    """Stored models, the largest weight first, where they are few enough to show."""
     if answer.stored is None or answer.stored.taught is None:
         return ()
     taught = answer.stored.taught

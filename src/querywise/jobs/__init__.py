@@ -1,1 +1,1 @@
-"""One module per whole job."""
+"""One module per command's whole job."""

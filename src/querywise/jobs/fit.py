@@ -83,7 +83,7 @@ def _tuned(asked: Asked, train: Training, valid: Judged | None) -> Tuned[Ranker]
 
 @contextlib.contextmanager
 def _resumable(asked: Asked, train: Training, valid: Judged | None, out: Path, *, cluster: bool) -> Iterator[None]:
-    """Training of which what is finished is kept beside the model to be, where it is on shards or on a cluster."""
+    """Training whose finished parts are kept beside the model's folder, where it is on shards or on a cluster."""
     if not cluster and train.in_memory:
         yield
         return

@@ -1,4 +1,4 @@
-"""The whole job of `querywise fuse`: which way of putting runs together is better, and the ranking it makes."""
+"""The whole job of `querywise fuse`: fusion methods compared, and the fused run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LEARNED = ("ser", "sser")
 
 @dataclass(frozen=True)
 class Fusing:
-    """How runs are put together and compared. `method` is what the fused run is made by."""
+    """How runs are fused and compared. `method` makes the fused run."""
 
     method: str = "sser"
     measures: str = "map,ndcg@10"
@@ -93,7 +93,7 @@ def vote(candidates: Candidates, method: str) -> Floats:
 
 
 def compare_fusions(judged: Judged, asked: Fusing) -> Findings:
-    """Every run, the best of them, the votes and the ensembles, each query ranked by what others taught.
+    """Every run, the best of them, the votes and the ensembles, each query ranked by weights learned from others.
 
     The baseline, unless one is named, is the best of the votes and of the best run, by its mean over the test queries:
     the hardest to beat. Only what learns weights is counted in the verdict.
@@ -120,7 +120,7 @@ def compare_fusions(judged: Judged, asked: Fusing) -> Findings:
 
 
 def fused(candidates: Candidates, judged: Judged, compared: Compared, asked: Fusing) -> Floats:
-    """One score per document of all queries: of a judged one by what other queries taught, of others by all of them."""
+    """One score per document of all queries: of judged ones by weights from others, of the rest by weights from all."""
     if asked.method in VOTES:
         return vote(candidates, asked.method)
     scores = np.empty(len(candidates.features))
@@ -158,7 +158,7 @@ def _tuned(method: Method, asked: Fusing) -> Fit:
 
 
 def _grid(method: Method, data: Judged) -> Grid:
-    """The method's own; of ensembles also what grades mean, where there is more than one above 0."""
+    """The method's own; for ensembles also `grades`, where there is more than one grade above 0."""
     grid = method.grid_on(data)
     graded = "grades" in method.settings and len(np.unique(data.labels[data.labels > 0])) > 1
     return {**grid, "grades": ("three", "difference")} if graded else grid

@@ -43,10 +43,10 @@ def resuming(folder: Path, record: Json) -> Iterator[None]:
 class _Resuming:
     """Workers whose finished results are kept in a folder: those of the calls that show progress, by their order."""
 
-    def __init__(self, hands: Workers, folder: Path) -> None:
-        self._hands, self._folder = hands, folder
-        self.parts, self.memory = hands.parts, hands.memory
-        self.stream, self.keep, self.both = hands.stream, hands.keep, hands.both
+    def __init__(self, pool: Workers, folder: Path) -> None:
+        self._pool, self._folder = pool, folder
+        self.parts, self.memory = pool.parts, pool.memory
+        self.stream, self.keep, self.both = pool.stream, pool.keep, pool.both
         self._calls = itertools.count()
         self._within = False
         self._thread = threading.get_ident()
@@ -61,7 +61,7 @@ class _Resuming:
     ) -> list[_Result]:
         """All results, those kept and the others."""
         if label is None or self._nested():
-            return self._hands.each(work, *columns, shared=shared, label=label, side_by_side=side_by_side)
+            return self._pool.each(work, *columns, shared=shared, label=label, side_by_side=side_by_side)
         number = next(self._calls)
         results = [self._kept(number, place) for place in range(len(columns[0]))]
         missing = [place for place, result in enumerate(results) if result is None]
@@ -76,19 +76,19 @@ class _Resuming:
         self, work: Callable[..., _Result], columns: Sequence[Arguments], shared: Arguments, side_by_side: bool
     ) -> Iterator[_Result]:
         """Results as they come, or, where threads make them, some at a time."""
-        if self._hands.parts > 1 or not side_by_side:
-            yield from self._hands.stream(work, *columns, shared=shared)
+        if self._pool.parts > 1 or not side_by_side:
+            yield from self._pool.stream(work, *columns, shared=shared)
             return
         for first in range(0, len(columns[0]), _GROUP):
             group = [column[first : first + _GROUP] for column in columns]
-            yield from self._hands.each(work, *group, shared=shared, side_by_side=True)
+            yield from self._pool.each(work, *group, shared=shared, side_by_side=True)
 
     def together(
         self, job: Callable[[_Item], _Result], items: Sequence[_Item], label: str, *, side_by_side: bool = False
     ) -> list[_Result]:
-        """The same for jobs."""
+        """All results of jobs, those kept and the others."""
         if self._nested():
-            return self._hands.together(job, items, label, side_by_side=side_by_side)
+            return self._pool.together(job, items, label, side_by_side=side_by_side)
         number = next(self._calls)
 
         def cached(place: int) -> _Result:
@@ -100,7 +100,7 @@ class _Resuming:
 
         self._within = True
         try:
-            return self._hands.together(cached, range(len(items)), label, side_by_side=side_by_side)
+            return self._pool.together(cached, range(len(items)), label, side_by_side=side_by_side)
         finally:
             self._within = False
 

@@ -38,7 +38,7 @@ class LinearModel:
 
 
 class WeightedSum:
-    """What learners have in common that learn a weight for every feature, `weights_`, in the user's units."""
+    """What linear learners share: a weight for every feature, `weights_`, in the user's units."""
 
     weights_: Floats
 
@@ -91,14 +91,14 @@ class LinearModels:
             if rows.stop > rows.start:
                 documents = candidates.features[rows]
                 mixed = linear_scores(documents, self.mixture(documents, share))
-                # A mixture has its documents between 0 and its models' shares; where it begins moves all alike.
+                # A mixture scores its documents from 0 to its models' shares; an offset moves all alike.
                 scores[rows] = mixed - mixed.min()
         return scores
 
     def mixture(self, documents: Floats, share: Floats) -> Floats:
-        """The weights that a mixture of the models comes to on one query's documents: Σ_i share_i w_i / range_i.
+        """The weights of a mixture of the models on one query's documents: Σ_i share_i w_i / range_i.
 
-        A model that scores all of them alike has no range, and no say.
+        A model that scores all of them alike has no range, and is left out.
         """
         used = np.flatnonzero(share)
         weights = self.weights[used]

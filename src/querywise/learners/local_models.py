@@ -1,4 +1,4 @@
-"""Local models of any learner: one after the other, a thread each."""
+"""Local models of any learner: each trained on its own, in a thread."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class FittedModels:
 class PreparedRows:
     """A learner fitted on all queries, which trains a local model for each weighting of them on its own.
 
-    A learner that teaches locally says how its local models are to be trained, given the global one.
+    A learner with a method `local` sets how its local models are trained, given the global one.
     """
 
     def __init__(self, learner: Learner) -> None:
@@ -87,36 +87,36 @@ class PreparedRows:
         return self.everyone_
 
     def gathered(self) -> Self:
-        """It is all in one place."""
+        """Itself: nothing is kept by workers."""
         return self
 
     def gradients(self) -> None:
-        """None that are known."""
+        """None: not known for this learner."""
         return
 
     def models(self, query_weights: csr_array, /) -> FittedModels:
         """One model per row. A row without a query that has pairs, or with all of them alike, is the global model."""
         local = self.learner.local(self.everyone_) if isinstance(self.learner, TeachesLocally) else self.learner
         data = self._data()
-        teaches = data.pairs > 0
-        rows = query_weights.toarray() * teaches
+        has_pairs = data.pairs > 0
+        rows = query_weights.toarray() * has_pairs
 
-        used = [np.flatnonzero(row) if row.any() and np.ptp(row[teaches]) > 0 else None for row in rows]
-        taught = [number for number, queries in enumerate(used) if queries is not None]
-        columns = [used[number] for number in taught], [rows[number][used[number]] for number in taught]
+        used = [np.flatnonzero(row) if row.any() and np.ptp(row[has_pairs]) > 0 else None for row in rows]
+        trained = [number for number, queries in enumerate(used) if queries is not None]
+        columns = [used[number] for number in trained], [rows[number][used[number]] for number in trained]
         shared = (local, data)
         fitted = workers().each(_local, *columns, shared=shared, label="Local models", side_by_side=True)
-        models = dict(zip(taught, fitted, strict=True))
+        models = dict(zip(trained, fitted, strict=True))
         return FittedModels([models.get(number, self.everyone_) for number in range(len(rows))])
 
 
 def _local(queries: Ints, weights: Floats, learner: Learner, data: Judged) -> Learner:
-    """A learner trained on some queries, each counting as its weight says."""
+    """A learner trained on some queries with their weights."""
     return unfitted(learner).fit(data.select(queries), query_weights=weights)
 
 
 def prepared(learner: Learner, data: Training, valid: Judged | None) -> Prepared:
-    """A learner made ready for local models: its own way where it has one, else row by row."""
+    """A learner prepared for local models: by its own `prepare` where it has one, else row by row."""
     if isinstance(learner, Preparing):
         return learner.prepare(data)
     return PreparedRows(learner).fit(data.load(), valid=valid)

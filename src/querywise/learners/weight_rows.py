@@ -16,7 +16,7 @@ from querywise.runtime.arrays import Floats, Ints
 class WeightRows:
     """Row i has `shares[pointers[i]:pointers[i + 1]]` of the queries in `queries` at the same places.
 
-    A sparse matrix in all but name; plain arrays, because one row of one is taken with every query that is answered.
+    A sparse matrix as plain arrays, which are faster where every predicted query takes one row.
     """
 
     pointers: Ints
@@ -43,8 +43,8 @@ class WeightRows:
         return len(self.pointers) - 1
 
     @property
-    def taught(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Which rows have anything to learn from."""
+    def has_pairs(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Which rows have a query with pairs."""
         rows = np.repeat(np.arange(len(self)), np.diff(self.pointers))
         return np.bincount(rows, weights=self.shares, minlength=len(self)) > 0
 
@@ -69,7 +69,7 @@ class WeightRows:
     def times(self, table: Floats) -> Floats:
         """Rows of the product with a table that has a row per query."""
         if len(self) == 1:
-            one: Floats = np.einsum("i,ij->j", self.shares, table[self.queries])  # quicker than waking BLAS
+            one: Floats = np.einsum("i,ij->j", self.shares, table[self.queries])  # faster than a call of BLAS
             return one[None, :]
         return np.asarray(self.matrix() @ table)
 
@@ -79,7 +79,7 @@ class WeightRows:
         return WeightRows(turned.indptr.astype(np.int64), turned.indices.astype(np.int64), turned.data, len(self))
 
     def row(self, number: int) -> tuple[Ints, Floats]:
-        """The queries that count in one row, and their shares."""
+        """The queries with weight in one row, and their shares."""
         place = slice(self.pointers[number], self.pointers[number + 1])
         counted = self.shares[place] > 0
         return self.queries[place][counted], self.shares[place][counted]

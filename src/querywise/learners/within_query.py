@@ -1,4 +1,4 @@
-"""Where a document stands among its query's candidates: how far above their mean, and above how many of them."""
+"""A document's features within its query: z-scores and ranks among the candidates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BLOCK = 20_000  # rows at a time, in each thread
 
 
 class WithinQuery(NamedTuple):
-    """Columns of numbers as their query sees them.
+    """Columns of numbers relative to their query.
 
     means, spreads: a row per query; the spread is the standard deviation. z: a row per document, its distance from the
     mean in spreads. ranks: the share of the query's other documents it is above, those level with it counting half.
@@ -31,7 +31,7 @@ class WithinQuery(NamedTuple):
 
 
 def within_query(values: Floats, candidates: Candidates) -> WithinQuery:
-    """How every row of `values`, one per document, stands within its query.
+    """The z-score and rank of every row of `values`, one per document, within its query.
 
     The order of a query's documents, and which queries are beside it, change no bit.
 

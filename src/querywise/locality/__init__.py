@@ -1,1 +1,1 @@
-"""What makes queries alike, and which of them count for a new one."""
+"""Query similarity: views of queries as points, and the neighbours, groups and weights made from them."""

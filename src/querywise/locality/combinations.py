@@ -1,4 +1,4 @@
-"""Which models count for a query, and how much: pick one, or blend many [lin2011]_.
+"""Weights of the models for a query: pick one, or blend many [lin2011]_.
 
 Weights are non-negative and, query by query, sum to 1; a row of zeros means the global model.
 """
@@ -18,7 +18,7 @@ _TIED = 1e-12  # differences of divergences below this are none
 
 
 def by_distance(distances: Floats) -> Floats:
-    """Weights ∝ 1 / (0.1 + distance): Transform's. However far a query is from everything, they are finite.
+    """Weights ∝ 1 / (0.1 + distance): Transform's. They are finite at any distance.
 
     >>> by_distance(np.array([[0.0, 0.3]]))
     array([[0.8, 0.2]])
@@ -50,7 +50,7 @@ def normalised(weights: Floats) -> Floats:
 
 
 class SimilarQueries:
-    """SelectRanker's weights: how well each model did on the training queries that it sees as it sees this query.
+    """SelectRanker's weights: each model's average precision on the training queries most like this one to it.
 
     For model i take, among its own training queries, the k whose coordinate i is nearest to the query's; the weight is
     the sum of their average precision under model i. Queries equally near at the k-th place share it. fit takes the

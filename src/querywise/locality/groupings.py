@@ -21,12 +21,12 @@ from querywise.runtime.scaling import Scaling
 
 _STARTS = 4
 _MANY = 50_000  # points beyond which the centres are those of a sample
-_BLOCK = 4_000_000  # distances in hand at a time
-_LEAST = 0.01  # of a query's largest membership: what is below it is none
+_BLOCK = 4_000_000  # distances in memory at a time
+_LEAST = 0.01  # of a query's largest membership: smaller ones are set to 0
 
 
 class Clusters:
-    """K-means of the training queries, in the view they are placed in.
+    """K-means of the training queries, in their view.
 
     count: how many clusters, or, between 0 and 1, as a share of the training queries. softness: 0 puts a query into
     its nearest cluster alone; above 0 it also belongs to others, a cluster at distance d counting
@@ -54,7 +54,7 @@ class Clusters:
         return cdist(self._placed(points), self.centres_)
 
     def _placed(self, points: Floats) -> Floats:
-        """The points of queries where the centres lie."""
+        """The points of queries in the space of the centres."""
         return points
 
 
@@ -101,7 +101,7 @@ def k_means(points: Floats, count: int, seed: int) -> Floats:
     from sklearn.exceptions import ConvergenceWarning
 
     with doing("Clustering"), warnings.catch_warnings():
-        # Points that only rounding sets apart become one cluster, and leave another empty.
+        # Points that differ by rounding alone become one cluster, and leave another empty.
         warnings.simplefilter("ignore", ConvergenceWarning)
         rng = np.random.default_rng(seed)
         chosen = points if len(points) <= _MANY else points[np.sort(rng.choice(len(points), _MANY, replace=False))]
@@ -124,7 +124,7 @@ def _reach(points: Floats, centres: Floats) -> float:
 
 
 def _memberships(points: Floats, centres: Floats, softness: float, reach: float) -> Floats:
-    """Points × clusters: 1 for the nearest, less for the others, 0 for those without a say."""
+    """Points × clusters: 1 for the nearest, less for the others, 0 for negligible ones."""
     squares = cdist(points, centres) ** 2
     nearest = np.argmin(squares, axis=1)
     found = np.zeros_like(squares)

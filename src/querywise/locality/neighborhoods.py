@@ -1,7 +1,7 @@
 """Which training queries count for a query: everyone, the k nearest, or all within a radius.
 
 Search is exact. Distances are computed in blocks by the expansion ‖a‖² + ‖b‖² − 2a·b; wherever its rounding could
-change who is near, they are computed again as ‖a − b‖. Equally distant queries keep their order.
+change the neighbours, they are computed again as ‖a − b‖. Equally distant queries keep their order.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from querywise.runtime.threads import in_threads
 
 Algorithm = Literal["brute", "kd_tree", "ball_tree"]
 
-_BLOCK = 4_000_000  # distances in hand at a time, in each thread
+_BLOCK = 4_000_000  # distances in memory at a time, in each thread
 
 
 class Everyone:
-    """All training queries, alike: the global model."""
+    """All training queries, equally weighted: the global model."""
 
     def fit(self, points: Floats, /) -> Self:
         """Remember how many there are."""
@@ -38,7 +38,7 @@ class Everyone:
 
 
 class Nearest:
-    """The k nearest training queries, alike.
+    """The k nearest training queries, equally weighted.
 
     k: their number, or, between 0 and 1, their share.
     metric: how distance is measured.
@@ -82,7 +82,7 @@ class Nearest:
 
 
 class Radius:
-    """All training queries within a distance; where there are none, the global model answers."""
+    """All training queries within a distance; where there are none, the global model is used."""
 
     def __init__(self, radius: float, *, metric: Metric = "euclidean") -> None:
         self.radius = radius
@@ -107,7 +107,7 @@ class Radius:
 
 
 class Search:
-    """Points to be searched, with their squared lengths at hand."""
+    """Points to be searched, with their squared norms."""
 
     def __init__(self, points: Floats) -> None:
         self.points = points
@@ -124,7 +124,7 @@ class Search:
         return found
 
     def _nearest_one(self, place: Floats) -> int:
-        """The nearest point to one place, as `among_nearest` finds it, with less ado."""
+        """The nearest point to one place: what `among_nearest` finds, faster."""
         gaps = self.points @ place
         gaps *= -2
         gaps += self.squares
@@ -143,7 +143,7 @@ class Search:
             rough = part @ self.points.T
             rough *= -2
             rough += self.squares
-            # The expansion is off by a few roundings of its largest term: who is that near the k-th is looked at again.
+            # The expansion errs by a few roundings of its largest term: points that near the k-th are checked again.
             slack = 2e-12 * (np.einsum("ij,ij->i", part, part) + self.longest) + 1e-300
             for row, gaps in enumerate(rough):
                 cut = gaps.min() if k == 1 else np.partition(gaps, k - 1)[k - 1]
@@ -175,7 +175,7 @@ def _lengths(vectors: Floats) -> Floats:
 
 
 def measured(points: Floats, metric: Metric) -> Floats:
-    """Points as the Euclidean distance should see them: as they are, or on the unit sphere."""
+    """Points for the Euclidean distance: as they are, or, for the cosine, normalised to the unit sphere."""
     if metric == "euclidean":
         return points
     if metric != "cosine":

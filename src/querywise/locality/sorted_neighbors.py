@@ -1,4 +1,4 @@
-"""The k nearest of sorted numbers, many times over: the compiled kernel of `combinations`."""
+"""The k nearest of sorted numbers, for many columns: the compiled kernel of `combinations`."""
 
 from __future__ import annotations
 

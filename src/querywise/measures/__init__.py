@@ -1,1 +1,1 @@
-"""Scores → order → how good it is."""
+"""Scores → order → measures."""

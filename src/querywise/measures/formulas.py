@@ -1,11 +1,11 @@
-"""How good an order is: pure functions of one query's labels, best-ranked document first.
+"""Measures of a ranking: pure functions of one query's labels, best-ranked document first.
 
 Evaluators disagree about four things; a `Flavour` names the choices, and every table prints which one it used:
 
 - the *gain* of a label and the *discount* of a position in DCG;
 - what a list *without a relevant document* counts (0 or 1; it always stays in the mean);
 - what NDCG@k means on a list *shorter than k* (the whole list, or a hole that counts 0);
-- from which label on a document is *relevant* to the measures that know only yes and no.
+- from which label on a document is *relevant* to binary measures.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The forms in which scores travel: one number per line, TREC run files, and folders of Parquet parts."""
+"""The file formats of scores: one number per line, TREC run files, and folders of Parquet parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from querywise.measures.order import check_scores, order
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import atomic_text, make_folder, read_text
 
-_Given = tuple[str, str, str, float]  # where it was said, query, document, score
+_Given = tuple[str, str, str, float]  # file and line, query, document, score
 
 
 def write_scores(path: PathLike, scores: Floats) -> None:
@@ -97,7 +97,7 @@ def _from_parts(folder: Path, candidates: Candidates) -> Floats:
 
 
 def _matched(path: str, given: Iterable[_Given], candidates: Candidates) -> Floats:
-    """Scores brought to the documents they are of."""
+    """Scores matched to their documents."""
     place = {
         (query_id, candidates.document_label(row)): row
         for query, query_id in enumerate(candidates.query_ids)

@@ -12,7 +12,7 @@ from querywise.runtime.values import Json
 
 @dataclass(frozen=True)
 class Part:
-    """A class, or a function that gives something made, and what a method hands it.
+    """A class, or a function that returns an object, and the arguments a method gives it.
 
     home: `module:name`, imported only when it is needed.
     settings: the parameters that people can set.

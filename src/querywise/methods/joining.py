@@ -1,6 +1,6 @@
 """Parts of a method that choose between others by a setting, or put something around them.
 
-Each is handed the parts it may need, made already, and explains its own settings as a class does.
+Each gets the parts it may need, built already, and documents its own settings as a class does.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def local_learner(
 ) -> RankSVM | LambdaMART:
     """What local models are trained by.
 
-    base: what local models are made of; lambdamart has its own defaults and heeds none of the settings of ranksvm.
-    prior_l2: how strongly a local ranking SVM is held to the global one, 0 not at all. Above 0, local trees start from
-    the global model's scores.
+    base: what local models are made of; lambdamart has its own defaults and ignores the settings of ranksvm.
+    prior_l2: how strongly a local ranking SVM is shrunk towards the global one, 0 not at all. Above 0, local trees
+    start from the global model's scores.
     """
     prior: Literal["global"] | None = "global" if prior_l2 else None
     if base == "lambdamart" and forest is not None:
@@ -41,16 +41,16 @@ def regressor(
 ) -> TreeRegression | KernelRidge:
     """A regression by name.
 
-    base: what the regression is made of; each heeds its own settings alone.
+    base: what the regression is made of; each uses its own settings alone.
     """
     return forest if base == "trees" else smooth
 
 
 def neighborhood(nearest: Nearest, radius: float | None = None) -> Nearest | Radius:
-    """Which training queries count.
+    """The neighbourhood, by number or by radius.
 
     radius: all training queries within this distance count instead of the k nearest; where there are none, the global
-    model answers.
+    model is used.
     """
     from querywise.locality.neighborhoods import Radius
 
@@ -68,9 +68,9 @@ def feature(reference: int | str | None = None) -> int | str:
 
 
 def normalised(ranker: Ranker, normalise: Literal["none", "query"] = "none") -> Ranker | QueryNormalised:
-    """A ranker on the features as they are, or on the scale of their query.
+    """A ranker on the features as they are, or normalised within their query.
 
-    normalise: query puts every feature on the scale of its query's candidates, 0 the smallest, 1 the largest.
+    normalise: query scales every feature within its query's candidates, 0 the smallest, 1 the largest.
     """
     from querywise.rankers.normalised import QueryNormalised
 

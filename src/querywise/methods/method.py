@@ -28,7 +28,7 @@ class Method:
     ranker: Part
     grid: Grid = field(default_factory=dict)
     grids: Mapping[str, Grid] = field(default_factory=dict)  # other ones, by base
-    normalisable: bool = True  # whether features can be put on the scale of their query first
+    normalisable: bool = True  # whether features can be normalised within their query first
 
     @property
     def home(self) -> str:
@@ -47,7 +47,7 @@ class Method:
         return ranker
 
     def checked(self, settings: Mapping[str, Value]) -> dict[str, Value]:
-        """Settings that can be; others are refused."""
+        """Valid settings; others are refused."""
         stray = next((name for name in settings if name not in self.settings), None)
         if stray is not None:
             raise DataError(f"{stray!r} is not a setting of {self.name}. Known: {', '.join(self.settings)}.")
@@ -76,7 +76,7 @@ class Method:
 
 
 def parse_settings(method: Method, texts: Sequence[str], flag: str = "") -> JsonObject:
-    """Settings from texts like `l2=0.3`, checked against the method's own. `flag` stands before a text in refusals."""
+    """Settings from texts like `l2=0.3`, checked against the method's own. `flag` precedes a text in refusals."""
     chosen: JsonObject = {}
     for text in texts:
         name, equals, value = text.partition("=")

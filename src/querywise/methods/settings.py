@@ -73,13 +73,13 @@ class Setting:
         return value
 
     def checked(self, value: Value) -> Value:
-        """The value, if it is one that can be; else a refusal."""
+        """The value, if it is valid; else a refusal."""
         if object not in self.kinds and not self._takes(value):
             raise DataError(f"{self.name}={typed(value)}: expected {self.expected}.")
         return value
 
     def argument(self, value: Value) -> Value:
-        """What the constructor is handed."""
+        """The constructor's argument."""
         if self.several and isinstance(value, str):
             return [] if value in _NOTHING else value.split(_JOINED)
         return value
@@ -133,7 +133,7 @@ def settings_of(home: str) -> Mapping[str, Setting]:
 
 
 class _Names(dict[str, Any]):
-    """The names of a module; one that is imported for type checkers alone stands for anything."""
+    """The names of a module; one that is imported for type checkers alone counts as Any."""
 
     def __missing__(self, name: str) -> Any:
         return vars(builtins).get(name, object)

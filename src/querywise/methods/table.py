@@ -57,7 +57,7 @@ def _blend() -> Part:
         )
         for objective in ("lambdarank", "rank_xendcg")
     ]
-    linear = Part(_RANKSVM, ("l2",), differs={"l2": 0.1, "tolerance": None})  # the blend gains nothing from certainty
+    linear = Part(_RANKSVM, ("l2",), differs={"l2": 0.1, "tolerance": None})  # certified models do not improve it
     local = Part(f"{_JOINING}:local_learner", ("prior_l2",), {"linear": linear}, {"prior_l2": 5.0})
     online = Part(f"{_RANKERS}.knn:KnnOnline", ("k",), {"learner": local, "view": _VIEW})
     own = ("scores", "weights", "measure", "shrinkage")
@@ -65,7 +65,7 @@ def _blend() -> Part:
 
 
 RECOMMENDED = "blend"
-RENAMED = {"querywise": RECOMMENDED}  # names that methods had once, and have today
+RENAMED = {"querywise": RECOMMENDED}  # former name → current name
 
 _L2 = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _KNN_GRID = {"l2": (0.1, 1.0, 10.0), "k": (0.1, 0.2, 0.35, 0.6), "prior_l2": (0.0, 0.5, 5.0)}
@@ -80,7 +80,7 @@ METHODS = {
     for method in (
         Method(
             "bm25",
-            "no learning: one feature as it stands, BM25 or the one named by reference",
+            "no learning: one feature as the score, BM25 or the one named by reference",
             Part(f"{_RANKERS}.column:OneFeature", (), {"feature": Part(f"{_JOINING}:feature", ("reference",))}),
             normalisable=False,
         ),
@@ -134,7 +134,7 @@ METHODS = {
         ),
         Method(
             "select-ranker",
-            "the models of naive, blended by how each served training queries like this one",
+            "the models of naive, blended by how well each ranks similar training queries",
             Part(
                 f"{_RANKERS}.clusters:SelectRanker",
                 ("clusters", "k", "reference", "floor", "softness", "seed"),
@@ -158,7 +158,7 @@ METHODS = {
         Method(
             "regression",
             "one regression for all queries, on the grades: what the next is measured against",
-            Part(f"{_RANKERS}.atvt:ATVT", (), {"regressor": _REGRESSOR}, {"rounds": 0}),  # aTVT that moves nothing
+            Part(f"{_RANKERS}.atvt:ATVT", (), {"regressor": _REGRESSOR}, {"rounds": 0}),  # no transformation
             _SHRINKAGE,
             {"kernel": _SMOOTHNESS},
         ),
@@ -206,7 +206,7 @@ METHODS = {
         ),
         Method(
             "mhr-bc",
-            "a ranking SVM per pair of grades, put together by Borda count",
+            "a ranking SVM per pair of grades, combined by Borda count",
             Part(f"{_LEARNERS}.classic.hyperplanes:MultipleHyperplanes", ("l2", "loss", "pairs")),
             {"l2": (0.1, 1.0, 3.0)},
         ),
@@ -222,7 +222,7 @@ METHODS = {
 
 
 def find_method(name: str) -> Method:
-    """The method of that name, or of one that it had once."""
+    """The method of that name, current or former."""
     name = current_name(name)
     if name not in METHODS:
         near = [each for each in METHODS if name and name in each] or get_close_matches(name, METHODS)
@@ -232,7 +232,7 @@ def find_method(name: str) -> Method:
 
 
 def current_name(name: str) -> str:
-    """The name that a method has today, of one that it had once; any other name as it is."""
+    """The current name of a method given by a former one; any other name as it is."""
     return RENAMED.get(name, name)
 
 

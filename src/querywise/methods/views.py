@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 TOP_MEAN = "top-mean"
 VIEWS = (TOP_MEAN, "text", "columns", "two-models", "divergence")
-_LEARNED = ("learned", "gradient")  # of what stands behind the colon; of top-mean where nothing does
+_LEARNED = ("learned", "gradient")  # of the view after the colon; of top-mean without one
 
 
 def view_named(top_mean: TopMean, view: str | None = TOP_MEAN) -> QueryView | None:
     """A view by name, its reference and number of documents those of `top_mean`.
 
-    view: what makes queries alike: top-mean, text, columns, two-models or divergence, several joined by +, and learned
-    or gradient of one, as in gradient:text. None is the method's own.
+    view: how similarity of queries is measured: top-mean, text, columns, two-models or divergence, several joined by +,
+    and learned or gradient of one, as in gradient:text. None is the method's own.
     """
     if view is None:
         return None

@@ -1,1 +1,1 @@
-"""What a user fits: rankers with one model for all queries, or one that suits each."""
+"""Rankers: one model for all queries, or a model chosen, trained or blended for each."""

@@ -2,8 +2,7 @@
 
     min_{h, α, β}  Σ_q Σ_j (y_qj − β_q − α_q h(x_qj))²  +  λ_β ‖β‖_p^p  +  λ_α ‖α − 1‖_p^p  +  λ_h Ω(h),     α_q ≥ 0
 
-The two numbers of each training query take up what sets it apart in level and in scale, so that h need not; they are
-thrown away afterwards. A new query is ranked by h alone.
+α_q and β_q absorb each training query's scale and level, so that h need not fit them. A new query is ranked by h alone.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ class ATVT:
     """Alternate between a regression h and every query's (α, β).
 
     regressor: TreeRegression, KernelRidge, or anything with fit(features, targets, weights) and predict(features). One
-    that has fit_watching too, as TreeRegression does, says in tree_count_ what later calls of fit are told as trees.
-    scale_penalty: λ_α, how strongly scales α are held to 1; infinite leaves them there.
-    shift_penalty: λ_β, how strongly shifts β are held to 0; infinite leaves them there, and both plain regression.
-    penalty: how α and β are held, by squares (l2) or absolute values (l1).
+    that also has fit_watching, as TreeRegression does, sets tree_count_, which later calls of fit get as trees.
+    scale_penalty: λ_α, how strongly scales α are shrunk towards 1; infinite fixes them at 1.
+    shift_penalty: λ_β, how strongly shifts β are shrunk towards 0; infinite fixes them at 0. Both: plain regression.
+    penalty: the norm that α and β are penalised by: squares (l2) or absolute values (l1).
     variant: weighted is the objective as written, h fitted to (y − β)/α with weights α²; running fits h to α y + β
     without weights, and its α is on the inverse scale.
     rounds: at most so many (α, β) steps, each followed by another h; it stops once α and β move by no more than
@@ -156,7 +155,7 @@ class ATVT:
         return copy.copy(cached("plain regression", (self.regressor, self.values, id(valid)), data, made)), watched
 
     def _step(self, targets: Floats, fitted: Floats, candidates: Candidates) -> Transforms:
-        # Running: the targets are moved to meet h instead of h to meet them, so the two change places.
+        # Running: the targets are transformed to fit h, not h to fit the targets, so the two swap roles.
         goal, mover = (targets, fitted) if self.variant == "weighted" else (fitted, targets)
         return transforms(
             goal,
@@ -168,7 +167,7 @@ class ATVT:
         )
 
     def _fit_again(self, targets: Floats, found: Transforms, candidates: Candidates, growth: Mapping[str, int]) -> bool:
-        """Another h for the targets as (α, β) see them; False, and the last h stays, where no query is left."""
+        """Refit h to the targets transformed by (α, β); False, and the last h stays, where no query is left."""
         scale, shift = (np.repeat(each, candidates.sizes) for each in found)
         if self.variant == "running":
             self.regressor_.fit(candidates.features, scale * targets + shift, np.ones(len(targets)), **growth)

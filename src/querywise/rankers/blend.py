@@ -1,4 +1,4 @@
-"""Several rankers as one: their scores on one scale within the query, weighed and added up."""
+"""A blend of several rankers: the weighted sum of their scores, normalised within the query."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Blend:
     their spread, "rank" puts the share of documents each one is above; a query that a ranker scores all alike is 0
     there, or ½.
     weights: "equal", or "learned" on validation queries by `measure`; without validation queries they are equal.
-    measure: what weights are learned by: map, ndcg or ndcg@k.
-    shrinkage: how far learned weights are drawn back to equal ones, 0 not at all and 1 entirely. Rankers that stop
+    measure: the measure that learned weights maximise: map, ndcg or ndcg@k.
+    shrinkage: how far learned weights are shrunk towards equal ones, 0 not at all and 1 entirely. Rankers that stop
     early on those queries look better there than they are, and a few queries decide by luck: shrinkage answers both.
     """
 
@@ -70,7 +70,7 @@ class Blend:
         return _weighed(self.scaled(candidates), self.weights_)
 
     def answer(self, candidates: Candidates, /) -> Answer:
-        """Every ranker's answer, all weighed alike for all queries."""
+        """Every ranker's answer, with the same weights for all queries."""
         members = self.members(ready(self, candidates))
         models = self.several_models()
         return Answer(
@@ -111,7 +111,7 @@ class Blend:
         return self.comparable(self.several_models().scores(seen), seen)
 
     def blended(self, scores: Floats, candidates: Candidates, /) -> Floats:
-        """One score per document from any scores of as many rankers, such as what each would say by itself."""
+        """One score per document from any scores of as many rankers, such as each one's own predictions."""
         return _weighed(self.comparable(scores, candidates), self.weights_)
 
     def comparable(self, scores: Floats, candidates: Candidates, /) -> Floats:
@@ -137,7 +137,7 @@ class Blend:
 
 
 class Common:
-    """What a blend comes to if each of its rankers answers every query by its global model."""
+    """The blend of the rankers' global models."""
 
     def __init__(self, blend: Blend) -> None:
         self.blend = blend

@@ -1,4 +1,4 @@
-"""A model per class of query, and a classifier that says which class a query is of: the baseline QC [geng2008]_."""
+"""A model per class of query, and a classifier that predicts a query's class: the baseline QC [geng2008]_."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class QueryClasses:
     The classes come with the queries (`queries.jsonl`: `class`); training queries without one count only for the view
     and the global model. `f1_` is the classifier's macro F1 over five folds of the training queries.
 
-    known: go by the class a query comes with, and classify only those without one; with the true classes of test
+    known: use the class given with a query, and classify only queries without one; with the true classes of test
     queries that is an oracle.
     seed: the same seed gives the same classifier, and the same folds to measure it over.
     """
@@ -72,18 +72,18 @@ class QueryClasses:
             self.f1_ = float(f1_score(number, guessed, average="macro"))
 
     def chosen(self, candidates: Candidates, /) -> Ints:
-        """The number of the class each query is taken for."""
-        told = self._told(ready(self, candidates))
-        return told if (told >= 0).all() else np.where(told >= 0, told, self._guessed(candidates))
+        """The number of the class of each query, given or predicted."""
+        given = self._given(ready(self, candidates))
+        return given if (given >= 0).all() else np.where(given >= 0, given, self._predicted(candidates))
 
-    def _guessed(self, candidates: Candidates) -> Ints:
+    def _predicted(self, candidates: Candidates) -> Ints:
         margins = self.view_.points(candidates) @ self.slopes_.T + self.intercepts_
         two = margins.shape[1] == 1
         found = (margins[:, 0] > 0).astype(np.int64) if two and len(self.classes_) > 1 else np.argmax(margins, axis=1)
         return np.asarray(found, dtype=np.int64)
 
-    def _told(self, candidates: Candidates) -> Ints:
-        """The number of the class each query comes with, where that is gone by; −1 else."""
+    def _given(self, candidates: Candidates) -> Ints:
+        """The number of the class given with each query, where `known` is set; −1 otherwise."""
         table = candidates.queries
         if not self.known or table is None or table.classes is None:
             return np.full(len(candidates), -1, dtype=np.int64)
@@ -99,7 +99,7 @@ class QueryClasses:
         return self.answer(candidates).scores()
 
     def answer(self, candidates: Candidates, /) -> Answer:
-        """The model of each query's class; the global one where nothing was learned of the class."""
+        """The model of each query's class; the global one where the class has no model."""
         seen = ready(self, candidates)
 
         def chosen() -> Ints:

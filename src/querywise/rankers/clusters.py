@@ -1,7 +1,7 @@
 """A fixed number of local models, picked or blended by query: Naive, SelectRanker and Transform [lin2011]_.
 
-The training queries are grouped, one model is trained per group, and a query is answered by the model of the nearest
-group (Naive), by all of them as they served similar queries (SelectRanker) or as they are near (Transform).
+The training queries are grouped, one model is trained per group, and a query is scored by the model of the nearest
+group (Naive), or by all models, weighted by their quality on similar queries (SelectRanker) or by nearness (Transform).
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class GroupModels:
         self.grouping = grouping
 
     def fit(self, data: Judged, learner: Learner, valid: Judged | None, /) -> Self:
-        """Place and group the training queries; train the models."""
+        """Compute the training queries' positions, group them and train the models."""
         ready = prepared(learner, data, valid)
         self.everyone_ = ready.everyone
         self.view_ = fitted_view(self.view, data, self.everyone_)
-        by_documents = isinstance(self.grouping, RelevantClusters)  # which do not depend on where queries lie
+        by_documents = isinstance(self.grouping, RelevantClusters)  # which do not depend on the queries' positions
         points = np.zeros((0, 0)) if by_documents else self.points(data.candidates)
         self.grouping_ = cached(
             "groups", self.grouping, data if by_documents else points, lambda: unfitted(self.grouping).fit(points, data)
@@ -68,11 +68,11 @@ class GroupModels:
 
     @property
     def sizes(self) -> Sizes:
-        """What became of the groups."""
+        """How many groups there are, and how many of them have one query to learn from, or none."""
         return Sizes(len(self.teachers_), int(np.sum(self.teachers_ == 1)), int(np.sum(self.teachers_ == 0)))
 
     def points(self, candidates: Candidates) -> Floats:
-        """Where queries lie."""
+        """The queries' positions in the view."""
         return cached("points", self.view_, candidates, lambda: np.asarray(self.view_.points(candidates)))
 
     def distances(self, candidates: Candidates) -> Floats:
@@ -89,7 +89,7 @@ class GroupModels:
         )
 
     def routed_by_relevance(self, data: Judged) -> Ints | None:
-        """The group nearest to where each query's relevant documents lie; −1 without any, None in another view."""
+        """The group nearest to each query's relevant documents; −1 without any, None in another view."""
         points = relevant_points(self.view_, data)
         if points is None:
             return None
@@ -116,7 +116,7 @@ class _Grouped:
         return self.groups_
 
     def _picked(self, candidates: Candidates, choose: Callable[[], Ints]) -> Answer:
-        """How the models of the groups answer, one for each query."""
+        """The answer that scores each query by the model of one group."""
         groups = self._required(candidates)
         whom, every = "queries nearest to cluster {}".format, np.ones(len(groups.models_), np.bool_)
         return picked(
@@ -134,7 +134,7 @@ class _Grouped:
 
     @property
     def sizes(self) -> Sizes:
-        """What became of the clusters."""
+        """How many clusters there are, and how many of them have one query to learn from, or none."""
         return self._groups().sizes
 
     def several_models(self) -> Models:
@@ -146,7 +146,7 @@ class _Grouped:
         return self._groups().routed_by_relevance(data)
 
     def places(self, candidates: Candidates, /) -> Floats:
-        """Where each query lies in the view."""
+        """Each query's position in the view."""
         return self._required(candidates).points(candidates)
 
 
@@ -155,7 +155,7 @@ class Naive(_Grouped):
 
     learner: any; all ranking SVMs are trained together.
     clusters: how many, or, between 0 and 1, a share of the training queries.
-    top: how many of the single model's best documents say where a query lies.
+    top: how many of the single model's best documents give a query its position.
     view: None is the paper's clustering; with one, the training queries themselves are clustered in it.
     softness: 0 puts a training query into its nearest cluster alone; above 0 it also belongs to others, see Clusters.
     seed: where the clustering starts.
@@ -279,9 +279,9 @@ class Transform(_Blended):
 
 
 class SelectRanker(_Blended):
-    """Naive's models, all blended by how well each served the training queries that it sees as it sees this one.
+    """Naive's models, blended; a model's weight is its average precision on the training queries most like this one.
 
-    A model sees a query by its divergence from the reference (see Divergence).
+    These are the queries on which its divergence from the reference is nearest to that on this one (see Divergence).
 
     clusters: how many, or, between 0 and 1, a share of the training queries.
     k: how many training queries of each cluster count (see SimilarQueries).
@@ -314,7 +314,7 @@ class SelectRanker(_Blended):
         self.seed = seed
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Cluster, train a model per cluster, and see how each serves its own training queries."""
+        """Cluster, train a model per cluster, and evaluate each on its own training queries."""
         check_floor(self.floor)
         self._fit_groups(_by_relevance_or_view(self, 1), self.learner, data, valid)
         groups = self.groups_

@@ -1,4 +1,4 @@
-"""One feature as it stands: what a search engine gives before anything is learned."""
+"""One feature as the score: the ranking of a search engine before anything is learned."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OneFeature:
         self.feature = feature
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Find the column."""
+        """Find the feature's column."""
         self.feature_count_ = data.candidates.features.shape[1]
         self.feature_names_ = data.candidates.feature_names
         if self.feature is None:

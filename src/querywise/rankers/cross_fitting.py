@@ -1,4 +1,4 @@
-"""Cross-fitting: training queries under a blend that was fitted without them, and how well each ranker serves them."""
+"""Cross-fitting: training queries scored by a blend fitted without them, and how well each ranker ranks them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.cache import cached, not_caching
 from querywise.runtime.parameters import unfitted
 
-_FEWEST = 20  # cross-validated queries; fewer teach nothing
+_FEWEST = 20  # cross-validated queries; from fewer nothing is learned
 
 
 class CrossFitted(NamedTuple):
     """The training queries under rankers that never saw their labels.
 
-    score_signals: a row per query. values: what the order is worth, queries × options: each ranker alone, then the
+    score_signals: a row per query. values: the measure, queries × options: each ranker alone, then the
     blend.
     """
 
@@ -49,7 +49,7 @@ class CrossFitted(NamedTuple):
 
 @dataclass(frozen=True)
 class CrossFitting:
-    """How training queries come under a blend fitted without them."""
+    """How training queries are scored by a blend fitted without them."""
 
     whose: str  # class, named in errors
     blend: Blend
@@ -59,7 +59,7 @@ class CrossFitting:
     seed: int
 
     def check(self) -> None:
-        """Refuse what cannot be crossed."""
+        """Refuse what cannot be cross-fitted."""
         if not isinstance(self.blend, Blend):
             raise DataError(
                 f"{self.whose} needs a Blend, as in {self.whose}(Blend([RankSVM(), LambdaMART()])); got {self.blend!r}."
@@ -74,7 +74,7 @@ class CrossFitting:
                 )
 
     def over(self, data: Judged, valid: Judged | None) -> CrossFitted | None:
-        """Every query ranked by a blend that was fitted without it; None where there are too few to tell anything."""
+        """Every query ranked by a blend that was fitted without it; None where there are too few."""
         if len(data) < max(_FEWEST, self.folds):
             return None
         turned = np.random.default_rng(self.seed).permutation(len(data))
@@ -96,7 +96,7 @@ class CrossFitting:
     def _held_out(
         self, data: Judged, held: Sequence[Ints], kept: Sequence[Ints], valid: Judged | None
     ) -> list[_HeldOut]:
-        """The queries of each fold under a blend that is fitted on the others."""
+        """The queries of each fold scored by a blend fitted on the others."""
         fixed = [None if isinstance(each, FollowsRanker) else unfitted(each).fit(data) for each in views_of(self.view)]
         with not_caching():
             return [
@@ -117,10 +117,10 @@ class CrossFitting:
             ) from None
         usual = usual_spreads(blend.several_models().scores(others.candidates), others.candidates)
         scores = blend.several_models().scores(ours)
-        return _HeldOut(blend, scores, told_of(scores, ours, usual, views))
+        return _HeldOut(blend, scores, signals_and_places(scores, ours, usual, views))
 
     def _values(self, part: _HeldOut, ours: Judged) -> Floats:
-        """Queries × options: what each option makes of queries held out."""
+        """Queries × options: the measure of each option on held-out queries."""
         worth = Worth(ours, self.measure)
         options = [*part.blend.comparable(part.scores, ours.candidates).T]
         options.append(part.blend.blended(part.scores, ours.candidates))
@@ -128,7 +128,7 @@ class CrossFitting:
 
 
 class _HeldOut(NamedTuple):
-    """Queries under a blend fitted on others: its scores of their documents, and what these tell."""
+    """Queries scored by a blend fitted on others: the scores, and the signals made of them."""
 
     blend: Blend
     scores: Floats
@@ -136,13 +136,13 @@ class _HeldOut(NamedTuple):
 
 
 def views_of(view: QueryView | None) -> tuple[QueryView, ...]:
-    """The views side by side; those without a reference learn from no label, and are fitted on all training queries."""
+    """The views, side by side; those without a reference use no label, and are fitted on all training queries."""
     if view is None:
         return ()
     return tuple(view.views) if isinstance(view, SideBySide) else (view,)
 
 
-def told_of(scores: Floats, candidates: Candidates, usual: Floats, views: Sequence[QueryView]) -> Floats:
-    """A row per query: the signals of its scores, and its place in the views."""
+def signals_and_places(scores: Floats, candidates: Candidates, usual: Floats, views: Sequence[QueryView]) -> Floats:
+    """A row per query: the signals of its scores, and its position in the views."""
     places = [np.asarray(each.points(candidates)) for each in views]
     return np.hstack([score_signals(scores, candidates, usual), *places])

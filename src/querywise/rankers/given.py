@@ -1,4 +1,4 @@
-"""Scores that were made elsewhere, as a ranker."""
+"""Scores computed elsewhere, as a ranker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from querywise.runtime.arrays import Floats
 
 
 class GivenScores:
-    """A ranker whose scores were made elsewhere: looked up by query, and by document or by its place in the query."""
+    """A ranker whose scores were computed elsewhere: looked up by query, and by document or its row in the query."""
 
     def __init__(self, candidates: Candidates, scores: Floats) -> None:
         self._scores = {query_id: scores[candidates.rows(query)] for query, query_id in enumerate(candidates.query_ids)}

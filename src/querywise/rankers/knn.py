@@ -1,6 +1,6 @@
 """Query-dependent ranking by k nearest neighbours: Online, Offline-1 and Offline-2 [geng2008]_.
 
-A query is answered by a model trained on the training queries nearest to it: trained then and there (Online), or
+A query is scored by a model trained on the training queries nearest to it: trained when it arrives (Online), or
 picked from models trained beforehand around every training query, by shared training pairs (Offline-1) or by distance
 (Offline-2).
 """
@@ -53,7 +53,7 @@ class KnnOnline:
         self.back_off = back_off
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Prepare the learner and place the training queries."""
+        """Prepare the learner and compute the training queries' positions."""
         self.prepared_ = prepared(unfitted(self.learner), data, valid).gathered()
         self.locality_ = Locality(self.view, neighborhood_or_nearest(self.neighborhood, self.k), self.back_off)
         self.locality_.fit(data, self.prepared_.everyone)
@@ -76,7 +76,7 @@ class KnnOnline:
 
         @Once
         def local() -> Bools:
-            return self.locality_.teaches(teachers())
+            return self.locality_.has_pairs(teachers())
 
         @Once
         def models() -> Models:
@@ -114,7 +114,7 @@ class KnnOnline:
 
 
 class KnnOffline2:
-    """Models trained beforehand around every training query; a query is answered by the nearest one's.
+    """Models trained beforehand around every training query; a query is scored by the nearest one's.
 
     k: how many training queries, or, between 0 and 1, which share of them.
     back_off: a share of the training queries; a query farther from its nearest training query than that share of them
@@ -163,7 +163,7 @@ class KnnOffline2:
         return scores_by(offline.models_, chosen, seen, offline.everyone_)
 
     def answer(self, candidates: Candidates, /) -> Answer:
-        """The stored model that each query comes closest to."""
+        """The stored model nearest to each query."""
         seen, offline = ready(self, candidates), self.offline_
         around = Surroundings(offline.locality, seen, self.learner, offline.gradients, self.routed_by_relevance)
 
@@ -181,11 +181,11 @@ class KnnOffline2:
         )
 
     def _index(self, points: Floats) -> Ints:
-        """The number of the model that each point asks for; −1 is the global model."""
+        """The number of the model for each point; −1 is the global model."""
         return self.offline_.locality.nearest(points, self.offline_.anchors())
 
     def chosen(self, candidates: Candidates, /) -> Ints:
-        """The number of the model that answers each query; −1 is the global model."""
+        """The number of the model that scores each query; −1 is the global model."""
         return self.answer(candidates).chosen()
 
     def places(self, candidates: Candidates, /) -> Floats:
@@ -205,12 +205,12 @@ class KnnOffline2:
         return self.offline_.routed_by_relevance(data)
 
     def training_queries(self, candidates: Candidates, /) -> csr_array:
-        """How much each training query counted in the model that answers each query; an empty row: the global one."""
+        """The weight of each training query in the model that scores each query; an empty row: the global one."""
         return self.offline_.training_queries(self.chosen(candidates))
 
 
 class KnnOffline1(KnnOffline2):
-    """Models trained beforehand around every training query; a query is answered by the one most alike in training.
+    """Models trained beforehand around every training query; a query is scored by the most similarly trained one.
 
     That is the one whose training pairs have most in common with those of the query's own neighbours; the nearer of
     equals. Parameters are those of KnnOffline2.
@@ -230,7 +230,7 @@ class KnnOffline1(KnnOffline2):
 
 
 def _is_named(reference: int | str | Ranker | None) -> bool:
-    """Whether a view goes by the single model or by a feature, and not by some other ranker."""
+    """Whether a view's reference is the single model or a feature, and not some other ranker."""
     return reference is None or isinstance(reference, (int, str))
 
 
@@ -256,7 +256,7 @@ class OfflineModels:
         self.anchors_ = points if self.models is None else self._centres(points)
         members = self.locality.weights_of_many(self.anchors_)
         self.members_ = _own_first(members) if self.models is None else members
-        self.usable_ = self.locality.teaches(self.members_)
+        self.usable_ = self.locality.has_pairs(self.members_)
         self.models_ = ready.models(self.members_)
         self.everyone_ = ready.everyone
         self.gradients_ = ready.gradients()
@@ -274,7 +274,7 @@ class OfflineModels:
         return self._search
 
     def trusted(self, index: Ints, far: Bools) -> Ints:
-        """The models named, −1 for those that learned nothing and for queries too far from everything."""
+        """The models named, −1 for those without training pairs and for queries too far from every training query."""
         good = (index >= 0) & ~far
         good[good] = self.usable_[index[good]]
         return np.where(good, index, -1)
@@ -286,18 +286,18 @@ class OfflineModels:
         return np.asarray(self.members_ @ pairs).ravel()
 
     def gradients(self) -> Floats | None:
-        """Training queries × features: the gradient of each one's loss at the global model, where there are such."""
-        found: Floats | None = getattr(self, "gradients_", None)  # not in models saved before there was such a thing
+        """Training queries × features: the gradient of each one's loss at the global model, where known."""
+        found: Floats | None = getattr(self, "gradients_", None)  # not in models saved by older versions
         return found
 
     def whom(self, number: int) -> str:
-        """Whom a model is for."""
+        """Which queries a model is for, in words."""
         if self.models is None:
             return f"queries nearest to training query {self.locality.query_ids_[number]}"
         return f"queries nearest to centre {number}"
 
     def routed_by_relevance(self, data: Judged) -> Ints | None:
-        """The model nearest to where each query's relevant documents lie; −1 without any, None in another view."""
+        """The model nearest to each query's relevant documents; −1 without any, None in another view."""
         points = relevant_points(self.locality.view_, data)
         if points is None:
             return None
@@ -309,7 +309,7 @@ class OfflineModels:
 
 
 def _own_first(members: csr_array) -> csr_array:
-    """Every training query among its own neighbours, even where more than k others lie on the very same point."""
+    """Every training query among its own neighbours, even where more than k others have the very same position."""
     left_out = np.flatnonzero(members.diagonal() == 0)
     if not len(left_out):
         return members

@@ -1,4 +1,4 @@
-"""A blend whose weights follow how well each ranker served the training queries most like a query [lin2011]_."""
+"""A blend that weights each ranker, per query, by how well it ranked the most similar training queries [lin2011]_."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from querywise.learners.local_models import FittedModels
 from querywise.locality.combinations import check_floor, normalised, without_the_weak
 from querywise.locality.neighborhoods import Nearest
 from querywise.rankers.blend import Blend
-from querywise.rankers.cross_fitting import CrossFitted, CrossFitting, told_of, views_of
+from querywise.rankers.cross_fitting import CrossFitted, CrossFitting, signals_and_places, views_of
 from querywise.rankers.neighbors import fitted_view
 from querywise.rankers.score_signals import usual_spreads
 from querywise.runtime.arrays import Floats
@@ -25,14 +25,13 @@ from querywise.runtime.scaling import Scaling
 
 
 class NearbyBlend:
-    """A blend in which a ranker counts as much as it served the training queries most like this one.
+    """A blend that weights each ranker, per query, by how well it ranked the most similar training queries.
 
-    SelectRanker's rule over any rankers: a weight is the sum of what the ranker's orders of the k nearest training
-    queries are worth by `measure` (map, ndcg or ndcg@k), each ordered by a blend that was fitted on other `folds`,
-    times the blend's own weight. k: their number, or, between 0 and 1, their share. Near is what looks alike without
-    labels: how far the rankers agree and how sure each seems (`rankers/score_signals.py`), and the place in a view,
-    if one is given, but no GradientView or LearnedMetric. floor: rankers below such a share of the largest
-    weight are left out.
+    SelectRanker's rule over any rankers: a weight is the sum of `measure` (map, ndcg or ndcg@k) of the ranker on the k
+    nearest training queries, each scored by a blend that was fitted on other `folds`, times the blend's own weight.
+    k: their number, or, between 0 and 1, their share. Distance uses no labels: how far the rankers agree, how spread
+    their scores are (`rankers/score_signals.py`), and the position in a view, if one is given, but no
+    GradientView or LearnedMetric. floor: rankers below such a share of the largest weight are left out.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class NearbyBlend:
         self.seed = seed
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """See how the rankers serve cross-validated queries, then fit the blend on all of them."""
+        """Evaluate the rankers on cross-validated queries, then fit the blend on all of them."""
         cross_fitting = CrossFitting("NearbyBlend", self.blend, self.view, self.folds, self.measure, self.seed)
         cross_fitting.check()
         check_floor(self.floor)
@@ -78,7 +77,7 @@ class NearbyBlend:
         return self.answer(candidates).scores()
 
     def answer(self, candidates: Candidates, /) -> Answer:
-        """Every ranker's answer, weighed anew for each query."""
+        """Every ranker's answer, with weights of its own for each query."""
         seen = ready(self, candidates)
         blended = self.blend_.answer(seen)
         every = Once(lambda: np.column_stack([each.scores() for each in blended.members]))
@@ -112,7 +111,7 @@ class NearbyBlend:
         shares = np.tile(self.blend_.weights_, (len(candidates), 1))
         if self.nearest_ is None:
             return shares
-        places = self.scaling_.apply(told_of(scores, candidates, self.usual_, self.views_))
+        places = self.scaling_.apply(signals_and_places(scores, candidates, self.usual_, self.views_))
         served = shares * (self.nearest_.weights(places) @ self.values_)
-        # Where no ranker was of any worth nearby, nothing speaks against the blend's own weights.
+        # Where every ranker's measure is 0 on the neighbours, the blend's own weights are used.
         return without_the_weak(normalised(np.where(served.any(axis=1, keepdims=True), served, shares)), self.floor)

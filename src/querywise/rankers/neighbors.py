@@ -1,4 +1,4 @@
-"""Where a query lies among the training queries, and which of them are its neighbours."""
+"""A query's position among the training queries, and which of them are its neighbours."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Locality:
         self._known: Search | None = None
 
     def fit(self, data: Training, everyone: Ranker, /) -> Self:
-        """Place the training queries."""
+        """Compute the training queries' positions."""
         if self.back_off is not None and not 0 < self.back_off <= 1:
             raise DataError(f"back_off={self.back_off} must be a share above 0 and up to 1, or None.")
         self.view_ = fitted_view(self.view, data, everyone)
@@ -56,19 +56,19 @@ class Locality:
             return float("inf")
         places = measured(self.points_, self.metric)
         others = Search(places).nearest(places, 2)
-        # A query's nearest is itself, or a twin of it; either way the other of the two is its nearest other query.
+        # A query's nearest is itself, or a duplicate; either way the second of the two is its nearest other query.
         other = np.where(others[:, 0] == np.arange(len(others)), others[:, 1], others[:, 0])
         gaps = distances(self.points_, self.points_[other], self.metric)
         return float(np.quantile(gaps, share))
 
     @property
     def metric(self) -> Metric:
-        """The neighborhood's way of measuring; the plain distance where it has none."""
+        """The neighborhood's metric; Euclidean where it has none."""
         found: Metric = getattr(self.neighborhood_, "metric", "euclidean")
         return found
 
     def points(self, candidates: Candidates) -> Floats:
-        """Where these queries lie."""
+        """The positions of these queries."""
         return cached("points", self.view_, candidates, lambda: np.asarray(self.view_.points(candidates)))
 
     def nearest(self, points: Floats, anchors: Search) -> Ints:
@@ -83,13 +83,13 @@ class Locality:
         return distances(points, self.points_[index], self.metric)
 
     def is_far(self, points: Floats) -> Bools:
-        """Which points are too far from every training query for any local model to be trusted."""
+        """Which points are too far from every training query for a local model: these use the global one."""
         if not np.isfinite(self.limit_):
             return np.zeros(len(points), np.bool_)
         return self.distances(points) > self.limit_
 
     def search(self, anchors: Floats) -> Search:
-        """Anchors made ready to be searched."""
+        """Anchors prepared for the search."""
         return Search(measured(anchors, self.metric))
 
     def weights(self, points: Floats) -> csr_array:
@@ -97,19 +97,19 @@ class Locality:
         return self.neighborhood_.weights(points)
 
     def weights_of_many(self, points: Floats) -> csr_array:
-        """The same for so many points that looking for their neighbours is work for several workers."""
-        hands = workers()
-        blocks = np.array_split(points, hands.parts)
-        found = hands.each(_neighbours, blocks, shared=(self.neighborhood_,))
+        """The same for many points, split over the workers."""
+        pool = workers()
+        blocks = np.array_split(points, pool.parts)
+        found = pool.each(_neighbours, blocks, shared=(self.neighborhood_,))
         return found[0] if len(found) == 1 else csr_array(vstack(found))
 
-    def teaches(self, weights: csr_array) -> Bools:
+    def has_pairs(self, weights: csr_array) -> Bools:
         """Which rows of weights have a query with pairs to learn from."""
         return np.asarray(weights @ (self.pairs_ > 0).astype(np.float64)).ravel() > 0
 
 
 class Surroundings:
-    """Where some queries lie among the training queries of a locality."""
+    """The positions of some queries among the training queries of a locality."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class Surroundings:
         )
 
     def _is_far(self) -> Bools:
-        """The same of these queries, by their distances where these have to be known."""
+        """The same for these queries, from their distances where these are needed anyway."""
         limit = self._locality.limit_
         return self.distances() > limit if np.isfinite(limit) else self._locality.is_far(self.points())
 
@@ -161,10 +161,10 @@ def _neighbours(points: Floats, neighborhood: Neighborhood) -> csr_array:
 
 
 def fitted_view(view: QueryView | None, data: Training, everyone: Ranker) -> QueryView:
-    """A view fitted on the training queries; TopMean goes by the single model where it has no other reference."""
+    """A view fitted on the training queries; TopMean's default reference is the single model."""
     asked = TopMean() if view is None else view
     ready = asked.by(everyone) if isinstance(asked, FollowsRanker) else unfitted(asked)
-    taken: Any = data  # KnnOffline2.takes_parts says which views are handed data in parts
+    taken: Any = data  # only the views that KnnOffline2.takes_parts allows get data in parts
     return cached("view", ready, data, lambda: ready.fit(taken))
 
 

@@ -1,4 +1,4 @@
-"""Features on the scale of their own query, inside the model, so that it is not forgotten when it is served."""
+"""Query-level feature normalisation as part of the model, so that training and serving use the same."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from querywise.runtime.parameters import unfitted
 
 
 class QueryNormalised:
-    """A ranker that sees every feature on the scale of its query's candidates, 0 the smallest, 1 the largest.
+    """A ranker on features normalised within each query's candidates, 0 the smallest, 1 the largest.
 
     As LETOR's query-level normalisation; a feature that is the same for all candidates is 0. It takes the whole list
     of candidates to score one of them, which a search engine's own models cannot do.
@@ -39,7 +39,7 @@ class QueryNormalised:
         return self.ranker_.predict(seen)
 
     def answer(self, candidates: Candidates, /) -> Answer:
-        """That of the ranker inside, about the documents as it sees them."""
+        """That of the ranker inside, for the normalised documents."""
         why = depends_on_the_list(
             type(self),
             "sees every feature on the scale of its query's candidates",

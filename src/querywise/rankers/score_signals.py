@@ -1,4 +1,4 @@
-"""What the scores of several rankers say of a query without its labels: where they agree, and how sure each seems."""
+"""Signals of a query from the scores of several rankers, without labels: their agreement, and the spread of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One model for all queries: what every query-dependent ranker is measured against."""
+"""One model for all queries: the baseline of every query-dependent ranker."""
 
 from __future__ import annotations
 

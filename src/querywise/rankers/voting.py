@@ -1,6 +1,6 @@
-"""Rankings put together without learning: every feature a ranker's scores, 0 where it does not have the document.
+"""Rank fusion without learning: every feature is a ranker's score, 0 where it did not retrieve the document.
 
-What a document is not given by a ranker is 0, and what it is given is above 0, as `querywise.fusion` makes them.
+Scores of retrieved documents are above 0, as `data.runs.join_runs` makes them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from querywise.runtime.arrays import Floats
 
 
 class _Vote:
-    """What all of them have in common but how they count."""
+    """What the fusion methods share: all but the formula."""
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Remember the columns; there is nothing to learn."""
@@ -32,7 +32,7 @@ class _Vote:
         raise NotImplementedError
 
     def answer(self, candidates: Candidates, /) -> Answer:
-        """One way of counting for all queries: this one."""
+        """One model for all queries: this one."""
         return alone(self, ready(self, candidates))
 
     def terms(self, seen: Candidates, /) -> Terms | Refusal:

@@ -1,1 +1,1 @@
-"""Results → something to look at. Formats, and never computes."""
+"""Results → tables, figures and pages. Formats, and never computes."""

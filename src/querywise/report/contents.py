@@ -1,4 +1,4 @@
-"""What stands in a report, in order: headings, sentences, tables and figures, whatever form they are written in."""
+"""The contents of a report, in order: headings, sentences, tables and figures, whatever form they are written in."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from querywise.report.tables import Cell, Column, Table
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, a sentence or two, and what they speak of. figures: file name → SVG, with its description."""
+    """A heading, a sentence or two, and their tables and figures. figures: file name → SVG, with its description."""
 
     title: str
     text: str = ""

@@ -45,7 +45,7 @@ def line_figure(
 
 
 def measures_by_method(found: Findings) -> tuple[Figure, ...]:
-    """The main measure of every method with the interval of its difference: the picture a report opens with."""
+    """The main measure of every method with the interval of its difference: the first figure of a report."""
     base = found.baseline.means[found.measure]
     others = [each for each in found.methods if each.name != found.compared.baseline]
     if not others:

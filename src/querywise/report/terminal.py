@@ -52,7 +52,7 @@ def comparison_table(compared: Compared, test: str = "t") -> Group:
 
 
 def gap_lines(found: Findings) -> list[str]:
-    """How much of the way to always choosing the best of its own models each method goes."""
+    """The share of the gap to the oracle choice among its own models that each method closes."""
     base = found.compared.baseline
     lines = []
     for each in found.oracles:
@@ -131,7 +131,7 @@ def trials_table(tuned: Tuned[Ranker]) -> Table:
 
 
 def explanation_tables(explanation: Explanation, show: int) -> Group:
-    """The neighbours or models that answer a query, and how its weights depart from the global model's."""
+    """The neighbours or models that score a query, and how its weights differ from the global model's."""
     found = explanation
     if found.is_global:
         why = "no local model has a weight" if found.models else "it is far from every training query"

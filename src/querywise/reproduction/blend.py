@@ -2,9 +2,9 @@
 
 All trees are averaged over five seeds and stop on the validation part of each fold; no other parameter is chosen, but
 for the rows *chosen*, which go through a grid there: those of `lambdamart` and of `blend`, and groups of context.
-Validation MAP is what the defaults of the method go by; learned weights are measured on the half of the validation
-queries that they were not learned on. *weights by neighbours* weighs each ranker by how it served training queries like
-this one.
+The defaults of the method were chosen by validation MAP; learned weights are measured on the half of the validation
+queries that they were not learned on. *weights by neighbours* weights each ranker by how well it ranks the most
+similar training queries.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def reproduce(folds: Folds, out: Path) -> Path:
 
 
 def _fits(flavour: str) -> dict[str, Fit]:
-    """Every row a blend, of one ranker or several: what rows have in common is then fitted once in a fold."""
+    """Every row a blend, of one ranker or several: what rows share is then fitted once in a fold."""
     context, listwise, knn = METHODS[WHOLE].build(bag=BAG).rankers  # type: ignore[attr-defined]
     plain, plain_listwise = context.learner, listwise.learner
     single = METHODS[SINGLE].build(l2=knn.learner.l2)

@@ -1,4 +1,4 @@
-"""A paper's claims, each beside what the data at hand says, and the files that end with them."""
+"""A paper's claims, each beside its test on the data at hand, and the files that list them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE = "reproduced", "not reproduced", "not 
 
 
 class Claim(NamedTuple):
-    """What the paper says, what came out here, and what follows."""
+    """The paper's claim, the result here, and whether it holds."""
 
     claim: str
     here: str

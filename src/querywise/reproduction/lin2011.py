@@ -1,11 +1,11 @@
 """Local models from clusters, selected and aggregated [lin2011]_: its tables, its figures, its claims.
 
 Rows without more words are the paper's methods: clusters, λ, and k or t are chosen by validation MAP, there is no prior
-and no model is left out. *prior*: how much local models are held to the global one is chosen too. *prior, floor*: so is
-the share of the largest weight below which a model is left out. *soft*: queries belong to more than their own
-clusters. *trees*: the local models are boosted trees grown on top of the global ones, 5 clusters, default settings, to
-be seen beside `lambdamart` with its own. In the figures over the number of clusters λ is the one validation chose for
-the single model; k and t are 10.
+and no model is left out. *prior*: how strongly local models are shrunk towards the global one is chosen too. *prior,
+floor*: so is the share of the largest weight below which a model is left out. *soft*: queries belong to more than their
+own clusters. *trees*: the local models are boosted trees grown on top of the global ones, 5 clusters, default settings,
+to be seen beside `lambdamart` with its own. In the figures over the number of clusters λ is the one validation chose
+for the single model; k and t are 10.
 """
 
 from __future__ import annotations

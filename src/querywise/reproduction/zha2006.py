@@ -182,7 +182,7 @@ def _values(compared: Compared, name: str) -> Floats:
 
 
 def _rival(name: str) -> str:
-    """The plain regression a row stands beside."""
+    """The plain regression a row is compared with."""
     kind = next((each for each in ("query columns", "planted") if name.endswith(each)), None)
     kind = "kernel" if name.startswith("kernel") else kind
     return PLAIN if kind is None else f"{PLAIN}, {kind}"

@@ -61,7 +61,7 @@ def judged_candidates(
 
     add_judged: also judged documents that BM25 did not find, marked `added = 1` in their comment; good for training,
     flattering in a test. skip_unknown: leave out judgements of documents that are not in the index instead of refusing
-    them. A document nobody judged has grade 0 and is marked so in `Judged.judged`.
+    them. An unjudged document has grade 0 and is marked so in `Judged.judged`.
     """
     if collection.queries is None or collection.queries.texts is None:
         raise DataError(f"{collection.name}: the collection has no queries with a text; features are made for queries.")
@@ -128,7 +128,7 @@ def _best(texts: Sequence[str], index: Index, top: int, smoothing: Smoothing) ->
 
 
 def _batches(things: Sequence[_Thing]) -> list[Sequence[_Thing]]:
-    """Some at a time, so that handing them out costs little."""
+    """Batches, so that distributing them costs little."""
     return [things[first : first + _BATCH] for first in range(0, len(things), _BATCH)]
 
 

@@ -1,4 +1,4 @@
-"""An index of documents: per field which term occurs where and how often, in arrays a file can be mapped as.
+"""An index of documents: per field which term occurs where and how often, in arrays that can be memory-mapped.
 
 It is built in one pass over the documents; the same documents give the same bytes.
 """
@@ -57,7 +57,7 @@ class Field:
         return self.size / max(len(self.lengths), 1)
 
     def postings(self, term: int) -> slice:
-        """Where the documents of a term stand."""
+        """The slice of a term's postings."""
         return slice(int(self.starts[term]), int(self.starts[term + 1]))
 
     def counts_of(self, terms: Sequence[int], documents: Ints) -> Floats:

@@ -31,7 +31,7 @@ def read_judged(
     LETOR files (plain, .gz, .xz), shards and Parquet logs are read as one set, with `queries.jsonl` and `features.txt`
     beside the first of them; features: their number, for sparse files that leave out the last columns. Of a text
     collection (a folder, a corpus file, or `stdlib`, the embedded one) it is BM25's `top` candidates of every judged
-    query with the 25 rankers' scores. queries, judgements: files that stand elsewhere.
+    query with the 25 rankers' scores. queries, judgements: these files where they are elsewhere.
     """
     paths = paths_of(data)
     if len(paths) == 1 and is_collection(paths[0]):

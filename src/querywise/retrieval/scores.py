@@ -51,7 +51,7 @@ class Smoothing:
 
 
 class Statistics(NamedTuple):
-    """What a field of the whole collection says of some terms."""
+    """Collection statistics of some terms in a field."""
 
     documents: int  # N
     size: int  # |C|

@@ -2,10 +2,10 @@
 
 Sources are parsed, never imported or executed. A document is a module, a class or a function; its title is its
 qualified name in words, its text its documentation without the first sentence. Three kinds of query, as in the TREC
-data of [geng2008]_: a module's first sentence asks for that module (*home page*), a class's for the class and its
-members (*topic distillation*), a function's for that function (*named page*). Since first sentences are taken out of
-every document, asked for or not, no query can match its own answer word for word, and no answer can be told by what it
-lacks.
+data of [geng2008]_: a module's first sentence is a query for that module (*home page*), a class's for the class and
+its members (*topic distillation*), a function's for that function (*named page*). Since first sentences are removed
+from every document, relevant or not, no query matches its own answer word for word, and no answer is recognisable by
+what is missing.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def _asked(entries: Iterable[_Entry], seed: int) -> list[tuple[str, _Entry]]:
 
 
 class _Answers:
-    """Which documents answer a query, and how well."""
+    """Which documents are relevant to a query, and their grades."""
 
     def __init__(self, entries: Iterable[_Entry]) -> None:
         self._members: dict[str, list[str]] = {}

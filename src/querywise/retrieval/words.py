@@ -11,7 +11,7 @@ from itertools import chain
 
 from querywise.errors import DataError
 
-# Words that carry grammar and little else.
+# Stop words: grammar and little else.
 _GRAMMAR = """
 a about above after again all also am an and any are as at be because been before being below between both but
 by can could d did do does doing done down during each either few for from further had has have having he her
@@ -25,7 +25,7 @@ STOP_WORDS = frozenset(_GRAMMAR.split())
 # Scripts written without spaces between words: their terms are pairs of neighbouring characters.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WIDE = "\U00020000-\U0003ffff"
-# Soft hyphens and joiners inside a word are not seen and do not part it.
+# Soft hyphens and joiners inside a word are ignored.
 _INVISIBLE = dict.fromkeys([0xAD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF])
 # Plain text without a pattern: letters become small ones, whatever is no letter or digit a space.
 _ASCII = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
@@ -53,7 +53,7 @@ class Tokeniser:
         return partial(Tokeniser, stop_words=self.stop_words), (self.language,)
 
     def words(self, text: str) -> list[str]:
-        """The words of a text as they stand there, folded."""
+        """The words of a text in order, folded."""
         if text.isascii():
             return text.translate(_ASCII).split()
         return _word().findall(unicodedata.normalize("NFKC", text).translate(_INVISIBLE).casefold())

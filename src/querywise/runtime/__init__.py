@@ -1,1 +1,1 @@
-"""What every room stands on: arrays, compiled code, threads, workers, files, progress."""
+"""What every other package uses: arrays, compiled code, threads, workers, files, progress."""

@@ -26,7 +26,7 @@ def for_kernels(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
     """An array as compiled kernels take it: itself, or of one that is marked read-only a view without the mark.
 
     Kernels are compiled for writable arrays, and would be compiled again for those in memory that processes share, all
-    of which are marked. The array keeps its mark; whoever is given the view only reads it.
+    of which are marked. The array keeps its mark; kernels only read the view.
     """
     if array.flags.writeable:
         return array

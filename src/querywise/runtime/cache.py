@@ -1,4 +1,4 @@
-"""What several settings have in common is computed once: within `caching()`, `cached` remembers.
+"""A memo for grids: within `caching()`, what several settings share is computed once by `cached`.
 
 Curvature does not depend on k or on the prior, a view not on the learner: a grid of settings on the same data fits each
 of them a single time. Outside `caching()` nothing is remembered.
@@ -58,7 +58,7 @@ def caching() -> Iterator[None]:
 
 @contextlib.contextmanager
 def not_caching() -> Iterator[None]:
-    """Remember and recall nothing while the block runs, so that what is timed is what it would take alone."""
+    """Neither store nor use cached values while the block runs, so that timings are those of the work alone."""
     token = _memory.set(None)
     try:
         yield
@@ -72,7 +72,7 @@ def cached(what: str, settings: object, of: object, make: Callable[[], _Value]) 
     return make() if memory is None else memory.get((what, signature(settings), id(of)), (of, settings), make)
 
 
-def signature(thing: object) -> Hashable:  # of any type, each told in its own way
+def signature(thing: object) -> Hashable:  # of any type
     """What tells one setting from another: values by value, estimators by class and parameters, arrays by identity."""
     if thing is None or isinstance(thing, (str, int, float, np.generic)):
         return (type(thing).__name__, str(thing))

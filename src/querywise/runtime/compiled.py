@@ -1,4 +1,4 @@
-"""The one place that knows numba: a typed decorator for functions that are compiled on first use."""
+"""The one place that uses numba: a typed decorator for functions that are compiled on first use."""
 
 from __future__ import annotations
 

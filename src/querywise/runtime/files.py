@@ -1,4 +1,4 @@
-"""Files read whole and written whole: a reader never sees half of one, an interrupt loses nothing."""
+"""Files read whole and written whole: a reader never gets a partial file, an interrupt loses nothing."""
 
 from __future__ import annotations
 
@@ -128,11 +128,11 @@ def make_folder(path: Path) -> None:
 
 @dataclass(frozen=True)
 class OutputFolder:
-    """A kind of folder that is written as a whole: how it is recognised, and what is said of a place it cannot have.
+    """A kind of folder that is written as a whole: how it is recognised, and the refusals of other paths.
 
-    a_file, other: what is said of a file, and of a folder that holds something else. manifest: the file that every such
-    folder has. belongs: which names may be in it; stray: what is said of another. makes_parents: whether the folders
-    it is in are made. in_place: whether its files are replaced one by one, and not the folder as a whole.
+    a_file, other: the messages for a file, and for a folder that holds something else. manifest: the file that every
+    such folder has. belongs: which names may be in it; stray: the message for another. makes_parents: whether its
+    parent folders are made. in_place: whether its files are replaced one by one, and not the folder as a whole.
     """
 
     a_file: str | None = None
@@ -144,7 +144,7 @@ class OutputFolder:
     in_place: bool = False
 
     def check(self, path: Path) -> None:
-        """Refuse a place that the folder cannot have, before any long work is done for it."""
+        """Refuse a path that the folder cannot have, before any long work is done for it."""
         parent = path.absolute().parent
         if self.a_file is not None and path.exists() and not path.is_dir():
             raise DataError(f"{path}: {self.a_file}")

@@ -22,7 +22,7 @@ def parameters_of(thing: object) -> dict[str, Any]:  # of any class, with argume
 
 
 def unfitted(thing: _Thing) -> _Thing:
-    """A new one with the same parameters that has learned nothing, so that fitting it changes nobody else's."""
+    """A new one with the same parameters that has learned nothing, so that fitting it does not change the original."""
     if isinstance(thing, type):
         raise DataError(f"{thing.__name__} is a class; expected an object of it: {thing.__name__}(…).")
     if not hasattr(thing, "fit"):

@@ -1,6 +1,6 @@
 """Progress of long work: silent in a library, a line on stderr where the command line asks for one.
 
-Work says what it is doing through `track` and `doing`; only `shown` (used by the command line) draws anything.
+Work reports progress through `track` and `doing`; only `shown` (used by the command line) draws anything.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def track(items: _Listed[_Item], label: str) -> Iterator[_Item]:
 
 @contextlib.contextmanager
 def doing(label: str) -> Iterator[None]:
-    """Say what is going on while the block runs."""
+    """Report what is being done while the block runs."""
     display = _display.get()
     task = None if display is None else display.begin(label, None)
     try:

@@ -1,8 +1,8 @@
-"""A Ray cluster as the workers: the one module that knows Ray [moritz2018]_.
+"""A Ray cluster as the workers: the one module that uses Ray [moritz2018]_.
 
 Calls become tasks, kept results objects in the shared memory of the machine that made them. Ray runs the tasks of a
 lost worker again elsewhere and makes lost objects anew; results are waited for in their own order, so nothing depends
-on who was quick.
+on the order in which workers finish.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ AUTO = "auto"
 _PORTS = "A cluster's clients connect to ray://host:10001, its own machines to host:6379."
 _INSTALL = "pip install 'querywise[cluster]'"
 _TRIES = 20  # of a task whose worker is lost; an error of the work itself is never tried again
-_AHEAD = 4  # tasks handed out per core before the first must be done, so that results do not flood the memory
-_JOBS = 4  # at once, of those that hand out work themselves
-_PULSE = 1  # seconds between two looks at whether to go on waiting
+_AHEAD = 4  # tasks in flight per core, so that results do not flood the memory
+_JOBS = 4  # jobs at once that submit tasks themselves
+_PULSE = 1  # seconds between two checks whether to go on waiting
 _PATIENCE = 10  # seconds to wait for an address to answer
 _SMALL = 65_536  # bytes that are sent along with every task
 
@@ -50,7 +50,7 @@ class RayCluster:
         ranker = KnnOffline2(RankSVM(), k=500).fit(open_shards("train.parquet"))
     """
 
-    memory: int | None = None  # Ray keeps to its own
+    memory: int | None = None  # Ray has its own limit
     parts = 16  # whatever the number of workers: sums must not depend on that
 
     def __init__(self, address: str = AUTO) -> None:
@@ -76,7 +76,7 @@ class RayCluster:
         self._inside.close()
 
     def stream(self, work: Callable[..., _Result], *columns: Arguments, shared: Arguments = ()) -> Iterator[_Result]:
-        """The results of tasks anywhere, in order; no more of them on their way than the limit."""
+        """The results of tasks on any worker, in order; at most `_AHEAD` tasks per core in flight."""
         rows = list(zip(*columns, strict=True))
         given = self._given(shared, len(rows))
         waiting: deque[Any] = deque()
@@ -95,7 +95,7 @@ class RayCluster:
         label: str | None = None,
         side_by_side: bool = False,
     ) -> list[_Result]:
-        """The results of tasks anywhere."""
+        """The results of tasks on any worker."""
         results = self.stream(work, *columns, shared=shared)
         calls = range(len(columns[0]))
         return [next(results) for _ in (calls if label is None else track(calls, label))]
@@ -130,7 +130,7 @@ class RayCluster:
             self._given_up.clear()
 
     def _begun(self, returns: int, work: Any, columns: Sequence[Arguments], shared: Arguments) -> list[Any]:
-        """References to the results of all calls, no more of them on their way than the limit."""
+        """References to the results of all calls, at most `_AHEAD` tasks per core in flight."""
         rows = list(zip(*columns, strict=True))
         given = self._given(shared, len(rows))
         run = self._run.options(num_returns=returns)
@@ -143,7 +143,7 @@ class RayCluster:
         return begun
 
     def _given(self, shared: Arguments, calls: int) -> list[Any]:
-        """What all calls share, put where all can see it unless it is small."""
+        """What all calls share, put into the object store unless it is small."""
         return [each if calls < 2 or _is_small(each) or self._is_kept(each) else self._ray.put(each) for each in shared]
 
     def _is_kept(self, value: Any) -> bool:
@@ -165,7 +165,7 @@ class RayCluster:
             ) from None
 
     def _wait(self, reference: Any) -> None:
-        """Until a result is there, wherever that is."""
+        """Wait until a result is ready, on any machine."""
         while not self._ray.wait([reference], timeout=_PULSE, fetch_local=False)[0]:
             if self._given_up.is_set():
                 raise ClusterError("Given up, because something else failed.")
@@ -183,7 +183,7 @@ class RayCluster:
         try:
             try:
                 self._ray.init(**options)
-            except ConnectionAbortedError:  # now and then the process a cluster starts for a client does not come up
+            except ConnectionAbortedError:  # now and then the process that a cluster starts for a client fails to start
                 self._ray.init(**options)
         except (ConnectionError, RuntimeError, OSError, TimeoutError, ValueError) as error:
             lines = str(error).strip().split("\n")
@@ -218,7 +218,7 @@ class RayCluster:
 
 
 def keep_quiet() -> None:
-    """Have Ray say nothing of lost workers on standard output, where a command's results go; before it is imported."""
+    """Keep Ray's messages on lost workers off standard output, where results go; before it is imported."""
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^")
 
 
@@ -255,7 +255,7 @@ def _unreachable(address: str, why: str) -> ClusterError:
 def _is_small(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return bool(value.nbytes <= _SMALL)
-    plain = inspect.isfunction(value)  # a method has all of its object with it
+    plain = inspect.isfunction(value)  # a method carries its whole object
     return value is None or plain or isinstance(value, (bool, int, float, str))
 
 

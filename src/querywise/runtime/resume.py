@@ -21,7 +21,7 @@ RECORD = "record.json"
 
 @dataclass(frozen=True)
 class Record:
-    """A JSON file that says what the files beside it are the result of.
+    """A JSON file with the settings that the files beside it were made with.
 
     settings: everything that the result depends on.
     """

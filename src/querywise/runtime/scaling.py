@@ -1,4 +1,4 @@
-"""Columns on one scale: features inside a learner, query points inside a view."""
+"""Standardisation: of features inside a learner, of query points inside a view."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Scaling:
 
     @staticmethod
     def learn(features: Floats, scale: Scale) -> Scaling:
-        """Mean and standard deviation of every column; a column that never changes keeps spread 1."""
+        """Mean and standard deviation of every column; a constant column keeps spread 1."""
         if scale == "none":
             return Scaling(np.zeros(features.shape[1]), np.ones(features.shape[1]))
         return Scaling.by([Moments.of(features)], scale)
@@ -63,7 +63,7 @@ class Scaling:
             raise DataError(f"scale={scale!r} is unknown. Known: 'standard', 'none'.")
         rows, centre, square = functools.reduce(Moments.beside, parts)
         spread = np.sqrt(square / max(rows, 1))
-        # Rounding in the mean makes a constant column look as if it moved by its last bit.
+        # Rounding in the mean makes a constant column seem to vary in its last bit.
         constant = spread <= 1e-12 * np.abs(centre)
         return Scaling(centre, np.where(constant | (spread == 0), 1.0, spread))
 

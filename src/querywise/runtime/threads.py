@@ -33,7 +33,7 @@ def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Run everything in the thread it is in while the block lasts: others are using the other cores."""
+    """Use no further threads while the block runs: the other cores are in use."""
     before = getattr(_here, "busy", False)
     _here.busy = True
     try:
@@ -69,7 +69,7 @@ def one_blas_thread() -> Iterator[None]:
 
 @functools.cache
 def _controller() -> ThreadpoolController:
-    import numpy  # noqa: F401  the libraries to be kept in check must be there to be found
+    import numpy  # noqa: F401  the libraries to be limited must be loaded to be found
     import scipy.linalg  # noqa: F401
     from threadpoolctl import ThreadpoolController
 

@@ -1,7 +1,7 @@
-"""Who does the work: this process, or a cluster that takes its place within `use_workers`.
+"""Workers: this process, or a cluster within `use_workers`.
 
 What is expensive here is a sum over queries or a list of independent models. It is written once, as functions of parts
-that workers call; results come back in the order of the parts, so sums are added up in one order whoever did the work.
+that workers call; results come back in the order of the parts, so sums are added up in one order, whatever the workers.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ Arguments: TypeAlias = Sequence[Any]
 # What workers keep: of any type, or a mark of where it is. Only to be handed to further calls.
 Kept = NewType("Kept", object)
 
-_GROUP = 8  # pieces side by side between two movements of the progress bar
+_GROUP = 8  # calls in threads between two updates of the progress bar
 ITSELF = 300_000_000  # bytes that Python and the libraries take
-_SAFE = 0.9  # of the memory allowed, since what is given back is not always free at once
+_SAFE = 0.9  # of the memory allowed, since freed memory is not always returned at once
 WORKING = 4  # how many times its size a part takes while it is made or worked on
 
 
 class Workers(Protocol):
     """Calls `work(*row, *shared)` for every row of some columns.
 
-    A column holds a value for each call. What is kept stays where it was made; it can be handed to further calls, and
-    is there again should whoever held it be lost. The work must be a function of its arguments alone.
+    A column holds a value for each call. What is kept stays on its worker; it can be passed to further calls, and
+    is computed again should that worker be lost. The work must be a function of its arguments alone.
     """
 
     parts: int  # into how many parts data in memory is cut
-    memory: int | None  # bytes to keep to, where that is asked for
+    memory: int | None  # the budget in bytes, where there is one
 
     def stream(self, work: Callable[..., _Result], *columns: Arguments, shared: Arguments = ()) -> Iterator[_Result]:
-        """The results one by one, as soon as each and all before it are there."""
+        """The results one by one, as soon as each and all before it are ready."""
         ...
 
     def each(
@@ -74,12 +74,12 @@ class Workers(Protocol):
     def together(
         self, job: Callable[[_Item], _Result], items: Sequence[_Item], label: str, *, side_by_side: bool = False
     ) -> list[_Result]:
-        """What a job gives for each item, where it hands out its work to the workers itself; some of them at once."""
+        """The result of a job for each item, where jobs call the workers themselves; several at once."""
         ...
 
 
 class ThisProcess:
-    """The process itself. memory: how many bytes it may take in all; kept results beyond wait on disk until needed."""
+    """The process itself. memory: how many bytes it may take in all; kept results beyond are on disk until needed."""
 
     parts = 1
 
@@ -89,8 +89,8 @@ class ThisProcess:
 
     def stream(self, work: Callable[..., _Result], *columns: Arguments, shared: Arguments = ()) -> Iterator[_Result]:
         """One call after the other, each when its result is asked for."""
-        given = [_taken(each) for each in shared]
-        return (work(*map(_taken, row), *given) for row in zip(*columns, strict=True))
+        given = [_resolved(each) for each in shared]
+        return (work(*map(_resolved, row), *given) for row in zip(*columns, strict=True))
 
     def each(
         self,
@@ -105,10 +105,10 @@ class ThisProcess:
         if not side_by_side:
             results = self.stream(work, *columns, shared=shared)
             return [next(results) for _ in (rows if label is None else track(rows, label))]
-        given = [_taken(each) for each in shared]
+        given = [_resolved(each) for each in shared]
 
         def call(row: Sequence[Any]) -> Any:
-            return work(*map(_taken, row), *given)
+            return work(*map(_resolved, row), *given)
 
         groups = [rows[first : first + _GROUP] for first in range(0, len(rows), _GROUP)]
         done = [in_threads(call, group) for group in (groups if label is None else track(groups, label))]
@@ -139,13 +139,13 @@ _workers: ContextVar[Workers] = ContextVar("querywise_crew", default=ThisProcess
 
 
 def workers() -> Workers:
-    """Who does the work now."""
+    """The current workers."""
     return _workers.get()
 
 
 @contextlib.contextmanager
 def use_workers(those: Workers) -> Iterator[Workers]:
-    """Let them do the work while the block runs."""
+    """Use these workers while the block runs."""
     token = _workers.set(those)
     try:
         yield those
@@ -169,7 +169,7 @@ class _Room:
         frame = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
         size = len(frame) + sum(each.raw().nbytes for each in buffers)
         self._largest = max(self._largest, size)
-        # Making the next one takes several times what it takes once it is made.
+        # Making the next one takes several times the memory of the finished one.
         if _resident(self._kept + size) + WORKING * self._largest <= _SAFE * self.memory:
             self._kept += size
             kept = _InMemory(value)
@@ -189,7 +189,7 @@ class _Room:
 
 
 def _resident(kept: int) -> int:
-    """The bytes of memory the process has now; where the system does not tell, what it keeps and what it is itself."""
+    """The bytes of memory the process has now; where the system does not report it, an estimate."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
@@ -207,11 +207,11 @@ class _InMemory:
 class _OnDisk:
     def __init__(self, path: Path, room: _Room) -> None:
         self.path = path
-        self.room = room  # whose folder goes with it
+        self.room = room  # kept alive, since its folder is removed with it
 
     def taken(self) -> Any:
         with self.path.open("rb") as file:
-            frame, sizes = pickle.load(file)  # written a moment ago, by this process, for nobody else
+            frame, sizes = pickle.load(file)  # safe: written by this process, in a private folder
             buffers = []
             for size in sizes:
                 buffers.append(bytearray(size))
@@ -219,5 +219,5 @@ class _OnDisk:
         return pickle.loads(frame, buffers=buffers)
 
 
-def _taken(thing: Any) -> Any:
+def _resolved(thing: Any) -> Any:
     return thing.taken() if isinstance(thing, (_InMemory, _OnDisk)) else thing

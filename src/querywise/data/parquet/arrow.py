@@ -45,7 +45,7 @@ def write_table(path: Path, schema: Arrow, rows: int, columns: Callable[[slice],
 
 
 def open_parquet(path: Path) -> Arrow:
-    """A Parquet file to read from. Arrow's own threads stay out of it: they can abort a program at its end."""
+    """A Parquet file to read from. Without Arrow's own threads, which can abort a program at its end."""
     pa, pq = arrow()
     try:
         return pq.ParquetFile(pa.OSFile(str(path)), pre_buffer=False)
@@ -93,7 +93,7 @@ def checksum_of(path: Path) -> str:
 
 
 def about(path: Path, work: Callable[[], _Result]) -> _Result:
-    """The result of the work; a message that does not say which file it is about says so."""
+    """The result of the work; the message of an error that does not name the file gets its name."""
     try:
         return work()
     except DataError as error:

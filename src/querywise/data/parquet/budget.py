@@ -1,4 +1,4 @@
-"""What a budget of memory allows of a set of shards, said before anything is read."""
+"""Checks of a set of shards against a memory budget, before anything is read."""
 
 from __future__ import annotations
 

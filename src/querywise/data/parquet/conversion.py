@@ -20,7 +20,7 @@ from querywise.runtime.progress import track
 
 @dataclass(frozen=True)
 class Columns:
-    """What the columns of a Parquet log are called; no label: nobody judged anything."""
+    """The column names of a Parquet log; without a label column nothing is judged."""
 
     qid: str = "qid"
     label: str | None = "label"
@@ -39,8 +39,8 @@ def convert(
 ) -> Shards:
     """Write files as one set of shards.
 
-    Sparse LETOR files are brought to the width of the widest, for which they are looked through once before, or to
-    `features`. What stands beside the first file, `features.txt` and `queries.jsonl`, is taken along.
+    Sparse LETOR files are widened to the widest, for which they are scanned once before, or to `features`. The side
+    files of the first file, `features.txt` and `queries.jsonl`, are written too.
     """
     inputs = [Path(path) for path in paths]
     if not inputs:
@@ -91,7 +91,7 @@ def _beside(path: Path) -> Path:
 
 
 def _known_queries(first: Path, queries: PathLike | None) -> QueryTable | None:
-    """The table asked for, or the one beside the first file; shards say themselves what is known of their queries."""
+    """The table given, or the one beside the first file; shards have their own."""
     if queries is not None:
         return read_queries(queries)
     return read_queries(_beside(first)) if _beside(first).is_file() and not is_sharded(first) else None

@@ -16,7 +16,7 @@ COLUMNS = ("qid", "label", "docid", "comment", "judged")  # what a shard has, or
 
 
 class Fitting:
-    """What the parts to be written have had so far, so that the next one is checked against it."""
+    """The properties of the parts written so far, which the next one is checked against."""
 
     def __init__(self, queries: QueryTable | None) -> None:
         self.width = -1
@@ -24,7 +24,7 @@ class Fitting:
         self._given = queries
         self._known = None if queries is None else frozenset(queries.ids)
         self._parts: list[str] = []
-        self._homes: dict[str, int] = {}  # the part of every query, in the order of the rows
+        self._homes: dict[str, int] = {}  # the number of every query's part, in the order of the rows
         self._tables: list[QueryTable | None] = []
 
     def checked(self, named: tuple[str, Judged]) -> Judged:
@@ -62,7 +62,7 @@ class Fitting:
         return part
 
     def table(self) -> QueryTable | None:
-        """What is known of all queries, in the order of the rows."""
+        """The data of all queries, in the order of the rows."""
         tables = [table for table in self._tables if table is not None]
         if self._given is not None:
             table = self._given.select(tuple(self._homes))

@@ -20,8 +20,8 @@ def read_parquet(
 ) -> Judged:
     """A feature log, one Parquet file or several as one set; a folder stands for the .parquet files in it.
 
-    Every numeric column beside those named is a feature. The rows of a query need not stand together; a missing label
-    means that nobody judged the document, and a log without a column `docid` has no document ids.
+    Every numeric column beside those named is a feature. The rows of a query need not be contiguous; a missing label
+    means that the document is unjudged, and a log without a column `docid` has no document ids.
     """
     names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     files = [file for name in names for file in log_files(Path(name))]
@@ -47,7 +47,7 @@ def read_parquet(
             pa.concat_tables([table.select(tables[0].column_names) for table in tables], promote_options="permissive")
         )
     except (DataError, pa.ArrowException) as error:
-        for file, table in zip(files, tables, strict=True):  # which of them is it?
+        for file, table in zip(files, tables, strict=True):  # find the file that is at fault
             about(file, lambda table=table: judged(table))  # type: ignore[misc]
         raise DataError(f"{', '.join(map(str, files))}: {error}") from None
 

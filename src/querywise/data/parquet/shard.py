@@ -26,7 +26,7 @@ _BLOCK = 512  # rows turned from columns to rows at once, while they are in the 
 
 @dataclass(frozen=True)
 class ShardFile:
-    """One Parquet file of whole queries. `first`: how many queries of the set stand before it."""
+    """One Parquet file of whole queries. `first`: how many queries of the set are before it."""
 
     folder: Path
     name: str
@@ -43,7 +43,7 @@ class ShardFile:
         return self.folder / self.name
 
     def load(self) -> Judged:
-        """The shard in memory, checked against its checksum, with what `queries.jsonl` says of its queries."""
+        """The shard in memory, checked against its checksum, with the query data of `queries.jsonl`."""
         file = OpenedShard(self)
         judged = file.fill(np.empty((self.rows, self.feature_count)), np.empty(self.rows, np.int64))
         known = self.folder / QUERIES
@@ -54,7 +54,7 @@ class ShardFile:
 
 
 class OpenedShard:
-    """A shard's file, its bytes and columns found to be what the manifest says."""
+    """A shard's file, its bytes and columns checked against the manifest."""
 
     def __init__(self, file: ShardFile) -> None:
         self._file, self._path = file, file.path

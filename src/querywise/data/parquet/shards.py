@@ -1,8 +1,8 @@
 """A judged set on disk: shards of whole queries, and a manifest that lists them.
 
 A set of shards is a folder: `part-00000.parquet`, … in order, `shards.json` with the feature names and a checksum of
-every file, and `queries.jsonl` where more is known of the queries. One shard is a Judged like any other, so whatever
-works query by query works on a set that no memory holds.
+every file, and `queries.jsonl` where there is query data. One shard is a Judged like any other, so whatever
+works query by query works on a set larger than memory.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ class Shards:
 
     @property
     def known(self) -> str:
-        """A checksum of what is known of the queries beside their documents."""
+        """A checksum of the query data."""
         path = self.folder / QUERIES
         return checksum_of(path) if path.is_file() else ""
 
     @cached_property
     def surveyed(self) -> list[Survey]:
-        """What has to be known of every shard before anything is learned; all are read for it, once."""
+        """The survey of every shard, which training needs first; all are read for it, once."""
         found: list[Survey] = workers().each(_survey, self.files, label="Looking through the shards")
         return found
 
@@ -94,24 +94,24 @@ class Shards:
         return cached("whole", None, self, self.whole)
 
     def parts(self) -> list[ShardFile]:
-        """What is handed to workers: the files; refused where a budget of memory is too small for one of them."""
+        """What workers are given: the files; refused where a budget of memory is too small for one of them."""
         require_room_for_a_shard(self.folder, max(file.rows for file in self.files), self.feature_count)
         return list(self.files)
 
     def surveys(self) -> list[Survey]:
-        """What has to be known of every part before anything is learned."""
+        """The survey of every part, which training needs first."""
         return self.surveyed
 
     def by_query(self, work: Callable[[Candidates], Floats]) -> Floats:
-        """Rows, one for each query: what `work` gives for the candidates of every shard."""
+        """The result of `work` for the candidates of every shard, a row per query."""
         return np.concatenate(workers().each(_of_candidates, self.parts(), shared=(work,)))
 
     def has_texts(self) -> bool:
-        """Whether queries have a text; the first shard tells."""
+        """Whether queries have a text, by the first shard."""
         return self.files[0].load().has_texts()
 
     def fingerprint(self) -> list[str]:
-        """What tells one training set from another: a checksum of every file and of what is known of the queries."""
+        """The identity of the training set: a checksum of every file and of the query data."""
         return [*(file.checksum for file in self.files), self.known]
 
     def whole(self) -> Judged:
@@ -167,7 +167,7 @@ def open_shards(folder: PathLike) -> Shards:
 
 
 def put_together(features: Floats, labels: Ints, parts: Sequence[Judged]) -> Judged:
-    """Parts whose features and labels stand in one array already, put together as `concatenate` does."""
+    """Parts whose features and labels are in one array already, put together as `concatenate` does."""
     each = [part.candidates for part in parts]
     sizes = np.concatenate([part.sizes for part in each])
     masks = [np.ones(len(part.labels), np.bool_) if part.judged is None else part.judged for part in parts]

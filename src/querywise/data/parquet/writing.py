@@ -36,7 +36,7 @@ def write_shards(
     """Write judged sets, one after the other, as one set of shards of about `rows` rows each; no query is split.
 
     Parts are taken as they come and held no longer than it takes to write them. With `shards`, everything is held, and
-    cut into that many files of about the same number of rows. `queries` says more of the queries than the parts do.
+    cut into that many files of about the same number of rows. `queries`: query data beside that of the parts.
     A folder of shards that is already there is replaced as a whole once all is written, and stays until then. A query
     without documents has no row, and is left out.
     """

@@ -14,7 +14,7 @@ import numpy as np
 
 from querywise.contracts.protocols import Learner
 from querywise.data.judged import Judged
-from querywise.learners.classic.lists import BestRound, Worth, check_counts, check_worth, teaching
+from querywise.learners.classic.lists import BestRound, Worth, check_counts, check_worth, with_pairs
 from querywise.learners.linear import WeightedSum
 from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import unfitted
@@ -25,13 +25,13 @@ _SURE = 1 - 1e-6  # a feature that ranks every list perfectly would weigh infini
 
 
 class AdaRank(WeightedSum):
-    """A linear ranker put together from single features, each weighed by how well it ranks what is still ranked badly.
+    """A linear ranker boosted from single features, each weighted by how well it ranks the queries still ranked badly.
 
     rounds: at most so many. With a validation set the rounds up to its best are kept.
-    measure: what queries are boosted by: `map`, `ndcg` or `ndcg@k`.
-    repeat: as in the paper, a feature may be chosen again, and training stops when a round no longer changes what any
-    query's order is worth; as the best feature is often chosen twice running, that is soon. Otherwise each feature has
-    one turn.
+    measure: the boosted measure: `map`, `ndcg` or `ndcg@k`.
+    repeat: as in the paper, a feature may be chosen again, and training stops when a round changes the measure
+    of no query; as the best feature is often chosen twice running, that is soon. Otherwise each feature is chosen at
+    most once.
     scale: features are standardised inside, or not (`none`).
     patience: training stops once the measure has not improved on the validation set for so many rounds.
 
@@ -60,16 +60,16 @@ class AdaRank(WeightedSum):
         self.patience = patience
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
-        """Add features, until nothing changes or `valid`, where it is given, says to stop."""
+        """Add features, until nothing changes or, with `valid`, until early stopping."""
         check_counts(type(self), rounds=(self.rounds, 1), patience=(self.patience, 1))
         check_worth(self.measure)
         candidates = data.candidates
         if valid is not None:
             valid.candidates.require_features(candidates.features.shape[1], candidates.feature_names)
-        taught, weights = teaching(data, query_weights)
+        used, weights = with_pairs(data, query_weights)
         with doing("Training AdaRank"):
-            scaling = Scaling.learn(taught.candidates.features, self.scale)
-            self._boost(taught, weights, scaling, valid)
+            scaling = Scaling.learn(used.candidates.features, self.scale)
+            self._boost(used, weights, scaling, valid)
         self.feature_count_ = candidates.features.shape[1]
         self.feature_names_ = candidates.feature_names
         inside = np.zeros(self.feature_count_)
@@ -112,13 +112,13 @@ class AdaRank(WeightedSum):
 
 
 def _alone(worth: Worth, features: Floats) -> Floats:
-    """Directions × features × queries: what each query is worth ranked by each feature, and by it backwards."""
+    """Directions × features × queries: the measure of each query ranked by each feature, and by it in reverse."""
     columns = np.ascontiguousarray(features.T)
     return np.array([[worth.of(sign * column) for column in columns] for sign in (1.0, -1.0)])
 
 
 def _next_feature(alone: Floats, shares: Floats, used: list[int]) -> tuple[int, float]:
-    """The unused feature that is worth most under these shares of the queries, the first of equals, and its weight."""
+    """The unused feature with the highest weighted measure, the first of equals, and its weight."""
     worth: Floats = np.einsum("dfq,q->df", alone, shares / shares.sum())
     worth[:, used] = -1.0
     backwards, column = np.unravel_index(int(np.argmax(worth)), worth.shape)

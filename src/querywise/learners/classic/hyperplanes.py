@@ -1,4 +1,4 @@
-"""Multiple hyperplanes: a ranking SVM for every pair of grades, put together by counting votes [qin2007]_.
+"""Multiple hyperplanes: a ranking SVM for every pair of grades, combined by Borda count [qin2007]_.
 
 Grades 0, 1, 2 make three tasks: 1 above 0, 2 above 0, 2 above 1. Each gets a hyperplane of its own, trained on the
 documents of its two grades alone. To rank a query, each hyperplane orders its documents; by Borda's count a document
@@ -18,7 +18,7 @@ from querywise.contracts.answers import Answer, alone, ready
 from querywise.contracts.forms import Refusal, depends_on_the_list, no_sum
 from querywise.data.judged import Candidates, Judged
 from querywise.data.normalisation import borda
-from querywise.learners.classic.lists import teaching
+from querywise.learners.classic.lists import with_pairs
 from querywise.learners.linear import linear_scores
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.runtime.arrays import Floats
@@ -27,16 +27,16 @@ from querywise.runtime.scaling import Scale
 
 
 class MultipleHyperplanes:
-    """Ranking SVMs that each know two grades, and vote (MHR-BC).
+    """A ranking SVM per pair of grades, combined by Borda count (MHR-BC).
 
-    l2: λ of every ranking SVM, how strongly its weights are held to 0.
+    l2: λ of every ranking SVM, how strongly its weights are shrunk towards 0.
     loss: `squared_hinge`, ℓ(t) = max(0, 1 − t)², or `hinge`, ℓ(t) = max(0, 1 − t).
     pairs: every `query` counts the same whatever its number of pairs, or every `pair` does.
     scale: features are standardised inside, or not (`none`).
 
     A pair of grades that no query has together is left out. `grades_` are the pairs of grades, lower first;
-    `hyperplanes_` their weights in the units of the features as given, a row each. Every hyperplane has the same say,
-    and scores are whole numbers: documents may tie.
+    `hyperplanes_` their weights in the units of the features as given, a row each. Every hyperplane has the same
+    weight, and scores are whole numbers: documents may tie.
 
     >>> from querywise import from_arrays
     >>> data = from_arrays([[0.0], [1.0], [2.0]], [0, 1, 2], qid=[7, 7, 7])
@@ -58,12 +58,12 @@ class MultipleHyperplanes:
         self.scale = scale
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
-        """Train every hyperplane. There is nothing to stop early, so `valid` is not looked at."""
-        taught, weights = teaching(data, query_weights)
+        """Train every hyperplane. There is no early stopping: `valid` is ignored."""
+        used, weights = with_pairs(data, query_weights)
         grades, hyperplanes = [], []
         with doing("Training hyperplanes"):
-            for lower, upper in combinations(np.unique(taught.labels).tolist(), 2):
-                two, own = _of_two_grades(taught, weights, lower, upper)
+            for lower, upper in combinations(np.unique(used.labels).tolist(), 2):
+                two, own = _of_two_grades(used, weights, lower, upper)
                 if len(two):
                     grades.append((lower, upper))
                     hyperplanes.append(self._machine().fit(two, query_weights=own).weights_)

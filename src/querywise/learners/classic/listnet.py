@@ -1,4 +1,4 @@
-"""ListNet: a linear model whose chances of each document coming first are those of the grades [cao2007]_.
+"""ListNet: a linear model fitted by cross entropy to the top-one probabilities of the grades [cao2007]_.
 
     min_w  λ/2 ‖w‖²  −  Σ_i v_i Σ_a P_i(a) log Q_i(a),   P_i = softmax(y_i),   Q_i = softmax(X_i w)
 
@@ -14,7 +14,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from querywise.data.judged import Judged
 from querywise.errors import DataError, SolverError
-from querywise.learners.classic.lists import is_number, per_row, teaching
+from querywise.learners.classic.lists import is_number, per_row, with_pairs
 from querywise.learners.linear import WeightedSum
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.progress import doing
@@ -28,9 +28,9 @@ _SUFFICIENT = 1e-4
 
 
 class ListNet(WeightedSum):
-    """A linear ranker trained on whole lists by the cross entropy of top-one chances.
+    """A linear ranker trained on whole lists by the cross entropy of top-one probabilities.
 
-    l2: λ, how strongly weights are held to 0.
+    l2: λ, how strongly weights are shrunk towards 0.
     scale: features are standardised inside, or not (`none`).
 
     `weights_` are in the units of the features as given. `gap_` bounds how far `objective_` is from its minimum.
@@ -47,13 +47,13 @@ class ListNet(WeightedSum):
         self.scale = scale
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
-        """Learn the weights of every feature. There is nothing to stop early, so `valid` is not looked at."""
+        """Learn the weights of every feature. There is no early stopping: `valid` is ignored."""
         if not (is_number(self.l2) and self.l2 > 0):
             raise DataError(f"ListNet(l2={self.l2!r}) must be a positive number.")
-        taught, weights = teaching(data, query_weights)
+        used, weights = with_pairs(data, query_weights)
         with doing("Training ListNet"), one_blas_thread():
-            scaling = Scaling.learn(taught.candidates.features, self.scale)
-            lists = _Lists(scaling.apply(taught.candidates.features), taught, weights, self.l2)
+            scaling = Scaling.learn(used.candidates.features, self.scale)
+            lists = _Lists(scaling.apply(used.candidates.features), used, weights, self.l2)
             inside, self.objective_, self.gap_ = lists.solve()
         self.weights_ = scaling.weights_in_user_units(inside)
         self.feature_count_ = data.candidates.features.shape[1]

@@ -1,4 +1,4 @@
-"""Judged lists as listwise and boosted learners see them: those that teach, what an order is worth, the best round."""
+"""Judged lists for listwise and boosted learners: queries with pairs, their measures, the best round."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LARGEST = 2**31 - 1
 _RISE = 1e-9  # of a measure: less is rounding
 
 
-def teaching(data: Judged, query_weights: Floats | None) -> tuple[Judged, Floats]:
+def with_pairs(data: Judged, query_weights: Floats | None) -> tuple[Judged, Floats]:
     """The queries that have pairs and weight, and their weights, which sum to 1.
 
-    The others are left out from the start: a query of weight 0 has no say in scales or thresholds either.
+    The others are left out from the start: a query of weight 0 does not affect scales or thresholds either.
     """
     data.require_preferences()
     weights = check_query_weights(query_weights, data)
@@ -35,7 +35,7 @@ def teaching(data: Judged, query_weights: Floats | None) -> tuple[Judged, Floats
 
 
 class Worth:
-    """What an order of a judged set is worth: `map`, `ndcg` or `ndcg@k` of every query, all of them at once.
+    """The measure of a ranked judged set: `map`, `ndcg` or `ndcg@k` of every query, all of them at once.
 
     The values are those of `measures` in the standard flavour; a query without a relevant document counts 0.
 

@@ -17,7 +17,7 @@ from querywise.contracts.forms import Forest, Leaf, Split
 from querywise.contracts.protocols import Learner
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
-from querywise.learners.classic.lists import BestRound, check_counts, is_number, teaching
+from querywise.learners.classic.lists import BestRound, check_counts, is_number, with_pairs
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.progress import doing
@@ -26,11 +26,11 @@ from querywise.runtime.threads import in_threads
 _SURE = 1 - 1e-6  # an r of 1 would weigh infinitely much
 _NOTHING = 1e-12  # of the loss at the start, or of r: what is left is rounding
 _MOST_THRESHOLDS = 65_535
-_BLOCK = 2_000_000  # values of features that a thread looks through at a time
+_BLOCK = 2_000_000  # feature values that a thread scans at a time
 
 
 class RankBoost:
-    """Stumps on single features, each weighed by how well it orders the pairs that are still in the wrong order.
+    """Stumps on single features, each weighted by how well it orders the pairs that are still in the wrong order.
 
     rounds: at most so many stumps; with a validation set those up to its highest MAP are kept.
     thresholds: how many are tried on each feature, quantiles of its distinct training values.
@@ -55,14 +55,14 @@ class RankBoost:
         self.patience = patience
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
-        """Add stumps, until `valid` says to stop where it is given."""
+        """Add stumps; with `valid`, until early stopping."""
         self._check_parameters()
         candidates = data.candidates
         if valid is not None:
             valid.candidates.require_features(candidates.features.shape[1], candidates.feature_names)
-        taught, weights = teaching(data, query_weights)
+        used, weights = with_pairs(data, query_weights)
         with doing("Boosting stumps"):
-            self._boost(_Pairs(taught, weights, self.thresholds), valid)
+            self._boost(_Pairs(used, weights, self.thresholds), valid)
         self.feature_count_ = candidates.features.shape[1]
         self.feature_names_ = candidates.feature_names
         return self
@@ -131,7 +131,7 @@ class RankBoost:
 
 
 class _Pairs:
-    """The training pairs, never written down, under the stumps added so far."""
+    """The training pairs, never enumerated, and their weights under the stumps added so far."""
 
     def __init__(self, data: Judged, query_weights: Floats, thresholds: int) -> None:
         from querywise.learners.classic import stumps  # numba takes half a second to import

@@ -1,4 +1,4 @@
-"""RankBoost's two compiled kernels: what every document's pairs weigh, and the stump that orders most of them.
+"""RankBoost's two compiled kernels: the weights of every document's pairs, and the stump with the largest |r|.
 
 With H the scores so far, a pair (a, b) of query i, a labelled above b, weighs c_i exp(H(b) − H(a)): a factor of a times
 one of b. So the pairs of a document with all documents of lower levels weigh exp(−H(a)) times one sum, and nothing is
@@ -18,7 +18,7 @@ from querywise.runtime.compiled import compiled
 def potentials(scores: Floats, levels: Ints, starts: Ints, shares: Floats, out: Floats) -> float:
     """The weight of all pairs; `out` is, per document, that of its pairs below it less that of its pairs above it.
 
-    The documents of a query stand in ascending order of label. A stump h has Σ D(a,b) (h(a) − h(b)) = Σ_d out(d) h(d).
+    The documents of a query are in ascending order of label. A stump h has Σ D(a,b) (h(a) − h(b)) = Σ_d out(d) h(d).
     """
     total = 0.0
     for query in range(len(starts) - 1):

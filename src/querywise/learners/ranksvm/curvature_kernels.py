@@ -12,9 +12,9 @@ from querywise.runtime.compiled import compiled, compiled_loosely
 def packed_sums(pointers: Ints, queries: Ints, weights: Singles, packed: Singles, sums: Singles) -> None:
     """Rows of V·H, V sparse (pointers, queries, weights) and H a table of packed triangles.
 
-    H is taken a strip of columns at a time, so that what the rows of V have in common stays in the cache, and four of
-    its rows at a time, so that sums are written less often. A row is summed in the order of its queries, whatever other
-    rows are asked for.
+    H is taken a strip of columns at a time, so that the strip stays in the cache, and four of its rows at a time, so
+    that sums are written less often. A row is summed in the order of its queries, whatever the other
+    rows are.
     """
     columns = packed.shape[1]
     strip = 256
@@ -55,7 +55,7 @@ def curvature_rows(
     """Rows Y with Xᵀ L X = symmetric part of Xᵀ Y, for queries first..last−1, each times its weight.
 
     L = D − A − Aᵀ is the Laplacian of the pairs in the band, A_ab = 1 for each such pair (a above b). Since
-    xᵀAx = xᵀAᵀx, Y = D X − 2 A X serves, and A X needs one sweep. `rows` begins with the first row of query `first`.
+    xᵀAx = xᵀAᵀx, Y = D X − 2 A X suffices, and A X needs one sweep. `rows` begins with the first row of query `first`.
     """
     columns = features.shape[1]
     offset = starts[first]

@@ -1,4 +1,4 @@
-"""Sums over preference pairs without enumerating them: the compiled kernels the ranking SVM stands on.
+"""Sums over preference pairs without enumerating them: the compiled kernels of the ranking SVM.
 
 A pair (a, b) with label a above label b and margin t = s_a − s_b costs ℓ(t), one family for both losses:
 
@@ -9,7 +9,7 @@ A pair (a, b) with label a above label b and margin t = s_a − s_b costs ℓ(t)
 squared hinge: upper = 1, lower = −∞, q = 1. Hinge smoothed over a half-width δ: upper = 1 + δ, lower = 1 − δ,
 q = 1/(4δ), which lies between the hinge and the hinge + δ/4.
 
-The documents of a query stand in ascending order of label, so the partners below a document are all the documents up
+The documents of a query are in ascending order of label, so the partners below a document are all the documents up
 to where its label begins. Two ways to add up:
 
 - directly, a branch-free loop over partners: cheapest for lists with few pairs per document, as most have;
@@ -52,7 +52,7 @@ def _sweep(
     gradient: Floats,
     degree: Floats,
 ) -> float:
-    """What each document gets as the *upper* one of its pairs; `scores` ascend. Returns the sum of losses.
+    """The sums of each document as the *upper* one of its pairs; `scores` ascend. Returns the sum of losses.
 
     `gradient` receives dℓ/ds of the upper document, `degree` its number of pairs in the band. `band` and `line` are
     scratch, a row per level: count, Σ s_b (and Σ s_b²) of the documents in the band and on the straight part.
@@ -159,7 +159,7 @@ def _swept(
     for i in range(n):
         s[i] = scores[order[i]] - mean
         y[i] = levels[order[i]]
-        # Seen from below: negate scores and labels, and the lower document of a pair becomes the upper one.
+        # The lower documents: negate scores and labels, and the lower document of a pair becomes the upper one.
         reverse[n - 1 - i] = -s[i]
         reverse_y[n - 1 - i] = top - y[i]
     total = _sweep(s, y, shape, band, line, floats[2], floats[3])

@@ -5,7 +5,7 @@ on any weighting v of the queries needs only sums of them; for all rows of V at 
 
     W = w₀ − ((λ+μ) I + V·H)⁻¹ (λ w₀ + V·G)
 
-How exact that bare step is depends on how few queries decide. With a tolerance, every model's gap is certified on the
+The fewer queries have weight, the less exact that one step is. With a tolerance, every model's gap is certified on the
 rows that have weight; models that miss it take further steps, first with the same curvature and then, one by one, with
 their own. Curvature only steers steps and never certifies them, so single precision is enough for it.
 """
@@ -34,7 +34,7 @@ from querywise.runtime.scaling import Scaling
 from querywise.runtime.threads import in_threads, one_blas_thread
 from querywise.runtime.workers import ThisProcess, Workers
 
-_MEMORY = 256_000_000  # bytes for the curvatures of the models in hand
+_MEMORY = 256_000_000  # bytes for the curvatures of the models trained at a time
 _MANY = 16  # models from which on work is done for all at once, rather than one by one
 _QUERY_BLOCKS = 16  # gradients are added up in this many parts, whatever the number of threads
 _FROZEN_STEPS = 20
@@ -43,7 +43,7 @@ _NOTHING = (np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0), 0)
 
 
 class LinearLearner(Learner, Protocol):
-    """A ranking SVM as its local models know it: how it is trained, and the weights it has learned."""
+    """A ranking SVM as its local models use it: its parameters, and the weights it has learned."""
 
     l2: float
     loss: Literal["squared_hinge", "hinge"]
@@ -64,7 +64,7 @@ class Curved(NamedTuple):
 class PreparedRankSVM:
     """A ranking SVM on all queries, and what it takes to train one on any weighting of them.
 
-    `everyone` is the global model. Without a tolerance no training document is kept: a model is then the bare step.
+    `everyone` is the global model. Without a tolerance no training document is kept: a model is then the single step.
     """
 
     def __init__(self, learner: LinearLearner) -> None:
@@ -77,7 +77,7 @@ class PreparedRankSVM:
         self.spread_ = scaling.spread
         self.centre_ = optimum.weights
         self.pairs_ = preferences.pairs
-        curved: Sequence[Any] = []  # the hinge has none
+        curved: Sequence[Any] = []  # the hinge has no curvature
         if self.learner.loss == "squared_hinge":
             with doing("Curvature of every query"), one_blas_thread():
                 curved = preferences.workers.keep(_curved, preferences.parts, optimum.states or [])
@@ -89,7 +89,7 @@ class PreparedRankSVM:
         return self
 
     def gathered(self) -> Self:
-        """The same with all that its parts keep in one place, so that it can be stored."""
+        """The same with all that workers keep gathered here, so that it can be stored."""
         if self._spread is not None and not hasattr(self, "starts_"):
             self._remember()
             self._spread = None
@@ -98,15 +98,15 @@ class PreparedRankSVM:
     def _remember(self) -> None:
         spread = self._parts()
         if spread.curved:
-            parts = spread.workers.each(_itself, spread.curved)
+            parts = spread.workers.each(_identity, spread.curved)
             self.gradients_, self.curvatures_ = (joined([each[place] for each in parts]) for place in (0, 1))
-        pairs = Preferences.joined(spread.workers.each(_itself, spread.pairs)) if spread.pairs else None
+        pairs = Preferences.joined(spread.workers.each(_identity, spread.pairs)) if spread.pairs else None
         self.starts_ = np.zeros(1, np.int64) if pairs is None else pairs.starts
         self.features_ = None if pairs is None else pairs.features
         self.levels_ = None if pairs is None else pairs.levels
 
     def _parts(self) -> _Spread:
-        """What the models are trained from: where it was made, or, of a stored learner, here."""
+        """The training queries in parts: kept by the workers, or, of a stored learner, here."""
         if self._spread is None:
             pairs, curved = [], []
             if self.features_ is not None and self.levels_ is not None:
@@ -117,7 +117,7 @@ class PreparedRankSVM:
         return self._spread
 
     def for_learner(self, learner: LinearLearner) -> Self:
-        """The same for a learner that differs in its prior alone, which only local models hear of."""
+        """The same for a learner that differs in its prior alone, which only local models use."""
         other = copy.copy(self)
         other.learner = learner
         other.everyone_ = copy.copy(self.everyone_)
@@ -142,15 +142,15 @@ class PreparedRankSVM:
         return LinearModels(weights / self.spread_)
 
     def pulls(self) -> Floats:
-        """Where each query pulls the global model: its gradient, in units in which the global curvature is 1.
+        """Each query's gradient at the global model, whitened: in units in which the global curvature is 1.
 
-        Half its squared length is what a step of its own with that curvature would gain, whatever the features measure.
+        Half its squared norm is the decrease by a Newton step of its own with that curvature, on any feature scale.
         """
         everyone = WeightRows.of(csr_array(np.ones((1, len(self.pairs_)))), self.pairs_, self.learner.pairs)
-        hands, curved = self._parts().workers, self._parts().curved
-        sums = hands.each(_step_sums, *self._parts().asked(curved, everyone))
+        pool, curved = self._parts().workers, self._parts().curved
+        sums = pool.each(_step_sums, *self._parts().asked(curved, everyone))
         values, directions = np.linalg.eigh(_unpacked(sums, self.learner.l2)[0])
-        gradients = joined(hands.each(_gradients, curved))
+        gradients = joined(pool.each(_gradients, curved))
         whitened: Floats = gradients @ (directions / np.sqrt(np.maximum(values, self.learner.l2)))
         return whitened
 
@@ -166,7 +166,7 @@ class PreparedRankSVM:
 
     def _all_at_once(self, shares: WeightRows) -> Floats:
         d = len(self.centre_)
-        partial = 2 * d * (d + 1) * (len(self._parts()) - 1)  # what every part adds to the sum
+        partial = 2 * d * (d + 1) * (len(self._parts()) - 1)  # bytes that every part adds to the sum
         room = min(_MEMORY, (self._parts().workers.memory or np.inf) / 10)
         blocks = _slices(len(shares), max(1, min(int(room // (8 * d * d + partial)), 4096)))
         parts = self._parts().workers.together(lambda block: self._block(shares.select(block)), blocks, "Local models")
@@ -178,13 +178,13 @@ class PreparedRankSVM:
         """The models of some rows: the step from w₀, then as many more as the tolerance asks for."""
         spread, tolerance = self._parts(), self.learner.tolerance
         sums = spread.workers.keep(_step_sums, *spread.asked(spread.curved, shares))
-        shared = (shares.taught, self._ridge(), self.centre_, tolerance is not None)
+        shared = (shares.has_pairs, self._ridge(), self.centre_, tolerance is not None)
         (weights,), (curvature,) = spread.workers.both(_first_step, *([each] for each in sums), shared=shared)
         if tolerance is None:
             found: Floats = weights
             return found
-        weights = np.array(weights)  # a copy: what comes from elsewhere may be read only
-        late = self._frozen_steps(shares, weights, curvature, np.flatnonzero(shares.taught), tolerance)
+        weights = np.array(weights)  # a copy: results of workers may be read only
+        late = self._frozen_steps(shares, weights, curvature, np.flatnonzero(shares.has_pairs), tolerance)
         if len(late):
             weights[late] = self._one_by_one(shares.select(late), weights[late])
         return weights
@@ -224,7 +224,7 @@ class PreparedRankSVM:
         return values, gradient
 
     def _one_by_one(self, shares: WeightRows, start: Floats) -> Floats:
-        """Every row's own Newton, from where it stands, each with curvature of its own on the queries it counts."""
+        """Newton's method for every row, from its current weights, with its own curvature on the queries it weights."""
         spread, ridge = self._parts(), self._ridge()
 
         def train(row: int) -> Floats:
@@ -251,14 +251,14 @@ class _Spread:
 
     workers: Workers
     curved: Sequence[Any]  # kept, of every part; none with the hinge
-    pairs: Sequence[Any]  # Preferences, kept, of every part; none where models are bare steps
+    pairs: Sequence[Any]  # Preferences, kept, of every part; none where models are single steps
     cuts: Ints  # the first query of each, and how many there are in all
 
     def __len__(self) -> int:
         return len(self.cuts) - 1
 
     def asked(self, parts: Sequence[Any], shares: WeightRows) -> tuple[list[Any], list[WeightRows]]:
-        """The parts that have to do with some rows, and what."""
+        """The parts with a query that some rows weight, and these rows there."""
         if len(self) == 1:
             return [parts[0]], [shares]
         pieces = [shares.of_queries(first, last) for first, last in pairwise(self.cuts.tolist())]
@@ -273,7 +273,7 @@ class _Spread:
         return [self.pairs[each] for each in some], numbers
 
 
-def _itself(part: Any) -> Any:
+def _identity(part: Any) -> Any:
     return part
 
 
@@ -282,7 +282,7 @@ def _gradients(curved: Curved) -> Floats:
 
 
 def _curved(preferences: Preferences, state: Any) -> Curved:
-    """The gradient and the curvature of every query of a part where Newton ended."""
+    """The gradient and the curvature of every query of a part at the optimum."""
     mean = np.where(preferences.pairs > 0, 1 / np.maximum(preferences.pairs, 1), 0.0)
     gradients = preferences.gradients(state.sums.gradient, mean)
     return Curved(gradients, preferences.curvatures(state.scores, state.sums.degree, mean, SQUARED_HINGE))
@@ -307,10 +307,10 @@ def _step_sums(curved: Curved, shares: WeightRows) -> tuple[Floats, Singles]:
 
 
 def _first_step(*given: Any) -> tuple[Floats, Floats | None]:
-    """The step from w₀ for some rows, and the curvature it was taken with where more steps may follow."""
-    *sums, taught, ridge, centre, more = given
-    weights = np.where(taught[:, None], centre, ridge.minimiser)
-    gradient = np.where(taught[:, None], ridge.gradient(centre) + total([each for each, _ in sums]), 0.0)
+    """The step from w₀ for some rows, and its curvature where more steps may follow."""
+    *sums, has_pairs, ridge, centre, more = given
+    weights = np.where(has_pairs[:, None], centre, ridge.minimiser)
+    gradient = np.where(has_pairs[:, None], ridge.gradient(centre) + total([each for each, _ in sums]), 0.0)
     curvature = _unpacked(sums, ridge.strength)
     return weights - _solved(curvature, gradient), curvature if more else None
 
@@ -334,7 +334,7 @@ def _objective_sums(pairs: Preferences, shares: WeightRows, weights: Floats) -> 
     """What a part adds to the objectives and gradients of some models."""
     from querywise.learners.ranksvm import kernels
 
-    few = len(shares) < _MANY  # handing out the work of few models costs more than it
+    few = len(shares) < _MANY  # for few models threads cost more than they save
     by_query = WeightRows(*_NOTHING) if few else shares.by_query()
     features, levels, starts, counts = pairs.for_kernels()
     models = for_kernels(weights)
@@ -364,7 +364,7 @@ def _chosen(pairs: Preferences, queries: Ints) -> Preferences:
 
 
 def _refined(*given: Any) -> Floats:
-    """The model of one row, by its own Newton, from the pairs that every part chose for it."""
+    """The model of one row by Newton's method, from its pairs of every part."""
     *chosen, share, start, ridge, loss, tolerance = given
     preferences = Preferences.joined(chosen)
     coefficients, spread = share / preferences.pairs, PreferenceParts.of(preferences)

@@ -27,7 +27,7 @@ _ROUNDING = 1e-7  # a gap that double precision may not get below when l2 is tin
 
 @dataclass(frozen=True)
 class Ridge:
-    """λ/2 ‖w‖² + μ/2 ‖w − w₀‖²: what it costs a model to leave zero, and to leave its centre w₀."""
+    """λ/2 ‖w‖² + μ/2 ‖w − w₀‖²: the penalties on distance from zero, and from the prior's centre w₀."""
 
     l2: float
     centre: Floats
@@ -40,7 +40,7 @@ class Ridge:
 
     @property
     def minimiser(self) -> Floats:
-        """Where the two terms alone are least, μ/(λ+μ) · w₀: the model of queries without a single pair."""
+        """The minimum of the two terms alone, μ/(λ+μ) · w₀: the model of queries without a single pair."""
         return self.centre * (self.centre_l2 / self.strength)
 
     def value(self, weights: Floats) -> float:
@@ -57,7 +57,7 @@ class Ridge:
 class Optimum:
     """Weights, the objective there, and the proven bound on its distance from the minimum.
 
-    Where the method went by them, also what every part of the preferences has there, kept: scores and sums over pairs.
+    With Newton's method also the state of every part there, kept: scores and sums over pairs.
     """
 
     weights: Floats
@@ -75,7 +75,7 @@ class _Point:
 
 
 class _Objective:
-    """F, its gradient and its Newton step, at a point. Every part of the preferences is asked, and the sums added."""
+    """F, its gradient and its Newton step, at a point: sums over all parts of the preferences."""
 
     def __init__(self, preferences: PreferenceParts, coefficients: Floats, ridge: Ridge, loss: Loss) -> None:
         self.workers, self.parts = preferences.workers, preferences.parts
@@ -83,7 +83,7 @@ class _Objective:
         self.ridge, self.loss = ridge, loss
 
     def begin(self, weights: Floats) -> _Point:
-        """At some weights."""
+        """The point at some weights."""
         seen, states = self.workers.both(_losses_at_weights, self.parts, self.coefficients, shared=(weights, self.loss))
         return self._point(weights, seen, states)
 
@@ -92,7 +92,7 @@ class _Objective:
         return total(self.workers.each(_curvature_of, self.parts, self.coefficients, point.states, shared=(self.loss,)))
 
     def newton_step(self, point: _Point) -> Floats:
-        """Where the parabola that fits there has its minimum."""
+        """The minimum of the second-order model there."""
         curvature = self.curvature(point)
         curvature[np.diag_indices_from(curvature)] += self.ridge.strength
         try:
@@ -132,7 +132,7 @@ class _Objective:
 
 
 class _State(NamedTuple):
-    """What one part of the preferences has at some weights; `along` is how a full step to them moved the scores."""
+    """The state of one part of the preferences at some weights; `along` is the change of the scores by a full step."""
 
     scores: Floats
     sums: PairSums
@@ -143,7 +143,7 @@ _Losses = tuple[float, Floats]  # the losses of one part, weighted, and their gr
 
 
 def _losses_at_weights(part: Preferences, coefficients: Floats, weights: Floats, loss: Loss) -> tuple[_Losses, _State]:
-    """One part at some weights."""
+    """The losses and the state of one part at some weights."""
     return _losses_at(part, coefficients, part.scores(weights), loss)
 
 
@@ -205,9 +205,9 @@ def minimise(
 def minimise_hinge(
     preferences: PreferenceParts, coefficients: Floats, *, ridge: Ridge, tolerance: float, start: Floats
 ) -> Optimum:
-    """The hinge loss, by hinges ever less rounded, until rounding and gap together are within `tolerance`.
+    """The hinge loss, by ever less smoothed hinges, until smoothing and gap together are within `tolerance`.
 
-    The rounded hinge exceeds the hinge by at most δ/4, so the rounded optimum is within Σ_i c_i p_i · δ/4 of the true
+    The smoothed hinge exceeds the hinge by at most δ/4, so its optimum is within Σ_i c_i p_i · δ/4 of the true
     one. Each stage starts where the last one ended.
     """
     pair_weight = float(coefficients @ preferences.pairs)

@@ -42,14 +42,14 @@ def preference_parts(data: Training, scale: Scale) -> tuple[PreferenceParts, Sca
 
 
 def _made_parts(data: Training, scale: Scale) -> tuple[PreferenceParts, Scaling]:
-    hands = workers()
+    pool = workers()
     found = data.surveys()
     pairs = np.concatenate([each.pairs for each in found])
     require_preferences(pairs)
     scaling = Scaling.by([each.moments for each in found], scale)
-    parts = hands.keep(_preferences, data.parts(), shared=(scaling,))
+    parts = pool.keep(_preferences, data.parts(), shared=(scaling,))
     cuts = np.cumsum([0, *(len(each.pairs) for each in found)])
-    return PreferenceParts(hands, parts, pairs, cuts), scaling
+    return PreferenceParts(pool, parts, pairs, cuts), scaling
 
 
 def _preferences(part: Part, scaling: Scaling) -> Preferences:

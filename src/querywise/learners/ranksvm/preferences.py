@@ -25,7 +25,7 @@ _Any = TypeVar("_Any", bound=np.generic)
 
 @dataclass(frozen=True)
 class Loss:
-    """One member of the family described in `pairwise`: a parabola between `lower` and `upper`, a line below."""
+    """One member of the family described in `kernels`: a parabola between `lower` and `upper`, a line below."""
 
     upper: float
     lower: float
@@ -36,7 +36,7 @@ SQUARED_HINGE = Loss(1.0, -np.inf, 1.0)
 
 
 def smoothed_hinge(half_width: float) -> Loss:
-    """The hinge, rounded where it bends; nowhere more than half_width/4 above it."""
+    """The hinge, smoothed at its kink; nowhere more than half_width/4 above it."""
     return Loss(1.0 + half_width, 1.0 - half_width, 1.0 / (4.0 * half_width))
 
 
@@ -49,7 +49,7 @@ class PairSums(NamedTuple):
 
 
 class Preferences:
-    """The pairs {(a, b): label a > label b} of every query, never written down one by one.
+    """The pairs {(a, b): label a > label b} of every query, never enumerated.
 
     The documents of a query are kept in ascending order of label: `rows` are their places in the set they came from,
     and scores and gradients here are in this order.

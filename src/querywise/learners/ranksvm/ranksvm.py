@@ -28,14 +28,14 @@ from querywise.runtime.progress import doing
 from querywise.runtime.scaling import Scale, Scaling
 from querywise.runtime.threads import one_blas_thread
 
-# Newton's last steps on the squared hinge are nearly free, so one global model is solved this far whatever is asked.
+# Newton's last steps on the squared hinge are nearly free, so a global model is solved this far whatever the tolerance.
 GLOBAL_TOLERANCE = 1e-10
 
 
 class RankSVM(WeightedSum):
     """A linear ranker trained on preference pairs, without ever enumerating them.
 
-    l2: λ, how strongly weights are held to 0; with standardised features 1 is a good first guess.
+    l2: λ, how strongly weights are shrunk towards 0; with standardised features 1 is a good first guess.
     loss: `squared_hinge`, ℓ(t) = max(0, 1 − t)², or `hinge`, ℓ(t) = max(0, 1 − t).
     pairs: every `query` counts the same whatever its number of pairs, or every `pair` does.
     scale: features are standardised inside, or not (`none`).
@@ -72,14 +72,14 @@ class RankSVM(WeightedSum):
         self.tolerance = tolerance
 
     def fit(self, data: Training, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
-        """Learn the weights of every feature. There is nothing to stop early, so `valid` is not looked at."""
+        """Learn the weights of every feature. There is no early stopping: `valid` is ignored."""
         self.fit_preferences(data, query_weights)
         return self
 
     def fit_preferences(
         self, data: Training, query_weights: Floats | None = None
     ) -> tuple[PreferenceParts, Scaling, Optimum]:
-        """Fit, and hand over the scaled pairs it was fitted on and what is known at the optimum."""
+        """Fit, and return the scaled pairs it was fitted on, their scaling and the optimum."""
         self._check_parameters()
         weights = check_query_weights(query_weights, data)
         with doing("Training a ranking SVM"), one_blas_thread():

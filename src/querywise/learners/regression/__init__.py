@@ -1,1 +1,1 @@
-"""Grades as numbers: what aTVT learns by."""
+"""Regression on grades, for aTVT."""

@@ -1,4 +1,4 @@
-"""Weighted kernel ridge regression: a function in the space of a kernel, and how long it is there.
+"""Weighted kernel ridge regression: a function in a kernel's space, and its norm there.
 
     min_h  Σ_j w_j (t_j − h(x_j))²  +  λ ‖h‖²,        h(x) = Σ_j c_j k(x, x_j)
 
@@ -20,7 +20,7 @@ from querywise.runtime.threads import one_blas_thread
 
 Kernel = Literal["gaussian", "linear"]
 _KERNELS = ("gaussian", "linear")
-_BLOCK = 4_000_000  # values of a kernel in hand at a time
+_BLOCK = 4_000_000  # values of a kernel in memory at a time
 _KEPT = 100_000_000  # values of the training rows' coordinates that are remembered rather than computed again
 _FLAT = 1e-10  # of the largest: directions of landmarks whose eigenvalue is below it are left out
 
@@ -28,9 +28,9 @@ _FLAT = 1e-10  # of the largest: directions of landmarks whose eigenvalue is bel
 class KernelRidge:
     """A smooth function of standardised features.
 
-    l2: λ, how strongly the function is held smooth.
+    l2: λ, the penalty on the function's norm; the larger, the smoother.
     kernel: gaussian is 1 + exp(−‖x − z‖² / (2 d width²)), d the number of features; linear is 1 + x·z. The 1 is for the
-    level, which is held like everything else.
+    intercept, which is penalised too.
     width: of the gaussian kernel; the wider, the smoother.
     exact: up to so many rows every training row takes part; beyond, `landmarks` of them.
     seed: draws the landmarks, once.

@@ -1,4 +1,4 @@
-"""Target values that know their query: y ≈ β_q + α_q h, two numbers per query, for all queries at once [zha2006]_.
+"""Query-dependent target transformation: y ≈ β_q + α_q h, two numbers per query, for all queries at once [zha2006]_.
 
 Given the fitted function h, every query's (α, β) is its own small convex problem,
 
@@ -123,7 +123,7 @@ def _shift(sums: _Sums, a: Floats, pull_b: Floats | float, extra_b: float) -> Fl
 
 
 def _lasso(sums: _Sums, scale_penalty: float, shift_penalty: float) -> tuple[Floats, Floats]:
-    """P = 1: on each of twelve faces, a < 0, a = 0, a > 0 or α = 0 by b < 0, b = 0 or b > 0, the minimum is plain.
+    """P = 1: on each of twelve faces, a < 0, a = 0, a > 0 or α = 0 by b < 0, b = 0 or b > 0, the minimum is explicit.
 
     The minimum of all is the face's whose own satisfies the conditions of optimality; those nearest a = 0 come first.
     """
@@ -145,7 +145,7 @@ def _lasso(sums: _Sums, scale_penalty: float, shift_penalty: float) -> tuple[Flo
 def _on_face(
     sums: _Sums, scale_penalty: float, shift_penalty: float, a_sign: int | None, b_sign: int
 ) -> tuple[Floats, Floats, Bools]:
-    """The minimum where the signs are these, and whether it has them."""
+    """The minimum for these signs, and whether it has them."""
     zero = np.zeros_like(sums.n)
     pull_a, pull_b = (a_sign or 0) * scale_penalty / 2, b_sign * shift_penalty / 2
     inside = np.ones(len(zero), np.bool_)

@@ -1,1 +1,1 @@
-"""Boosted trees, and features beside those of the query's other candidates."""
+"""Boosted trees, and features relative to the query's other candidates."""

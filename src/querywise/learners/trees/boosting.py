@@ -32,14 +32,14 @@ OBJECTIVES = ("lambdarank", "rank_xendcg")
 
 
 class LambdaMART:
-    """Boosted regression trees that climb NDCG. The baseline most people have.
+    """Boosted regression trees that optimise NDCG: the most common baseline.
 
     trees: at most so many; with a validation set, training stops once its NDCG@`stop_at` has not risen for
     `patience` trees.
     leaves: at most so many in a tree.
     learning_rate: the share of its step that a tree goes.
     min_documents: at least so many training documents in a leaf.
-    objective: what the trees climb, NDCG's pairwise gradients or a listwise cross entropy [bruch2021]_.
+    objective: what the trees optimise, NDCG's pairwise gradients or a listwise cross entropy [bruch2021]_.
     bag: the mean score of so many forests, grown with seeds from `seed` on; in a bag of several each tree sees a random
     share of the features. Each forest stops on its own.
     prior: local models start from the global one's scores.
@@ -81,7 +81,7 @@ class LambdaMART:
         self._forests: list[Grown] | None = None
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
-        """Grow trees, until `valid` says to stop where it is given."""
+        """Grow trees; with `valid`, until early stopping."""
         _check_growth(self, "stop_at", "bag")
         if self.objective not in OBJECTIVES:
             raise DataError(f"objective={self.objective!r} is unknown. Known: {', '.join(OBJECTIVES)}.")
@@ -217,8 +217,8 @@ class LambdaMART:
 class TreeRegression:
     """Boosted regression trees on squared errors, for real targets.
 
-    trees: so many; `fit_watching` stops once the error on other data has not fallen for `patience` of them, and says in
-    `tree_count_` how many it kept, which other fits can be told to grow.
+    trees: so many; `fit_watching` stops once the error on other data has not fallen for `patience` of them, and stores
+    in `tree_count_` how many it kept, which other fits can be given.
     leaves: at most so many in a tree.
     learning_rate: the share of its step that a tree goes.
     min_documents: at least so many training documents in a leaf.
@@ -251,7 +251,7 @@ class TreeRegression:
         self._dataset: Dataset | None = None
 
     def fit(self, features: Floats, targets: Floats, weights: Floats, /, *, trees: int | None = None) -> Self:
-        """Grow the trees, or so many of them; weights are relative, and rows of weight 0 have no say."""
+        """Grow the trees, or so many of them; weights are relative, and rows of weight 0 are left out."""
         if trees is not None and not 1 <= trees <= _LARGEST:
             raise DataError(f"TreeRegression.fit(trees={trees}) must lie between 1 and {_LARGEST}.")
         return self._grow(features, targets, weights, self.trees if trees is None else trees)
@@ -335,7 +335,7 @@ def _forest(model: str, width: int) -> Grown:
 def _contributions(booster: Booster, features: Floats, threads: int | None) -> Floats:
     if not len(features):
         return np.zeros(features.shape)
-    # The last column is what is expected before anything is known: the same for every document.
+    # The last column is the expected value: the same for every document.
     return np.asarray(booster.predict(features, pred_contrib=True, num_threads=threads or 0), dtype=np.float64)[:, :-1]
 
 
@@ -359,7 +359,7 @@ def _node(dumped: dict[str, Any], bag: int) -> Split | Leaf:
 
 
 def _growth(learner: LambdaMART | TreeRegression, shape: tuple[int, ...]) -> dict[str, Any]:
-    """How trees grow, whatever they climb.
+    """LightGBM's parameters of growth, whatever the objective.
 
     Counting column by column is the faster way for wide tables, row by row for long ones; the trees are the same.
     """

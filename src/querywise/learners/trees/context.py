@@ -1,4 +1,4 @@
-"""What a document's query says about its features: a learner sees each beside those of the query's other candidates."""
+"""Features in the context of their query: each relative to those of the query's other candidates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BLOCK = 100_000  # rows scored at a time, so that no second table of all docume
 
 
 class QueryContext:
-    """A learner that also sees how each feature stands within its query.
+    """A learner on features and their position within the query.
 
     Beside the features as they are it gets, for each of them, the query's *mean* and *spread*, and the document's *z*
     (how many spreads above the mean) and *rank* (the share of the query's other documents it is above, ties half); the
@@ -71,7 +71,7 @@ class QueryContext:
         return self
 
     def local(self, everyone: Learner, /) -> QueryContext:
-        """How to train a local model: as the learner would, in the same context."""
+        """How to train a local model: as the learner does, on the same columns."""
         assert isinstance(everyone, QueryContext), "the global model of this learner"
         inside = self.learner
         learner = inside.local(everyone.learner_) if isinstance(inside, TeachesLocally) else inside
@@ -94,7 +94,7 @@ class QueryContext:
         return self.learner_.answer(self.context(seen)).everyone.terms(widened)
 
     def form(self) -> Refusal:
-        """None: an engine knows no context."""
+        """None: an engine computes no such columns."""
         return depends_on_the_list(
             type(self),
             "sees every document beside its query's other candidates",

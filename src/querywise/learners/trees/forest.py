@@ -1,6 +1,6 @@
-"""Grown trees, read from LightGBM's text and asked by compiled code: the same sums to the last bit, and no overhead.
+"""Grown trees, read from LightGBM's text and evaluated by compiled code: the same sums to the last bit, less overhead.
 
-A query has a hundred documents or so, and for these LightGBM takes longer to be called than to answer.
+A query has a hundred documents or so, and for these LightGBM's call takes longer than its prediction.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from querywise.runtime.compiled import compiled
 from querywise.runtime.threads import in_threads
 
 _BLOCK = 4096  # rows at a time, in each thread
-_CATEGORICAL, _ZERO_IS_MISSING = 1, 4  # bits of a decision that are not known here
+_CATEGORICAL, _ZERO_IS_MISSING = 1, 4  # bits of a decision that are not supported here
 
 
 class Grown(NamedTuple):
@@ -74,7 +74,7 @@ def _tree(fields: dict[str, str], width: int) -> tuple[tuple[Floats, Floats, Flo
         raise ValueError("a tree has another number of nodes than it says")
     if np.any(kind.astype(np.int64) & (_CATEGORICAL | _ZERO_IS_MISSING)):
         raise ValueError("a node decides otherwise than by a threshold")
-    # A child after its parent: whoever descends arrives.
+    # Every child has a higher number than its parent, so that every descent ends in a leaf.
     after = np.arange(count)
     fits = [((child < 0) | (child > after)) & (child < count) & (child >= -count - 1) for child in (left, right)]
     if not (np.all(fits) and np.all((column >= 0) & (column < width)) and np.isfinite(leaves).all()):

@@ -1,1 +1,1 @@
-"""A query as a point."""
+"""Views: a query as a point."""

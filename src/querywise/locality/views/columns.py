@@ -1,4 +1,4 @@
-"""Views made of what the user knows of a query, and of other views."""
+"""Views made of the user's own columns, and of other views."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class SideBySide:
         return self
 
     def by(self, ranker: Ranker, /) -> SideBySide:
-        """The same views, those without a reference of their own going by this ranker."""
+        """The same views; those without a reference of their own use this ranker."""
         return SideBySide([following(view, ranker) for view in self.views])
 
     @property
@@ -85,7 +85,7 @@ class SideBySide:
         return looked_at(*self.views_)
 
     def points(self, candidates: Candidates, /) -> Floats:
-        """One row per query: the views' coordinates, each view's variance over the training queries 1 in all."""
+        """One row per query: the views' coordinates, each view's total variance over the training queries 1."""
         if not hasattr(self, "views_"):
             raise NotFittedError(self)
         parts = [view.points(candidates) for view in self.views_]

@@ -55,7 +55,7 @@ def _from(chances: Floats, entropy: float, scores: Floats, found: Floats) -> Non
             total[i] += np.exp((scores[row, i] / size[i] - top[i]) * spread[i])
     for i in range(models):
         value = entropy - cross[i] * spread[i] + (top[i] - mean[i]) * spread[i] + np.log(total[i])
-        # Rounding must not be left: standardised, it would weigh as much as any other coordinate.
+        # Set rounding to 0: standardised, it would weigh as much as any other coordinate.
         found[i] = value if value > _NOISE else 0.0
 
 

@@ -1,4 +1,4 @@
-"""A query by how differently models see its documents: divergences from a base model [lin2011]_."""
+"""A query as the divergences of models from a base model on its documents [lin2011]_."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A view that keeps of another what tells how queries differ in what they want of a ranking."""
+"""A projection of a view onto the directions that predict queries' loss gradients."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _PENALTIES = np.logspace(-2, 4, 13)
 
 
 class GradientView:
-    """The few directions of a view that best predict where a query pulls the single model.
+    """The few directions of a view that best predict a query's gradient at the single model.
 
-    Every training query pulls the single ranking SVM towards what it would rather have: its gradient there. A ridge
-    regression from the view's coordinates to those pulls, its penalty chosen by leaving one query out, and the main
-    `directions` of what it predicts, make a space in which near queries want the same changes. Queries without a
-    preference have no pull and teach nothing here. l2: of that ranking SVM.
+    A ridge regression, its penalty chosen by leave-one-out, predicts from the view's coordinates each training query's
+    gradient at the single ranking SVM. The principal `directions` of its predictions make a space in which near queries
+    would change that model alike. Queries without a preference have no gradient and are left out. l2: of that ranking
+    SVM.
     """
 
     def __init__(self, view: QueryView | None = None, directions: int = 3, *, l2: float = 0.1) -> None:
@@ -35,7 +35,7 @@ class GradientView:
         self.l2 = l2
 
     def by(self, ranker: Ranker, /) -> GradientView:
-        """The same over a view that goes by this ranker, where it has no reference of its own."""
+        """The same over a view with this ranker as reference, unless it has one of its own."""
         view = TopMean() if self.view is None else self.view
         return GradientView(following(view, ranker), self.directions, l2=self.l2)
 
@@ -47,14 +47,14 @@ class GradientView:
             raise DataError(f"GradientView(directions={self.directions}) must be a whole number from 1 up.")
         self.view_ = unfitted(TopMean() if self.view is None else self.view).fit(data)
         points = self.view_.points(data.candidates)
-        teaches = data.pairs > 0
+        has_pairs = data.pairs > 0
         self.centre_ = points.mean(axis=0)
         self.projection_ = np.eye(points.shape[1], min(self.directions, points.shape[1]))
-        if teaches.sum() > 2 and points.shape[1]:
-            known = points[teaches] - self.centre_
+        if has_pairs.sum() > 2 and points.shape[1]:
+            known = points[has_pairs] - self.centre_
             ready = RankSVM(self.l2, tolerance=None).prepare(data)
             with one_blas_thread():
-                slopes = RidgeCV(alphas=_PENALTIES).fit(known, ready.pulls()[teaches]).coef_.T
+                slopes = RidgeCV(alphas=_PENALTIES).fit(known, ready.pulls()[has_pairs]).coef_.T
                 predicted = known @ slopes
                 main = np.linalg.svd(predicted - predicted.mean(axis=0), full_matrices=False)[2]
                 self.projection_ = slopes @ _same_sign(main[: self.directions]).T
@@ -62,7 +62,7 @@ class GradientView:
 
     @property
     def looks_at(self) -> tuple[str, ...]:
-        """What the view inside looks at."""
+        """What the inner view uses."""
         return looked_at(self.view_)
 
     def points(self, candidates: Candidates, /) -> Floats:

@@ -1,4 +1,4 @@
-"""What a view looks at to place a query, and whether documents have a place in it too."""
+"""What a view uses to give a query its position, and whether relevant documents have one too."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from querywise.runtime.arrays import Floats
 
 
 def looked_at(*views: QueryView) -> tuple[str, ...]:
-    """What has to be known of a query to place it in fitted views: any of text, columns and documents."""
+    """What fitted views need of a query to give it a position: any of text, columns and documents."""
     every = [view.looks_at if isinstance(view, LooksAt) else ("documents",) for view in views]
     return tuple(dict.fromkeys(each for part in every for each in part))
 
 
 def relevant_points(view: QueryView, data: Judged) -> Floats | None:
-    """Where each query's relevant documents lie; None in a view that does not place documents."""
+    """The position of each query's relevant documents; None in a view that gives them none."""
     return view.relevant_points(data) if isinstance(view, PlacesDocuments) else None

@@ -1,4 +1,4 @@
-"""A learned metric: coordinates stretched so that near queries are queries that can learn from each other."""
+"""A learned diagonal metric: coordinates scaled so that the local models of near queries suit each other."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _TRIED = 30  # other queries' models tried on each training query
 
 
 class LearnedMetric:
-    """A view with every coordinate stretched by a factor learned from the training queries.
+    """A view with every coordinate scaled by a factor learned from the training queries.
 
-    Where they have classes, by how much a coordinate varies between the classes and how little within them. Else by
-    service: other queries' local models are tried on each training query, and the squared differences of the
-    coordinates are fitted, with factors that cannot be negative, to how much average precision is lost. A model is
+    Where they have classes, the factor is the variance between classes over the variance within them. Otherwise other
+    queries' local models are tried on each training query, and the squared differences of the
+    coordinates are fitted, with non-negative factors, to the loss in average precision. A model is
     never tried on a query it was trained on. k: the share or number of neighbours of those models.
     """
 
@@ -37,7 +37,7 @@ class LearnedMetric:
         self.seed = seed
 
     def by(self, ranker: Ranker, /) -> LearnedMetric:
-        """The same over a view that goes by this ranker, where it has no reference of its own."""
+        """The same over a view with this ranker as reference, unless it has one of its own."""
         view = TopMean() if self.view is None else self.view
         return LearnedMetric(following(view, ranker), k=self.k, seed=self.seed)
 
@@ -49,7 +49,7 @@ class LearnedMetric:
         if table is not None and table.classes is not None and len(set(table.classes) - {None}) > 1:
             factors = _by_classes(points, table.classes)
         else:
-            factors = self._by_service(points, data)
+            factors = self._by_precision_lost(points, data)
         total = factors.sum()
         # Factors of mean 1; where nothing was learned, the view stays as it is.
         self.stretch_ = np.sqrt(factors * len(factors) / total) if total > 0 else np.ones(points.shape[1])
@@ -57,7 +57,7 @@ class LearnedMetric:
 
     @property
     def looks_at(self) -> tuple[str, ...]:
-        """What the view inside looks at."""
+        """What the inner view uses."""
         return looked_at(self.view_)
 
     def points(self, candidates: Candidates, /) -> Floats:
@@ -67,7 +67,7 @@ class LearnedMetric:
         stretched: Floats = self.view_.points(candidates) * self.stretch_
         return stretched
 
-    def _by_service(self, points: Floats, data: Judged) -> Floats:
+    def _by_precision_lost(self, points: Floats, data: Judged) -> Floats:
         members = Nearest(self.k).fit(points).weights(points)
         models = RankSVM(tolerance=None).prepare(data).models(members)
         trained_on = members.toarray() > 0

@@ -1,4 +1,4 @@
-"""A reference: what scores a query's documents so that a view can look at the best of them."""
+"""A reference: the feature or ranker that selects a query's top documents for a view."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Reference: TypeAlias = int | str | Ranker
 
 
 def following(view: QueryView, ranker: Ranker) -> QueryView:
-    """A view that goes by this ranker, where it goes by any and has none of its own."""
+    """A view with this ranker as reference, where it takes one and has none of its own."""
     return view.by(ranker) if isinstance(view, FollowsRanker) else view
 
 

@@ -1,4 +1,4 @@
-"""A query as a point from its words."""
+"""A query's text as a point."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class TextView:
     """TF-IDF of the words and of the characters of a query, reduced by a truncated SVD, and how long it is.
 
     dimensions: of the words and of the characters each. words, characters, lengths: which of the three to use. Words
-    are taken as they stand, stop words and all, alone and in pairs, beginning and end marked: whether a query begins
-    with "how" or ends with a question mark says much about its kind. The text comes with the queries (`queries.jsonl`:
-    `text`).
+    are not stemmed and stop words are kept; unigrams and bigrams, beginning and end marked: whether a query begins
+    with "how" or ends with a question mark is a strong signal of its kind. The text comes with the queries
+    (`queries.jsonl`: `text`).
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class TextView:
         return ("text",)
 
     def points(self, candidates: Candidates, /) -> Floats:
-        """One row per query; a query without text lies where one without any known word does."""
+        """One row per query; a query without text has the position of one without any known word."""
         if not hasattr(self, "spaces_"):
             raise NotFittedError(self)
         texts = _texts(candidates)
@@ -76,7 +76,7 @@ class TextView:
 
 
 class NGrams:
-    """TF-IDF of word or character n-grams on its main directions. kind: "words" or "characters"."""
+    """TF-IDF of word or character n-grams, projected on its principal directions. kind: "words" or "characters"."""
 
     def __init__(self, kind: str, dimensions: int, seed: int) -> None:
         self.kind = kind

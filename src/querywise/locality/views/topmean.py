@@ -20,7 +20,7 @@ class TopMean:
 
     reference: a feature by name or by number from 0, or a ranker; one that is not fitted is fitted on the training
     queries alone. None is the single model of the ranker the view is used in.
-    top: how many of the best documents say where a query lies.
+    top: how many of the best documents give a query its position.
 
     Documents tied at the cut share the remaining places equally. The coordinates are standardised on the training
     queries, unless `standardise` is False.
@@ -54,7 +54,7 @@ class TopMean:
         return self.scaling_.apply(self._means(candidates))
 
     def relevant_points(self, data: Judged, /) -> Floats:
-        """Where each query would lie if its top documents were its relevant ones; as it is where there are none."""
+        """Each query's position if its top documents were its relevant ones; its own position where there are none."""
         means = self._means(data.candidates)
         for query in range(len(data)):
             rows = data.candidates.rows(query)

@@ -36,7 +36,7 @@ class TwoModels:
         self.standardise = standardise
 
     def by(self, ranker: Ranker, /) -> TwoModels:
-        """The same view with this ranker in the place of a model that was left open."""
+        """The same view with this ranker for a model that was not given."""
         first, second = (ranker if each is None else each for each in (self.first, self.second))
         return TwoModels(first, second, self.top, standardise=self.standardise)
 
@@ -58,7 +58,7 @@ class TwoModels:
         return self.scaling_.apply(self._means(candidates))
 
     def relevant_points(self, data: Judged, /) -> Floats:
-        """Where each query would lie if its best documents were its relevant ones; as it is where there are none."""
+        """Each query's position if its best documents were its relevant ones; its own position where there are none."""
         means = self._means(data.candidates)
         relevant = data.labels > 0
         owner = data.candidates.query_of_row[relevant]

@@ -1,6 +1,6 @@
 """How well each ranker's order agrees with the judgements of a query: tr(AᵀR), from ranks [hoi2008]_.
 
-A_kl says how much document k should stand above l: by grades, antisymmetric. R_kl = 1 where a ranker scores k strictly
+A_kl is how strongly document k should rank above l: by grades, antisymmetric. R_kl = 1 where a ranker scores k strictly
 above l, 0 for ties, δ on the diagonal, every column divided by its sum n_l + δ, n_l the number of documents above l.
 Nothing n × n is made: tr(AᵀR) = Σ_l (Σ_{k above l} A_kl) / (n_l + δ), and A depends on grades alone.
 """
@@ -19,7 +19,7 @@ Similarity = Literal["trace", "rbf"]
 
 
 def preference_matrix(grades: Ints, top: int, kind: Grades, theta: float) -> Floats:
-    """A by grade: how much a document of one grade should stand above one of another.
+    """A by grade: how strongly a document of one grade should rank above one of another.
 
     three: 1 for the top grade above 0, θ for the top above anything between, else 0. difference: (g − h) / top.
 
@@ -58,7 +58,7 @@ def agreements(
     ranked, grade = np.take_along_axis(scores, order, axis=0), place[order]
     begins = np.ones(scores.shape, np.bool_)
     begins[1:] = ranked[1:] != ranked[:-1]
-    # The number of documents strictly above each one is where those it is tied with begin.
+    # The number of documents strictly above each one is the rank, from 0, at which its group of ties begins.
     above = np.maximum.accumulate(np.where(begins, np.arange(len(labels))[:, None], 0), axis=0)
     pull = np.zeros(scores.shape)
     for number in range(len(grades)):

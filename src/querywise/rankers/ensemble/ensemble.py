@@ -1,7 +1,7 @@
 """Ensemble ranking, supervised and semi-supervised: non-negative weights over rankers, by query [hoi2008]_.
 
-Every feature is the score of a ranker. SER learns one set of weights from the judged queries; SSER learns another for
-every query that arrives, so that near documents of that query get near scores:
+Every feature is the score of a ranker. SER learns one set of weights from the judged queries; SSER learns new weights
+for every new query, so that similar documents of that query get similar scores:
 
     min_{w ≥ 0}  ½ wᵀM w  +  C Σ_i max(0, 1 − w·bⁱ),        M = I + γ GᵀLG for the query's documents G,  I for SER
 """
@@ -28,16 +28,16 @@ from querywise.runtime.compiled import compiled
 from querywise.runtime.threads import in_threads
 
 _INSTEAD = "Fit ranksvm or knn-offline-2 instead."
-_STARTS = 256  # so many training queries' solutions are kept at most
+_STARTS = 256  # training queries' solutions kept at most
 
 
 class SER:
-    """One weight per ranker, none negative, so that the blend agrees with the judgements of the training queries.
+    """One non-negative weight per ranker, fitted so that the blend agrees with the judgements of the training queries.
 
     cost: C, what disagreeing with a judged query costs.
     grades: three is the paper's, the top grade against 0 and, θ as much, against those between; difference is for any
     grades.
-    theta: θ, what the top grade above one between counts for.
+    theta: θ, the weight of a pair of the top grade above an intermediate one.
     smoothing: δ, on the diagonal of R; the larger, the less the first ranks stand out.
     similarity: trace, tr(AᵀR), or rbf, exp(−‖A − R‖ / similarity_scale).
     similarity_scale: the distance over which rbf falls to 1/e.
@@ -89,7 +89,7 @@ class SER:
         return replace(alone(LinearModel(self.weights_), seen), refused=why)
 
     def _agreements(self, data: Judged) -> Floats:
-        """The bⁱ of the queries that say anything."""
+        """The bⁱ of the queries with a preference."""
         features, labels = normalised(data.candidates).features, data.labels
         top = int(labels.max(initial=0))
 
@@ -121,13 +121,13 @@ class SER:
 
 
 class SSER(SER):
-    """SER, solved anew for every query, its own documents having a say: near ones are to get near scores.
+    """SER, solved for every query with its own documents: similar documents should get similar scores.
 
     gamma: γ, how much the query's own documents count; 0 is SER.
     neighbours: how many nearest documents of each are joined in the graph.
 
     Every solution is certified, to a KKT residual of 1e-8, and starts from that of the training query whose documents
-    are the most alike, which is quicker and changes nothing. For the rest see SER.
+    are the most similar, a warm start that does not change the result. For the rest see SER.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class SSER(SER):
         )
 
     def query_weights(self, candidates: Candidates, /) -> Floats:
-        """Queries × rankers: the weights each query is answered with."""
+        """Queries × rankers: the weights used for each query."""
         return self._weights_of(normalised(ready(self, candidates)))
 
     def _weights_of(self, seen: Candidates) -> Floats:
@@ -204,7 +204,7 @@ class SSER(SER):
         return np.eye(documents.shape[1]) + self.gamma * roughness(documents, self.neighbours)
 
     def start(self, matrix: Floats) -> Solution:
-        """The sets of the training query whose M has the most similar diagonal: how rough each ranker's scores are."""
+        """The active sets of the training query whose M has the most similar diagonal: the roughness by ranker."""
         nearest = _nearest(for_kernels(self.start_points_), matrix)
         return Solution(
             self.weights_, self.prices_, self.start_free_[nearest], self.start_side_[nearest], self.residual_, 0

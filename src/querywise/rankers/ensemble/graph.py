@@ -1,4 +1,4 @@
-"""The graph of a query's documents: near ones should get near scores [hoi2008]_."""
+"""The graph Laplacian of a query's documents: similar ones should get similar scores [hoi2008]_."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _likeness(gaps: Floats, neighbours: int) -> Floats:
 
 @compiled
 def _energy(likeness: Floats, documents: Floats) -> Floats:
-    """GᵀLG: of every document with neighbours, itself times what it differs from theirs by."""
+    """GᵀLG: over documents with neighbours, each times its difference from the weighted sum of these."""
     count, width = documents.shape
     found, degree = np.zeros((width, width)), np.zeros(count)
     for k in range(count):
