@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from querywise.data.folds import read_folds
-from querywise.data.judged import Judged, QueryTable
+from querywise.data.judged import Judged
 from querywise.data.letor import write_letor
+from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise.data.judged import Judged, QueryTable
+from querywise.data.judged import Judged
+from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.tuning import tune

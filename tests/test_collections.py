@@ -20,7 +20,7 @@ from querywise.data.collections import (
     read_topics,
     write_collection,
 )
-from querywise.data.judged import QueryTable
+from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.retrieval.features import judged_candidates
 from querywise.retrieval.index import build_index

@@ -10,7 +10,8 @@ from scipy import stats
 from scipy.sparse import csr_array
 
 from querywise.data.folds import Fold, make_folds
-from querywise.data.judged import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged
+from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.evaluation.analysis import class_shares

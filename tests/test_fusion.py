@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from querywise.data.collections import Collection, Document, Judgement
-from querywise.data.judged import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged
 from querywise.data.normalisation import NORMALISATIONS, minmax, zscore
+from querywise.data.query_table import QueryTable
 from querywise.data.runs import Run, join_runs, judge, read_run, read_runs
 from querywise.errors import DataError, NotFittedError
 from querywise.jobs.fuse import BEST_RUN, VOTES, Fusing, compare_fusions, fused, vote

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from querywise.data.judged import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged
+from querywise.data.query_table import QueryTable
 from querywise.errors import NotFittedError
 from querywise.evaluation.evaluate import evaluate
 from querywise.learners.ranksvm.ranksvm import RankSVM

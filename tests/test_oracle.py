@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from querywise.contracts.answers import Answer, Scorer, Stored, alone
-from querywise.data.judged import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged
+from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.oracle import OracleGap, oracle_gap

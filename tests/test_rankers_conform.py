@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from querywise.contracts.answers import Answer, nobody
-from querywise.data.judged import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged
+from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
 from querywise.explanations.contributions import contributions

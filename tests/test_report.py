@@ -24,7 +24,8 @@ from markdown_it import MarkdownIt
 from scipy import stats
 
 from querywise.data.folds import Fold, make_folds
-from querywise.data.judged import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged
+from querywise.data.query_table import QueryTable
 from querywise.evaluation.breakdown import breakdowns, by_difficulty, by_quarter
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.examples import extremes

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from querywise.data.folds import make_folds
-from querywise.data.judged import QueryTable
+from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.jobs.compare import Asked, run
 from querywise.measures.score_files import write_scores

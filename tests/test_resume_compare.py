@@ -18,8 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from querywise.data.folds import Fold, Folds, make_folds
-from querywise.data.judged import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import read_letor, write_letor
+from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.evaluation.compare import compare
 from querywise.evaluation.resume import Kept

@@ -22,8 +22,9 @@ import pytest
 
 from querywise.contracts.answers import Answer, Once
 from querywise.data.collections import Document
-from querywise.data.judged import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import write_letor
+from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
 from querywise.explanations.explain import as_dict, explain, why

@@ -19,9 +19,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 from querywise.data.collections import Collection, Document, Judgement
-from querywise.data.judged import QueryTable
 from querywise.data.letor import write_letor
 from querywise.data.queries import write_queries
+from querywise.data.query_table import QueryTable
 from querywise.methods import METHODS
 from querywise.retrieval.features import judged_candidates
 from querywise.retrieval.index import build_index, save_index

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from querywise.data.collections import Collection, Document, Judgement, read_collection, write_collection
-from querywise.data.judged import Judged, QueryTable
+from querywise.data.judged import Judged
+from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.retrieval.bm25 import search
 from querywise.retrieval.features import Coverage, candidates_for, feature_names, features_of, judged_candidates

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from querywise.contracts.answers import Facts, facts_of
 from querywise.data.frames import from_arrays
-from querywise.data.judged import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged
+from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
 from querywise.evaluation.evaluate import evaluate

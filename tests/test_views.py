@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from querywise.data.frames import from_arrays
-from querywise.data.judged import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged
+from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
 from querywise.learners.ranksvm.ranksvm import RankSVM

@@ -71,7 +71,7 @@ _HOMES = {
     "QueryClasses": "querywise.rankers.classes",
     "QueryContext": "querywise.learners.trees.context",
     "QueryNormalised": "querywise.rankers.normalised",
-    "QueryTable": "querywise.data.judged",
+    "QueryTable": "querywise.data.query_table",
     "QuerywiseError": "querywise.errors",
     "Radius": "querywise.locality.neighborhoods",
     "RankBoost": "querywise.learners.classic.rankboost",

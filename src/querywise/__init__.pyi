@@ -12,13 +12,13 @@ from querywise.data.frames import from_arrays as from_arrays
 from querywise.data.frames import from_frame as from_frame
 from querywise.data.judged import Candidates as Candidates
 from querywise.data.judged import Judged as Judged
-from querywise.data.judged import QueryTable as QueryTable
 from querywise.data.letor import read_letor as read_letor
 from querywise.data.letor import write_letor as write_letor
 from querywise.data.parquet.logs import read_parquet as read_parquet
 from querywise.data.parquet.shards import open_shards as open_shards
 from querywise.data.parquet.writing import write_shards as write_shards
 from querywise.data.queries import read_queries as read_queries
+from querywise.data.query_table import QueryTable as QueryTable
 from querywise.data.synthetic import make_judged as make_judged
 from querywise.errors import DataError as DataError
 from querywise.errors import ModelFileError as ModelFileError

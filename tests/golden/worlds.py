@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from querywise.data.judged import Judged, QueryTable
+from querywise.data.judged import Judged
+from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import QuerywiseError
 from querywise.evaluation.oracle import oracle_gap

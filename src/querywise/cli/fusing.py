@@ -12,7 +12,8 @@ from querywise.cli.options import AsJson, FlavourName, Measures, Quiet, guarded_
 
 if TYPE_CHECKING:
     from querywise.data.collections import Judgement
-    from querywise.data.judged import Candidates, QueryTable
+    from querywise.data.judged import Candidates
+    from querywise.data.query_table import QueryTable
     from querywise.data.runs import Coverage, Run
     from querywise.jobs.fuse import Fused
     from querywise.runtime.values import JsonObject

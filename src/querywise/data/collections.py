@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from querywise.data.judged import QueryTable
 from querywise.data.letor import PathLike
 from querywise.data.queries import is_finite_number, json_line, read_queries, read_record, write_queries
+from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.runtime.files import atomic_text, make_folder, read_text
 from querywise.runtime.values import Json, JsonObject

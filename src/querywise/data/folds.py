@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from querywise.data.judged import Judged, QueryTable, concatenate
+from querywise.data.judged import Judged, concatenate
 from querywise.data.letor import PathLike, read_letor, write_letor
+from querywise.data.query_table import QueryTable
 from querywise.data.sidefiles import check_names, with_side_files, write_side_files
 from querywise.errors import DataError
 from querywise.runtime.files import make_folder

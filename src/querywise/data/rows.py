@@ -115,3 +115,9 @@ def refuse_repeated(ids: tuple[str, ...]) -> None:
         seen: set[str] = set()
         repeated = next(query_id for query_id in ids if query_id in seen or seen.add(query_id))  # type: ignore[func-returns-value]
         raise DataError(f"Query {repeated!r} appears twice; every query needs an id of its own.")
+
+
+def join_known(parts: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
+    """Several tuples as one; None where one of them is not known."""
+    known = [part for part in parts if part is not None]
+    return tuple(value for part in known for value in part) if len(known) == len(parts) else None

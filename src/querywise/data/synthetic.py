@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from querywise.data.judged import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged
+from querywise.data.query_table import QueryTable
 
 
 def make_judged(

@@ -13,8 +13,9 @@ import numpy as np
 from querywise.contracts.answers import Answer
 from querywise.contracts.forms import Linear
 from querywise.contracts.protocols import Ranker
-from querywise.data.judged import Candidates, QueryTable
+from querywise.data.judged import Candidates
 from querywise.data.letor import PathLike
+from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.exports.models import answer_to_nobody, runnable
 from querywise.runtime.arrays import Floats, Ints

@@ -11,7 +11,8 @@ import numpy as np
 
 from querywise.data.collections import Collection, write_collection
 from querywise.data.folds import Fold, make_folds
-from querywise.data.judged import Judged, QueryTable
+from querywise.data.judged import Judged
+from querywise.data.query_table import QueryTable
 from querywise.evaluation.analysis import class_shares
 from querywise.evaluation.compare import compare
 from querywise.evaluation.examples import examples

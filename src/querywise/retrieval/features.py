@@ -9,7 +9,8 @@ from typing import TypeVar
 import numpy as np
 
 from querywise.data.collections import Collection
-from querywise.data.judged import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged
+from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.retrieval.bm25 import search
 from querywise.retrieval.index import Index

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from querywise.data.judged import QueryTable
+from querywise.data.query_table import QueryTable
 from querywise.retrieval.features import candidates_for
 from querywise.retrieval.index import Index
 from querywise.retrieval.scores import BM25, Smoothing

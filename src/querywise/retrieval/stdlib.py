@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from querywise.data.collections import Collection, Document, Judgement
-from querywise.data.judged import QueryTable
+from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.runtime.progress import track
 

@@ -14,7 +14,8 @@ import numpy as np
 from querywise.contracts.answers import Answer
 from querywise.contracts.protocols import Ranker
 from querywise.data.decimals import read_rows
-from querywise.data.judged import Candidates, QueryTable
+from querywise.data.judged import Candidates
+from querywise.data.query_table import QueryTable
 from querywise.errors import DataError, ModelFileError, QuerywiseError
 from querywise.explanations.explain import Explanation, Reason, explain, why
 from querywise.measures.order import check_scores, order

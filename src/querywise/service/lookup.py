@@ -7,7 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from querywise.data.judged import Candidates, Judged, QueryTable
+from querywise.data.judged import Candidates, Judged
+from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.explanations.explain import as_dict, explain
 from querywise.measures.order import order

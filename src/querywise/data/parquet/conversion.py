@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from querywise.data.judged import Judged, QueryTable
+from querywise.data.judged import Judged
 from querywise.data.letor import PathLike, letor_width, read_letor
 from querywise.data.parquet.logs import log_files, read_parquet
 from querywise.data.parquet.shards import Shards, is_sharded, open_shards
 from querywise.data.parquet.writing import ROWS, check_shards_folder, write_named_shards
 from querywise.data.queries import read_queries
+from querywise.data.query_table import QueryTable
 from querywise.data.sidefiles import QUERIES, with_side_names
 from querywise.data.sources import Kind, kind_of
 from querywise.errors import DataError

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from querywise.data.judged import Candidates, Judged, QueryTable, join_tables
+from querywise.data.judged import Candidates, Judged
+from querywise.data.query_table import QueryTable, join_tables
 from querywise.data.sidefiles import QUERIES
 from querywise.errors import DataError
 

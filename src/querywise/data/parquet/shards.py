@@ -22,6 +22,7 @@ from querywise.data.parquet.arrow import about, checksum_of, is_part
 from querywise.data.parquet.budget import require_room_for_a_shard, require_room_for_all
 from querywise.data.parquet.shard import MANIFEST, OpenedShard, ShardFile
 from querywise.data.queries import read_queries
+from querywise.data.rows import join_known
 from querywise.data.sidefiles import QUERIES
 from querywise.data.survey import Survey
 from querywise.errors import DataError
@@ -175,16 +176,11 @@ def put_together(features: Floats, labels: Ints, parts: Sequence[Judged]) -> Jud
         features=features,
         starts=np.concatenate([[0], np.cumsum(sizes)]),
         query_ids=tuple(query_id for part in each for query_id in part.query_ids),
-        document_ids=_joined([part.document_ids for part in each]),
-        comments=_joined([part.comments for part in each]),
+        document_ids=join_known([part.document_ids for part in each]),
+        comments=join_known([part.comments for part in each]),
         feature_names=each[0].feature_names,
     )
     return Judged(candidates, labels, None if all(part.judged is None for part in parts) else np.concatenate(masks))
-
-
-def _joined(parts: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
-    known = [part for part in parts if part is not None]
-    return tuple(value for part in known for value in part) if len(known) == len(parts) else None
 
 
 def _from_manifest(root: Path, said: Any) -> Shards:

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from querywise.data.judged import Judged, QueryTable, concatenate
+from querywise.data.judged import Judged, concatenate
 from querywise.data.letor import PathLike
 from querywise.data.parquet.arrow import arrow, checksum_of, is_part, part_name, write_table
 from querywise.data.parquet.cutting import COLUMNS, Fitting, by_number, by_rows
 from querywise.data.parquet.shard import MANIFEST, column_names
 from querywise.data.parquet.shards import FORMAT, VERSION, Shards, open_shards
 from querywise.data.queries import write_queries
+from querywise.data.query_table import QueryTable
 from querywise.data.sidefiles import QUERIES
 from querywise.errors import DataError
 from querywise.runtime.files import OutputFolder, atomic_folder, atomic_text

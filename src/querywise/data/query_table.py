@@ -1,0 +1,76 @@
+"""QueryTable: what is known of queries beside their documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from querywise.data.rows import finite_matrix, refuse_repeated
+from querywise.errors import DataError
+from querywise.runtime.arrays import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class QueryTable:
+    """Query-level data: text, class, and columns of the user's own."""
+
+    ids: tuple[str, ...]
+    texts: tuple[str | None, ...] | None = None
+    classes: tuple[str | None, ...] | None = None
+    columns: Floats | None = None
+    column_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        refuse_repeated(self.ids)
+        for name, values in (("texts", self.texts), ("classes", self.classes), ("columns", self.columns)):
+            if values is not None and len(values) != len(self.ids):
+                raise DataError(f"QueryTable has {len(self.ids)} query ids but {len(values)} {name}.")
+        if self.columns is not None:
+            object.__setattr__(self, "columns", finite_matrix(self.columns, "QueryTable.columns"))
+            if len(self.column_names) != self.columns.shape[1]:
+                raise DataError(
+                    f"QueryTable has {self.columns.shape[1]} columns but {len(self.column_names)} column names."
+                )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def select(self, ids: Sequence[str]) -> QueryTable:
+        """The rows of `ids`, in that order; an id that is not in the table is an error."""
+        position = {query_id: row for row, query_id in enumerate(self.ids)}
+        unknown = [query_id for query_id in ids if query_id not in position]
+        if unknown:
+            raise DataError(
+                f"{len(unknown)} of {len(ids)} queries are not in the query table, the first is {unknown[0]!r}. "
+                "Every query of the documents needs a row there."
+            )
+        rows = [position[query_id] for query_id in ids]
+        return QueryTable(
+            ids=tuple(ids),
+            texts=None if self.texts is None else tuple(self.texts[row] for row in rows),
+            classes=None if self.classes is None else tuple(self.classes[row] for row in rows),
+            columns=None if self.columns is None else self.columns[rows],
+            column_names=self.column_names,
+        )
+
+
+def join_tables(tables: Sequence[QueryTable]) -> QueryTable:
+    """Several query tables as one; what one of them lacks is left out."""
+    texts = [table.texts for table in tables if table.texts is not None]
+    classes = [table.classes for table in tables if table.classes is not None]
+    columns = [table.columns for table in tables if table.columns is not None]
+    for table in tables:
+        if table.column_names != tables[0].column_names:
+            raise DataError(
+                f"Some queries have the columns {', '.join(tables[0].column_names) or '(none)'}, others "
+                f"{', '.join(table.column_names) or '(none)'}; all need the same ones, in the same order."
+            )
+    return QueryTable(
+        ids=tuple(query_id for table in tables for query_id in table.ids),
+        texts=tuple(text for part in texts for text in part) if len(texts) == len(tables) else None,
+        classes=tuple(name for part in classes for name in part) if len(classes) == len(tables) else None,
+        columns=np.concatenate(columns) if len(columns) == len(tables) else None,
+        column_names=tables[0].column_names if len(columns) == len(tables) else (),
+    )
