@@ -129,7 +129,7 @@ def _workers(cluster: str | int | None) -> Iterator[Any]:
         with RayCluster(cluster) as pool:
             yield pool
         return
-    from ray.cluster_utils import RayCluster as Nodes
+    from ray.cluster_utils import Cluster as Nodes
 
     nodes = Nodes(
         initialize_head=True,

@@ -61,7 +61,7 @@ class Machines:
     """A Ray cluster of node processes on this machine: a head without cores, and nodes with one each."""
 
     def __init__(self) -> None:
-        from ray.cluster_utils import RayCluster as Nodes
+        from ray.cluster_utils import Cluster as Nodes
 
         with socket.socket() as free:
             free.bind(("", 0))
