@@ -54,6 +54,7 @@ MODULES = {
     "arithmetic": Module(
         ("exports/arithmetic.py",),
         (
+            "tests/test_arithmetic.py",
             "tests/test_exports.py -k 'arithm or threshold or millionth or apart or absent'",
             "tests/test_exports.py -k 'as_we_do or otherwise'",
             "tests/test_exports_mistakes.py -k thresholds",

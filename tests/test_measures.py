@@ -10,7 +10,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import read_letor
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import Evaluation, evaluate
-from querywise.measures.formulas import FLAVOURS, find_measure
+from querywise.measures.formulas import FLAVOURS, expected_reciprocal_rank, find_measure
 from querywise.measures.score_files import read_scores
 from querywise.runtime.arrays import Floats, Ints
 from tests.worlds import GOLDEN
@@ -73,6 +73,7 @@ def test_ndcg_beyond_the_end_is_the_whole_list_or_a_hole() -> None:
     assert one_list([1, 0], "ndcg@5", "standard") == 1.0
     assert one_list([1, 0], "ndcg@5", "letor4") == 0.0
     assert one_list([1, 0], "mean_ndcg@4", "standard") == 1.0
+    assert one_list([0, 0, 1], "mean_ndcg@4", "standard") == pytest.approx((0 + 0 + 0.5 + 0.5) / 4)
     assert one_list([1, 0], "mean_ndcg@4", "letor4") == 2 / 4
     assert one_list([1, 0], "mean_ndcg", "letor4") == 1.0
 
@@ -89,6 +90,11 @@ def test_precision_counts_positions_beyond_the_end_as_not_relevant() -> None:
 def test_reciprocal_rank_and_its_cut() -> None:
     assert one_list([0, 0, 1], "mrr") == 1 / 3
     assert one_list([0, 0, 1], "mrr@2") == 0.0
+
+
+def test_the_highest_grade_of_expected_reciprocal_rank_is_the_lists_own_where_none_is_set() -> None:
+    found = expected_reciprocal_rank(np.array([2, 0, 1]), None, FLAVOURS["standard"])
+    assert found == pytest.approx(3 / 4 + (1 - 3 / 4) * 1 / 4 / 3)
 
 
 def test_expected_reciprocal_rank_is_its_formula() -> None:
