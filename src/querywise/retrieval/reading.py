@@ -36,6 +36,11 @@ def read_judged(
     paths = paths_of(data)
     if len(paths) == 1 and is_collection(paths[0]):
         return judged_from_text(paths[0], queries=queries, judgements=judgements, top=top)[0]
+    folder = next((path for path in paths if kind_of(path) is Kind.FOLDER), None)
+    if folder is not None:
+        raise DataError(
+            f"{folder}: this is a folder, and no set of shards, log or text collection. read_folds reads folds."
+        )
     if judgements is not None:
         raise DataError(f"{paths[0]}: judgements belong to a text collection; feature files have labels of their own.")
     return read_features(paths, features=features, queries=queries)
