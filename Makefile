@@ -25,15 +25,16 @@ lint: .venv/ready      ## style
 types: .venv/ready     ## types
 	$(BIN)/mypy
 
-# Two processes whose threads spin would wait for each other, hence the policy.
-PYTEST = OMP_WAIT_POLICY=passive $(BIN)/pytest -n 2 --dist loadgroup
+# Processes whose threads spin would wait for each other, hence the policy. Tests of clusters and browsers mostly wait:
+# a third process uses the time.
+PYTEST = OMP_WAIT_POLICY=passive $(BIN)/pytest --dist loadgroup
 
 check: lint types      ## style, types and the quick tests: the everyday run
-	$(PYTEST) --hypothesis-profile check -m "not cluster and not browser and not engines and not slow and not real_data"
+	$(PYTEST) -n 2 --hypothesis-profile check -m "not cluster and not browser and not engines and not slow and not real_data"
 	@$(TAKEN)
 
 test: lint types       ## style, types and all tests but those of real engines: before a change is handed in
-	$(PYTEST) -m "not engines"
+	$(PYTEST) -n 3 -m "not engines"
 	@$(TAKEN)
 
 bench: .venv/ready     ## what it costs, as ratios against what you would run instead

@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -184,6 +184,10 @@ def answering(*said: bytes) -> Iterator[str]:
                 if said:
                     connection.recv(65536)
                     connection.sendall(b"".join(said))
+                    connection.shutdown(socket.SHUT_WR)
+                    with suppress(OSError):  # an unread request would reset the connection, and what was said be lost
+                        while connection.recv(65536):
+                            pass
                     connection.close()
                 else:
                     held.append(connection)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,19 @@ def test_query_weights_are_relative_and_zero_leaves_a_query_out() -> None:
     without = LambdaMART(20).fit(data, query_weights=half).predict(data.candidates)
     alone = LambdaMART(20).fit(data.select(range(20))).predict(data.candidates)
     assert np.array_equal(without, alone)
+
+
+def test_trainings_at_the_same_time_do_not_mix_their_gains() -> None:
+    """LightGBM keeps one table of gains for the process: a training with fewer grades took it from under the others."""
+    few = make_judged(12, 8, 4, seed=1)
+    sets = [Judged(few.candidates, np.minimum(few.labels, top)) for top in (1, 2)] * 20
+
+    def grown(data: Judged) -> tuple[str, ...]:
+        return LambdaMART(3, min_documents=1, threads=1).fit(data).models_
+
+    alone = [grown(data) for data in sets[:2]] * 20
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(grown, sets)) == alone
 
 
 def test_all_weights_zero_is_refused() -> None:

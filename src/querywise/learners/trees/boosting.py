@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -29,6 +32,10 @@ _WIDE = 1_000  # rows per column up to which a table counts as wide
 _SHARE_IN_A_BAG = 0.5  # of the features, for each tree of a bag
 
 OBJECTIVES = ("lambdarank", "rank_xendcg")
+
+# LightGBM keeps the gains of grades once for the whole process: a forest reads them when it is set up, and its NDCG on
+# validation data after every tree.
+_GAINS = threading.Lock()
 
 
 class LambdaMART:
@@ -103,13 +110,14 @@ class LambdaMART:
         grown: list[tuple[int, str]] = []
         try:
             for number in range(self.bag):
-                with doing("Growing trees"):
+                with doing("Growing trees"), _own_gains() as ready_to_grow:
+                    early = lightgbm.early_stopping(self.patience, verbose=False)
                     booster = lightgbm.train(
                         self._parameters(grades, number, candidates.features.shape),
                         training,
                         num_boost_round=self.trees,
                         valid_sets=None if checked is None else [checked],
-                        callbacks=None if checked is None else [lightgbm.early_stopping(self.patience, verbose=False)],
+                        callbacks=[ready_to_grow if checked is None else early],
                     )
                 count = booster.best_iteration if checked is not None else booster.current_iteration()
                 grown.append((count, booster.model_to_string(num_iteration=count)))
@@ -324,6 +332,24 @@ class TreeRegression:
         self.model_ = booster.model_to_string(num_iteration=self.tree_count_)
         self._booster = self._forest = None
         return self
+
+
+@contextmanager
+def _own_gains() -> Iterator[Callable[[object], None]]:
+    """No other training sets its gains meanwhile; the callback says that this one needs them no longer."""
+    held = _GAINS.acquire()
+
+    def ready_to_grow(_: object) -> None:
+        nonlocal held
+        if held:
+            held = False
+            _GAINS.release()
+
+    ready_to_grow.before_iteration = True  # type: ignore[attr-defined]  # how LightGBM knows when to call it
+    try:
+        yield ready_to_grow
+    finally:
+        ready_to_grow(None)
 
 
 def _forest(model: str, width: int) -> Grown:
