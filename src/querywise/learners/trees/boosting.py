@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -14,11 +11,11 @@ from querywise.contracts.forms import Forest, Leaf, Split
 from querywise.contracts.protocols import Learner
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
+from querywise.learners.trees.growth import LARGEST, check_growth, growth, own_gains
 from querywise.learners.weights import check_query_weights
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.progress import doing
-from querywise.runtime.threads import cores
 
 if TYPE_CHECKING:
     from lightgbm import Booster, Dataset
@@ -27,15 +24,9 @@ if TYPE_CHECKING:
 
 # LightGBM refuses queries with more documents than this; longer ones are trained on a sample.
 _LONGEST_QUERY = 10_000
-_LARGEST = 2**31 - 1
-_WIDE = 1_000  # rows per column up to which a table counts as wide
 _SHARE_IN_A_BAG = 0.5  # of the features, for each tree of a bag
 
 OBJECTIVES = ("lambdarank", "rank_xendcg")
-
-# LightGBM keeps the gains of grades once for the whole process: a forest reads them when it is set up, and its NDCG on
-# validation data after every tree.
-_GAINS = threading.Lock()
 
 
 class LambdaMART:
@@ -89,11 +80,11 @@ class LambdaMART:
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
         """Grow trees; with `valid`, until early stopping."""
-        _check_growth(self, "stop_at", "bag")
+        check_growth(self, "stop_at", "bag")
         if self.objective not in OBJECTIVES:
             raise DataError(f"objective={self.objective!r} is unknown. Known: {', '.join(OBJECTIVES)}.")
-        if self.seed + self.bag - 1 > _LARGEST:
-            raise DataError(f"The seeds of LambdaMART(bag={self.bag}, seed={self.seed}) must not pass {_LARGEST}.")
+        if self.seed + self.bag - 1 > LARGEST:
+            raise DataError(f"The seeds of LambdaMART(bag={self.bag}, seed={self.seed}) must not pass {LARGEST}.")
         data.require_preferences()
         candidates = data.candidates
         if valid is not None:
@@ -110,7 +101,7 @@ class LambdaMART:
         grown: list[tuple[int, str]] = []
         try:
             for number in range(self.bag):
-                with doing("Growing trees"), _own_gains() as ready_to_grow:
+                with doing("Growing trees"), own_gains() as ready_to_grow:
                     early = lightgbm.early_stopping(self.patience, verbose=False)
                     booster = lightgbm.train(
                         self._parameters(grades, number, candidates.features.shape),
@@ -217,7 +208,7 @@ class LambdaMART:
             "metric": "ndcg",
             "eval_at": [self.stop_at],
             "label_gain": (gains / gains.max()).tolist() if gains.max() > 0 else [0.0],
-            **_growth(self, shape),
+            **growth(self, shape),
             **({"feature_fraction": _SHARE_IN_A_BAG, **seeds} if self.bag > 1 else {}),
         }
 
@@ -260,8 +251,8 @@ class TreeRegression:
 
     def fit(self, features: Floats, targets: Floats, weights: Floats, /, *, trees: int | None = None) -> Self:
         """Grow the trees, or so many of them; weights are relative, and rows of weight 0 are left out."""
-        if trees is not None and not 1 <= trees <= _LARGEST:
-            raise DataError(f"TreeRegression.fit(trees={trees}) must lie between 1 and {_LARGEST}.")
+        if trees is not None and not 1 <= trees <= LARGEST:
+            raise DataError(f"TreeRegression.fit(trees={trees}) must lie between 1 and {LARGEST}.")
         return self._grow(features, targets, weights, self.trees if trees is None else trees)
 
     def fit_watching(
@@ -304,8 +295,8 @@ class TreeRegression:
     ) -> Self:
         import lightgbm
 
-        _check_growth(self)
-        parameters = {"objective": "regression", "metric": "l2", **_growth(self, features.shape)}
+        check_growth(self)
+        parameters = {"objective": "regression", "metric": "l2", **growth(self, features.shape)}
         settings = {"verbose": -1, "seed": self.seed, "feature_pre_filter": False}
         if self._dataset is None or self._seen is not features:
             self._dataset = lightgbm.Dataset(features, label=targets, params=settings, free_raw_data=False)
@@ -332,24 +323,6 @@ class TreeRegression:
         self.model_ = booster.model_to_string(num_iteration=self.tree_count_)
         self._booster = self._forest = None
         return self
-
-
-@contextmanager
-def _own_gains() -> Iterator[Callable[[object], None]]:
-    """No other training sets its gains meanwhile; the callback says that this one needs them no longer."""
-    held = _GAINS.acquire()
-
-    def ready_to_grow(_: object) -> None:
-        nonlocal held
-        if held:
-            held = False
-            _GAINS.release()
-
-    ready_to_grow.before_iteration = True  # type: ignore[attr-defined]  # how LightGBM knows when to call it
-    try:
-        yield ready_to_grow
-    finally:
-        ready_to_grow(None)
 
 
 def _forest(model: str, width: int) -> Grown:
@@ -382,32 +355,3 @@ def _node(dumped: dict[str, Any], bag: int) -> Split | Leaf:
         _node(dumped["left_child"], bag),
         _node(dumped["right_child"], bag),
     )
-
-
-def _growth(learner: LambdaMART | TreeRegression, shape: tuple[int, ...]) -> dict[str, Any]:
-    """LightGBM's parameters of growth, whatever the objective.
-
-    Counting column by column is the faster way for wide tables, row by row for long ones; the trees are the same.
-    """
-    rows, columns = shape
-    return {
-        "num_leaves": learner.leaves,
-        "learning_rate": learner.learning_rate,
-        "min_data_in_leaf": learner.min_documents,
-        "seed": learner.seed,
-        "deterministic": True,
-        ("force_col_wise" if rows <= _WIDE * columns else "force_row_wise"): True,
-        "num_threads": learner.threads or cores(),
-        "verbose": -1,
-    }
-
-
-def _check_growth(learner: LambdaMART | TreeRegression, *more: str) -> None:
-    kind = type(learner).__name__
-    least = {"trees": 1, "leaves": 2, "min_documents": 1, "patience": 1, **dict.fromkeys(more, 1), "seed": 0}
-    for name, lowest in least.items():
-        value = getattr(learner, name)
-        if not lowest <= value <= _LARGEST:
-            raise DataError(f"{kind}({name}={value}) must lie between {lowest} and {_LARGEST}.")
-    if not 0 < learner.learning_rate <= 1:
-        raise DataError(f"{kind}(learning_rate={learner.learning_rate}) must lie above 0 and at most at 1.")

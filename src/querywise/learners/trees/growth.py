@@ -1,0 +1,78 @@
+"""What LightGBM is told about growing trees, whatever they are grown for, and when several may grow at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from querywise.errors import DataError
+from querywise.runtime.threads import cores
+
+LARGEST = 2**31 - 1
+_WIDE = 1_000  # rows per column up to which a table counts as wide
+
+# LightGBM keeps the gains of grades once for the whole process: a forest reads them when it is set up, and its NDCG on
+# validation data after every tree.
+_GAINS = threading.Lock()
+
+
+class Grower(Protocol):
+    """A learner that grows trees."""
+
+    trees: int
+    leaves: int
+    learning_rate: float
+    min_documents: int
+    patience: int
+    threads: int | None
+    seed: int
+
+
+def growth(learner: Grower, shape: tuple[int, ...]) -> dict[str, Any]:
+    """LightGBM's parameters of growth, whatever the objective.
+
+    Counting column by column is the faster way for wide tables, row by row for long ones; the trees are the same.
+    """
+    rows, columns = shape
+    return {
+        "num_leaves": learner.leaves,
+        "learning_rate": learner.learning_rate,
+        "min_data_in_leaf": learner.min_documents,
+        "seed": learner.seed,
+        "deterministic": True,
+        ("force_col_wise" if rows <= _WIDE * columns else "force_row_wise"): True,
+        "num_threads": learner.threads or cores(),
+        "verbose": -1,
+    }
+
+
+def check_growth(learner: Grower, *more: str) -> None:
+    """Refuse parameters of growth that cannot be; `more` are further ones that must be at least 1."""
+    kind = type(learner).__name__
+    least = {"trees": 1, "leaves": 2, "min_documents": 1, "patience": 1, **dict.fromkeys(more, 1), "seed": 0}
+    for name, lowest in least.items():
+        value = getattr(learner, name)
+        if not lowest <= value <= LARGEST:
+            raise DataError(f"{kind}({name}={value}) must lie between {lowest} and {LARGEST}.")
+    if not 0 < learner.learning_rate <= 1:
+        raise DataError(f"{kind}(learning_rate={learner.learning_rate}) must lie above 0 and at most at 1.")
+
+
+@contextmanager
+def own_gains() -> Iterator[Callable[[object], None]]:
+    """No other training sets its gains meanwhile; the callback says that this one needs them no longer."""
+    held = _GAINS.acquire()
+
+    def ready_to_grow(_: object) -> None:
+        nonlocal held
+        if held:
+            held = False
+            _GAINS.release()
+
+    ready_to_grow.before_iteration = True  # type: ignore[attr-defined]  # how LightGBM knows when to call it
+    try:
+        yield ready_to_grow
+    finally:
+        ready_to_grow(None)
