@@ -19,7 +19,8 @@ from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees.boosting import LambdaMART
 from querywise.rankers.knn import KnnOffline2
 from querywise.rankers.single import Single
-from querywise.storage import _digest_of, load, save
+from querywise.storage import load, save
+from querywise.storage.folder import digest_of
 from tests.worlds import examples
 
 DATA = make_judged(20, 6, 3, kinds=2, seed=1)
@@ -95,7 +96,7 @@ def test_a_manifest_written_with_a_purpose_makes_nothing_but_models(model: Path,
     body = json.loads(manifest.read_bytes())
     body.pop("sha256")
     body["ranker"] = ranker
-    manifest.write_text(json.dumps({**body, "sha256": _digest_of(body)}))
+    manifest.write_text(json.dumps({**body, "sha256": digest_of(body)}))
     with pytest.raises(ModelFileError):
         load(tmp_path / "model")
 
@@ -107,6 +108,6 @@ def test_files_outside_the_folder_are_not_read(model: Path, tmp_path: Path) -> N
         body = json.loads(manifest.read_bytes())
         body.pop("sha256")
         body["arrays"]["file"] = name
-        manifest.write_text(json.dumps({**body, "sha256": _digest_of(body)}))
+        manifest.write_text(json.dumps({**body, "sha256": digest_of(body)}))
         with pytest.raises(ModelFileError, match="names a file outside the model folder"):
             load(tmp_path / "model")

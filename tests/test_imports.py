@@ -48,7 +48,7 @@ ONLY_IN = {
     "narwhals": "data/frames.py",
     "pyarrow": "data/parquet/arrow.py",
     "uvicorn": "service/server.py",
-    "safetensors": "storage.py",
+    "safetensors": "storage/folder.py",
     "Stemmer": "retrieval/words.py",
 }
 

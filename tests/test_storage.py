@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from querywise import storage
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.storage import load, read_manifest, save
+from querywise.storage import load, models, read_manifest, save
+from querywise.storage.folder import digest_of, read_body
 from tests.worlds import examples, inside
 
 
@@ -60,7 +60,7 @@ def test_an_interrupt_before_the_manifest_is_replaced_leaves_the_old_model(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("querywise.storage.json.dump", interrupted)
+    monkeypatch.setattr("querywise.storage.models.json.dump", interrupted)
     with pytest.raises(KeyboardInterrupt):
         save(RankSVM(9.0).fit(make_judged(20, 8, 3)), model)
     monkeypatch.undo()
@@ -76,24 +76,23 @@ def test_an_interrupted_first_save_leaves_no_folder(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("querywise.storage.json.dump", interrupted)
+    monkeypatch.setattr("querywise.storage.models.json.dump", interrupted)
     with pytest.raises(KeyboardInterrupt):
         save(ranker, tmp_path / "new")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_model_replaced_between_the_two_reads_is_read_anew(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = storage._read_body
     calls: list[Path] = []
 
     def and_then_replaced(path: Path) -> dict[str, object]:
-        body = read(path)
+        body = read_body(path)
         if not calls:
             calls.append(path)
             save(RankSVM(9.0).fit(make_judged(20, 8, 3)), model)
         return body
 
-    monkeypatch.setattr(storage, "_read_body", and_then_replaced)
+    monkeypatch.setattr(models, "read_body", and_then_replaced)
     assert inside(load(model)).l2 == 9.0
 
 
@@ -132,7 +131,7 @@ def rewrite(model: Path, change: dict[str, object]) -> None:
     body = json.loads((model / "manifest.json").read_text())
     del body["sha256"]
     body |= change
-    (model / "manifest.json").write_text(json.dumps({**body, "sha256": storage._digest_of(body)}))
+    (model / "manifest.json").write_text(json.dumps({**body, "sha256": digest_of(body)}))
 
 
 def test_an_edited_manifest_is_refused(model: Path) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise import storage
 from querywise.data.judged import Candidates, Judged
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.storage import load, save
+from querywise.storage import kinds, load, save
+from querywise.storage.folder import digest_of
 from tests.golden.make import HERE
 
 DATA = make_judged(20, 8, 3)
@@ -31,21 +31,21 @@ def rewrite(model: Path, change: Any) -> None:
     body = json.loads((model / "manifest.json").read_text())
     del body["sha256"]
     change(body["ranker"])
-    (model / "manifest.json").write_text(json.dumps({**body, "sha256": storage._digest_of(body)}))
+    (model / "manifest.json").write_text(json.dumps({**body, "sha256": digest_of(body)}))
 
 
 def test_a_parameter_that_a_folder_lacks_takes_its_earlier_value(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rewrite(model, lambda entry: entry["parameters"].pop("scale"))
     with pytest.raises(ModelFileError, match="other parameters"):
         load(model)
-    monkeypatch.setitem(storage._BEFORE, "RankSVM", {"scale": "none"})
+    monkeypatch.setitem(kinds.BEFORE, "RankSVM", {"scale": "none"})
     found = load(model)
     assert isinstance(found, RankSVM)
     assert found.scale == "none"
 
 
 def test_a_value_in_the_folder_wins_over_the_earlier_one(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(storage._BEFORE, "RankSVM", {"scale": "none"})
+    monkeypatch.setitem(kinds.BEFORE, "RankSVM", {"scale": "none"})
     found = load(model)
     assert isinstance(found, RankSVM)
     assert found.scale == "standard"
@@ -63,15 +63,15 @@ def test_renamed_classes_and_learned_names_are_found_by_their_aliases(
     rewrite(model, older)
     with pytest.raises(ModelFileError, match="does not know"):
         load(model)
-    monkeypatch.setitem(storage._ALIASES, "RankingMachine", "RankSVM")
-    monkeypatch.setitem(storage._ALIASES, "RankSVM.slopes_", "weights_")
+    monkeypatch.setitem(kinds.ALIASES, "RankingMachine", "RankSVM")
+    monkeypatch.setitem(kinds.ALIASES, "RankSVM.slopes_", "weights_")
     assert np.array_equal(load(model).predict(DATA.candidates), expected)
 
 
 def test_aliases_lead_to_kinds_that_are_there() -> None:
-    for name in storage._ALIASES.values():
-        assert name in storage._SAVABLE or name.endswith("_")
-    assert not set(storage._REMOVED) & set(storage._SAVABLE)
+    for name in kinds.ALIASES.values():
+        assert name in kinds.SAVABLE or name.endswith("_")
+    assert not set(kinds.REMOVED) & set(kinds.SAVABLE)
 
 
 @pytest.mark.parametrize("name", ["routed", "routed-views"])

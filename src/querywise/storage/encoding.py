@@ -1,0 +1,132 @@
+"""Fitted objects ↔ JSON and arrays. Reading makes objects of the known classes alone, and executes nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from querywise.errors import DataError, ModelFileError
+from querywise.runtime.parameters import parameter_names, parameters_of
+from querywise.storage.kinds import ALIASES, BEFORE, REMOVED, SAVABLE
+
+_LONG_TEXT = 1_000
+
+
+class Writer:
+    """Values as JSON; arrays and long texts become their key, an object seen before its number."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, np.ndarray[Any, Any]] = {}
+        self._numbers: dict[int, int] = {}
+
+    def encode(self, value: Any, key: str) -> Any:
+        """A value as JSON; its arrays are kept under this key."""
+        if value is None or isinstance(value, (bool, int)):
+            return value
+        if isinstance(value, float):
+            return value if math.isfinite(value) else {"$float": str(value)}
+        if isinstance(value, np.generic):
+            return self.encode(value.item(), key)
+        if isinstance(value, str):
+            if len(value) < _LONG_TEXT:
+                return value
+            # Half a surrogate pair, which JSON may have let into a query, is no reason not to save a model.
+            return self._kept("$text", key, np.frombuffer(value.encode(errors="surrogatepass"), np.uint8))
+        if isinstance(value, np.ndarray):
+            return self._kept("$array", key, np.ascontiguousarray(value))
+        if isinstance(value, csr_array):
+            parts = (value.data, value.indices, value.indptr, np.array(value.shape))
+            return {"$csr": [self.encode(part, f"{key}.{i}") for i, part in enumerate(parts)]}
+        if isinstance(value, (tuple, list)):
+            kind = type(value).__name__
+            return {"$" + kind: [self.encode(item, f"{key}.{i}") for i, item in enumerate(value)]}
+        return self._object(value, key)
+
+    def _kept(self, mark: str, key: str, array: np.ndarray[Any, Any]) -> dict[str, str]:
+        self.arrays[key] = array
+        return {mark: key}
+
+    def _object(self, value: Any, key: str) -> Any:
+        name = type(value).__name__
+        check_savable(value, key)
+        if id(value) in self._numbers:
+            return {"$same": self._numbers[id(value)]}
+        number = self._numbers[id(value)] = len(self._numbers)
+        learned = {each: item for each, item in vars(value).items() if _is_learned(each)}
+        return {
+            "$class": name,
+            "number": number,
+            "parameters": {each: self.encode(item, f"{key}.{each}") for each, item in parameters_of(value).items()},
+            "learned": {each: self.encode(item, f"{key}.{each}") for each, item in learned.items()},
+        }
+
+
+class Reader:
+    """The inverse of `Writer`. Only classes in the table above are made, only learned names are set."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        self._arrays = arrays
+        self._made: dict[int, Any] = {}
+
+    def decode(self, value: Any) -> Any:
+        """The value that was encoded."""
+        match value:
+            case {"$array": key}:
+                return self._arrays[key]
+            case {"$text": key}:
+                return self._arrays[key].tobytes().decode(errors="surrogatepass")
+            case {"$float": number}:
+                return float(number)
+            case {"$tuple": items}:
+                return tuple(self.decode(item) for item in items)
+            case {"$list": items}:
+                return [self.decode(item) for item in items]
+            case {"$csr": parts}:
+                return self._sparse(parts)
+            case {"$same": number}:
+                return self._made[number]
+            case dict():
+                return self._object(value)
+        return value
+
+    def _sparse(self, parts: Any) -> Any:
+        data, indices, pointers, shape = (self.decode(part) for part in parts)
+        return csr_array((data, indices, pointers), shape=tuple(shape.tolist()))
+
+    def _object(self, value: dict[str, Any]) -> Any:
+        name = ALIASES.get(value["$class"], value["$class"])
+        if name in REMOVED:
+            raise ModelFileError(f"The model is a {name}, which is no longer there: {REMOVED[name]}")
+        if name not in SAVABLE:
+            raise ModelFileError(
+                f"The model is a {name!r}, which this version does not know. Known: {', '.join(SAVABLE)}."
+            )
+        kind = getattr(importlib.import_module(SAVABLE[name]), name)
+        given = {**BEFORE.get(name, {}), **value["parameters"]}
+        learned = {ALIASES.get(f"{name}.{each}", each): item for each, item in value["learned"].items()}
+        if set(given) != set(parameter_names(kind)) or not all(map(_is_learned, learned)):
+            raise ModelFileError(f"The manifest's {name} has other parameters than this version's.")
+        made = kind(**{each: self.decode(item) for each, item in given.items()})
+        self._made[value["number"]] = made
+        for each, item in learned.items():
+            setattr(made, each, self.decode(item))
+        return made
+
+
+def check_savable(value: object, where: str) -> None:
+    """Refuse an object of a class that a model folder cannot name."""
+    name = type(value).__name__
+    if SAVABLE.get(name) != type(value).__module__:
+        raise DataError(
+            f"A {name} cannot be saved ({where} is one): a model folder names classes of querywise alone, so that "
+            "loading one executes nothing of anybody else's."
+        )
+
+
+def _is_learned(name: str) -> bool:
+    return name.endswith("_") and not name.startswith("_")

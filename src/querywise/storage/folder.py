@@ -1,0 +1,113 @@
+"""The two files of a model folder, and their checksums."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from querywise.data.letor import PathLike
+from querywise.errors import ModelFileError
+from querywise.runtime.files import OutputFolder, write_bytes
+from querywise.runtime.values import JsonObject
+
+FORMAT = "querywise model"
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The metadata of a model folder."""
+
+    feature_count: int
+    feature_names: tuple[str, ...] | None
+    missing: str
+    versions: dict[str, str]
+    notes: JsonObject
+
+
+def read_manifest(folder: PathLike) -> Manifest:
+    """The folder's metadata, without loading the model."""
+    body = read_body(Path(folder))
+    features = body["features"]
+    names = None if features["names"] is None else tuple(features["names"])
+    return Manifest(features["count"], names, body["missing"], body["versions"], body["notes"])
+
+
+def version_of(folder: PathLike) -> str:
+    """The digest of the model in a folder: another model, another version."""
+    return digest_of(read_body(Path(folder)))
+
+
+_FOLDER = OutputFolder(
+    a_file="this is a file; a model is a folder. Name another place.",
+    other="the folder holds something that is not a querywise model. Name an empty or new one.",
+    manifest=MANIFEST,
+    makes_parents=False,
+    in_place=True,
+)
+check_model_folder = _FOLDER.check
+
+
+def write_arrays(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> tuple[str, str]:
+    """Write the arrays file; its name and its checksum."""
+    from safetensors.numpy import save as pack
+
+    content = pack(arrays)
+    digest = hashlib.sha256(content).hexdigest()
+    file = f"arrays-{digest[:16]}.safetensors"
+    write_bytes(path / file, content)
+    return file, digest
+
+
+def read_arrays(path: Path, entry: Mapping[str, str]) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of the file that a manifest names."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as unpack
+
+    if Path(entry["file"]).name != entry["file"]:
+        raise ModelFileError(f"{path}: the manifest names a file outside the model folder.")
+    content = (path / entry["file"]).read_bytes()
+    if hashlib.sha256(content).hexdigest() != entry["sha256"]:
+        raise ModelFileError(
+            f"{path / entry['file']}: damaged or cut short (its checksum is not the manifest's). "
+            "Copy the folder again, or fit the model anew."
+        )
+    try:
+        return dict(unpack(content))
+    except SafetensorError as error:
+        raise ModelFileError(f"{path / entry['file']}: not a file of arrays ({error}).") from None
+
+
+def read_body(path: Path) -> dict[str, Any]:
+    """The content of the manifest, whose checksum is right."""
+    manifest = path / MANIFEST
+    if not path.is_dir() or not manifest.is_file():
+        what = "there is no such folder" if not path.exists() else f"there is no {MANIFEST} in it"
+        raise ModelFileError(f"{path}: not a model folder: {what}. `querywise fit` and save(ranker, folder) make one.")
+    try:
+        body = json.loads(manifest.read_bytes())
+    except (ValueError, RecursionError, OSError) as error:
+        raise ModelFileError(f"{manifest}: damaged: {error}. Copy the folder again, or fit the model anew.") from None
+    if not isinstance(body, dict) or body.get("format") != FORMAT:
+        raise ModelFileError(f"{manifest}: not the manifest of a querywise model.")
+    if body.get("format_version") != FORMAT_VERSION:
+        raise ModelFileError(
+            f"{manifest}: format version {body.get('format_version')!r}; this querywise reads version "
+            f"{FORMAT_VERSION}. Use the querywise that wrote it, or fit the model anew."
+        )
+    digest = body.pop("sha256", None)
+    if digest != digest_of(body):
+        raise ModelFileError(f"{manifest}: damaged or edited by hand (its checksum does not fit). Fit the model anew.")
+    return body
+
+
+def digest_of(body: Mapping[str, Any]) -> str:
+    """The checksum of a manifest without its checksum."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
