@@ -13,7 +13,7 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.storage import load, models, read_manifest, save
-from querywise.storage.folder import digest_of, read_body
+from querywise.storage.folder import Body, digest_of, read_body
 from tests.worlds import examples, inside
 
 
@@ -85,7 +85,7 @@ def test_an_interrupted_first_save_leaves_no_folder(
 def test_a_model_replaced_between_the_two_reads_is_read_anew(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Path] = []
 
-    def and_then_replaced(path: Path) -> dict[str, object]:
+    def and_then_replaced(path: Path) -> Body:
         body = read_body(path)
         if not calls:
             calls.append(path)

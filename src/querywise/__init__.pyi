@@ -85,5 +85,5 @@ from querywise.retrieval.index import save_index as save_index
 from querywise.retrieval.reading import read_judged as read_judged
 from querywise.retrieval.stdlib import stdlib_collection as stdlib_collection
 from querywise.runtime.ray import RayCluster as RayCluster
-from querywise.storage import load as load
-from querywise.storage import save as save
+from querywise.storage.models import load as load
+from querywise.storage.models import save as save

@@ -12,6 +12,8 @@ Singles = NDArray[np.float32]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+Arrays = dict[str, NDArray[np.generic]]  # of any type, by name
+
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 

@@ -4,24 +4,46 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from querywise.contracts.protocols import Ranker
 from querywise.errors import DataError, ModelFileError
+from querywise.runtime.arrays import Arrays
 from querywise.runtime.parameters import parameter_names, parameters_of
+from querywise.runtime.values import Json
 from querywise.storage.kinds import ALIASES, BEFORE, REMOVED, SAVABLE
 
 _LONG_TEXT = 1_000
 
 
-class Writer:
+def encode(ranker: Ranker) -> tuple[Json, Arrays]:
+    """A ranker as JSON, and the arrays that it names."""
+    writer = _Writer()
+    return writer.encode(ranker, "ranker"), writer.arrays
+
+
+def decode(value: Json, arrays: Arrays) -> Ranker:
+    """The ranker that was encoded."""
+    found = _Reader(arrays).decode(value)
+    if not hasattr(found, "predict") or not hasattr(found, "feature_count_"):
+        raise ModelFileError("The manifest describes something that is not a fitted ranker.")
+    fitted: Ranker = found
+    return fitted
+
+
+def check_savable(ranker: Ranker) -> None:
+    """Refuse an object of a class that a model folder cannot name."""
+    _check_savable(ranker, "the ranker")
+
+
+class _Writer:
     """Values as JSON; arrays and long texts become their key, an object seen before its number."""
 
     def __init__(self) -> None:
-        self.arrays: dict[str, np.ndarray[Any, Any]] = {}
+        self.arrays: Arrays = {}
         self._numbers: dict[int, int] = {}
 
     def encode(self, value: Any, key: str) -> Any:
@@ -53,7 +75,7 @@ class Writer:
 
     def _object(self, value: Any, key: str) -> Any:
         name = type(value).__name__
-        check_savable(value, key)
+        _check_savable(value, key)
         if id(value) in self._numbers:
             return {"$same": self._numbers[id(value)]}
         number = self._numbers[id(value)] = len(self._numbers)
@@ -66,10 +88,10 @@ class Writer:
         }
 
 
-class Reader:
-    """The inverse of `Writer`. Only classes in the table above are made, only learned names are set."""
+class _Reader:
+    """The inverse of `_Writer`. Only classes in the table above are made, only learned names are set."""
 
-    def __init__(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    def __init__(self, arrays: Arrays) -> None:
         self._arrays = arrays
         self._made: dict[int, Any] = {}
 
@@ -118,8 +140,7 @@ class Reader:
         return made
 
 
-def check_savable(value: object, where: str) -> None:
-    """Refuse an object of a class that a model folder cannot name."""
+def _check_savable(value: object, where: str) -> None:
     name = type(value).__name__
     if SAVABLE.get(name) != type(value).__module__:
         raise DataError(

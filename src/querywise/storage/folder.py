@@ -4,21 +4,47 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TypedDict
 
 from querywise.data.letor import PathLike
 from querywise.errors import ModelFileError
+from querywise.runtime.arrays import Arrays
 from querywise.runtime.files import OutputFolder, write_bytes
-from querywise.runtime.values import JsonObject
+from querywise.runtime.values import Json, JsonObject
 
 FORMAT = "querywise model"
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
+
+
+class Features(TypedDict):
+    """What a manifest says of the features."""
+
+    count: int
+    names: Sequence[str] | None
+
+
+class ArraysFile(TypedDict):
+    """The arrays file that a manifest names."""
+
+    file: str
+    sha256: str
+
+
+class Body(TypedDict):
+    """The content of `manifest.json`, without its own checksum."""
+
+    format: str
+    format_version: int
+    versions: dict[str, str]
+    features: Features
+    missing: str
+    arrays: ArraysFile
+    ranker: Json
+    notes: JsonObject
 
 
 @dataclass(frozen=True)
@@ -55,7 +81,7 @@ _FOLDER = OutputFolder(
 check_model_folder = _FOLDER.check
 
 
-def write_arrays(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> tuple[str, str]:
+def write_arrays(path: Path, arrays: Arrays) -> tuple[str, str]:
     """Write the arrays file; its name and its checksum."""
     from safetensors.numpy import save as pack
 
@@ -66,7 +92,7 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> tuple[s
     return file, digest
 
 
-def read_arrays(path: Path, entry: Mapping[str, str]) -> dict[str, np.ndarray[Any, Any]]:
+def read_arrays(path: Path, entry: ArraysFile) -> Arrays:
     """The arrays of the file that a manifest names."""
     from safetensors import SafetensorError
     from safetensors.numpy import load as unpack
@@ -85,29 +111,30 @@ def read_arrays(path: Path, entry: Mapping[str, str]) -> dict[str, np.ndarray[An
         raise ModelFileError(f"{path / entry['file']}: not a file of arrays ({error}).") from None
 
 
-def read_body(path: Path) -> dict[str, Any]:
+def read_body(path: Path) -> Body:
     """The content of the manifest, whose checksum is right."""
     manifest = path / MANIFEST
     if not path.is_dir() or not manifest.is_file():
         what = "there is no such folder" if not path.exists() else f"there is no {MANIFEST} in it"
         raise ModelFileError(f"{path}: not a model folder: {what}. `querywise fit` and save(ranker, folder) make one.")
     try:
-        body = json.loads(manifest.read_bytes())
+        found = json.loads(manifest.read_bytes())
     except (ValueError, RecursionError, OSError) as error:
         raise ModelFileError(f"{manifest}: damaged: {error}. Copy the folder again, or fit the model anew.") from None
-    if not isinstance(body, dict) or body.get("format") != FORMAT:
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ModelFileError(f"{manifest}: not the manifest of a querywise model.")
-    if body.get("format_version") != FORMAT_VERSION:
+    if found.get("format_version") != FORMAT_VERSION:
         raise ModelFileError(
-            f"{manifest}: format version {body.get('format_version')!r}; this querywise reads version "
+            f"{manifest}: format version {found.get('format_version')!r}; this querywise reads version "
             f"{FORMAT_VERSION}. Use the querywise that wrote it, or fit the model anew."
         )
-    digest = body.pop("sha256", None)
+    digest = found.pop("sha256", None)
+    body: Body = found  # type: ignore[assignment]  # as it was signed
     if digest != digest_of(body):
         raise ModelFileError(f"{manifest}: damaged or edited by hand (its checksum does not fit). Fit the model anew.")
     return body
 
 
-def digest_of(body: Mapping[str, Any]) -> str:
+def digest_of(body: Body | Mapping[str, Json]) -> str:
     """The checksum of a manifest without its checksum."""
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -17,11 +17,12 @@ from querywise.data.letor import PathLike
 from querywise.errors import DataError, ModelFileError, NotFittedError
 from querywise.runtime.files import atomic_text
 from querywise.runtime.values import Settings
-from querywise.storage.encoding import Reader, Writer, check_savable
+from querywise.storage.encoding import check_savable, decode, encode
 from querywise.storage.folder import (
     FORMAT,
     FORMAT_VERSION,
     MANIFEST,
+    Body,
     check_model_folder,
     digest_of,
     read_arrays,
@@ -39,17 +40,16 @@ def save(ranker: Ranker, folder: PathLike, *, notes: Settings | None = None) -> 
     """
     path = Path(folder)
     check_model_folder(path)
-    check_savable(ranker, "the ranker")
+    check_savable(ranker)
     if not hasattr(ranker, "feature_count_"):
         raise NotFittedError(ranker)
-    writer = Writer()
-    encoded = writer.encode(ranker, "ranker")
+    encoded, arrays = encode(ranker)
     try:
         created = not path.exists()
         path.mkdir(exist_ok=True)
         try:
-            file, digest = write_arrays(path, writer.arrays)
-            body = {
+            file, digest = write_arrays(path, arrays)
+            body: Body = {
                 "format": FORMAT,
                 "format_version": FORMAT_VERSION,
                 "versions": {name: version(name) for name in ("querywise", *_LIBRARIES)},
@@ -84,11 +84,7 @@ def load(folder: PathLike) -> Ranker:
                 continue  # the model was replaced between the two reads: take the new one
             raise ModelFileError(f"{path}: the arrays file {body['arrays']['file']} is missing.") from None
         try:
-            found = Reader(arrays).decode(body["ranker"])
-            if not hasattr(found, "predict") or not hasattr(found, "feature_count_"):
-                raise ModelFileError(f"{path}: the manifest describes something that is not a fitted ranker.")
-            fitted: Ranker = found
-            return fitted
+            return decode(body["ranker"], arrays)
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             if isinstance(error, ModelFileError):
                 raise

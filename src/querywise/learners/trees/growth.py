@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
 from querywise.errors import DataError
 from querywise.runtime.threads import cores
@@ -30,7 +30,7 @@ class Grower(Protocol):
     seed: int
 
 
-def growth(learner: Grower, shape: tuple[int, ...]) -> dict[str, Any]:
+def growth(learner: Grower, shape: tuple[int, ...]) -> dict[str, int | float | bool]:
     """LightGBM's parameters of growth, whatever the objective.
 
     Counting column by column is the faster way for wide tables, row by row for long ones; the trees are the same.
@@ -61,7 +61,7 @@ def check_growth(learner: Grower, *more: str) -> None:
 
 
 @contextmanager
-def own_gains() -> Iterator[Callable[[object], None]]:
+def own_gains() -> Iterator[Callable[..., None]]:
     """No other training sets its gains meanwhile; the callback says that this one needs them no longer."""
     held = _GAINS.acquire()
 
