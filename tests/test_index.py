@@ -22,6 +22,7 @@ from querywise.retrieval.features import features_of
 from querywise.retrieval.index import FIELDS, Index, build_index, load_index, save_index
 from querywise.retrieval.strings import Strings
 from querywise.retrieval.words import Tokeniser
+from querywise.runtime import files
 from querywise.runtime.arrays import Floats
 from querywise.storage import save
 from tests.worlds import examples
@@ -301,18 +302,22 @@ def test_an_interrupted_first_save_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("in_one_step", [True, False])
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(5, "Input/output error")])
 def test_an_index_that_cannot_take_its_place_leaves_the_old_one(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+    folder: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, in_one_step: bool
 ) -> None:
     before, rename = contents(folder), os.rename
 
-    def fails_for_the_new_one(source: Path, target: Path) -> None:
+    def fails_for_the_new_one(source: Path, target: Path) -> bool:
         if source.suffix == ".part":
             raise error
         rename(source, target)
+        return True
 
-    monkeypatch.setattr(os, "rename", fails_for_the_new_one)
+    if not in_one_step:
+        monkeypatch.setattr(files, "exchange", lambda *_: False)
+    monkeypatch.setattr(*((files, "exchange") if in_one_step else (os, "rename")), fails_for_the_new_one)
     with pytest.raises((KeyboardInterrupt, DataError)):
         save_index(build_index([Document("new", "", "cat")]), folder)
     monkeypatch.undo()

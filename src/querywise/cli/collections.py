@@ -45,16 +45,15 @@ def features(
     """
     from dataclasses import asdict
 
-    from querywise.data.folds import write_parts
+    from querywise.data.folds import check_parts_folder, write_parts
     from querywise.data.sidefiles import QUERIES
     from querywise.errors import DataError
     from querywise.retrieval.reading import judged_from_text
-    from querywise.runtime.files import check_folder
     from querywise.runtime.progress import shown
 
     if (out / "corpus.jsonl").exists() or (queries is not None and queries.resolve() == (out / QUERIES).resolve()):
         raise DataError(f"{out}: a collection is here, whose {QUERIES} would be written over. Name another folder.")
-    check_folder(out)
+    check_parts_folder(out)
     with shown(quiet=quiet), working(cluster):
         judged, coverage = judged_from_text(
             data, queries=queries, judgements=judgements, top=top, add_judged=add_judged, skip_unknown=skip_unknown

@@ -12,9 +12,9 @@ import numpy as np
 from querywise.data.judged import Judged, concatenate
 from querywise.data.letor import PathLike, read_letor, write_letor
 from querywise.data.query_table import QueryTable
-from querywise.data.sidefiles import check_names, with_side_files, write_side_files
+from querywise.data.sidefiles import FEATURES, QUERIES, check_names, with_side_files, write_side_files
 from querywise.errors import DataError
-from querywise.runtime.files import make_folder
+from querywise.runtime.files import OutputFolder, atomic_folder
 from querywise.runtime.progress import track
 
 _ENDINGS = (".txt", ".txt.gz", ".txt.xz")
@@ -96,14 +96,25 @@ def make_folds(data: Judged, *, folds: int = PARTS, seed: int = 0) -> Folds:
 
 
 def write_parts(data: Judged, folder: PathLike, *, seed: int = 0) -> None:
-    """Write a judged set as `S1.txt` to `S5.txt`, cut by query, with its side files: what `read_folds` reads."""
+    """Write a judged set as `S1.txt` to `S5.txt`, cut by query, with its side files: what `read_folds` reads.
+
+    Parts that are already there are replaced as a whole once all is written, and stay until then.
+    """
     root = Path(folder)
+    check_parts_folder(root)
     check_names(data)
     parts = cut_up(data, seed=seed)
-    make_folder(root)
-    for number, part in enumerate(track(parts, "Parts"), start=1):
-        write_letor(root / f"S{number}.txt", part)
-    write_side_files(data, root)
+    with atomic_folder(root) as made:
+        for number, part in enumerate(track(parts, "Parts"), start=1):
+            write_letor(made / f"S{number}.txt", part)
+        write_side_files(data, made)
+
+
+_FOLDER = OutputFolder(
+    belongs=lambda name: name in {QUERIES, FEATURES, *(f"S{number}.txt" for number in range(1, PARTS + 1))},
+    stray="is in this folder, which would be replaced as a whole. Name another.",
+)
+check_parts_folder = _FOLDER.check
 
 
 def cut_up(data: Judged, *, folds: int = PARTS, seed: int = 0) -> list[Judged]:

@@ -19,7 +19,7 @@ from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.exports.models import answer_to_nobody, runnable
 from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.files import read_text
+from querywise.runtime.files import read_text, recover_folder
 from querywise.storage import load
 
 MANIFEST = "export.json"
@@ -240,6 +240,7 @@ def _numbers(values: Mapping[str, float], what: str) -> dict[str, float]:
 
 def read_manifest(folder: Path) -> ExportManifest:
     """The manifest of an export."""
+    recover_folder(folder)
     try:
         found = json.loads(read_text(folder / MANIFEST))
     except ValueError as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +21,7 @@ from querywise.measures.score_files import read_scores
 from querywise.methods import TEXT_VIEW, Method, current_name, find_method
 from querywise.rankers.given import GivenScores
 from querywise.runtime.files import make_folder
+from querywise.runtime.locks import locked
 from querywise.runtime.progress import doing
 from querywise.runtime.values import JsonObject, Settings
 
@@ -55,23 +57,33 @@ def run(asked: Asked, folds: Folds, out: Path | None, *, title: str) -> tuple[Fi
         asked = replace(asked, baseline=current_name(asked.baseline))
     settings = {method.name: _settings(method, asked) for method in chosen}
     find_baseline(fits, asked.baseline)
-    if out is not None:
-        make_folder(out)
-    compared = compare(
-        fits,
-        folds,
-        measures=_with(asked.measures, asked.measure),
-        flavour=asked.flavour,
-        baseline=asked.baseline,
-        kept=None if out is None else Kept(out / "runs", settings),
-    )
-    with doing("Tests and tables"):
-        found = findings(compared, asked.measure, test=asked.test)
-        if out is None:
-            return found, None
-        from querywise.report.writing import write_report  # matplotlib takes a second to import
+    with _writing(out):
+        compared = compare(
+            fits,
+            folds,
+            measures=_with(asked.measures, asked.measure),
+            flavour=asked.flavour,
+            baseline=asked.baseline,
+            kept=None if out is None else Kept(out / "runs", settings),
+        )
+        with doing("Tests and tables"):
+            found = findings(compared, asked.measure, test=asked.test)
+            if out is None:
+                return found, None
+            from querywise.report.writing import write_report  # matplotlib takes a second to import
 
-        return found, write_report(found, out, title=title)
+            return found, write_report(found, out, title=title)
+
+
+@contextlib.contextmanager
+def _writing(out: Path | None) -> Iterator[None]:
+    """The folder is there, and no other comparison is written to it."""
+    if out is None:
+        yield
+        return
+    make_folder(out)
+    with locked(out / ".lock", busy=f"{out}: another comparison is being written here"):
+        yield
 
 
 def _fitting(method: Method, asked: Asked) -> Fit:

@@ -11,7 +11,7 @@ from querywise.data.parquet.arrow import is_part, part_name
 from querywise.data.parquet.scored import write_scored_part
 from querywise.data.training import Part, Training
 from querywise.runtime.arrays import Floats
-from querywise.runtime.files import OutputFolder, replace_folder
+from querywise.runtime.files import OutputFolder, recover_folder, replace_folder
 from querywise.runtime.resume import resume_folder
 from querywise.runtime.workers import workers
 
@@ -36,6 +36,7 @@ def write_scored(ranker: Ranker, version: str, data: Training, out: Path) -> int
     same model (`version`) on the same data was cut short, what it had finished is used.
     """
     check_scores_folder(out)
+    recover_folder(out)
     parts = data.parts()
     beside = out.absolute().parent / f".{out.name}.unfinished"
     names = [part_name(number) for number in range(len(parts))]
@@ -43,7 +44,7 @@ def write_scored(ranker: Ranker, version: str, data: Training, out: Path) -> int
         rows = workers().each(_write_scores, parts, names, shared=(beside, ranker), label="Ranking")
         for stray in [each for each in beside.iterdir() if each.name not in names]:
             stray.unlink()  # the record, and what a lost worker had begun
-        replace_folder(beside, out.absolute())  # what was there before is then removed instead
+        replace_folder(beside, out.resolve())
     return sum(rows)
 
 

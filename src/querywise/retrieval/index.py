@@ -25,7 +25,7 @@ from querywise.errors import DataError, ModelFileError
 from querywise.retrieval.strings import Strings
 from querywise.retrieval.words import Tokeniser
 from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.files import OutputFolder, atomic_folder
+from querywise.runtime.files import OutputFolder, atomic_folder, read_steadily
 
 FORMAT = "querywise index"
 FORMAT_VERSION = 1
@@ -260,6 +260,10 @@ _FIELD_PARTS = ("starts", "documents", "counts", "lengths", "distinct", "totals"
 def load_index(folder: PathLike) -> Index:
     """The index in a folder, mapped into memory: what a query does not touch is not read."""
     path = Path(folder)
+    return read_steadily(path, _MANIFEST, lambda: _load(path))
+
+
+def _load(path: Path) -> Index:
     manifest = _read_manifest(path)
 
     def mapped(name: str) -> _Array:

@@ -8,9 +8,15 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeVar
 
-from querywise.errors import DataError
+from querywise.errors import DataError, ModelFileError, QuerywiseError
+from querywise.runtime.exchange import exchange
+from querywise.runtime.locks import NoLocksError, is_still, locked, try_lock
+
+_Found = TypeVar("_Found")
+_READINGS = 50  # of a folder that is replaced all the time
+_WRITERS = 100  # to one path at the same time
 
 
 def read_bytes(path: Path) -> bytes:
@@ -38,62 +44,177 @@ def atomic_text(path: Path) -> Iterator[TextIO]:
     """Write beside `path`, then rename: until the block ends well, what was there before stays."""
     with atomic_file(path) as beside, beside.open("w", encoding="utf-8", newline="\n") as out:
         yield out
-        out.flush()
-        os.fsync(out.fileno())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file whole: until all is written, what was there before stays."""
-    with atomic_file(path) as beside, beside.open("wb") as out:
-        out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
+    with atomic_file(path) as beside:
+        beside.write_bytes(content)
 
 
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """A name beside `path` to write to, then renamed: until the block ends well, what was there before stays."""
     check_writable(path)
-    beside = path.with_name(f".{path.name}.{os.urandom(6).hex()}.part")
     try:
-        yield beside
-        os.replace(beside, path)
+        with _part(path) as beside:
+            yield beside
+            _sync(beside)
+            os.replace(beside, path)
+            _sync(path.absolute().parent)
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror or error}).") from None
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Write a folder beside `path`, then rename it: until the block ends well, what was there before stays whole."""
+    """Write a folder beside `path`, then put it there: until the block ends well, what was there before stays whole."""
     check_folder(path)
-    make_folder(path.absolute().parent)
-    made = path.absolute().with_name(f".{path.name}.{os.urandom(6).hex()}.part")
+    target = path.resolve()
+    make_folder(target.parent)
     try:
-        made.mkdir()
-        yield made
-        replace_folder(made, path.absolute())
+        recover_folder(target)
+        with _part(target, folder=True) as made:
+            yield made
+            replace_folder(made, target)
     except OSError as error:
         raise DataError(f"{path}: the folder cannot be written ({error.strerror or error}).") from None
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
 
 
 def replace_folder(made: Path, path: Path) -> None:
-    """Put a finished folder in the place of another; `made` is then the old one, or nothing."""
-    if not path.exists() or not any(path.iterdir()):
-        os.replace(made, path)  # an empty folder is replaced like a file
+    """Put a finished folder in the place of another, which is then removed.
+
+    In one step where the system can exchange two paths. Elsewhere there is a moment in which nothing is at `path`; if
+    the process ends just then, `recover_folder` puts the old folder back.
+    """
+    for each in (*made.rglob("*"), made):
+        _sync(each)
+    aside = _aside(path)
+    with locked(_lock_beside(path)):
+        shutil.rmtree(aside, ignore_errors=True)  # of a run that was killed after its folder was in place
+        if not path.exists() or not any(path.iterdir()):
+            os.replace(made, path)  # an empty folder is replaced like a file
+        elif exchange(made, path):
+            os.rename(made, aside)
+        else:
+            os.rename(path, aside)
+            try:
+                os.rename(made, path)
+            except BaseException:  # an interrupt too
+                os.rename(aside, path)
+                raise
+        _sync(path.parent)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def recover_folder(path: Path) -> None:
+    """Put back the folder that a killed run had moved away from `path` and not yet replaced, if there is one."""
+    target = path.resolve()
+    aside = _aside(target)
+    if target.exists() or not aside.is_dir():
         return
-    aside = made.with_suffix(".old")
-    shutil.rmtree(aside, ignore_errors=True)  # of a run that was cut short just here
-    os.rename(path, aside)
+    with contextlib.suppress(OSError), locked(_lock_beside(target)):  # whoever may not write here only reads
+        if not target.exists():
+            os.rename(aside, target)
+
+
+def read_steadily(folder: Path, manifest: str, read: Callable[[], _Found]) -> _Found:
+    """What `read` finds in a folder of several files; read again if the folder was replaced meanwhile."""
+    recover_folder(folder)
+    for _ in range(_READINGS):
+        before = _generation(folder, manifest)
+        try:
+            found = read()
+        except (QuerywiseError, OSError):
+            if _generation(folder, manifest) == before:
+                raise
+            continue
+        if _generation(folder, manifest) == before:
+            return found
+    raise ModelFileError(f"{folder}: the folder is replaced faster than it can be read. Try again.")
+
+
+def _generation(folder: Path, manifest: str) -> tuple[int, ...] | None:
+    """What is another once the folder or its manifest has been replaced."""
     try:
-        os.rename(made, path)
-    except BaseException:  # an interrupt too
-        os.rename(aside, path)
-        raise
-    os.rename(aside, made)
+        whole, file = folder.stat(), (folder / manifest).stat()
+    except OSError:
+        return None
+    return whole.st_dev, whole.st_ino, file.st_ino, file.st_mtime_ns, file.st_size
+
+
+@contextlib.contextmanager
+def _part(path: Path, *, folder: bool = False) -> Iterator[Path]:
+    """An empty file or folder beside `path` that no other process writes to, removed at the end if it is still there.
+
+    What a killed process left under the name is written over.
+    """
+    beside, held = _free_part(path, folder)
+    try:
+        _clear(beside)
+        yield beside
+    finally:
+        _remove(beside, held)
+
+
+def _free_part(path: Path, folder: bool) -> tuple[Path, int | None]:
+    """The first name that no process holds, and the lock on it; any name where there are no locks."""
+    for number in range(1, _WRITERS + 1):
+        beside = path.with_name(f".{path.name}.part" if number == 1 else f".{path.name}.{number}.part")
+        try:
+            if folder:
+                beside.mkdir(exist_ok=True)
+            held = try_lock(beside)
+        except NoLocksError:
+            break
+        except (FileNotFoundError, PermissionError):  # put in its place just now, or left by somebody else
+            if number == _WRITERS or not path.parent.is_dir():
+                raise
+            continue
+        if held is not None:
+            return beside, held
+    beside = path.with_name(f".{path.name}.{os.urandom(6).hex()}.part")
+    if folder:
+        beside.mkdir()
+    return beside, None
+
+
+def _clear(beside: Path) -> None:
+    if not beside.is_dir():
+        beside.write_bytes(b"")
+        return
+    for each in beside.iterdir():
+        shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
+
+
+def _remove(beside: Path, held: int | None) -> None:
+    """Remove a part that was not put in its place; under its name there may be another process's by now."""
+    ours = held is None or is_still(beside, held)
+    if ours and beside.is_dir():
+        shutil.rmtree(beside, ignore_errors=True)
+    elif ours:
+        beside.unlink(missing_ok=True)
+    if held is not None:
+        os.close(held)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.old")
+
+
+def _lock_beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.lock")
+
+
+def _sync(path: Path) -> None:
+    """Have the system write a file, or the names in a folder, to the disk."""
+    if os.name == "nt" and path.is_dir():
+        return  # no such thing there
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def check_writable(path: Path) -> None:
@@ -133,6 +254,7 @@ class OutputFolder:
     a_file, other: the messages for a file, and for a folder that holds something else. manifest: the file that every
     such folder has. belongs: which names may be in it; stray: the message for another. makes_parents: whether its
     parent folders are made. in_place: whether its files are replaced one by one, and not the folder as a whole.
+    unfinished: names that a killed run leaves in a new folder, which is then like an empty one.
     """
 
     a_file: str | None = None
@@ -142,6 +264,7 @@ class OutputFolder:
     stray: str = ""
     makes_parents: bool = True
     in_place: bool = False
+    unfinished: Callable[[str], bool] | None = None
 
     def check(self, path: Path) -> None:
         """Refuse a path that the folder cannot have, before any long work is done for it."""
@@ -154,7 +277,8 @@ class OutputFolder:
         if path.is_dir() and not self.in_place and not os.access(parent, os.W_OK):
             raise DataError(f"{path}: no permission to write in the folder {parent}.")
         found = sorted(each.name for each in path.iterdir()) if path.is_dir() else []
-        if found and self.manifest is not None and self.manifest not in found:
+        whole = [name for name in found if self.unfinished is None or not self.unfinished(name)]
+        if whole and self.manifest is not None and self.manifest not in whole:
             raise DataError(f"{path}: {self.other}")
         strays = [name for name in found if self.belongs is not None and not self.belongs(name)]
         if strays:

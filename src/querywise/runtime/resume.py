@@ -14,6 +14,7 @@ from pathlib import Path
 
 from querywise.errors import DataError
 from querywise.runtime.files import atomic_text, make_folder, read_text
+from querywise.runtime.locks import locked
 from querywise.runtime.values import Json, JsonObject, Settings
 
 RECORD = "record.json"
@@ -51,21 +52,23 @@ def resume_folder(folder: Path, settings: Json) -> Iterator[None]:
     """Keep a folder for finished parts while the block runs; parts that were made with other settings are removed.
 
     Parts are written under a name that begins with a dot and renamed, so that each is there whole or not at all. The
-    folder is removed when the block ends well, or badly with no part finished.
+    folder is removed when the block ends well, or badly with no part finished. Only one run at a time may use it.
     """
-    make_folder(folder)
-    record = Record(folder / RECORD, settings)
-    if record.read() is None:
-        shutil.rmtree(folder, ignore_errors=True)
+    make_folder(folder.parent)
+    with locked(folder.with_name(f"{folder.name}.lock"), busy=f"{folder}: another run keeps its finished parts here"):
         make_folder(folder)
-        record.write()
-    over = False
-    try:
-        yield
-        over = True
-    finally:
-        if over or not _has_parts(folder):
+        record = Record(folder / RECORD, settings)
+        if record.read() is None:
             shutil.rmtree(folder, ignore_errors=True)
+            make_folder(folder)
+            record.write()
+        over = False
+        try:
+            yield
+            over = True
+        finally:
+            if over or not _has_parts(folder):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _has_parts(folder: Path) -> bool:

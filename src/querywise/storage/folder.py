@@ -18,6 +18,7 @@ from querywise.runtime.values import Json, JsonObject
 FORMAT = "querywise model"
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
+LOCK = ".lock"  # held by whoever writes
 
 
 class Features(TypedDict):
@@ -71,12 +72,23 @@ def version_of(folder: PathLike) -> str:
     return digest_of(read_body(Path(folder)))
 
 
+def is_leftover(name: str) -> bool:
+    """Whether a file of this name, in a folder without a manifest, is what a save that was killed has left."""
+    return name == LOCK or name.endswith(".part") or is_arrays_file(name)
+
+
+def is_arrays_file(name: str) -> bool:
+    """Whether a file of this name holds arrays of a model."""
+    return name.startswith("arrays-") and name.endswith(".safetensors")
+
+
 _FOLDER = OutputFolder(
     a_file="this is a file; a model is a folder. Name another place.",
     other="the folder holds something that is not a querywise model. Name an empty or new one.",
     manifest=MANIFEST,
     makes_parents=False,
     in_place=True,
+    unfinished=is_leftover,
 )
 check_model_folder = _FOLDER.check
 

@@ -9,28 +9,34 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
 from querywise.contracts.protocols import Ranker
 from querywise.data.letor import PathLike
-from querywise.errors import DataError, ModelFileError, NotFittedError
-from querywise.runtime.files import atomic_text
+from querywise.errors import DataError, ModelFileError, NotFittedError, QuerywiseError
+from querywise.runtime.files import atomic_text, read_steadily
+from querywise.runtime.locks import locked
 from querywise.runtime.values import Settings
 from querywise.storage.encoding import check_savable, decode, encode
 from querywise.storage.folder import (
     FORMAT,
     FORMAT_VERSION,
+    LOCK,
     MANIFEST,
     Body,
     check_model_folder,
     digest_of,
+    is_leftover,
     read_arrays,
     read_body,
     write_arrays,
 )
 
 _LIBRARIES = ("numpy", "scipy", "lightgbm")
+_SAFE_SECONDS = 3600.0  # where nothing can be locked, another process may be about to name a file younger than this
 
 
 def save(ranker: Ranker, folder: PathLike, *, notes: Settings | None = None) -> None:
@@ -44,56 +50,64 @@ def save(ranker: Ranker, folder: PathLike, *, notes: Settings | None = None) -> 
     if not hasattr(ranker, "feature_count_"):
         raise NotFittedError(ranker)
     encoded, arrays = encode(ranker)
+    created = not path.exists()
     try:
-        created = not path.exists()
         path.mkdir(exist_ok=True)
         try:
-            file, digest = write_arrays(path, arrays)
-            body: Body = {
-                "format": FORMAT,
-                "format_version": FORMAT_VERSION,
-                "versions": {name: version(name) for name in ("querywise", *_LIBRARIES)},
-                "features": {"count": ranker.feature_count_, "names": getattr(ranker, "feature_names_", None)},
-                "missing": "zero",
-                "arrays": {"file": file, "sha256": digest},
-                "ranker": encoded,
-                "notes": dict(notes or {}),
-            }
-            with atomic_text(path / MANIFEST) as out:
-                json.dump({**body, "sha256": digest_of(body)}, out, indent=1)
-                out.write("\n")
+            with locked(path / LOCK) as alone, _cleared(path, 0.0 if alone else _SAFE_SECONDS):
+                file, digest = write_arrays(path, arrays)
+                body: Body = {
+                    "format": FORMAT,
+                    "format_version": FORMAT_VERSION,
+                    "versions": {name: version(name) for name in ("querywise", *_LIBRARIES)},
+                    "features": {"count": ranker.feature_count_, "names": getattr(ranker, "feature_names_", None)},
+                    "missing": "zero",
+                    "arrays": {"file": file, "sha256": digest},
+                    "ranker": encoded,
+                    "notes": dict(notes or {}),
+                }
+                with atomic_text(path / MANIFEST) as out:
+                    json.dump({**body, "sha256": digest_of(body)}, out, indent=1)
+                    out.write("\n")
         finally:
-            if created and not (path / MANIFEST).exists():
-                _remove(path)
+            if created:
+                with contextlib.suppress(OSError):  # there is a model in it
+                    path.rmdir()
     except OSError as error:
         raise DataError(f"{path}: the model cannot be written ({error.strerror}).") from None
-    for old in path.glob("arrays-*.safetensors"):
-        if old.name != file:
-            old.unlink(missing_ok=True)
 
 
 def load(folder: PathLike) -> Ranker:
     """The fitted ranker in a folder. Nothing in the folder is executed; anything odd about it is refused."""
     path = Path(folder)
-    for attempt in range(5):
-        body = read_body(path)
-        try:
-            arrays = read_arrays(path, body["arrays"])
-        except FileNotFoundError:
-            if attempt < 4:
-                continue  # the model was replaced between the two reads: take the new one
-            raise ModelFileError(f"{path}: the arrays file {body['arrays']['file']} is missing.") from None
-        try:
-            return decode(body["ranker"], arrays)
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            if isinstance(error, ModelFileError):
-                raise
-            raise ModelFileError(f"{path}: the manifest does not describe a model ({error!r}).") from None
-    raise AssertionError("unreachable")
+    return read_steadily(path, MANIFEST, lambda: _read(path))
 
 
-def _remove(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        for file in path.iterdir():
-            file.unlink(missing_ok=True)
-        path.rmdir()
+def _read(path: Path) -> Ranker:
+    body = read_body(path)
+    try:
+        return decode(body["ranker"], read_arrays(path, body["arrays"]))
+    except FileNotFoundError:
+        raise ModelFileError(f"{path}: the arrays file {body['arrays']['file']} is missing.") from None
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        raise ModelFileError(f"{path}: the manifest does not describe a model ({error!r}).") from None
+
+
+@contextlib.contextmanager
+def _cleared(path: Path, age: float) -> Iterator[None]:
+    """After the block, remove what the manifest does not name: older arrays, and what a killed process has left.
+
+    Nothing younger than `age` seconds: another process may be about to name it.
+    """
+    try:
+        yield
+    finally:
+        # What is not understood, such as an old manifest that is damaged, stays until a model is saved.
+        with contextlib.suppress(QuerywiseError, OSError, LookupError, TypeError):
+            named = read_body(path)["arrays"]["file"] if (path / MANIFEST).exists() else None
+            leftovers = [each for each in path.iterdir() if each.name not in (named, LOCK) and is_leftover(each.name)]
+            for each in leftovers:
+                if time.time() - each.stat().st_mtime >= age:
+                    each.unlink()

@@ -12,7 +12,7 @@ from querywise.data.letor import PathLike
 from querywise.data.parquet.arrow import arrow, is_part, open_parquet, part_name, strings_of, to_numpy, write_table
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
-from querywise.runtime.files import atomic_file
+from querywise.runtime.files import atomic_file, recover_folder
 
 
 class Scored(NamedTuple):
@@ -49,6 +49,7 @@ def read_scored(folder: PathLike) -> Scored:
     """The scores in a folder, its parts in order."""
     pa, _ = arrow()
     root = Path(folder)
+    recover_folder(root)
     found = {int(each.name[5:-8]): each for each in root.glob("part-*.parquet") if is_part(each.name)}
     if not found:
         raise DataError(f"{root}: there are no scores in this folder. Expected {part_name(0)}, {part_name(1)}, ….")

@@ -28,7 +28,7 @@ from querywise.data.survey import Survey
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.cache import cached
-from querywise.runtime.files import read_text
+from querywise.runtime.files import read_text, recover_folder
 from querywise.runtime.progress import doing
 from querywise.runtime.threads import in_threads
 from querywise.runtime.workers import workers
@@ -147,6 +147,7 @@ def open_shards(folder: PathLike) -> Shards:
     """A set of shards, its manifest read and none of its files."""
     root = Path(folder).absolute()
     path = root / MANIFEST
+    recover_folder(root)
     if not path.is_file():
         what = f"there is no {MANIFEST} in it" if root.is_dir() else "there is no such folder"
         raise DataError(f"{folder}: not a set of shards: {what}. `querywise convert` makes one.")

@@ -1,0 +1,118 @@
+"""Locks between processes that write to one place. The system takes a lock back when its process ends, however it ends.
+
+A lock file is removed by whoever held it. One that is left over belongs to a process that was killed, holds nobody up,
+and is removed by the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # a system without such locks, as Windows
+    fcntl = None  # type: ignore[assignment]
+
+from querywise.errors import DataError
+
+_NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}  # what file systems without locks answer
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, busy: str | None = None) -> Iterator[bool]:
+    """Hold the lock file `path` while the block runs; False where the file system has no locks.
+
+    busy: refuse with this message if another process holds it, and say which; without, wait until it is free.
+    """
+    held = None if fcntl is None else _acquire(path, busy)
+    if held is None:
+        yield False
+        return
+    try:
+        os.ftruncate(held, 0)
+        os.pwrite(
+            held, f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%F %T %z')}".encode(), 0
+        )
+        yield True
+    finally:
+        path.unlink(missing_ok=True)  # first: whoever waits sees that the file is another, and opens that
+        os.close(held)
+
+
+def try_lock(path: Path) -> int | None:
+    """Open and lock a folder, or a file, which is made; None if another process has it. The caller closes it.
+
+    Raises NoLocksError where the file system has no locks.
+    """
+    if fcntl is None:
+        raise NoLocksError
+    flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
+    while True:
+        opened = os.open(path, flags | os.O_CLOEXEC, 0o666)
+        try:
+            _lock(opened, wait=False)
+        except BlockingIOError:
+            os.close(opened)
+            return None
+        except BaseException:
+            os.close(opened)
+            raise
+        if is_still(path, opened):
+            return opened
+        os.close(opened)  # it was put in its place, or removed, before it was locked
+
+
+class NoLocksError(OSError):
+    """The file system has no locks."""
+
+
+def _acquire(path: Path, busy: str | None) -> int | None:
+    while True:
+        path.parent.mkdir(exist_ok=True)  # whoever held the lock may have removed the folder
+        try:
+            opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except FileNotFoundError:
+            continue
+        try:
+            _lock(opened, wait=busy is None)
+        except NoLocksError:
+            os.close(opened)
+            return None
+        except BlockingIOError:
+            owner = os.pread(opened, 1000, 0).decode(errors="replace")
+            os.close(opened)
+            raise DataError(
+                f"{busy}: {owner or 'its process is not known'}. Wait for it, or name another place."
+            ) from None
+        except BaseException:
+            os.close(opened)
+            raise
+        if is_still(path, opened):
+            return opened
+        os.close(opened)
+
+
+def _lock(opened: int, *, wait: bool) -> None:
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            raise NoLocksError from None
+        raise
+
+
+def is_still(path: Path, opened: int) -> bool:
+    """Whether a path still names what was opened."""
+    try:
+        there, ours = os.stat(path), os.fstat(opened)
+    except FileNotFoundError:
+        return False
+    return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)

@@ -1,0 +1,230 @@
+"""Commands that are killed just before a chosen change to a file, and what must hold afterwards.
+
+A process of its own imports everything once and then forks for each command: `python -m tests.kills`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import pkgutil
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import querywise
+from querywise.data.collections import Collection, Document, write_collection
+from querywise.data.letor import write_letor
+from querywise.data.query_table import QueryTable
+from querywise.data.synthetic import make_judged
+from tests.commands import contents
+
+# What Python says, before it does it, of everything that changes files; the last is how two folders change places.
+_CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "shutil.rmtree", "ctypes.dlsym"}
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that writes `out`; `{turn}` in it is 1 for what is there before and 2 for what is written over it."""
+
+    words: str
+    out: str
+    same_bytes: bool = True  # whether the same command writes the same bytes
+
+
+COMMANDS = (
+    Command("fit data{turn}.txt --method ranksvm --out model", "model"),
+    Command("convert data{turn}.txt --out shards --rows 40", "shards"),
+    Command("index docs{turn} --out index", "index"),
+    Command("export fitted{turn} --to opensearch --out exported --rows 3", "exported"),
+    Command("rank fitted{turn} data1.txt --out scores.parquet", "scores.parquet"),
+    Command("rank fitted{turn} data1.txt --out run.trec", "run.trec"),
+    Command("features docs{turn} --out parts", "parts"),
+    Command("compare data{turn}.txt --methods single --out report", "report", same_bytes=False),
+)
+
+
+class Killer:
+    """Runs commands in a folder, each killed before its n-th change to a file below it, or not at all."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.kills"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parent.parent,
+        )
+
+    def run(self, words: str, *, at: int | None = None) -> int:
+        """How many changes the command made; it must end well, or be killed."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"root": str(self._root), "words": words.split(), "at": at}) + "\n")
+        self._process.stdin.flush()
+        status, changes, said = json.loads(self._process.stdout.readline())
+        assert status == (0 if at is None else -signal.SIGKILL) or (at is not None and status == 0), (words, at, said)
+        return int(changes)
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+@contextlib.contextmanager
+def killer(root: Path) -> Iterator[Killer]:
+    """Everything that the commands read, in a folder, and who runs them there."""
+    for turn in (1, 2):
+        write_letor(root / f"data{turn}.txt", make_judged(30, 6, 3, seed=turn))
+        queries = QueryTable(tuple("abcde"), texts=("cat", "dog", "bird", "fish", "cow"))
+        words = ["cat", "dog", "bird", "fish", "cow"]
+        documents = [Document(f"d{n}", words[n % 5], f"{words[n % 5]} and {words[n % 3]} {turn}") for n in range(20)]
+        qrels = root / f"docs{turn}" / "qrels.tsv"
+        write_collection(Collection("docs", partial(iter, documents), queries), root / f"docs{turn}")
+        lines = [f"{query}\td{n}\t{int(n % 5 == place)}\n" for place, query in enumerate("abcde") for n in range(10)]
+        qrels.write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
+    found = Killer(root)
+    for turn in (1, 2):
+        found.run(f"fit data{turn}.txt --method ranksvm --out fitted{turn}")
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def kill_everywhere(
+    killer: Killer, root: Path, command: Command, *, over: bool, points: Callable[[int], Sequence[int]]
+) -> int:
+    """Kill a command before each of some of its changes, over an older result or where there is none; how many kills.
+
+    What was there must then be there whole, or the new; the next run must end well and leave nothing else behind.
+    """
+    out, second = root / command.out, command.words.format(turn=2)
+    before: dict[str, bytes] = {}
+    if over:
+        killer.run(command.words.format(turn=1))
+        before = _content(out)
+    kept = root / "kept"
+    _move(out, kept)
+    beside = {each.name for each in root.iterdir()}
+    _move(kept, out, copy=True)
+    kills = points(killer.run(second))
+    after = _content(out)
+    for at in kills:
+        _clear(out)
+        _move(kept, out, copy=True)
+        killer.run(second, at=at)
+        if command.same_bytes:
+            assert _content(out) in (before, after), (second, at, sorted(_content(out)))
+        killer.run(second)
+        if command.same_bytes:
+            assert _content(out) == after, (second, at)
+        left = {each.name for each in root.iterdir()} - beside - {command.out}
+        assert not left, (second, at, left)
+        hidden = list(out.rglob(".*")) if out.is_dir() else []
+        assert not hidden, (second, at, hidden)
+    _clear(out)
+    _clear(kept)
+    return len(kills)
+
+
+def _content(out: Path) -> dict[str, bytes]:
+    """What a reader sees: files by name, without those that the manifest of a model does not name."""
+    if out.is_file():
+        return {"": out.read_bytes()}
+    found = {name: text for name, text in contents(out).items() if not name.split("/")[-1].startswith(".")}
+    manifest = found.get("manifest.json", b"").decode()
+    return {name: text for name, text in found.items() if not name.startswith("arrays-") or name in manifest}
+
+
+def _move(path: Path, to: Path, *, copy: bool = False) -> None:
+    _clear(to)
+    if not path.exists():
+        return
+    if copy:
+        shutil.copytree(path, to) if path.is_dir() else shutil.copy(path, to)
+    else:
+        path.rename(to)
+
+
+def _clear(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def _serve() -> None:
+    """Run the commands that come in, each in a fork of this process."""
+    ours = [module.name for module in pkgutil.walk_packages(querywise.__path__, "querywise.")]
+    for name in ("pyarrow.parquet", "matplotlib.pyplot", "safetensors.numpy", "scipy.stats", *ours):
+        if "scripts" not in name and not name.endswith((".ray", "__main__")):
+            importlib.import_module(name)  # once, not in every fork
+    for line in sys.stdin:
+        asked = json.loads(line)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            _child(Path(asked["root"]), asked["words"], asked["at"], writing)
+        os.close(writing)
+        with open(reading, "rb") as told:
+            said = told.read().decode().split("\n", 1)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        print(json.dumps([status, int(said[0] or 0), said[-1]]), flush=True)
+
+
+def _child(root: Path, words: list[str], at: int | None, told: int) -> None:
+    from querywise.cli import main
+
+    os.chdir(root)
+    changes = 0
+    nothing = os.open(os.devnull, os.O_RDWR)
+    log = os.open(root.parent / "said.txt", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    os.dup2(nothing, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+
+    def watch(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal changes
+        if _is_change(event, arguments, str(root)):
+            changes += 1
+            if changes == at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(watch)
+    sys.argv = ["querywise", *words]
+    code = 1
+    try:
+        main()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0
+    finally:
+        os.write(told, f"{changes}\n{Path(root.parent / 'said.txt').read_text()}".encode())
+        os._exit(code)
+
+
+def _is_change(event: str, arguments: tuple[object, ...], root: str) -> bool:
+    if event == "open":
+        path, _, flags = arguments
+        if not isinstance(flags, int) or not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            return False
+        return isinstance(path, (str, os.PathLike, bytes)) and _is_below(path, root)
+    if event == "ctypes.dlsym":
+        return "rename" in str(arguments[1])
+    return event in _CHANGES and isinstance(arguments[0], (str, os.PathLike, bytes)) and _is_below(arguments[0], root)
+
+
+def _is_below(path: str | bytes | os.PathLike[str], root: str) -> bool:
+    return os.path.abspath(os.fsdecode(path)).startswith(root + os.sep)
+
+
+if __name__ == "__main__":
+    _serve()
