@@ -24,6 +24,7 @@ from querywise.runtime import files, locks
 from querywise.runtime.files import atomic_folder, atomic_text, read_steadily
 from querywise.runtime.locks import NoLocksError, locked
 from querywise.runtime.resume import resume_folder
+from querywise.service.loaded_model import LoadedModel
 from querywise.service.model_folder import ModelFolder
 from querywise.storage import load, save
 from tests.commands import contents, refused, run
@@ -277,17 +278,25 @@ def test_every_file_is_on_the_disk_before_it_takes_its_place(tmp_path: Path, mon
 # Models that are replaced are let go.
 
 
-def test_a_loaded_model_is_freed_by_reference_count(tmp_path: Path) -> None:
+def test_loaded_models_and_their_answers_are_freed_by_reference_count() -> None:
+    gc.collect()
     gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)  # what only the search for cycles would free is kept, to be looked at
     try:
         for folder in sorted(path.parent for path in GOLDEN.rglob("manifest.json")):
             if folder.name.startswith("routed"):
                 continue  # no longer there
-            found = load(folder)
-            watched = weakref.ref(found)
+            found = LoadedModel.from_folder(folder)  # it ranks some documents
+            watched = weakref.ref(found.ranker)
             del found
             assert watched() is None, folder
+            gc.collect()
+            ours = {type(each) for each in gc.garbage if type(each).__module__.startswith("querywise")}
+            assert not ours, folder
+            gc.garbage.clear()
     finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
         gc.enable()
 
 

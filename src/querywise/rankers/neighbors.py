@@ -119,10 +119,19 @@ class Surroundings:
         gradients: Callable[[], Floats | None],
         nearest_to_relevant: Callable[[Judged], Ints | None] | None = None,
     ) -> None:
-        self.points = Once(lambda: locality.points(candidates))
-        self.distances = Once(lambda: locality.distances(self.points()))
-        self.is_far = Once(self._is_far)
-        self._locality = locality
+        # Nothing here refers to this object itself: answers, and the models behind them, are freed as soon as they are
+        # let go.
+        points = self.points = Once(lambda: locality.points(candidates))
+        measured = self.distances = Once(lambda: locality.distances(points()))
+        self.is_far = Once(lambda: _is_far(locality, points, measured))
+
+        def few(count: int) -> Floats:
+            found = points()
+            return measured()[:count] if count >= len(found) else locality.distances(found[:count])
+
+        def away(query: int, training: Ints) -> Floats:
+            place = np.repeat(points()[[query]], len(training), axis=0)
+            return distances(place, locality.points_[training], locality.metric)
 
         def known_gradients() -> tuple[Floats, Floats] | None:
             found, pairs = gradients(), locality.pairs_
@@ -130,30 +139,17 @@ class Surroundings:
             return None if found is None else (found, (pairs if per_pair else pairs > 0).astype(np.float64))
 
         known = TrainingQueries(
-            locality.query_ids_,
-            locality.pairs_,
-            locality.limit_,
-            self.distances,
-            self._few,
-            self._away,
-            known_gradients,
+            locality.query_ids_, locality.pairs_, locality.limit_, measured, few, away, known_gradients
         )
         self.place = Place(
-            lambda: looked_at(locality.view_), points=self.points, known=known, nearest_to_relevant=nearest_to_relevant
+            lambda: looked_at(locality.view_), points=points, known=known, nearest_to_relevant=nearest_to_relevant
         )
 
-    def _is_far(self) -> Bools:
-        """The same for these queries, from their distances where these are needed anyway."""
-        limit = self._locality.limit_
-        return self.distances() > limit if np.isfinite(limit) else self._locality.is_far(self.points())
 
-    def _few(self, count: int) -> Floats:
-        points = self.points()
-        return self.distances()[:count] if count >= len(points) else self._locality.distances(points[:count])
-
-    def _away(self, query: int, training: Ints) -> Floats:
-        place = np.repeat(self.points()[[query]], len(training), axis=0)
-        return distances(place, self._locality.points_[training], self._locality.metric)
+def _is_far(locality: Locality, points: Once[Floats], measured: Once[Floats]) -> Bools:
+    """Which queries are too far from all training queries, by their distances where these are needed anyway."""
+    limit = locality.limit_
+    return measured() > limit if np.isfinite(limit) else locality.is_far(points())
 
 
 def _neighbours(points: Floats, neighborhood: Neighborhood) -> csr_array:
