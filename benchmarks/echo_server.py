@@ -10,7 +10,7 @@ import msgspec
 from fastapi import Request, Response
 
 from querywise.service.app import create_api
-from querywise.service.guards import Guard, decode, read_body
+from querywise.service.guards import decode, read_body
 from querywise.service.model_folder import ModelFolder
 from querywise.service.responses import JSON, encode
 from querywise.service.schema import QueriesResponse
@@ -30,7 +30,7 @@ def serve(folder: Path) -> None:
         return Response(encode(QueriesResponse([])), media_type=JSON)
 
     api.add_api_route("/v1/echo", echo, methods=["POST"], response_class=Response)
-    run(service, "127.0.0.1", 0, Guard(api, service))
+    run(service, "127.0.0.1", 0, api)
 
 
 if __name__ == "__main__":

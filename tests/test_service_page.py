@@ -497,7 +497,9 @@ def test_a_token_is_asked_for_and_a_bare_service_shows_a_request(page: Page, ser
     assert f"curl {servers['bare']}/v1/rank" in request
     assert TOKEN not in request, "what is shown may be copied anywhere"
     body = request.partition("-d '")[2].removesuffix("'").encode()
-    sent = Request(f"{servers['bare']}/v1/rank", data=body, headers={"authorization": f"Bearer {TOKEN}"})
+    assert '-H "Content-Type: application/json"' in request
+    headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
+    sent = Request(f"{servers['bare']}/v1/rank", data=body, headers=headers)
     with urlopen(sent) as got:
         assert {each["id"] for each in json.load(got)["documents"]} == {"a", "b"}
 

@@ -20,6 +20,13 @@ def serve(
     model: Annotated[Path | None, typer.Argument(help="A folder with a model.", show_default=False)] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of them.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8080,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A name that requests may be sent to, beside the address listened on; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     index: Annotated[
         Path | None,
         typer.Option(help="An index folder, to search in on the page and at /v1/search.", show_default=False),
@@ -70,7 +77,7 @@ def serve(
             service = Service(ModelFolder(folder), lookup, limits=limits, token=token)
         if token is None and host not in ("127.0.0.1", "localhost", "::1"):
             logging.getLogger("querywise.service").warning("anyone who reaches %s can ask: there is no token", host)
-        run(service, host, port)
+        run(service, host, port, allowed_host=allowed_host or ())
 
 
 def _check_installed() -> None:

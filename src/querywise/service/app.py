@@ -34,7 +34,10 @@ def create_api(service: Service) -> FastAPI:
         watching.cancel()
         service.threads.close()
 
-    app = FastAPI(title="querywise", version="1", docs_url=None, redoc_url=None, lifespan=lifespan)
+    # A redirect to the path without its last slash would lead to whatever Host the request named.
+    app = FastAPI(
+        title="querywise", version="1", docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan
+    )
     add_routes(app, service)
     add_static_files(app)
     add_error_handlers(app)

@@ -1,4 +1,4 @@
-"""Checks that a request must pass: the token, the length of the body, its JSON, the number of documents."""
+"""Checks that a request must pass: host, token and origin, the length of the body, its JSON, how many documents."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from querywise.service.errors import ApiError
+from querywise.service.hosts import Head, Hosts, post_problem
 from querywise.service.limits import Limits
 from querywise.service.responses import error_response
 from querywise.service.service import Service
@@ -22,15 +23,21 @@ from querywise.service.static_files import FILES
 _Result = TypeVar("_Result")
 logger = logging.getLogger("querywise.service")
 
-_NO_TOKEN_NEEDED = {"/healthz", "/readyz", *FILES}
+_HEALTH = {"/healthz", "/readyz"}
+_NO_TOKEN_NEEDED = _HEALTH | set(FILES)
 
 
 class Guard:
-    """ASGI middleware around the whole application: checks the token, counts and times every request."""
+    """ASGI middleware around the whole application: checks the head of every request, before its body is read.
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
+    hosts: the names that requests may be sent to; None: any. Requests are counted and timed too.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service, hosts: Hosts | None = None) -> None:
         self._app = app
         self._service = service
+        self._hosts = hosts
+        self._token = None if service.token is None else service.token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -53,12 +60,13 @@ class Guard:
 
         service.metrics.in_flight += 1
         try:
-            if self._is_unauthorised(scope):
-                answer = error_response(401, "unauthorised", "Send the token: `Authorization: Bearer …`.")
-                answer.headers["www-authenticate"] = "Bearer"
-                await answer(scope, receive, observed_send)
-            else:
+            problem = self._problem(scope)
+            if problem is None:
                 await self._app(scope, receive, observed_send)
+            else:
+                more = {"www-authenticate": "Bearer"} if problem.status == 401 else None
+                answer = error_response(problem.status, problem.code, problem.message, problem.where, more)
+                await answer(scope, receive, observed_send)
         except Exception:
             logger.exception("%s %s failed", scope["method"], scope["path"])
             if not complete:  # the response was cut off: the server must close the connection
@@ -67,13 +75,22 @@ class Guard:
             service.metrics.in_flight -= 1
             service.metrics.answered(_path_label(scope), status, time.perf_counter() - begun)
 
-    def _is_unauthorised(self, scope: Scope) -> bool:
-        token = self._service.token
-        if token is None or scope["path"] in _NO_TOKEN_NEEDED:
+    def _problem(self, scope: Scope) -> ApiError | None:
+        """What is wrong with the head of a request."""
+        head = Head.of(scope["headers"])
+        if self._hosts is not None and scope["path"] not in _HEALTH:
+            problem = self._hosts.problem(head)
+            if problem is not None:
+                return problem
+        if self._is_unauthorised(scope["path"], head.authorization):
+            return ApiError(401, "unauthorised", "Send the token: `Authorization: Bearer …`.")
+        return post_problem(head, self._hosts) if scope["method"] == "POST" else None
+
+    def _is_unauthorised(self, path: str, given: bytes) -> bool:
+        if self._token is None or path in _NO_TOKEN_NEEDED:
             return False
-        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
         scheme, _, word = given.partition(b" ")
-        return scheme.lower() != b"bearer" or not hmac.compare_digest(word.strip(), token.encode())
+        return scheme.lower() != b"bearer" or not hmac.compare_digest(word.strip(), self._token)
 
 
 def _path_label(scope: Scope) -> str:

@@ -1,4 +1,4 @@
-"""The server process: sockets, signals, shutdown, and time limits on connections."""
+"""The server process: sockets, signals, shutdown."""
 
 from __future__ import annotations
 
@@ -7,70 +7,59 @@ import contextlib
 import gc
 import logging
 import socket
+from collections.abc import Sequence
 from types import FrameType
-from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from fastapi import FastAPI
 
 from querywise.errors import DataError
-from querywise.service.app import create_app
+from querywise.service.app import create_api
+from querywise.service.connection import Connection
+from querywise.service.connections import Connections
+from querywise.service.guards import Guard
+from querywise.service.hosts import Hosts
 from querywise.service.service import Service
 
-_IDLE_SECONDS = 10.0  # time for the headers of a request to arrive, and keep-alive time of a connection
 _DRAIN_SECONDS = 1.0  # time from the signal to stop, when /readyz becomes 503, to closing the listening socket
-_LAST_REQUEST_SECONDS = 0.5  # time that an idle connection then has for a last request
+_SWEEP_SECONDS = 1.0  # time between two looks at which connections have waited for too long
+_MOST_CONNECTIONS = 4096  # fewer where fewer files may be open
 
 
-class _Connection(HttpToolsProtocol):
-    """A connection that is closed if the headers of its first request do not arrive in time."""
+class Server(uvicorn.Server):
+    """A server that stops in steps: /readyz becomes 503, no new connections are accepted, open ones are closed.
 
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._deadline = self.loop.call_later(_IDLE_SECONDS, self._close)
+    api: what answers; the guard is put around it here.
+    connections: how many there may be.
+    """
 
-    def on_headers_complete(self) -> None:
-        self._deadline.cancel()
-        super().on_headers_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._deadline.cancel()
-        super().connection_lost(exc)
-
-    def shutdown(self) -> None:
-        """Close after the present response; if idle, wait a moment for a request that is already on its way."""
-        if self._is_idle():
-            self._deadline.cancel()
-            self._deadline = self.loop.call_later(_LAST_REQUEST_SECONDS, self._close_if_idle)
-        else:
-            super().shutdown()
-
-    def _close_if_idle(self) -> None:
-        if self._is_idle():
-            self._close()
-
-    def _is_idle(self) -> bool:
-        return self.cycle is None or self.cycle.response_complete
-
-    def _close(self) -> None:
-        if not self.transport.is_closing():
-            self.transport.close()
-
-
-class _Server(uvicorn.Server):
-    """A server that stops in steps: /readyz becomes 503, no new connections are accepted, open ones are closed."""
-
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    def __init__(self, service: Service, api: FastAPI, hosts: Hosts, connections: int) -> None:
+        config = uvicorn.Config(
+            Guard(api, service, hosts),
+            http=Connection,
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=int(service.limits.seconds) + 5,
+        )
         super().__init__(config)
+        self.server_state = self._connections = Connections(connections)
         self._service = service
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections, and to look which have waited for too long."""
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
+        self._sweep(self._loop)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._connections.sweep(loop.time())
+        loop.call_later(_SWEEP_SECONDS, self._sweep, loop)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no more connections, and close those there are when their requests are answered."""
         for each in sockets or []:
             # Closing is not enough: the port would accept connections while another copy of the socket is open.
             with contextlib.suppress(OSError):
@@ -79,6 +68,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to stop; at a second signal, stop now."""
         if self._loop is None or self._service.draining:
             super().handle_exit(sig, frame)
             return
@@ -89,49 +79,47 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def run(service: Service, host: str, port: int, app: ASGIApp | None = None) -> None:
+def run(
+    service: Service, host: str, port: int, api: FastAPI | None = None, *, allowed_host: Sequence[str] = ()
+) -> None:
     """Serve until a signal to stop.
 
-    app: another application in place of `create_app(service)`, such as one with more routes.
+    api: another application in place of `create_api(service)`, such as one with more routes.
+    allowed_host: names of this server, beside the address that it listens on; requests to other names are refused.
     """
-    _allow_many_connections()
+    hosts = Hosts(host, allowed_host)
+    most = _allow_many_connections()
     try:
         listening = socket.create_server((host, port), backlog=2048, family=_family(host))
     except (OSError, OverflowError) as error:
         said = f"host={host!r}, port={port}: cannot listen there ({error}). Name another."
         raise DataError(said, arguments=("host", "port")) from None
+    hosts.add(listening.getsockname()[0])
     logger = logging.getLogger("querywise.service")
     shown = f"[{host}]" if ":" in host else host
     logger.info(
         "querywise serves model %s on http://%s:%d", service.models.current.version, shown, listening.getsockname()[1]
     )
-    config = uvicorn.Config(
-        create_app(service) if app is None else app,
-        http=_Connection,
-        ws="none",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=int(_IDLE_SECONDS),
-        timeout_graceful_shutdown=int(service.limits.seconds) + 5,
-        h11_max_incomplete_event_size=65_536,
-    )
+    server = Server(service, create_api(service) if api is None else api, hosts, most)
     # The objects made so far stay alive. Frozen, they are not scanned again: a full scan takes longer than an answer.
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
     with contextlib.suppress(KeyboardInterrupt):
-        _Server(config, service).run(sockets=[listening])
+        server.run(sockets=[listening])
 
 
 def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
-def _allow_many_connections() -> None:
-    """Raise the limit on open files as far as allowed, because every connection is one."""
+def _allow_many_connections() -> int:
+    """Raise the limit on open files as far as allowed, because every connection is one; how many there may be."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        if most != resource.RLIM_INFINITY:
+            return min(_MOST_CONNECTIONS, most // 2)
+    return _MOST_CONNECTIONS

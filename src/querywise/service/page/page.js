@@ -197,7 +197,7 @@ function showBare() {
   };
   const token = sessionStorage.getItem(TOKEN) === null ? "" : ' \\\n  -H "Authorization: Bearer $QUERYWISE_TOKEN"';
   const quoted = JSON.stringify(body, null, 2).replaceAll("'", "'\\''");
-  at("request").textContent = `curl ${location.origin}/v1/rank${token} -d '${quoted}'`;
+  at("request").textContent = `curl ${location.origin}/v1/rank${token} \\\n  -H "Content-Type: application/json" -d '${quoted}'`;
   at("copy").hidden = !navigator.clipboard;
   view("bare");
 }

@@ -1,0 +1,273 @@
+"""A connection within bounds of bytes and time, whatever its client sends, or does not send, or does not read."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from querywise.service.connections import Connections
+from querywise.service.errors import ApiError
+from querywise.service.responses import error_response
+
+HEAD_BYTES = 65_536  # the longest head of a request: request line and headers
+HEADERS = 100  # the most headers of a request, those after its body included
+URL_BYTES = 16_384  # the longest URL
+QUEUED = 100  # the most requests that one connection sends ahead of their responses
+SECONDS = 10.0  # for a head to arrive, for the next request to begin, and for a client to read some of a response
+READ_BYTES = 10_000  # what a client must read of a response in that time
+LINGER_SECONDS = 2.0  # for a client to read a last response and close, before it is cut off
+LINGER_BYTES = 16_000_000  # what it may still send meanwhile; this is not kept
+LAST_REQUEST_SECONDS = 0.5  # time for a last request on an idle connection, when the service stops
+
+
+class Connection(HttpToolsProtocol):
+    """A connection that ends in time, and answers what is not HTTP with an error of the usual shape.
+
+    `Connections.sweep` calls `expire` every second, so that a request costs no timers.
+    """
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin, if there is room."""
+        super().connection_made(transport)  # type: ignore[arg-type]  # sockets have a whole transport
+        self._head = 0  # bytes of the head that is arriving
+        self._beside = 0  # bytes that arrived since the last part of a body and are no body: trailers, chunk sizes
+        self._arriving: RequestResponseCycle | None = None  # the request whose body is arriving
+        self._keep_alive = True  # what that request said about the connection
+        self._unanswered = 0  # requests whose responses are not complete
+        self._refusal = b""  # said after these responses
+        self._deaf = False  # what arrives from now on is thrown away
+        self._discarded = 0  # bytes thrown away
+        self._unread: int | None = None  # bytes that the client had not read when last looked at
+        self._deadline = self.loop.time() + SECONDS
+        self._finished = False  # the last word is said
+        self.headers, self.url = [], b""
+        assert isinstance(self.server_state, Connections)
+        self._client = self.server_state.admit(self, self.client[0] if self.client else "")
+        if self not in self._client.waiting:
+            self.transport.write(self._as_bytes(_too_many()))
+            self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._client.release(self)
+        super().connection_lost(exc)
+        if self.cycle is not None:
+            self.cycle.transport = self.transport  # holds nothing of this connection any longer
+
+    # What arrives
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what arrived: heads in pieces that are no longer than a head may be."""
+        if len(data) <= HEAD_BYTES and not self._deaf:
+            self._feed(data)
+            return
+        rest = memoryview(data)
+        while rest and not self._deaf:
+            size = HEAD_BYTES if self._arriving is None else len(rest)
+            self._feed(rest[:size])
+            rest = rest[size:]
+        self._discard(len(rest))
+
+    def _feed(self, data: bytes | memoryview) -> None:
+        begins = not self._head
+        if self._arriving is None:
+            self._head += len(data)
+        else:
+            self._beside += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:  # there is no other protocol: the request is answered as it is
+            self._deaf = True
+            self.cycle.keep_alive = False
+        except httptools.HttpParserError as error:
+            found = error.__context__
+            self._refuse(found if isinstance(found, ApiError) else _malformed(error))
+        else:
+            self._check_arriving(begins)
+
+    def _check_arriving(self, begins: bool) -> None:
+        """Look at a head or a body that is not complete yet."""
+        if self._head or self._beside:
+            if begins and self._head and self.cycle is not None:
+                self._deadline = self.loop.time() + SECONDS
+            problem = self._too_much()
+            if problem is not None:
+                self._refuse(problem)
+        cycle = self._arriving
+        if cycle is not None and cycle.transport is self.transport:
+            cycle.transport = _Answering(self)
+
+    def _too_much(self, *, complete: bool = False) -> ApiError | None:
+        """What is too long or too many in a head; once it is complete, the body may have come with it."""
+        if len(self.url) > URL_BYTES:
+            return ApiError(414, "long_url", f"The URL is longer than {URL_BYTES} bytes. Send less in it.", "url")
+        if len(self.headers) > HEADERS:
+            return ApiError(431, "many_headers", f"There are more than {HEADERS} headers. Send fewer.", "headers")
+        if max(self._head, self._beside) < HEAD_BYTES or (complete and self._head_size() < HEAD_BYTES):
+            return None
+        message = f"URL and headers have {HEAD_BYTES} bytes or more. Send less in them."
+        return ApiError(431, "long_head", message, "headers")
+
+    def _head_size(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def on_headers_complete(self) -> None:
+        """Begin to answer. Until its body is there, the response of a request closes the connection."""
+        problem = self._too_much(complete=True)
+        if problem is None and len(self.pipeline) >= QUEUED:
+            problem = ApiError(
+                429, "queued", f"More than {QUEUED} requests were sent ahead of their responses. Wait for responses."
+            )
+        if problem is not None:
+            raise problem
+        self._head = self._beside = 0
+        super().on_headers_complete()
+        cycle = self._arriving = self.cycle
+        self._unanswered += 1
+        self._keep_alive, cycle.keep_alive = cycle.keep_alive, False
+
+    def on_body(self, body: bytes) -> None:
+        """Keep a part of a body."""
+        self._beside = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Note that a request is there with its body."""
+        cycle, self._arriving, self._beside = self.cycle, None, 0
+        cycle.transport = self.transport
+        if not cycle.response_started:
+            cycle.keep_alive = self._keep_alive
+        self._client.waiting.pop(self, None)
+        super().on_message_complete()
+
+    def _discard(self, size: int) -> None:
+        self._discarded += size
+        if self._discarded > LINGER_BYTES:
+            self.transport.abort()
+
+    # What is answered
+
+    def on_response_complete(self) -> None:
+        """Answer the next request that is there; else wait for one."""
+        self._unanswered -= 1
+        if self._finished:
+            return
+        self._deadline = self.loop.time() + SECONDS
+        if self.pipeline:
+            super().on_response_complete()
+        else:
+            self.server_state.total_requests += 1
+            if self._refusal:
+                self.finish(self._refusal)
+            elif not self.transport.is_closing():
+                self.flow.resume_reading()
+        if self._unanswered <= (self._arriving is not None):
+            self._client.wait(self)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP."""
+        self._refuse(ApiError(400, "not_http", msg))
+
+    def _refuse(self, error: ApiError) -> None:
+        """Say what is wrong, after the responses to earlier requests, and close."""
+        self._deaf = True
+        self._refusal = self._as_bytes(error)
+        cut, self._arriving = self._arriving, None
+        if cut is not None:
+            self._unanswered -= 1
+            cut.disconnected = True
+            cut.message_event.set()
+            if self.pipeline:  # the newest one is first; it has not been begun
+                self.pipeline.popleft()
+            elif cut.response_started:
+                self._refusal = b""
+        if not self._unanswered:
+            self.finish(self._refusal)
+
+    def _as_bytes(self, error: ApiError) -> bytes:
+        said = error_response(error.status, error.code, error.message, error.where)
+        headers = [*self.server_state.default_headers, *said.raw_headers]
+        if said.headers.get("connection") != "close":
+            headers.append((b"connection", b"close"))
+        lines = [name + b": " + value + b"\r\n" for name, value in headers]
+        return b"".join([STATUS_LINE[error.status], *lines, b"\r\n", bytes(said.body)])
+
+    def finish(self, said: bytes = b"") -> None:
+        """Say something last and close. The client has a moment to read it: closing at once could take it away."""
+        self._deaf = self._finished = True
+        if self.transport.is_closing():
+            return
+        if said:
+            self.transport.write(said)
+        self.transport.write_eof()
+        self._deadline = self.loop.time() + LINGER_SECONDS
+        self._client.wait(self)
+        self.flow.resume_reading()
+
+    # What ends a connection
+
+    def expire(self, now: float) -> None:
+        """End what has waited for too long: for a request, for the rest of its head, or for the client to read."""
+        if now < self._deadline:
+            return
+        unread, before = self.transport.get_write_buffer_size(), self._unread
+        self._unread = unread or None
+        if unread and (before is None or unread <= before - READ_BYTES):
+            self._deadline = now + SECONDS
+        elif unread or self._finished:
+            self.transport.abort()
+        elif self._head and not self.flow.read_paused and not self._deaf:
+            self._refuse(ApiError(408, "too_slow", f"The headers were not there within {SECONDS:g} seconds."))
+        elif self._unanswered:
+            self._deadline = now + SECONDS
+        else:
+            self.transport.close()
+
+    def evict(self) -> None:
+        """End at once, for the sake of a new connection."""
+        if (self._head or self._arriving) and not self._deaf:
+            self.transport.write(self._as_bytes(_too_many()))
+        self._deaf = True
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            self.transport.close()
+
+    def shutdown(self) -> None:
+        """Close after the present response; if idle, wait a moment for a request that is already on its way."""
+        if self._unanswered:
+            self._keep_alive = False
+            super().shutdown()
+        else:
+            self.loop.call_later(LAST_REQUEST_SECONDS, self._close_if_idle)
+
+    def _close_if_idle(self) -> None:
+        if not self._unanswered and not self.transport.is_closing():
+            self.transport.close()
+
+
+class _Answering(asyncio.Transport):
+    """The transport as a response sees it whose request is not complete: to close is to finish."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._connection.transport.write(data)
+
+    def is_closing(self) -> bool:
+        return self._connection.transport.is_closing()
+
+    def close(self) -> None:
+        self._connection.finish()
+
+
+def _malformed(error: Exception) -> ApiError:
+    found = "The URL cannot be read" if isinstance(error, httptools.HttpParserCallbackError) else str(error).rstrip(".")
+    return ApiError(400, "not_http", f"{found}. Send a request of HTTP/1.1.")
+
+
+def _too_many() -> ApiError:
+    return ApiError(503, "too_many_connections", "There are too many connections. Close idle ones, and try again.")
