@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import attacks
 from benchmarks.bench_service import request
 from benchmarks.results import Result, alone
 from benchmarks.worlds import World
@@ -27,7 +28,8 @@ from querywise import SSER, KnnOffline2, KnnOnline, RankSVM, Single, save
 from tests.serving import COMMAND, started
 
 _MINUTES = float(os.environ.get("QUERYWISE_SOAK_MINUTES", "10"))
-_FEATURES, _CLIENTS, _LEFT = 46, 4, 3000
+_FEATURES, _CLIENTS, _LEFT, _ATTACKS = 46, 4, 3000, 4
+_SLOW = 1.0  # seconds that a good client may wait
 _WRONG = (b"", b"[" * 50_000, b'{"query": {}, "documents": [{"id": "a", "features": ["x"]}]}', b"\xff\xfe", b"NaN")
 
 
@@ -73,7 +75,8 @@ def measure_soak() -> Iterator[Result]:
 def measure_faults() -> Iterator[Result]:
     """Faults: what is done to the server while two clients ask without a pause.
 
-    Ours are the requests of these clients that failed meanwhile; none may, and nothing may need a restart.
+    Ours are the requests of these clients that failed or took over a second meanwhile; none may, and nothing may need
+    a restart. Memory is that of the server process before and after the attacks, the last four of these deeds.
     """
     data = World(_FEATURES, kinds=3).draw(300, 20, seed=1)
     first, second = Single(RankSVM()).fit(data), KnnOffline2(RankSVM(tolerance=None)).fit(data)
@@ -91,8 +94,12 @@ def measure_faults() -> Iterator[Result]:
                 "a body without an end": lambda: _endless(url),
                 f"{_LEFT} connections opened and left": lambda: _left(url),
                 "a thousand requests that are wrong": lambda: _wrong(url),
+                f"{attacks.DRIPPING} connections that drip": lambda: attacks.attack("drip", url),
+                "100 MB of headers": lambda: attacks.attack("head", url),
             }
+            memory: list[float] = []
             for name, deed in deeds.items():
+                memory.append(_megabytes(process))
                 clients = _Clients(url, count=2, wrong=False)
                 time.sleep(1)
                 deed()
@@ -100,8 +107,13 @@ def measure_faults() -> Iterator[Result]:
                 clients.stop()
                 answered = sum(clients.seen.values())
                 assert answered > 0, "nobody was answered"
-                yield alone("faults", f"{name}: failed, of {answered}", ours=float(clients.failed), unit="", below=1)
+                failed = clients.failed + clients.slow
+                yield alone("faults", f"{name}: failed, of {answered}", ours=float(failed), unit="", below=1)
             assert process.poll() is None, "the server is gone"
+            yield alone("faults", "memory before the attacks", ours=memory[-_ATTACKS], unit="MB")
+            yield alone(
+                "faults", "growth by the attacks", ours=_megabytes(process) - memory[-_ATTACKS], unit="MB", below=20
+            )
 
 
 class _Clients:
@@ -110,6 +122,7 @@ class _Clients:
     def __init__(self, url: str, *, count: int = _CLIENTS, wrong: bool = True) -> None:
         self.seen: Counter[int] = Counter()
         self.failed = 0
+        self.slow = 0
         self._wrong = wrong
         self._where = url.removeprefix("http://")
         self._stop = threading.Event()
@@ -128,6 +141,7 @@ class _Clients:
         bodies = _bodies(seed)
         while not self._stop.is_set():
             path, body, expected = rng.choice(bodies if self._wrong else bodies[:3])
+            begun = time.monotonic()
             try:
                 line.request("POST", path, body, {"Content-Type": "application/json"})
                 answer = line.getresponse()
@@ -138,6 +152,7 @@ class _Clients:
                 continue
             self.seen[answer.status] += 1
             self.failed += answer.status not in expected
+            self.slow += time.monotonic() - begun > _SLOW
 
 
 def _bodies(seed: int) -> list[tuple[str, bytes, tuple[int, ...]]]:
@@ -172,7 +187,7 @@ def _giant(url: str) -> None:
     host, port = url.removeprefix("http://").split(":")
     row = json.dumps({"id": "d", "features": np.zeros(_FEATURES).tolist()}).encode() + b","
     with socket.create_connection((host, int(port)), timeout=30) as line:
-        head = f"POST /v1/rank HTTP/1.1\r\nHost: x\r\nContent-Length: {len(row) * 1_000_000}\r\n\r\n"
+        head = f"POST /v1/rank HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(row) * 1_000_000}\r\n\r\n"
         try:
             line.sendall(head.encode())
             for _ in range(1_000_000):
@@ -185,7 +200,7 @@ def _giant(url: str) -> None:
 def _endless(url: str) -> None:
     host, port = url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=30) as line:
-        line.sendall(b"POST /v1/rank HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        line.sendall(f"POST /v1/rank HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
         try:
             while True:
                 line.sendall(b"10000\r\n" + b" " * 0x10000 + b"\r\n")

@@ -19,6 +19,7 @@ SECONDS = 10.0  # for a head to arrive, for the next request to begin, and for a
 READ_BYTES = 10_000  # what a client must read of a response in that time
 LINGER_SECONDS = 2.0  # for a client to read a last response and close, before it is cut off
 LINGER_BYTES = 16_000_000  # what it may still send meanwhile; this is not kept
+PAUSE_SECONDS = 0.01  # between two parts of it
 LAST_REQUEST_SECONDS = 0.5  # time for a last request on an idle connection, when the service stops
 
 
@@ -46,7 +47,7 @@ class Connection(HttpToolsProtocol):
         assert isinstance(self.server_state, Connections)
         self._client = self.server_state.admit(self, self.client[0] if self.client else "")
         if self not in self._client.waiting:
-            self.transport.write(self._as_bytes(_too_many()))
+            self.transport.write(_TOO_MANY)
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -143,9 +144,17 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
 
     def _discard(self, size: int) -> None:
+        """Throw away what arrived, and read no more for a moment: others want to be read too."""
         self._discarded += size
         if self._discarded > LINGER_BYTES:
             self.transport.abort()
+        elif self._deaf and not self.transport.is_closing():
+            self.flow.pause_reading()
+            self.loop.call_later(PAUSE_SECONDS, self._read_on)
+
+    def _read_on(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
 
     # What is answered
 
@@ -173,7 +182,7 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, error: ApiError) -> None:
         """Say what is wrong, after the responses to earlier requests, and close."""
         self._deaf = True
-        self._refusal = self._as_bytes(error)
+        self._refusal = _response(error, self.server_state.default_headers)
         cut, self._arriving = self._arriving, None
         if cut is not None:
             self._unanswered -= 1
@@ -185,14 +194,6 @@ class Connection(HttpToolsProtocol):
                 self._refusal = b""
         if not self._unanswered:
             self.finish(self._refusal)
-
-    def _as_bytes(self, error: ApiError) -> bytes:
-        said = error_response(error.status, error.code, error.message, error.where)
-        headers = [*self.server_state.default_headers, *said.raw_headers]
-        if said.headers.get("connection") != "close":
-            headers.append((b"connection", b"close"))
-        lines = [name + b": " + value + b"\r\n" for name, value in headers]
-        return b"".join([STATUS_LINE[error.status], *lines, b"\r\n", bytes(said.body)])
 
     def finish(self, said: bytes = b"") -> None:
         """Say something last and close. The client has a moment to read it: closing at once could take it away."""
@@ -228,7 +229,7 @@ class Connection(HttpToolsProtocol):
     def evict(self) -> None:
         """End at once, for the sake of a new connection."""
         if (self._head or self._arriving) and not self._deaf:
-            self.transport.write(self._as_bytes(_too_many()))
+            self.transport.write(_TOO_MANY)
         self._deaf = True
         if self.transport.get_write_buffer_size():
             self.transport.abort()
@@ -269,5 +270,13 @@ def _malformed(error: Exception) -> ApiError:
     return ApiError(400, "not_http", f"{found}. Send a request of HTTP/1.1.")
 
 
-def _too_many() -> ApiError:
-    return ApiError(503, "too_many_connections", "There are too many connections. Close idle ones, and try again.")
+def _response(error: ApiError, more: list[tuple[bytes, bytes]]) -> bytes:
+    """A response that closes the connection, as it is sent."""
+    said = error_response(error.status, error.code, error.message, error.where, {"connection": "close"})
+    lines = [name + b": " + value + b"\r\n" for name, value in (*more, *said.raw_headers)]
+    return b"".join([STATUS_LINE[error.status], *lines, b"\r\n", bytes(said.body)])
+
+
+_TOO_MANY = _response(
+    ApiError(503, "too_many_connections", "There are too many connections. Close idle ones, and try again."), []
+)
