@@ -29,6 +29,7 @@ from tests.serving import COMMAND, started
 
 _MINUTES = float(os.environ.get("QUERYWISE_SOAK_MINUTES", "10"))
 _FEATURES, _CLIENTS, _LEFT, _ATTACKS = 46, 4, 3000, 4
+_NEW = 0.1  # of requests over a new connection
 _SLOW = 1.0  # seconds that a good client may wait
 _WRONG = (b"", b"[" * 50_000, b'{"query": {}, "documents": [{"id": "a", "features": ["x"]}]}', b"\xff\xfe", b"NaN")
 
@@ -141,6 +142,8 @@ class _Clients:
         bodies = _bodies(seed)
         while not self._stop.is_set():
             path, body, expected = rng.choice(bodies if self._wrong else bodies[:3])
+            if rng.random() < _NEW:
+                line.close()
             begun = time.monotonic()
             try:
                 line.request("POST", path, body, {"Content-Type": "application/json"})

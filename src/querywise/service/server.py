@@ -23,6 +23,9 @@ from querywise.service.service import Service
 
 _DRAIN_SECONDS = 1.0  # time from the signal to stop, when /readyz becomes 503, to closing the listening socket
 _SWEEP_SECONDS = 1.0  # time between two looks at which connections have waited for too long
+# The loop accepts one connection per turn and listening socket. With so many copies of the socket, a new client does
+# not wait behind the requests of others.
+_ACCEPTED = 8
 _MOST_CONNECTIONS = 4096  # fewer where fewer files may be open
 
 
@@ -106,7 +109,7 @@ def run(
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
     with contextlib.suppress(KeyboardInterrupt):
-        server.run(sockets=[listening])
+        server.run(sockets=[listening, *(listening.dup() for _ in range(_ACCEPTED - 1))])
 
 
 def _family(host: str) -> socket.AddressFamily:
