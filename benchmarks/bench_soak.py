@@ -28,7 +28,7 @@ from querywise import SSER, KnnOffline2, KnnOnline, RankSVM, Single, save
 from tests.serving import COMMAND, started
 
 _MINUTES = float(os.environ.get("QUERYWISE_SOAK_MINUTES", "10"))
-_FEATURES, _CLIENTS, _LEFT, _ATTACKS = 46, 4, 3000, 4
+_FEATURES, _CLIENTS, _LEFT = 46, 4, 3000
 _NEW = 0.1  # of requests over a new connection
 _SLOW = 1.0  # seconds that a good client may wait
 _WRONG = (b"", b"[" * 50_000, b'{"query": {}, "documents": [{"id": "a", "features": ["x"]}]}', b"\xff\xfe", b"NaN")
@@ -77,7 +77,7 @@ def measure_faults() -> Iterator[Result]:
     """Faults: what is done to the server while two clients ask without a pause.
 
     Ours are the requests of these clients that failed or took over a second meanwhile; none may, and nothing may need
-    a restart. Memory is that of the server process before and after the attacks, the last four of these deeds.
+    a restart. Memory is that of the server process before and after the attacks, from the connections left on.
     """
     data = World(_FEATURES, kinds=3).draw(300, 20, seed=1)
     first, second = Single(RankSVM()).fit(data), KnnOffline2(RankSVM(tolerance=None)).fit(data)
@@ -86,6 +86,7 @@ def measure_faults() -> Iterator[Result]:
         save(first, folder)
         with started([COMMAND, "serve", folder, "--port", 0]) as server:
             url, process = server.url, server.process
+            left = f"{_LEFT} connections opened and left"
             deeds: dict[str, Callable[[], None]] = {
                 "the model replaced ten times": lambda: _replace(folder, [first, second]),
                 "the model cut short": lambda: _cut(folder),
@@ -93,14 +94,14 @@ def measure_faults() -> Iterator[Result]:
                 "a model again": lambda: save(second, folder),
                 "a body of a million documents": lambda: _giant(url),
                 "a body without an end": lambda: _endless(url),
-                f"{_LEFT} connections opened and left": lambda: _left(url),
+                left: lambda: _left(url),
                 "a thousand requests that are wrong": lambda: _wrong(url),
                 f"{attacks.DRIPPING} connections that drip": lambda: attacks.attack("drip", url),
                 "100 MB of headers": lambda: attacks.attack("head", url),
             }
-            memory: list[float] = []
+            memory: dict[str, float] = {}
             for name, deed in deeds.items():
-                memory.append(_megabytes(process))
+                memory[name] = _megabytes(process)
                 clients = _Clients(url, count=2, wrong=False)
                 time.sleep(1)
                 deed()
@@ -111,10 +112,9 @@ def measure_faults() -> Iterator[Result]:
                 failed = clients.failed + clients.slow
                 yield alone("faults", f"{name}: failed, of {answered}", ours=float(failed), unit="", below=1)
             assert process.poll() is None, "the server is gone"
-            yield alone("faults", "memory before the attacks", ours=memory[-_ATTACKS], unit="MB")
-            yield alone(
-                "faults", "growth by the attacks", ours=_megabytes(process) - memory[-_ATTACKS], unit="MB", below=20
-            )
+            before = memory[left]
+            yield alone("faults", "memory before the attacks", ours=before, unit="MB")
+            yield alone("faults", "growth by the attacks", ours=_megabytes(process) - before, unit="MB", below=20)
 
 
 class _Clients:
