@@ -19,6 +19,8 @@ from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Bools, Floats, Ints
 
 Scale: TypeAlias = Literal["raw", "range", "z", "rank"]
+Rows: TypeAlias = Ints | slice  # some documents of a query, by row
+ALL: Rows = slice(None)
 _Made = TypeVar("_Made")
 
 
@@ -39,7 +41,7 @@ class Once(Generic[_Made]):
 
 
 class Terms(NamedTuple):
-    """What each feature adds to each document's score, documents × features, in the model's own features.
+    """What each feature adds to a document's score, documents × features, in the model's own features.
 
     Rows sum to the score, up to what all documents of the query have in common.
     """
@@ -49,9 +51,9 @@ class Terms(NamedTuple):
     parts: Floats
 
     @staticmethod
-    def of(seen: Candidates, parts: Floats) -> Terms:
-        """Those of a model on the documents as they are."""
-        return Terms(tuple(map(seen.feature_label, range(seen.features.shape[1]))), seen.features, parts)
+    def of(seen: Candidates, rows: Rows, parts: Floats) -> Terms:
+        """Those of a model on some of the documents as they are."""
+        return Terms(tuple(map(seen.feature_label, range(seen.features.shape[1]))), seen.features[rows], parts)
 
 
 class Model(Protocol):
@@ -61,8 +63,8 @@ class Model(Protocol):
         """One score per document."""
         ...
 
-    def terms(self, seen: Candidates, /) -> Terms | Refusal:
-        """The parts of every document's score, or why it is not a sum over features."""
+    def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms | Refusal:
+        """The parts of the scores of some documents, or why a score is not a sum over features."""
         ...
 
     def form(self) -> Form:
@@ -263,7 +265,7 @@ class Opaque:
         """One score per document."""
         return self.ranker.predict(seen)
 
-    def terms(self, seen: Candidates, /) -> Refusal:
+    def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Refusal:
         """None that are known."""
         return no_sum(type(self.ranker))
 

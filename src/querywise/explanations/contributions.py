@@ -1,8 +1,9 @@
-"""What each feature adds to each document's score, for this query's model and for the global one.
+"""What each feature adds to a document's score, for this query's model and for the global one.
 
 Rows sum to the score, up to what all documents of the query have in common: the differences between documents are
 exact. A linear model adds weight × value, a stump its value, a forest its Shapley values, a blend the shares
-of its models.
+of its models. Parts are computed for the documents asked about alone; where scores are brought to one scale within the
+query, that scale is of the scores of all its documents.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from querywise.contracts.answers import Answer, Model, Scorer, Terms, answer_of
+from querywise.contracts.answers import ALL, Answer, Model, Once, Rows, Scorer, Terms, answer_of
 from querywise.contracts.forms import Refusal
 from querywise.data.judged import Candidates
 from querywise.errors import DataError
@@ -25,7 +26,9 @@ class Contributions:
 
     `labels` name the features and `seen` are their values, as the model gets them: a learner in context gets more than
     there are in the data. `models`, documents × models, are what each model of a blend adds,
-    its share included; without columns where one model scores alone.
+    its share included; without columns where one model scores alone. `by_models`: whether any of them tells any two
+    documents of the query apart. `scores` and `common_scores` are of all documents of the query: what the parts of each
+    would sum to, up to what all have in common.
     """
 
     labels: tuple[str, ...]
@@ -33,6 +36,9 @@ class Contributions:
     here: Floats
     everyone: Floats
     models: Floats
+    by_models: bool
+    scores: Once[Floats]
+    common_scores: Once[Floats]
 
     @property
     def is_global(self) -> bool:
@@ -45,28 +51,30 @@ def contributions(ranker: Scorer, query: Candidates) -> Contributions:
     return contributions_in(answer_of(ranker, query))
 
 
-def contributions_in(answer: Answer) -> Contributions:
-    """Those in the answer to one query."""
+def contributions_in(answer: Answer, rows: Rows = ALL) -> Contributions:
+    """Those in the answer to one query, of some of its documents."""
     if answer.members:
-        return _added_ranks(answer) if answer.scale == "rank" else _added_up(answer)
+        return _added_ranks(answer, rows) if answer.scale == "rank" else _added_up(answer, rows)
     if answer.scale == "range":
-        return _mixed(answer)
-    everyone = _terms(answer.everyone, answer.seen)
+        return _mixed(answer, rows)
+    everyone = _terms(answer.everyone, answer.seen, rows)
     model = answer.answering(0)
-    return _parts(everyone, everyone if model is answer.everyone else _terms(model, answer.seen))
+    return _parts(answer, everyone, everyone if model is answer.everyone else _terms(model, answer.seen, rows))
 
 
-def _terms(model: Model, seen: Candidates) -> Terms:
-    found = model.terms(seen)
+def _terms(model: Model, seen: Candidates, rows: Rows) -> Terms:
+    found = model.terms(seen, rows)
     if isinstance(found, Refusal):
         raise DataError(found.reason)
     return found
 
 
-def _parts(everyone: Terms, here: Terms, models: Floats | None = None) -> Contributions:
+def _parts(answer: Answer, everyone: Terms, here: Terms) -> Contributions:
+    """Those of one model that scores alone."""
     none = np.zeros((len(everyone.values), 0))
+    common = Once(answer.by_everyone)
     return Contributions(
-        everyone.labels, everyone.values, here.parts, everyone.parts, none if models is None else models
+        everyone.labels, everyone.values, here.parts, everyone.parts, none, False, answer.scores, common
     )
 
 
@@ -76,7 +84,7 @@ def _shares_of(answer: Answer) -> Floats:
     return found
 
 
-def _added_up(answer: Answer) -> Contributions:
+def _added_up(answer: Answer, rows: Rows) -> Contributions:
     """A blend adds up z-scores: each ranker's parts, divided by the spread of its scores here.
 
     For everyone the rankers' shares are the usual ones. All rankers get the features first and, if anything, their
@@ -84,21 +92,35 @@ def _added_up(answer: Answer) -> Contributions:
     """
     shares, usual = _shares_of(answer), answer.usual
     assert usual is not None, "a blend has usual shares"
-    every = [contributions_in(each) for each in answer.members]
+    every = [contributions_in(each, rows) for each in answer.members]
     widest = max(every, key=lambda each: each.seen.shape[1])
     here, everyone = np.zeros_like(widest.seen), np.zeros_like(widest.seen)
-    models = np.zeros((len(answer.seen.features), len(every)))
+    models = np.zeros((len(widest.seen), len(every)))
+    by_models = False
     for number, (part, weight, share) in enumerate(zip(every, usual, shares, strict=True)):
         width = part.seen.shape[1]
-        own = _to_unit_spread(part.here, answer.seen)
+        factor = _to_unit_spread(part.scores(), answer.seen)
+        common = factor if part.is_global else _to_unit_spread(part.common_scores(), answer.seen)
+        own = _scaled(part.here, factor)
         here[:, :width] += share * own
-        everyone[:, :width] += weight * (own if part.is_global else _to_unit_spread(part.everyone, answer.seen))
+        everyone[:, :width] += weight * (own if part.is_global else _scaled(part.everyone, common))
         models[:, number] = (share * own).sum(axis=1)
+        by_models |= bool(share) and factor is not None
     alone = all(part.is_global for part in every) and np.array_equal(shares, usual)
-    return Contributions(widest.labels, widest.seen, everyone if alone else here, everyone, models)
+    common_scores = Once(answer.by_everyone)
+    return Contributions(
+        widest.labels,
+        widest.seen,
+        everyone if alone else here,
+        everyone,
+        models,
+        by_models,
+        answer.scores,
+        common_scores,
+    )
 
 
-def _added_ranks(answer: Answer) -> Contributions:
+def _added_ranks(answer: Answer, rows: Rows) -> Contributions:
     """A blend of ranks is no sum over features, but one over rankers: the share of documents each puts below."""
     shares, seen, usual = _shares_of(answer), answer.seen, answer.usual
     assert usual is not None, "a blend has usual shares"
@@ -107,31 +129,62 @@ def _added_ranks(answer: Answer) -> Contributions:
     everyone = within_query(common, seen).ranks * usual
     here = ranks * shares
     labels = tuple(f"rank by {name}" for name in answer.names)
-    return Contributions(labels, ranks, everyone if np.array_equal(here, everyone) else here, everyone, here)
+    common_parts = everyone[rows]
+    parts = common_parts if np.array_equal(here, everyone) else here[rows]
+    return Contributions(
+        labels,
+        ranks[rows],
+        parts,
+        common_parts,
+        here[rows],
+        bool(here.any()),
+        Once(lambda: here.sum(axis=1)),
+        Once(lambda: everyone.sum(axis=1)),
+    )
 
 
-def _to_unit_spread(terms: Floats, query: Candidates) -> Floats:
-    found = within_query(terms.sum(axis=1)[:, None], query)
-    return terms / found.spreads[0, 0] if found.z.any() else np.zeros_like(terms)
+def _to_unit_spread(scores: Floats, query: Candidates) -> float | None:
+    """What scores are divided by to have spread 1; None where all are alike."""
+    found = within_query(scores[:, None], query)
+    return float(found.spreads[0, 0]) if found.z.any() else None
 
 
-def _mixed(answer: Answer) -> Contributions:
+def _scaled(parts: Floats, divisor: float | None) -> Floats:
+    return np.zeros_like(parts) if divisor is None else parts / divisor
+
+
+def _mixed(answer: Answer, rows: Rows) -> Contributions:
     """A mixture brings each model's scores to 0 … 1 within the query; so the global one's here, to be compared."""
-    share, everyone = _shares_of(answer), _terms(answer.everyone, answer.seen)
+    share, everyone = _shares_of(answer), _terms(answer.everyone, answer.seen, rows)
     if not share.any():
-        return _parts(everyone, everyone)
+        return _parts(answer, everyone, everyone)
     every = np.zeros((len(everyone.values), len(share)))
     here = np.zeros_like(everyone.parts)
+    by_models = False
     for number in np.flatnonzero(share).tolist():
-        terms = share[number] * _to_unit_range(_terms(answer.models()[number], answer.seen).parts)
+        model = answer.models()[number]
+        parts = _terms(model, answer.seen, rows).parts
+        reach = _to_unit_range(model.predict(answer.seen), parts)
+        terms = share[number] * _scaled(parts, reach)
         every[:, number] = terms.sum(axis=1)
         here += terms
-    return _parts(everyone._replace(parts=_to_unit_range(everyone.parts)), everyone._replace(parts=here), every)
+        by_models |= reach is not None
+    common = answer.by_everyone()
+    reach = _to_unit_range(common, everyone.parts)
+    return Contributions(
+        everyone.labels,
+        everyone.values,
+        here,
+        _scaled(everyone.parts, reach),
+        every,
+        by_models,
+        answer.scores,
+        Once(lambda: _scaled(common, reach)),
+    )
 
 
-def _to_unit_range(terms: Floats) -> Floats:
-    """Divided so that the scores they sum to span 1; nothing where all are alike."""
-    scores = terms.sum(axis=1)
+def _to_unit_range(scores: Floats, parts: Floats) -> float | None:
+    """What scores are divided by to span 1; None where all are alike, up to rounding of them and of their parts."""
     reach = float(np.ptp(scores)) if len(scores) else 0.0
-    tied = reach <= 1e-12 * float(np.abs(terms).sum(axis=1).max(initial=0.0))
-    return np.zeros_like(terms) if tied else terms / reach
+    size = max(float(np.abs(scores).max(initial=0.0)), float(np.abs(parts).sum(axis=1).max(initial=0.0)))
+    return None if reach <= 1e-12 * size else reach

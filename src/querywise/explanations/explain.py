@@ -151,19 +151,18 @@ def why(ranker: Ranker, candidates: Candidates, query_id: str, above: str, below
         raise DataError(f"Document {above!r} cannot be above itself; name two.")
     first, second = (_row_of(query, name) for name in (above, below))
     answer = ranker.answer(query)
-    parts = contributions_in(answer)
-    everyone, here = (each[first] - each[second] for each in (parts.everyone, parts.here))
-    values = parts.seen[[first, second]]
+    parts = contributions_in(answer, np.array([first, second]))
+    everyone, here = (each[0] - each[1] for each in (parts.everyone, parts.here))
     terms = [
-        Term(parts.labels[column], *map(float, (*values[:, column], everyone[column], here[column])))
+        Term(parts.labels[column], *map(float, (*parts.seen[:, column], everyone[column], here[column])))
         for column in np.argsort(-np.abs(here), kind="stable")
     ]
     explained = _explained(answer) if answer.varies or answer.members else None
-    apart = parts.models[first] - parts.models[second]
+    apart = parts.models[0] - parts.models[1]
     models = [
         ModelTerm(each.model, each.weight, float(apart[each.model]), each.name)
         for each in (explained.models if explained else ())
-        if parts.models.any() and each.weight > 0
+        if parts.by_models and each.weight > 0
     ]
     return Reason(
         query_id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from querywise.contracts.answers import Answer, Terms, alone, ready
+from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
 from querywise.contracts.forms import Linear
 from querywise.data.judged import Candidates
 from querywise.runtime.arrays import Floats, Ints
@@ -28,9 +28,9 @@ class LinearModel:
         """One score per document: the weighted sum of its features."""
         return linear_scores(seen.features, self.weights)
 
-    def terms(self, seen: Candidates, /) -> Terms:
+    def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms:
         """Weight × value."""
-        return Terms.of(seen, seen.features * self.weights)
+        return Terms.of(seen, rows, seen.features[rows] * self.weights)
 
     def form(self) -> Linear:
         """A weighted sum."""
@@ -50,9 +50,9 @@ class WeightedSum:
         """One model for all queries: this one."""
         return alone(self, ready(self, candidates))
 
-    def terms(self, seen: Candidates, /) -> Terms:
+    def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms:
         """Weight × value."""
-        return Terms.of(seen, seen.features * self.weights_)
+        return Terms.of(seen, rows, seen.features[rows] * self.weights_)
 
     def form(self) -> Linear:
         """A weighted sum."""

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from querywise.contracts.answers import Answer, Facts, Moved, Terms, alone, ready
+from querywise.contracts.answers import ALL, Answer, Facts, Moved, Rows, Terms, alone, ready
 from querywise.contracts.forms import Form, Refusal, no_sum
 from querywise.contracts.protocols import Regressor, Transparent, Watching
 from querywise.data.judged import Candidates, Judged
@@ -107,12 +107,12 @@ class ATVT:
         """One model for all queries: h."""
         return replace(alone(self, ready(self, candidates)), facts=lambda: Facts(moved=self.moved))
 
-    def terms(self, seen: Candidates, /) -> Terms | Refusal:
+    def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms | Refusal:
         """Those of h."""
         source = self.regressor_
         if not isinstance(source, Transparent):
             return no_sum(type(source))
-        return Terms.of(seen, source.contributions(seen.features))
+        return Terms.of(seen, rows, source.contributions(seen.features[rows]))
 
     def form(self) -> Form:
         """That of h."""

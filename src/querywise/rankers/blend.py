@@ -8,7 +8,7 @@ from typing import Literal, Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.contracts.answers import Answer, Once, Scale, Stored, ready
+from querywise.contracts.answers import ALL, Answer, Once, Rows, Scale, Stored, ready
 from querywise.contracts.forms import Refusal, depends_on_the_list, no_sum
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
@@ -147,7 +147,7 @@ class Common:
         every = [each.by_everyone() for each in self.blend.members(seen)]
         return self.blend.blended(np.column_stack(every), seen)
 
-    def terms(self, seen: Candidates, /) -> Refusal:
+    def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Refusal:
         """None by itself: the parts are those of the rankers."""
         return no_sum(type(self.blend))
 

@@ -6,7 +6,7 @@ from typing import Self
 
 import numpy as np
 
-from querywise.contracts.answers import Answer, Terms, alone, ready
+from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
 from querywise.contracts.forms import Linear
 from querywise.data.judged import Candidates, Judged
 from querywise.learners.linear import LinearModels
@@ -43,9 +43,9 @@ class OneFeature:
         """One model for all queries: this one."""
         return alone(self, ready(self, candidates))
 
-    def terms(self, seen: Candidates, /) -> Terms:
+    def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms:
         """The feature, and nothing of the others."""
-        return Terms.of(seen, seen.features * self.form().weights)
+        return Terms.of(seen, rows, seen.features[rows] * self.form().weights)
 
     def form(self) -> Linear:
         """A sum of one feature."""

@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from querywise.contracts.answers import Answer, Terms, alone, ready
+from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
 from querywise.contracts.forms import Refusal, depends_on_the_list, no_sum
 from querywise.data.judged import Candidates, Judged
 from querywise.data.normalisation import borda
@@ -35,7 +35,7 @@ class _Vote:
         """One model for all queries: this one."""
         return alone(self, ready(self, candidates))
 
-    def terms(self, seen: Candidates, /) -> Terms | Refusal:
+    def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms | Refusal:
         """None: a score is a number of votes."""
         return no_sum(type(self))
 
@@ -51,9 +51,9 @@ class CombSUM(_Vote):
         """One score per document."""
         return _sums(ready(self, candidates).features)
 
-    def terms(self, seen: Candidates, /) -> Terms:
+    def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms:
         """The scores themselves."""
-        return Terms.of(seen, seen.features * np.ones(seen.features.shape[1]))
+        return Terms.of(seen, rows, seen.features[rows] * np.ones(seen.features.shape[1]))
 
 
 class CombMNZ(_Vote):

@@ -14,7 +14,7 @@ from typing import Literal, Self
 
 import numpy as np
 
-from querywise.contracts.answers import Answer, alone, ready
+from querywise.contracts.answers import ALL, Answer, Rows, alone, ready
 from querywise.contracts.forms import Refusal, depends_on_the_list, no_sum
 from querywise.data.judged import Candidates, Judged
 from querywise.data.normalisation import borda
@@ -87,7 +87,7 @@ class MultipleHyperplanes:
         """One model for all queries: this one."""
         return alone(self, ready(self, candidates))
 
-    def terms(self, seen: Candidates, /) -> Refusal:
+    def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Refusal:
         """None: a score is a number of votes."""
         return no_sum(type(self))
 

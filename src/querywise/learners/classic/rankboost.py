@@ -12,7 +12,7 @@ from typing import Self
 
 import numpy as np
 
-from querywise.contracts.answers import Answer, Terms, alone, ready
+from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
 from querywise.contracts.forms import Forest, Leaf, Split
 from querywise.contracts.protocols import Learner
 from querywise.data.judged import Candidates, Judged
@@ -85,12 +85,13 @@ class RankBoost:
         """One model for all queries: this one."""
         return alone(self, ready(self, candidates))
 
-    def terms(self, seen: Candidates, /) -> Terms:
+    def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms:
         """The weights of the stumps on each feature whose threshold the document exceeds."""
-        added = np.zeros(seen.features.shape)
+        features = seen.features[rows]
+        added = np.zeros(features.shape)
         for column, threshold, weight in zip(self.columns_, self.thresholds_, self.stump_weights_, strict=True):
-            added[:, column] += weight * (seen.features[:, column] > threshold)
-        return Terms.of(seen, added)
+            added[:, column] += weight * (features[:, column] > threshold)
+        return Terms.of(seen, rows, added)
 
     def form(self) -> Forest:
         """A tree of one split for every stump."""

@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from querywise.contracts.answers import Answer, Terms, alone, ready
+from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
 from querywise.contracts.forms import Refusal, depends_on_the_list
 from querywise.contracts.protocols import Learner, QueryView, TeachesLocally
 from querywise.data.judged import Candidates, Judged
@@ -88,10 +88,11 @@ class QueryContext:
         """One model for all queries: this one."""
         return alone(self, ready(self, candidates))
 
-    def terms(self, seen: Candidates, /) -> Terms | Refusal:
+    def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms | Refusal:
         """Those of the learner, in the features and their context."""
-        widened = replace(self.context(seen), feature_names=self.context_names_)
-        return self.learner_.answer(self.context(seen)).everyone.terms(widened)
+        context = self.context(seen)
+        widened = replace(context, feature_names=self.context_names_)
+        return self.learner_.answer(context).everyone.terms(widened, rows)
 
     def form(self) -> Refusal:
         """None: an engine computes no such columns."""
