@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
+from querywise.runtime.cancellation import Job, checkpoint, current_job, working_for
+
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
@@ -24,11 +26,12 @@ _Result = TypeVar("_Result")
 def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
     """The results in the order of the items. The work must release the GIL to gain anything.
 
-    Work that is itself running in one of these threads runs its own pieces in turn, where it is.
+    Work that is itself running in one of these threads runs its own pieces in turn, where it is. Work that has been
+    given up stops before its next piece.
     """
     if len(items) < 2 or getattr(_here, "busy", False):
-        return [work(item) for item in items]
-    return list(_pool().map(functools.partial(_marked, work), items))
+        return [_checked(work, item) for item in items]
+    return list(_pool().map(functools.partial(_marked, work, current_job()), items))
 
 
 @contextlib.contextmanager
@@ -50,9 +53,14 @@ def cores() -> int:
 _here = threading.local()
 
 
-def _marked(work: Callable[[_Item], _Result], item: _Item) -> _Result:
-    with alone():
-        return work(item)
+def _checked(work: Callable[[_Item], _Result], item: _Item) -> _Result:
+    checkpoint()
+    return work(item)
+
+
+def _marked(work: Callable[[_Item], _Result], job: Job | None, item: _Item) -> _Result:
+    with alone(), working_for(job):
+        return _checked(work, item)
 
 
 @functools.cache

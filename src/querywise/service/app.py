@@ -33,6 +33,7 @@ def create_api(service: Service) -> FastAPI:
         yield
         watching.cancel()
         service.threads.close()
+        service.explainers.close()
 
     # A redirect to the path without its last slash would lead to whatever Host the request named.
     app = FastAPI(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,6 +21,8 @@ from querywise.explanations.explain import Explanation, Reason, explain, why
 from querywise.measures.order import check_scores, order
 from querywise.methods import described
 from querywise.runtime.arrays import Floats
+from querywise.runtime.cancellation import checkpoint
+from querywise.service.costs import Cost
 from querywise.service.errors import RequestDataError
 from querywise.service.schema import (
     Document,
@@ -37,17 +39,30 @@ from querywise.storage import Manifest, load, read_manifest, version_of
 
 _QUICK_SECONDS = 0.005  # a model that ranks a hundred documents in less time may run in the event loop
 _QUICK_DOCUMENTS = 1_000  # up to so many documents: handing them to a thread would take longer
-_WARM_UPS = 3
+_LONGEST_SECONDS = 0.05  # of an answer in the event loop: meanwhile nothing else is answered
+
+
+class _Names(NamedTuple):
+    """What the features are called, in their order, and as a set: models of ten thousand features have names too."""
+
+    names: tuple[str, ...]
+    known: frozenset[str]
 
 
 class LoadedModel:
-    """A ranker, its manifest and its version. `quick`: whether it is fast enough to run in the event loop."""
+    """A ranker, its manifest and its version.
+
+    `cost`: what answers take. `quick`: whether they are fast enough to run in the event loop.
+    """
 
     def __init__(self, ranker: Ranker, manifest: Manifest, version: str) -> None:
         self.ranker = ranker
         self.manifest = manifest
         self.version = version
-        self.quick = self._warm_up() < _QUICK_SECONDS
+        names = manifest.feature_names or tuple(str(number + 1) for number in range(manifest.feature_count))
+        self._names = _Names(names, frozenset(names))
+        self.cost = Cost.measured(self._rehearse)
+        self.quick = self.cost.few < _QUICK_SECONDS
 
     @staticmethod
     def from_folder(folder: Path) -> LoadedModel:
@@ -59,13 +74,13 @@ class LoadedModel:
                 return LoadedModel(ranker, manifest, version[:12])
         raise ModelFileError(f"{folder}: the model changes faster than it can be read.")
 
-    def _warm_up(self) -> float:
-        """Rank random documents a few times, which compiles the kernels and tests the model; the shortest time."""
-        features = np.random.default_rng(0).random((100, self.manifest.feature_count)).round(6)
+    def _rehearse(self, count: int, times: int) -> float:
+        """Rank so many random documents, which compiles the kernels and tests the model; the shortest time."""
+        features = np.random.default_rng(0).random((count, self.manifest.feature_count)).round(6)
         documents = [Document(str(row), unread(each.tolist())) for row, each in enumerate(features)]
         candidates = self.candidates([RankRequest(Query("rehearsal", "rehearsal"), documents)])
         best = np.inf
-        for _ in range(_WARM_UPS):
+        for _ in range(times):
             begun = time.perf_counter()
             try:
                 self.answer(candidates)
@@ -89,18 +104,18 @@ class LoadedModel:
 
     def is_quick(self, documents: int) -> bool:
         """Whether so many documents may be ranked in the event loop."""
-        return self.quick and documents <= _QUICK_DOCUMENTS
+        return self.quick and documents <= _QUICK_DOCUMENTS and self.cost.seconds(documents) <= _LONGEST_SECONDS
 
     def candidates(self, requests: Sequence[RankRequest | ExplainRequest]) -> Candidates:
         """The documents of some requests, with the model's features.
 
         Several queries are numbered, because their ids need not differ.
         """
-        width, names = self.manifest.feature_count, self.manifest.feature_names
+        width = self.manifest.feature_count
         documents = [request.documents or [] for request in requests]
         several = len(requests) != 1
         features = [
-            _features(each, width, names, f"requests[{number}].documents" if several else "documents")
+            _features(each, self._names, f"requests[{number}].documents" if several else "documents")
             for number, each in enumerate(documents)
         ]
         ids = tuple(map(str, range(len(requests)))) if several else (requests[0].query.id or "0",)
@@ -109,7 +124,7 @@ class LoadedModel:
             np.cumsum([0, *map(len, documents)]),
             ids,
             document_ids=tuple(document.id for each in documents for document in each),
-            feature_names=names,
+            feature_names=self.manifest.feature_names,
             queries=query_table(ids, [request.query for request in requests]),
         )
 
@@ -159,35 +174,35 @@ def query_table(ids: Sequence[str], queries: Sequence[Query]) -> QueryTable | No
     return QueryTable(tuple(ids), texts, classes, values, names)
 
 
-def _features(documents: Sequence[Document], width: int, names: tuple[str, ...] | None, where: str) -> Floats:
+def _features(documents: Sequence[Document], features: _Names, where: str) -> Floats:
     """The features of one query's documents."""
     if len({document.id for document in documents}) != len(documents):
         raise _repeated(documents, where)
-    table = np.empty((len(documents), width))
+    table = np.empty((len(documents), len(features.names)))
     text = b"".join([document.features for document in documents])
     if not read_rows(np.frombuffer(text, np.uint8), table):  # names, missing or invalid values: one by one
         for place, document in enumerate(documents):
-            table[place] = _row(document, width, names, f"{where}[{place}]")
+            checkpoint()
+            table[place] = _row(document, features, f"{where}[{place}]")
     return table
 
 
-def _row(document: Document, width: int, names: tuple[str, ...] | None, where: str) -> list[float]:
+def _row(document: Document, features: _Names, where: str) -> list[float]:
     """The features of one document; a missing one is 0, as in training."""
-    given = _values(document, where)
+    given, names = _values(document, where), features.names
     if isinstance(given, dict):
-        known = names if names is not None else tuple(str(number + 1) for number in range(width))
-        unknown = [name for name in given if name not in known]
-        if unknown:
+        unknown = next((name for name in given if name not in features.known), None)
+        if unknown is not None:
             raise RequestDataError(
-                f"Document {document.id!r} has a feature {unknown[0]!r}, which the model does not know. It knows "
-                f"{', '.join(known[:8])}{' …' if len(known) > 8 else ''}.",
+                f"Document {document.id!r} has a feature {unknown!r}, which the model does not know. It knows "
+                f"{', '.join(names[:8])}{' …' if len(names) > 8 else ''}.",
                 f"{where}.features",
             )
-        return [given.get(name) or 0.0 for name in known]
-    if len(given) != width:
+        return [given.get(name) or 0.0 for name in names]
+    if len(given) != len(names):
         raise RequestDataError(
-            f"Document {document.id!r} has {len(given)} features; the model was trained on {width}. Give them all, "
-            "null for one that is missing, or give them by name.",
+            f"Document {document.id!r} has {len(given)} features; the model was trained on {len(names)}. Give them "
+            "all, null for one that is missing, or give them by name.",
             f"{where}.features",
         )
     return [value or 0.0 for value in given]

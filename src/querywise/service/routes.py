@@ -7,19 +7,22 @@ exception on the way becomes a response in `responses.add_error_handlers`.
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from fastapi import FastAPI, Query, Request, Response
 
 from querywise.explanations.explain import as_dict, depends_on_query
 from querywise.service import schema
+from querywise.service.costs import check_cost
 from querywise.service.errors import ApiError
 from querywise.service.guards import check_counts, decode, read_body
 from querywise.service.openapi import describe
 from querywise.service.responses import JSON, encode
 from querywise.service.service import Service
 
+_Body = TypeVar("_Body")
+_LARGE_BODY = 1_000_000  # bytes: reading more would keep the event loop from other requests for tens of milliseconds
 _INLINE_QUERIES = 4  # a batch of fewer queries may be ranked in the event loop
 _RANK = msgspec.json.Decoder(schema.RankRequest)
 _BATCH = msgspec.json.Decoder(schema.BatchRequest)
@@ -53,10 +56,11 @@ class RankRoutes:
     async def rank(self, request: Request) -> Response:
         """Rank the documents of one query."""
         service = self._service
-        asked = decode(_RANK, await read_body(request, service.limits))
+        asked, large = await self._read(_RANK, request)
         check_counts(service.limits, documents=len(asked.documents))
         model = service.models.current
-        inline = model.is_quick(len(asked.documents))
+        check_cost(model.cost, service.limits, [len(asked.documents)])
+        inline = not large and model.is_quick(len(asked.documents))
         answers, answer = await service.run(lambda: model.rank([asked]), inline=inline)
         service.observe(answer)
         return Response(encode(answers[0]), media_type=JSON)
@@ -64,11 +68,13 @@ class RankRoutes:
     async def rank_batch(self, request: Request) -> Response:
         """Rank the documents of several queries."""
         service = self._service
-        asked = decode(_BATCH, await read_body(request, service.limits))
-        documents = sum(len(each.documents) for each in asked.requests)
+        asked, large = await self._read(_BATCH, request)
+        sizes = [len(each.documents) for each in asked.requests]
+        documents = sum(sizes)
         check_counts(service.limits, documents=documents, queries=len(asked.requests))
         model = service.models.current
-        inline = model.is_quick(documents) and len(asked.requests) < _INLINE_QUERIES
+        check_cost(model.cost, service.limits, sizes)
+        inline = not large and model.is_quick(documents) and len(asked.requests) < _INLINE_QUERIES
         answers, answer = await service.run(lambda: model.rank(asked.requests), inline=inline)
         service.observe(answer)
         return Response(encode(schema.BatchResponse(answers)), media_type=JSON)
@@ -79,22 +85,31 @@ class RankRoutes:
         `known` are the words and classes of the neighbours, in their order.
         """
         service = self._service
-        asked = decode(_EXPLAIN, await read_body(request, service.limits))
+        asked, _ = await self._read(_EXPLAIN, request)
         if (asked.above is None) != (asked.below is None):
             raise ApiError(422, "one_document", "`above` and `below` go together.", "above")
         check_counts(service.limits, documents=asked.top if asked.documents is None else len(asked.documents))
         model = service.models.current
+        check_cost(model.cost, service.limits, [len(asked.documents or ())])
 
         def job() -> dict[str, Any]:
             if asked.documents is not None:
                 candidates = model.candidates([asked])
             else:
                 candidates = service.lookup.candidates(asked.query, asked.top)
+            check_cost(model.cost, service.limits, candidates.sizes.tolist())
             found = model.explain(candidates, asked)
             known = [service.lookup.query(each.query_id) for each in found.neighbours]
             return {**as_dict(found), "model": model.version, "known": known}
 
-        return Response(encode(await service.threads.run(job)), media_type=JSON)
+        return Response(encode(await service.explainers.run(job)), media_type=JSON)
+
+    async def _read(self, decoder: msgspec.json.Decoder[_Body], request: Request) -> tuple[_Body, bool]:
+        """The body, and whether it is large: such a one is decoded in a thread, and its features are read there too."""
+        body = await read_body(request, self._service.limits)
+        if len(body) <= _LARGE_BODY:
+            return decode(decoder, body), False
+        return await self._service.threads.run(lambda: decode(decoder, body)), True
 
 
 class LookupRoutes:

@@ -48,6 +48,7 @@ class Service:
         self.poll_seconds = poll_seconds
         self.metrics = Metrics()
         self.threads = BoundedThreadPool(self.limits)
+        self.explainers = BoundedThreadPool(self.limits, spare=True)  # so that no ranking waits for explanations
         self.draining = False  # a signal to stop has arrived: /readyz says 503, requests are still answered
         self.closing = False  # the listening socket is closed: every response says `connection: close`
         self._sampled = 0.0

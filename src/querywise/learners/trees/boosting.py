@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from querywise.errors import DataError, NotFittedError
 from querywise.learners.trees.growth import LARGEST, check_growth, growth, own_gains
 from querywise.learners.weights import check_query_weights
 from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.cancellation import checkpoint
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.progress import doing
 
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 # LightGBM refuses queries with more documents than this; longer ones are trained on a sample.
 _LONGEST_QUERY = 10_000
 _SHARE_IN_A_BAG = 0.5  # of the features, for each tree of a bag
+_FEW_ROWS = 4
+_SHAPLEY_ROWS = 64  # at a time: they take a tenth of a second or so
+_READING = threading.Lock()  # of trees for Shapley values, which takes seconds: once, however many threads ask
 
 OBJECTIVES = ("lambdarank", "rank_xendcg")
 
@@ -162,11 +167,12 @@ class LambdaMART:
 
     def _loaded(self) -> list[Booster]:
         """LightGBM's own trees, read from their text when first needed."""
-        if self._boosters is None:
-            import lightgbm
+        with _READING:
+            if self._boosters is None:
+                import lightgbm
 
-            self._boosters = [lightgbm.Booster(model_str=model) for model in self.models_]
-        return self._boosters
+                self._boosters = [lightgbm.Booster(model_str=model) for model in self.models_]
+            return self._boosters
 
     def _dataset(self, data: Judged, weights: Floats, grades: Ints, reference: Dataset | None) -> Dataset:
         import lightgbm
@@ -280,11 +286,12 @@ class TreeRegression:
 
     def _loaded(self) -> Booster:
         """The trees, read from their text when first needed."""
-        if self._booster is None:
-            import lightgbm
+        with _READING:
+            if self._booster is None:
+                import lightgbm
 
-            self._booster = lightgbm.Booster(model_str=self.model_)
-        return self._booster
+                self._booster = lightgbm.Booster(model_str=self.model_)
+            return self._booster
 
     def _grow(
         self,
@@ -333,10 +340,15 @@ def _forest(model: str, width: int) -> Grown:
 
 
 def _contributions(booster: Booster, features: Floats, threads: int | None) -> Floats:
-    if not len(features):
-        return np.zeros(features.shape)
-    # The last column is the expected value: the same for every document.
-    return np.asarray(booster.predict(features, pred_contrib=True, num_threads=threads or 0), dtype=np.float64)[:, :-1]
+    found = np.zeros(features.shape)
+    # For a few rows a thread is enough: starting others takes longer, and they would keep the cores busy for a while.
+    count = 1 if len(features) <= _FEW_ROWS else threads or 0
+    for first in range(0, len(features), _SHAPLEY_ROWS):
+        checkpoint()
+        block = slice(first, first + _SHAPLEY_ROWS)
+        told = np.asarray(booster.predict(features[block], pred_contrib=True, num_threads=count), dtype=np.float64)
+        found[block] = told[:, :-1]  # the last column is the expected value: the same for every document
+    return found
 
 
 def _trees_of(model: str) -> list[dict[str, Any]]:

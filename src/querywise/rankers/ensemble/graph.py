@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from querywise.rankers.ensemble.long_lists import FAR, TIED, energy_in_blocks
 from querywise.runtime.arrays import Floats
 from querywise.runtime.compiled import compiled, compiled_loosely
 
-_TIED = 1e-12  # of a distance: those within it of the last neighbour's are equally near
-_FAR = 1e3  # in median edges: exp(−½ · 1e6) is 0 already
+_WHOLE = 1_024  # documents up to which all distances are kept
 
 
 def roughness(documents: Floats, neighbours: int) -> Floats:
@@ -21,8 +21,11 @@ def roughness(documents: Floats, neighbours: int) -> Floats:
     count, width = documents.shape
     if count < 2:
         return np.zeros((width, width))
-    documents = np.ascontiguousarray(documents)
-    energy = _energy(_likeness(_distances(documents), min(neighbours, count - 1)), documents)
+    documents, neighbours = np.ascontiguousarray(documents), min(neighbours, count - 1)
+    if count > _WHOLE:
+        energy = energy_in_blocks(documents, neighbours)
+    else:
+        energy = _energy(_likeness(_distances(documents), neighbours), documents)
     return (energy + energy.T) / 2
 
 
@@ -58,7 +61,7 @@ def _likeness(gaps: Floats, neighbours: int) -> Floats:
                     nearest[place] = nearest[place - 1]
                     place -= 1
                 nearest[place] = gap
-        cuts[k] = nearest[-1] * (1 + _TIED)
+        cuts[k] = nearest[-1] * (1 + TIED)
         for other in range(count):
             if other != k and gaps[k, other] <= cuts[k]:
                 edges[many] = gaps[k, other]
@@ -68,7 +71,7 @@ def _likeness(gaps: Floats, neighbours: int) -> Floats:
     for k in range(count):
         for other in range(count):
             if other != k and gaps[k, other] <= max(cuts[k], cuts[other]):
-                likeness[k, other] = np.exp(-(min(gaps[k, other] / span, _FAR) ** 2) / 2)
+                likeness[k, other] = np.exp(-(min(gaps[k, other] / span, FAR) ** 2) / 2)
     return likeness
 
 

@@ -1,0 +1,46 @@
+"""Work that can be given up: whoever started it says so, and the work looks between its blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+
+class GivenUpError(Exception):
+    """Nobody waits for this work any longer. Raised by `checkpoint`, for whoever started the work."""
+
+
+class Job:
+    """Some work, on any number of threads; `given_up`: whether it should stop."""
+
+    __slots__ = ("given_up",)
+
+    def __init__(self) -> None:
+        self.given_up = False
+
+
+_here = threading.local()
+
+
+def checkpoint() -> None:
+    """Stop here, by a GivenUpError, if the work that this thread does has been given up."""
+    job: Job | None = getattr(_here, "job", None)
+    if job is not None and job.given_up:
+        raise GivenUpError
+
+
+def current_job() -> Job | None:
+    """What this thread works for; None where nobody can give it up."""
+    found: Job | None = getattr(_here, "job", None)
+    return found
+
+
+@contextlib.contextmanager
+def working_for(job: Job | None) -> Iterator[None]:
+    """Everything that this thread does in the block is work for that job."""
+    before, _here.job = current_job(), job
+    try:
+        yield
+    finally:
+        _here.job = before
