@@ -1,0 +1,479 @@
+"""What a request may cost: work that can be given up, estimates, explanations beside rankings, large bodies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from querywise.contracts.answers import Answer
+from querywise.data.judged import Candidates
+from querywise.data.synthetic import make_judged
+from querywise.errors import DataError
+from querywise.explanations.contributions import contributions
+from querywise.explanations.explain import why
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.learners.trees import boosting
+from querywise.learners.trees.boosting import LambdaMART
+from querywise.learners.trees.context import QueryContext
+from querywise.rankers.blend import Blend
+from querywise.rankers.clusters import Transform
+from querywise.rankers.column import OneFeature
+from querywise.rankers.ensemble import graph, long_lists
+from querywise.rankers.knn import KnnOffline2, KnnOnline
+from querywise.runtime.arrays import Floats
+from querywise.runtime.cancellation import GivenUpError, Job, checkpoint, current_job, working_for
+from querywise.runtime.threads import alone, in_threads
+from querywise.service import routes
+from querywise.service.app import create_app
+from querywise.service.costs import FEW, MANY, Cost, check_cost
+from querywise.service.errors import ApiError
+from querywise.service.limits import Limits
+from querywise.service.loaded_model import LoadedModel
+from querywise.service.model_folder import ModelFolder
+from querywise.service.service import Service
+from querywise.storage import load, save
+from tests.serving import serving
+from tests.worlds import inside
+
+DATA = make_judged(40, 8, 4, kinds=2, seed=5)
+PATIENCE = 20.0  # seconds that a test waits at most for what should come at once
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("served") / "model"
+    save(KnnOffline2(RankSVM(), k=10).fit(DATA), folder)
+    return folder
+
+
+def documents(features: Floats) -> list[dict[str, Any]]:
+    return [{"id": f"d{row}", "features": each.tolist()} for row, each in enumerate(features)]
+
+
+def asked_for(count: int = 8, **more: Any) -> dict[str, Any]:
+    features = np.random.default_rng(1).random((count, 4)).round(6)
+    return {"query": {"id": "q"}, "documents": documents(features), **more}
+
+
+def ask(service: Service, *requests: tuple[str, Any]) -> list[httpx.Response]:
+    """The answers to requests that arrive together, in their order."""
+
+    async def all_of_them() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(create_app(service), raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://here", timeout=60) as client:
+            return list(await asyncio.gather(*(client.post(path, json=content) for path, content in requests)))
+
+    return asyncio.run(all_of_them())
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+# Work that can be given up
+
+
+def test_work_stops_at_its_next_checkpoint_once_it_is_given_up() -> None:
+    checkpoint()  # nobody can give this up
+    job = Job()
+    with working_for(job):
+        checkpoint()
+        with working_for(None):
+            assert current_job() is None
+        job.given_up = True
+        with pytest.raises(GivenUpError):
+            checkpoint()
+    assert current_job() is None
+    checkpoint()
+
+
+@pytest.mark.parametrize("by_itself", [False, True])
+def test_pieces_in_threads_stop_with_the_work_they_are_of(by_itself: bool) -> None:
+    job, done = Job(), []
+
+    def piece(number: int) -> None:
+        assert current_job() is job
+        done.append(number)
+        job.given_up = number == 3
+
+    with working_for(job), alone() if by_itself else contextlib.nullcontext(), pytest.raises(GivenUpError):
+        in_threads(piece, range(1000))
+    assert 4 <= len(done) < 1000
+    assert in_threads(lambda number: current_job(), range(4)) == [None] * 4, "the threads work for others again"
+
+
+@pytest.mark.parametrize("path", ["/v1/rank", "/v1/explain"])
+def test_a_request_that_timed_out_frees_its_thread(model: Path, path: str) -> None:
+    service = Service(ModelFolder(model), limits=Limits(seconds=0.2))
+    service.models.current.quick = False
+    begun: list[int] = []
+    ended = threading.Event()
+
+    def answer(candidates: Candidates) -> Answer:
+        def piece(number: int) -> None:
+            begun.append(number)
+            time.sleep(0.02)
+
+        try:
+            in_threads(piece, range(10_000))
+        finally:
+            ended.set()
+        raise AssertionError("all pieces were done")
+
+    inside(service.models.current.ranker).answer = answer
+    (answered,) = ask(service, (path, asked_for()))
+    assert (answered.status_code, answered.json()["error"]["code"]) == (503, "too_slow")
+    assert ended.wait(PATIENCE)
+    assert 0 < len(begun) < 10_000
+
+
+def test_shapley_values_stop_between_blocks_of_documents() -> None:
+    forest = LambdaMART(2).fit(DATA)
+    job, blocks = Job(), []
+    (booster,) = forest._loaded()
+    original = booster.predict
+
+    def predict(features: Floats, **settings: Any) -> Any:
+        blocks.append(len(features))
+        job.given_up = True
+        return original(features, **settings)
+
+    inside(booster).predict = predict
+    with working_for(job), pytest.raises(GivenUpError):
+        forest.terms(DATA.candidates)
+    assert len(blocks) == 1
+    assert blocks[0] < len(DATA.labels)
+
+
+# Explanations
+
+
+def shapley_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of documents of every call for Shapley values, from now on."""
+    seen: list[int] = []
+    original = boosting._contributions
+
+    def counted(booster: Any, features: Floats, threads: int | None) -> Floats:
+        seen.append(len(features))
+        return original(booster, features, threads)
+
+    monkeypatch.setattr(boosting, "_contributions", counted)
+    return seen
+
+
+EXPLAINED: dict[str, Any] = {
+    "a forest": LambdaMART(5),
+    "a bag": LambdaMART(5, bag=2),
+    "on top of another": KnnOffline2(LambdaMART(3, prior="global"), k=20, models=2),
+    "in context": QueryContext(LambdaMART(5)),
+    "a blend": Blend([QueryContext(LambdaMART(5)), KnnOnline(RankSVM(), k=10)]),
+    "a blend of blends": Blend([Blend([LambdaMART(5), OneFeature(1)]), Transform(LambdaMART(5), 3)]),
+    "a mixture": Transform(LambdaMART(5), 3),
+}
+
+
+@pytest.mark.parametrize("name", EXPLAINED)
+def test_the_parts_are_computed_for_the_two_documents_asked_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ranker = EXPLAINED[name].fit(DATA)
+    query = make_judged(1, 50, 4, kinds=2, seed=8).candidates
+    whole, scores = contributions(ranker, query), ranker.predict(query)
+    rows = shapley_rows(monkeypatch)
+    found = why(ranker, query, "q1", "7", "31")
+    assert set(rows) == {2}
+    here = {label: whole.here[6, column] - whole.here[30, column] for column, label in enumerate(whole.labels)}
+    everyone = dict(zip(whole.labels, whole.everyone[6] - whole.everyone[30], strict=True))
+    assert {each.feature: each.here for each in found.terms} == pytest.approx(here, abs=1e-12)
+    assert {each.feature: each.everyone for each in found.terms} == pytest.approx(everyone, abs=1e-12)
+    assert found.difference == pytest.approx(scores[6] - scores[30], abs=1e-9)
+
+
+def test_models_of_a_blend_are_named_also_where_they_put_both_documents_alike() -> None:
+    ranker = Blend([RankSVM(), OneFeature(1)]).fit(DATA)
+    features = np.vstack([np.zeros((2, 4)), DATA.candidates.features[:6]])
+    found = why(ranker, Candidates(features, np.array([0, 8]), ("q",)), "q", "1", "2")
+    assert [each.here for each in found.models] == [0.0, 0.0]
+    level = why(ranker, Candidates(features[:2], np.array([0, 2]), ("q",)), "q", "1", "2")
+    assert level.models == (), "no model tells any documents apart"
+
+
+def test_explanations_leave_threads_to_rankings(model: Path) -> None:
+    service = Service(ModelFolder(model))
+    current = service.models.current
+    current.quick = False
+    finished: list[str] = []
+    ranked = threading.Event()
+
+    def explain(*_: object) -> Any:
+        assert ranked.wait(PATIENCE), "no ranking was answered while explanations were under way"
+        finished.append("explanation")
+        raise DataError("enough")
+
+    inside(current).explain = explain
+    original = current.rank
+
+    def rank(requests: Any) -> Any:
+        finished.append("ranking")
+        ranked.set()
+        return original(requests)
+
+    inside(current).rank = rank
+    answers = ask(service, *[("/v1/explain", asked_for())] * 10, ("/v1/rank", asked_for()))
+    assert [each.status_code for each in answers] == [422] * 10 + [200], "and none is lost"
+    assert finished[0] == "ranking"
+
+
+# Estimates
+
+
+def test_an_estimate_grows_with_the_documents() -> None:
+    linear, quadratic, fixed = Cost(0.01, 0.1), Cost(0.01, 1.0), Cost(0.01, 0.011)
+    assert linear.seconds(0) == 0
+    assert linear.seconds(50) == pytest.approx(0.005)
+    for each in (linear, quadratic, fixed):
+        assert [each.seconds(FEW), each.seconds(MANY)] == pytest.approx([each.few, each.many])
+        times = [each.seconds(count) for count in (1, 10, 100, 300, 1000, 1001, 5000, 20_000)]
+        assert times == sorted(times)
+    assert linear.seconds(20_000) == pytest.approx(2.0)
+    assert quadratic.seconds(20_000) == pytest.approx(400.0)
+    assert fixed.seconds(20_000) == pytest.approx(0.22), "linear at least"
+    assert Cost(1e-4, 1.0).seconds(20_000) == pytest.approx(400.0), "quadratic at most"
+    for each in (linear, quadratic, fixed):
+        most = each.most(10.0)
+        assert each.seconds(most) <= 10.0 < each.seconds(most + most // 50 + 2)
+
+
+def test_a_model_is_rehearsed_with_few_documents_and_with_many() -> None:
+    asked: list[tuple[int, int]] = []
+
+    def seconds(count: int, times: int) -> float:
+        asked.append((count, times))
+        return count / 1e4
+
+    assert Cost.measured(seconds) == Cost(0.01, 0.1)
+    assert [count for count, _ in asked] == [FEW, MANY]
+    slow = Cost.measured(lambda count, times: {FEW: 2.0}[count])
+    assert slow == Cost(2.0, 20.0), "many would take too long"
+    unknown = Cost.measured(lambda count, times: {FEW: np.inf}[count])
+    check_cost(unknown, Limits(), [20_000])
+    check_cost(Cost(0.0, 0.0), Limits(), [20_000])
+
+
+def test_what_cannot_be_answered_in_time_is_refused_before_it_is_begun(model: Path) -> None:
+    service = Service(ModelFolder(model), limits=Limits(seconds=5.0))
+    current = service.models.current
+    current.cost, current.quick = Cost(1.0, 100.0), False
+    begun: list[int] = []
+    original = current.ranker.answer
+
+    def answer(candidates: Candidates) -> Answer:
+        begun.append(len(candidates.features))
+        return original(candidates)
+
+    inside(current.ranker).answer = answer
+    for path, content, where in (
+        ("/v1/rank", asked_for(400), "documents"),
+        ("/v1/rank/batch", {"requests": [asked_for(20), asked_for(400)]}, "requests"),
+        ("/v1/explain", asked_for(400, above="d1", below="d2"), "documents"),
+    ):
+        (refused,) = ask(service, (path, content))
+        error = refused.json()["error"]
+        assert (refused.status_code, error["code"], error["where"]) == (413, "too_costly", where)
+        assert "This model takes about 16 seconds for 4" in error["message"]
+        assert "and 5 are allowed. Send up to 22" in error["message"]
+    assert not begun
+    batch = {"requests": [asked_for(80)] * 5}  # as many documents, but in short lists
+    small = ask(service, ("/v1/rank", asked_for(200)), ("/v1/rank/batch", batch), ("/v1/explain", asked_for(200)))
+    assert [each.status_code for each in small] == [200, 200, 200]
+    assert begun
+
+
+def test_documents_that_are_looked_up_count_too(model: Path) -> None:
+    service = Service(ModelFolder(model), limits=Limits(seconds=5.0))
+    service.models.current.cost = Cost(1.0, 100.0)
+    many = Candidates(np.random.default_rng(0).random((400, 4)), np.array([0, 400]), ("q",))
+    object.__setattr__(service.lookup, "candidates", lambda query, top: many)
+    (refused,) = ask(service, ("/v1/explain", {"query": {"id": "q"}}))
+    assert (refused.status_code, refused.json()["error"]["code"]) == (413, "too_costly")
+
+
+def test_a_batch_of_many_short_lists_is_not_taken_for_a_long_one() -> None:
+    quadratic = Cost(0.01, 1.0)
+    check_cost(quadratic, Limits(), [20] * 1000)
+    with pytest.raises(ApiError, match="takes about 400 seconds for 20000 documents, and 10 are allowed"):
+        check_cost(quadratic, Limits(), [20_000])
+
+
+def test_an_answer_that_would_take_long_is_not_computed_in_the_event_loop(model: Path) -> None:
+    found = ModelFolder(model).current
+    found.quick, found.cost = True, Cost(0.004, 0.04)
+    assert found.is_quick(1000)
+    assert not found.is_quick(1001)
+    found.cost = Cost(0.004, 0.4)  # a hundred times as long for ten times as many
+    assert found.is_quick(200)
+    assert not found.is_quick(1000)
+
+
+# Long lists in SSER
+
+
+@pytest.mark.parametrize("neighbours", [1, 5])
+@pytest.mark.parametrize("kind", ["different", "level", "equal", "in groups"])
+def test_the_graph_of_a_long_list_is_that_of_all_distances_to_the_bit(kind: str, neighbours: int) -> None:
+    rng = np.random.default_rng(0)
+    for count, width in ((2, 3), (7, 1), (130, 4), (300, 46)):
+        features: Floats = rng.random((count, width))
+        if kind == "level":
+            features = rng.integers(0, 3, (count, width)) / 2
+        elif kind == "equal":
+            features = np.repeat(features[:1], count, axis=0)
+        elif kind == "in groups":
+            features[::3] = features[0]
+        nearest = min(neighbours, count - 1)
+        whole = graph._energy(graph._likeness(graph._distances(features), nearest), features)
+        assert np.array_equal(long_lists.energy_in_blocks(features, nearest), whole)
+
+
+def test_no_table_of_all_distances_is_made_of_a_long_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[tuple[int, ...]] = []
+    original = long_lists._distances
+
+    def distances(features: Floats, first: int, last: int) -> Floats:
+        found = original(features, first, last)
+        sizes.append(found.shape)
+        return found
+
+    def whole(features: Floats) -> Floats:
+        raise AssertionError("all distances at once")
+
+    monkeypatch.setattr(long_lists, "_distances", distances)
+    monkeypatch.setattr(graph, "_distances", whole)
+    assert np.isfinite(graph.roughness(np.random.default_rng(2).random((1100, 4)), 5)).all()
+    assert {columns for _, columns in sizes} == {1100}
+    assert max(rows for rows, _ in sizes) <= 128
+
+
+def test_the_graph_of_a_long_list_can_be_given_up() -> None:
+    job = Job()
+    job.given_up = True
+    with working_for(job), pytest.raises(GivenUpError):
+        graph.roughness(np.random.default_rng(0).random((1100, 3)), 5)
+
+
+# Bodies
+
+
+class Name(str):
+    """A name that counts how often it is compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Name.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_names_of_features_are_not_searched_one_by_one(tmp_path: Path) -> None:
+    width = 500
+    names = tuple(Name(f"feature {number}") for number in range(width))
+    data = make_judged(4, 5, width, seed=1)
+    save(OneFeature(1).fit(data), tmp_path / "model")
+    loaded = ModelFolder(tmp_path / "model").current
+    found = LoadedModel(loaded.ranker, replace(loaded.manifest, feature_names=names), "v")
+    request = {str(name): float(number) for number, name in enumerate(names)}
+    text = json.dumps({"query": {}, "documents": [{"id": "a", "features": request}]})
+    Name.compared = 0
+    candidates = found.candidates([routes._RANK.decode(text)])
+    assert candidates.features[0].tolist() == list(map(float, range(width)))
+    assert Name.compared < 10 * width
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_large_bodies_are_read_in_a_thread(model: Path, large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service(ModelFolder(model))
+    current = service.models.current
+    current.quick, current.cost = True, Cost(1e-4, 1e-3)
+    where: dict[str, threading.Thread] = {}
+    decode, rank = inside(routes).decode, current.rank
+
+    def decoded(*arguments: Any) -> Any:
+        where["decoded"] = threading.current_thread()
+        return decode(*arguments)
+
+    def ranked(requests: Any) -> Any:
+        where["ranked"] = threading.current_thread()
+        return rank(requests)
+
+    monkeypatch.setattr(routes, "decode", decoded)
+    inside(current).rank = ranked
+    content = asked_for()
+    if large:
+        content["documents"][0]["id"] = "x" * 900
+        content["query"]["columns"] = {f"column {number} {'x' * 100}": 1.0 for number in range(10_000)}
+    (answer,) = ask(service, ("/v1/rank", content))
+    assert answer.status_code == 200
+    for thread in where.values():
+        assert (thread is threading.main_thread()) != large
+    assert set(where) == {"decoded", "ranked"}
+
+
+# All of it, in a real server
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wide") / "model"
+    save(OneFeature(1).fit(make_judged(4, 5, 6000, seed=1)), folder)
+    return folder
+
+
+@pytest.mark.slow
+def test_the_service_answers_while_large_bodies_of_named_features_arrive(wide: Path) -> None:
+    features = {str(number): 0.5 for number in range(1, 6001)}
+    body = {"query": {}, "documents": [{"id": f"d{row}", "features": features} for row in range(60)]}
+    with serving(wide) as server, ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(server.post, "/v1/rank", body) for _ in range(6)]
+        while not all(each.done() for each in asked):
+            assert httpx.get(server.url + "/healthz", timeout=3).status_code == 200
+        assert [each.result().status_code for each in asked] == [200] * 6
+
+
+@pytest.mark.slow
+def test_ten_expensive_explanations_at_once_harm_nobody(tmp_path: Path) -> None:
+    ranker = Blend([QueryContext(LambdaMART(400, bag=3)), KnnOnline(RankSVM(), k=10)]).fit(DATA)
+    save(ranker, tmp_path / "model")
+    expensive = asked_for(2000, above="d1", below="d2")
+    expected = why(load(tmp_path / "model"), candidates_of(expensive), "q", "d1", "d2")
+    with serving(tmp_path / "model", "--timeout", 15) as server, ThreadPoolExecutor(10) as pool:
+        asked = [pool.submit(server.post, "/v1/explain", expensive) for _ in range(10)]
+        answered = 0
+        while not all(each.done() for each in asked):
+            good = httpx.post(server.url + "/v1/rank", json=asked_for(100), timeout=10)
+            assert good.status_code == 200
+            answered += 1
+        answers = [each.result() for each in asked]
+    assert answered > 0
+    assert [each.status_code for each in answers] == [200] * 10
+    assert {each.json()["difference"] for each in answers} == {expected.difference}
+
+
+def candidates_of(request: dict[str, Any]) -> Candidates:
+    features = np.array([each["features"] for each in request["documents"]])
+    ids = tuple(each["id"] for each in request["documents"])
+    return Candidates(features, np.array([0, len(features)]), (request["query"]["id"],), document_ids=ids)
