@@ -22,6 +22,7 @@ import numpy as np
 
 from benchmarks import attacks
 from benchmarks.bench_service import request
+from benchmarks.costly import measure_explanations
 from benchmarks.results import Result, alone
 from benchmarks.worlds import World
 from querywise import SSER, KnnOffline2, KnnOnline, RankSVM, Single, save
@@ -115,6 +116,7 @@ def measure_faults() -> Iterator[Result]:
             before = memory[left]
             yield alone("faults", "memory before the attacks", ours=before, unit="MB")
             yield alone("faults", "growth by the attacks", ours=_megabytes(process) - before, unit="MB", below=20)
+    yield from measure_explanations(data)
 
 
 class _Clients:

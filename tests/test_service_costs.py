@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -140,6 +141,66 @@ def test_a_request_that_timed_out_frees_its_thread(model: Path, path: str) -> No
     assert (answered.status_code, answered.json()["error"]["code"]) == (503, "too_slow")
     assert ended.wait(PATIENCE)
     assert 0 < len(begun) < 10_000
+
+
+def test_work_that_does_not_stop_keeps_its_place(model: Path) -> None:
+    service = Service(ModelFolder(model), limits=Limits(seconds=0.1, waiting=0))
+    service.models.current.quick = False
+    go_on = threading.Event()
+
+    def answer(candidates: Candidates) -> Answer:
+        go_on.wait(PATIENCE)
+        raise DataError("enough")
+
+    inside(service.models.current.ranker).answer = answer
+    try:
+        first = ask(service, *[("/v1/rank", asked_for())] * (os.cpu_count() or 1))
+        assert {each.json()["error"]["code"] for each in first} == {"too_slow"}
+        (further,) = ask(service, ("/v1/rank", asked_for()))
+        assert further.json()["error"]["code"] == "busy", "all threads are still in use"
+    finally:
+        go_on.set()
+    wait_for(lambda: service.threads._unfinished == 0)
+    (again,) = ask(service, ("/v1/rank", asked_for()))
+    assert again.json()["error"]["message"] == "enough"
+
+
+@pytest.mark.parametrize("path", ["/v1/rank", "/v1/explain"])
+def test_a_client_that_hangs_up_frees_its_thread(model: Path, path: str) -> None:
+    service = Service(ModelFolder(model), limits=Limits(seconds=60))
+    service.models.current.quick = False
+    begun, ended = threading.Event(), threading.Event()
+
+    def answer(candidates: Candidates) -> Answer:
+        begun.set()
+        try:
+            in_threads(lambda number: time.sleep(0.02), range(10_000))
+        finally:
+            ended.set()
+        raise AssertionError("all pieces were done")
+
+    inside(service.models.current.ranker).answer = answer
+    statuses: list[int] = []
+    body = json.dumps(asked_for()).encode()
+
+    async def talk() -> None:
+        sent = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> dict[str, Any]:
+            if sent:
+                return sent.pop()
+            await asyncio.get_running_loop().run_in_executor(None, begun.wait, PATIENCE)
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            statuses.append(message.get("status", 0))
+
+        scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
+        await create_app(service)({**scope, "headers": [], "http_version": "1.1"}, inside(receive), send)
+
+    asyncio.run(talk())
+    assert ended.wait(PATIENCE)
+    assert statuses[0] == 400
 
 
 def test_shapley_values_stop_between_blocks_of_documents() -> None:

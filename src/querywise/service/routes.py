@@ -61,7 +61,7 @@ class RankRoutes:
         model = service.models.current
         check_cost(model.cost, service.limits, [len(asked.documents)])
         inline = not large and model.is_quick(len(asked.documents))
-        answers, answer = await service.run(lambda: model.rank([asked]), inline=inline)
+        answers, answer = await service.run(lambda: model.rank([asked]), request, inline=inline)
         service.observe(answer)
         return Response(encode(answers[0]), media_type=JSON)
 
@@ -75,7 +75,7 @@ class RankRoutes:
         model = service.models.current
         check_cost(model.cost, service.limits, sizes)
         inline = not large and model.is_quick(documents) and len(asked.requests) < _INLINE_QUERIES
-        answers, answer = await service.run(lambda: model.rank(asked.requests), inline=inline)
+        answers, answer = await service.run(lambda: model.rank(asked.requests), request, inline=inline)
         service.observe(answer)
         return Response(encode(schema.BatchResponse(answers)), media_type=JSON)
 
@@ -102,7 +102,7 @@ class RankRoutes:
             known = [service.lookup.query(each.query_id) for each in found.neighbours]
             return {**as_dict(found), "model": model.version, "known": known}
 
-        return Response(encode(await service.explainers.run(job)), media_type=JSON)
+        return Response(encode(await service.explainers.run(job, request)), media_type=JSON)
 
     async def _read(self, decoder: msgspec.json.Decoder[_Body], request: Request) -> tuple[_Body, bool]:
         """The body, and whether it is large: such a one is decoded in a thread, and its features are read there too."""

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from fastapi import Request
+
 from querywise.contracts.answers import Answer
 from querywise.service.limits import Limits
 from querywise.service.lookup import Lookup
@@ -66,9 +68,9 @@ class Service:
             else:
                 logger.warning("still serving model %s: %s", self.models.current.version, self.models.problem)
 
-    async def run(self, job: Callable[[], _Result], *, inline: bool) -> _Result:
-        """The result of a job, run in the event loop (`inline`) or in a thread."""
-        return job() if inline else await self.threads.run(job)
+    async def run(self, job: Callable[[], _Result], request: Request, *, inline: bool) -> _Result:
+        """The result of a job for a request, run in the event loop (`inline`) or in a thread."""
+        return job() if inline else await self.threads.run(job, request)
 
     def observe(self, answer: Answer) -> None:
         """Count documents, back-offs, and the distances of queries to the nearest training query."""

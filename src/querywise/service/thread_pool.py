@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
+
+from fastapi import Request
 
 from querywise.runtime.cancellation import Job, checkpoint, working_for
 from querywise.runtime.threads import alone
@@ -30,42 +33,55 @@ class BoundedThreadPool:
         self._threads = max(cores - 1, 1) if spare else cores
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="querywise")
         self._unfinished = 0  # jobs that run or wait
+        self._counting = threading.Lock()
 
-    async def run(self, work: Callable[[], _Result]) -> _Result:
+    async def run(self, work: Callable[[], _Result], request: Request | None = None) -> _Result:
         """The result of the work; an ApiError (503) if the queue is full or it takes too long.
 
-        Work that took too long is given up: it stops at its next `checkpoint`.
+        Work that took too long is given up: it stops at its next `checkpoint`. So is that for a request whose client
+        has closed the connection; the body of that request has been read.
         """
         if self._unfinished >= self._threads + self.limits.waiting:
             raise ApiError(503, "busy", "More requests are waiting than can be answered soon. Try again in a moment.")
-        self._unfinished += 1
+        with self._counting:
+            self._unfinished += 1
         job = Job()
-        future = asyncio.get_running_loop().run_in_executor(self._pool, self._done, work, job)
+        submitted = self._pool.submit(self._done, work, job)
         # Work that was given up occupies its thread until its next checkpoint, so it is counted until then.
-        future.add_done_callback(self._finished)
+        submitted.add_done_callback(self._finished)
+        future = asyncio.wrap_future(submitted)
+        gone = None if request is None else asyncio.ensure_future(_gone(request))
+        awaited: list[asyncio.Future[_Result] | asyncio.Future[None]] = [future] if gone is None else [future, gone]
         try:
-            done, _ = await asyncio.wait([future], timeout=self.limits.seconds)
-        except asyncio.CancelledError:
-            job.given_up = True
-            raise
-        if not done:
-            job.given_up = True
-            future.cancel()  # removes a job that waits
+            await asyncio.wait(awaited, timeout=self.limits.seconds, return_when=asyncio.FIRST_COMPLETED)
+            if future.done():
+                return future.result()
+            if gone is not None and gone.done():
+                raise ApiError(400, "gone", "The connection was closed before the answer was there.")
             raise ApiError(
                 503, "too_slow", f"The answer took longer than {self.limits.seconds:g} seconds. Send fewer documents."
             )
-        return future.result()
+        finally:
+            job.given_up = True  # nobody waits any longer, whatever the reason is
+            future.cancel()  # removes a job that waits
+            if gone is not None:
+                gone.cancel()
 
     def _done(self, work: Callable[[], _Result], job: Job) -> _Result:
         with working_for(job), alone() if self._spare else contextlib.nullcontext():
             checkpoint()
             return work()
 
-    def _finished(self, future: asyncio.Future[_Result]) -> None:
-        self._unfinished -= 1
-        if not future.cancelled():
-            future.exception()  # marks the exception as retrieved, so that asyncio does not log it
+    def _finished(self, _: Future[_Result]) -> None:
+        with self._counting:  # called in any thread
+            self._unfinished -= 1
 
     def close(self) -> None:
         """Cancel the jobs that wait; those that run finish."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+async def _gone(request: Request) -> None:
+    """Wait until the client has closed the connection. The body has been read, so no other message is left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
