@@ -73,7 +73,7 @@ def ask(service: Service, *requests: tuple[str, Any]) -> list[httpx.Response]:
 
     async def all_of_them() -> list[httpx.Response]:
         transport = httpx.ASGITransport(create_app(service), raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://here", timeout=60) as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as client:
             return list(await asyncio.gather(*(client.post(path, json=content) for path, content in requests)))
 
     return asyncio.run(all_of_them())
@@ -196,7 +196,9 @@ def test_a_client_that_hangs_up_frees_its_thread(model: Path, path: str) -> None
             statuses.append(message.get("status", 0))
 
         scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
-        await create_app(service)({**scope, "headers": [], "http_version": "1.1"}, inside(receive), send)
+        await create_app(service)(
+            {**scope, "headers": [(b"host", b"localhost")], "http_version": "1.1"}, inside(receive), send
+        )
 
     asyncio.run(talk())
     assert ended.wait(PATIENCE)

@@ -66,6 +66,6 @@ def check_cost(cost: Cost, limits: Limits, sizes: Sequence[int]) -> None:
             413,
             "too_costly",
             f"This model takes about {needed:.0f} seconds for {sum(sizes)} documents, and {limits.seconds:g} are "
-            f"allowed. Send up to {cost.most(limits.seconds)} documents at a time, or serve with a longer --timeout.",
+            f"allowed. Send up to {cost.most(limits.seconds)} documents at a time.",
             "documents" if len(sizes) == 1 else "requests",
         )
