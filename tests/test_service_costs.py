@@ -32,7 +32,9 @@ from querywise.rankers.blend import Blend
 from querywise.rankers.clusters import Transform
 from querywise.rankers.column import OneFeature
 from querywise.rankers.ensemble import graph, long_lists
+from querywise.rankers.ensemble.ensemble import SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline
+from querywise.rankers.normalised import QueryNormalised
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cancellation import GivenUpError, Job, checkpoint, current_job, working_for
 from querywise.runtime.threads import alone, in_threads
@@ -304,20 +306,18 @@ def test_explanations_leave_threads_to_rankings(model: Path) -> None:
 
 
 def test_an_estimate_grows_with_the_documents() -> None:
-    linear, quadratic, fixed = Cost(0.01, 0.1), Cost(0.01, 1.0), Cost(0.01, 0.011)
+    linear, quadratic, fixed = Cost(0.01, 0.1), Cost(0.01, 0.5, 2), Cost(0.01, 0.011)
     assert linear.seconds(0) == 0
     assert linear.seconds(50) == pytest.approx(0.005)
     for each in (linear, quadratic, fixed):
         assert [each.seconds(FEW), each.seconds(MANY)] == pytest.approx([each.few, each.many])
         times = [each.seconds(count) for count in (1, 10, 100, 300, 1000, 1001, 5000, 20_000)]
         assert times == sorted(times)
-    assert linear.seconds(20_000) == pytest.approx(2.0)
-    assert quadratic.seconds(20_000) == pytest.approx(400.0)
-    assert fixed.seconds(20_000) == pytest.approx(0.22), "linear at least"
-    assert Cost(1e-4, 1.0).seconds(20_000) == pytest.approx(400.0), "quadratic at most"
-    for each in (linear, quadratic, fixed):
         most = each.most(10.0)
         assert each.seconds(most) <= 10.0 < each.seconds(most + most // 50 + 2)
+    assert linear.seconds(20_000) == pytest.approx(2.0)
+    assert quadratic.seconds(20_000) == pytest.approx(200.0)
+    assert fixed.seconds(20_000) == pytest.approx(0.22)
 
 
 def test_a_model_is_rehearsed_with_few_documents_and_with_many() -> None:
@@ -327,13 +327,28 @@ def test_a_model_is_rehearsed_with_few_documents_and_with_many() -> None:
         asked.append((count, times))
         return count / 1e4
 
-    assert Cost.measured(seconds) == Cost(0.01, 0.1)
+    assert Cost.measured(seconds, lambda: 2) == Cost(0.01, 0.1, 2)
     assert [count for count, _ in asked] == [FEW, MANY]
-    slow = Cost.measured(lambda count, times: {FEW: 2.0}[count])
-    assert slow == Cost(2.0, 20.0), "many would take too long"
-    unknown = Cost.measured(lambda count, times: {FEW: np.inf}[count])
+    slow = [Cost.measured(lambda count, times: {FEW: 2.0}[count], power) for power in (lambda: 1, lambda: 2)]
+    assert slow == [Cost(2.0, 20.0, 1), Cost(2.0, 200.0, 2)], "a rehearsal with many would take too long"
+    unknown = Cost.measured(lambda count, times: {FEW: np.inf}[count], lambda: 1)
     check_cost(unknown, Limits(), [20_000])
     check_cost(Cost(0.0, 0.0), Limits(), [20_000])
+
+
+@pytest.mark.parametrize(
+    ("ranker", "power"),
+    [
+        (SSER(), 2),
+        (SSER(0.0), 1),
+        (QueryNormalised(SSER()), 2),
+        (Blend([OneFeature(1), SSER()]), 2),
+        (Blend([OneFeature(1), RankSVM()]), 1),
+    ],
+)
+def test_models_that_compare_all_documents_are_known(ranker: Any, power: int, tmp_path: Path) -> None:
+    save(ranker.fit(DATA), tmp_path / "model")
+    assert ModelFolder(tmp_path / "model").current.cost.power == power
 
 
 def test_what_cannot_be_answered_in_time_is_refused_before_it_is_begun(model: Path) -> None:
@@ -375,7 +390,7 @@ def test_documents_that_are_looked_up_count_too(model: Path) -> None:
 
 
 def test_a_batch_of_many_short_lists_is_not_taken_for_a_long_one() -> None:
-    quadratic = Cost(0.01, 1.0)
+    quadratic = Cost(0.01, 1.0, 2)
     check_cost(quadratic, Limits(), [20] * 1000)
     with pytest.raises(ApiError, match="takes about 400 seconds for 20000 documents, and 10 are allowed"):
         check_cost(quadratic, Limits(), [20_000])

@@ -196,7 +196,8 @@ class Answer:
     nothing, brought to 0 … 1, to mean 0 and spread 1, or to the share of documents below. teachers: the weight of
     each training query, queries × training queries. members: the answers of the rankers that a blend is made of, one
     for each model, `names` what these are called, and `usual` their weights in the global model. refused: why no engine
-    can run it whatever its models are.
+    can run it whatever its models are. power: the power of a query's number of documents with which the time for its
+    scores grows; 2 where all pairs of documents are compared.
     """
 
     seen: Candidates
@@ -214,6 +215,12 @@ class Answer:
     usual: Floats | None = None
     refused: Refusal | None = None
     facts: Callable[[], Facts] = Facts
+    power: Literal[1, 2] = 1
+
+    @property
+    def highest_power(self) -> int:
+        """The power of the slowest part: its own, or that of a member."""
+        return max([self.power, *(each.highest_power for each in self.members)])
 
     @property
     def everyone(self) -> Model:

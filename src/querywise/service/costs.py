@@ -18,29 +18,33 @@ _MARGIN = 2  # an estimate may be so many times too high: the machine was busy d
 class Cost:
     """The seconds that a model takes for the documents of one query, measured with few and with many.
 
-    Beyond `MANY` the time grows as between the two rehearsals: at least linearly, at most quadratically. A model that
-    could not be rehearsed costs an unknown time, infinite here, and nothing is refused.
+    Beyond `MANY` the time grows with that power of the number of documents. A model that could not be rehearsed costs
+    an unknown time, infinite here, and nothing is refused.
     """
 
     few: float
     many: float
+    power: int = 1
 
     @staticmethod
-    def measured(seconds: Callable[[int, int], float]) -> Cost:
-        """By rehearsals; `seconds` takes the number of documents and of repetitions, and returns the shortest time."""
+    def measured(seconds: Callable[[int, int], float], power: Callable[[], int]) -> Cost:
+        """By rehearsals; `seconds` takes the number of documents and of repetitions, and returns the shortest time.
+
+        power: asked for when the model has been rehearsed.
+        """
         few = seconds(FEW, 3)
-        if few > _SLOW_SECONDS:  # also where it is infinite
-            return Cost(few, few * MANY / FEW)
-        return Cost(few, max(seconds(MANY, 2), few))
+        if not math.isfinite(few):
+            return Cost(few, few)
+        if few > _SLOW_SECONDS:
+            return Cost(few, few * (MANY / FEW) ** power(), power())
+        return Cost(few, max(seconds(MANY, 2), few), power())
 
     def seconds(self, documents: int) -> float:
         """The estimate for so many documents of one query."""
         if documents <= FEW:
             return self.few * documents / FEW
-        growth = math.log(self.many / self.few) / math.log(MANY / FEW)
-        if documents > MANY:
-            growth = min(max(growth, 1.0), 2.0)
-        return float(self.many * (documents / MANY) ** growth)
+        between = math.log(self.many / self.few) / math.log(MANY / FEW)
+        return float(self.many * (documents / MANY) ** (between if documents <= MANY else self.power))
 
     def most(self, seconds: float) -> int:
         """About how many documents of one query can be ranked in so many seconds."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from querywise.contracts.answers import Answer
+from querywise.contracts.answers import Answer, nobody
 from querywise.contracts.protocols import Ranker
 from querywise.data.decimals import read_rows
 from querywise.data.judged import Candidates
@@ -61,7 +61,7 @@ class LoadedModel:
         self.version = version
         names = manifest.feature_names or tuple(str(number + 1) for number in range(manifest.feature_count))
         self._names = _Names(names, frozenset(names))
-        self.cost = Cost.measured(self._rehearse)
+        self.cost = Cost.measured(self._rehearse, self._power)
         self.quick = self.cost.few < _QUICK_SECONDS
 
     @staticmethod
@@ -92,6 +92,10 @@ class LoadedModel:
                 raise ModelFileError(f"The model cannot rank ({type(error).__name__}: {error}).") from None
             best = min(best, time.perf_counter() - begun)
         return best
+
+    def _power(self) -> int:
+        """With which power of the number of documents the time grows."""
+        return self.ranker.answer(nobody(self.ranker.feature_count_, self.ranker.feature_names_)).highest_power
 
     def settings(self) -> list[ModelSetting]:
         """The settings of the fitted method with their values; none if the notes name no known method."""

@@ -184,6 +184,7 @@ class SSER(SER):
             models=models,
             shares=Once(lambda: one_each(own, len(seen))),
             refused=depends_on_the_list(type(self), "learns from all documents of the query", _INSTEAD),
+            power=2 if self.gamma else 1,
         )
 
     def query_weights(self, candidates: Candidates, /) -> Floats:
