@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
-from querywise.contracts.forms import Forest, Leaf, Split
+from querywise.contracts.forms import Forest
 from querywise.contracts.protocols import Learner
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
+from querywise.learners.trees.forest import Grown, read_forest
 from querywise.learners.trees.growth import LARGEST, check_growth, growth, own_gains
+from querywise.learners.trees.text import for_lightgbm, read_trees, width_of
 from querywise.learners.weights import check_query_weights
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.cancellation import checkpoint
@@ -21,8 +23,6 @@ from querywise.runtime.progress import doing
 
 if TYPE_CHECKING:
     from lightgbm import Booster, Dataset
-
-    from querywise.learners.trees.forest import Grown
 
 # LightGBM refuses queries with more documents than this; longer ones are trained on a sample.
 _LONGEST_QUERY = 10_000
@@ -139,13 +139,17 @@ class LambdaMART:
         """One score per document: the sum of the leaves it falls into, the mean of these over the bag."""
         if not len(ready(self, candidates).features):
             return np.zeros(0)
-        if self._forests is None:
-            self._forests = [_forest(model, self.feature_count_) for model in self.models_]
         scores = np.zeros(len(candidates.features))
-        for forest in self._forests:
+        for forest in self.grown():
             scores += forest.scores(candidates.features)
         scores /= self.bag
         return scores if self.base is None else scores + self.base.predict(candidates)
+
+    def grown(self) -> list[Grown]:
+        """Its forests, read from their texts when first needed; a text that is none is refused."""
+        if self._forests is None:
+            self._forests = [read_forest(model, self.feature_count_) for model in self.models_]
+        return self._forests
 
     def answer(self, candidates: Candidates, /) -> Answer:
         """One model for all queries: this one."""
@@ -163,7 +167,8 @@ class LambdaMART:
     def form(self) -> Forest:
         """All trees, those of a bag with leaves divided by its size: a sum of trees can be a mean of forests."""
         below = () if self.base is None else self.base.form().trees
-        return Forest((*below, *(_node(tree, self.bag) for model in self.models_ for tree in _trees_of(model))))
+        every = [read_trees(model, self.feature_count_) for model in self.models_]
+        return Forest((*below, *(tree.root(self.bag) for trees in every for tree in trees)))
 
     def _loaded(self) -> list[Booster]:
         """LightGBM's own trees, read from their text when first needed."""
@@ -171,7 +176,8 @@ class LambdaMART:
             if self._boosters is None:
                 import lightgbm
 
-                self._boosters = [lightgbm.Booster(model_str=model) for model in self.models_]
+                width = self.feature_count_
+                self._boosters = [lightgbm.Booster(model_str=for_lightgbm(model, width)) for model in self.models_]
             return self._boosters
 
     def _dataset(self, data: Judged, weights: Floats, grades: Ints, reference: Dataset | None) -> Dataset:
@@ -253,6 +259,7 @@ class TreeRegression:
         self.seed = seed
         self._booster: Booster | None = None
         self._forest: Grown | None = None
+        self._width = 0
         self._seen: Floats | None = None
         self._dataset: Dataset | None = None
 
@@ -272,9 +279,17 @@ class TreeRegression:
         """One value per row: the sum of the leaves it falls into."""
         if not hasattr(self, "model_"):
             raise NotFittedError(self)
+        grown = self.grown()
+        if features.shape[1] != self._width:
+            raise DataError(f"The trees are for {self._width} features; found {features.shape[1]}.")
+        return grown.scores(features)
+
+    def grown(self) -> Grown:
+        """Its forest, read from the text when first needed; a text that is none is refused."""
         if self._forest is None:
-            self._forest = _forest(self.model_, features.shape[1])
-        return self._forest.scores(features)
+            self._width = width_of(self.model_)
+            self._forest = read_forest(self.model_, self._width)
+        return self._forest
 
     def contributions(self, features: Floats, /) -> Floats:
         """Documents × features: what each adds to a document's value, by LightGBM's Shapley values."""
@@ -282,7 +297,7 @@ class TreeRegression:
 
     def form(self) -> Forest:
         """Its trees."""
-        return Forest(tuple(_node(tree, 1) for tree in _trees_of(self.model_)))
+        return Forest(tuple(tree.root(1) for tree in read_trees(self.model_, width_of(self.model_))))
 
     def _loaded(self) -> Booster:
         """The trees, read from their text when first needed."""
@@ -290,7 +305,7 @@ class TreeRegression:
             if self._booster is None:
                 import lightgbm
 
-                self._booster = lightgbm.Booster(model_str=self.model_)
+                self._booster = lightgbm.Booster(model_str=for_lightgbm(self.model_, width_of(self.model_)))
             return self._booster
 
     def _grow(
@@ -333,12 +348,6 @@ class TreeRegression:
         return self
 
 
-def _forest(model: str, width: int) -> Grown:
-    from querywise.learners.trees.forest import read_forest  # numba takes half a second to import
-
-    return read_forest(model, width)
-
-
 def _contributions(booster: Booster, features: Floats, threads: int | None) -> Floats:
     found = np.zeros(features.shape)
     # For a few rows a thread is enough: starting others takes longer, and they would keep the cores busy for a while.
@@ -349,22 +358,3 @@ def _contributions(booster: Booster, features: Floats, threads: int | None) -> F
         told = np.asarray(booster.predict(features[block], pred_contrib=True, num_threads=count), dtype=np.float64)
         found[block] = told[:, :-1]  # the last column is the expected value: the same for every document
     return found
-
-
-def _trees_of(model: str) -> list[dict[str, Any]]:
-    """The trees of a fitted model as LightGBM dumps them, from the root; a value up to the threshold goes left."""
-    import lightgbm
-
-    dumped = lightgbm.Booster(model_str=model).dump_model()["tree_info"]
-    return [tree["tree_structure"] for tree in dumped]
-
-
-def _node(dumped: dict[str, Any], bag: int) -> Split | Leaf:
-    if "leaf_value" in dumped:
-        return Leaf(float(dumped["leaf_value"]) / bag)
-    return Split(
-        int(dumped["split_feature"]),
-        float(dumped["threshold"]),
-        _node(dumped["left_child"], bag),
-        _node(dumped["right_child"], bag),
-    )
