@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from querywise.data.synthetic import make_judged
-from querywise.errors import ModelFileError
+from querywise.errors import DataError, ModelFileError
 from querywise.learners.trees.boosting import LambdaMART, TreeRegression
 from querywise.learners.trees.forest import read_forest
 from querywise.runtime.arrays import Floats
@@ -77,3 +77,18 @@ def test_what_is_wrong_with_trees_is_said(before: str, after: str) -> None:
     assert before in text
     with pytest.raises(ModelFileError, match="The trees cannot be read"):
         read_forest(text.replace(before, after), 5)
+
+
+def test_rows_of_another_width_are_refused() -> None:
+    table = DATA.candidates.features
+    trees = TreeRegression(3).fit(table, table[:, 0], np.ones(len(table)))
+    trees.predict(table)
+    with pytest.raises(DataError, match="The trees are for 5 features; found 4"):
+        trees.predict(np.ascontiguousarray(table[:, :4]))
+
+
+def test_more_leaves_than_rows_change_nothing() -> None:
+    few = make_judged(6, 5, 3, seed=2)
+    rows = len(few.candidates.features)
+    every = [LambdaMART(5, leaves=leaves, min_documents=1).fit(few) for leaves in (rows, 10**6)]
+    assert np.array_equal(*(each.predict(few.candidates) for each in every))

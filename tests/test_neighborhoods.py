@@ -200,3 +200,14 @@ def test_an_unknown_metric_or_search_names_the_known_ones() -> None:
 def test_asking_before_fitting_says_what_to_do(kind: str) -> None:
     with pytest.raises(NotFittedError, match=rf"call {kind}\.fit\(data\) first"):
         KINDS[kind]().weights(LINE)
+
+
+@pytest.mark.parametrize("search", ["brute", "kd_tree"])
+@pytest.mark.parametrize("far", [1e200, np.inf, np.nan])
+def test_a_place_beyond_all_distances_is_refused(search: Literal["brute", "kd_tree"], far: float) -> None:
+    points = np.arange(12.0).reshape(6, 2)
+    nearest = Nearest(2, search=search).fit(points)
+    with np.errstate(all="ignore"), pytest.raises(DataError, match="lies too far from the training queries"):
+        nearest.weights(np.array([[0.0, 1.0], [far, 1.0]]))
+    with np.errstate(all="ignore"), pytest.raises(DataError, match="lies too far from the training queries"):
+        Search(points).nearest(np.array([[far, 1.0]]), 1)

@@ -12,6 +12,8 @@ from querywise.data.judged import Candidates, Judged, concatenate
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError, SolverError
 from querywise.evaluation.evaluate import evaluate
+from querywise.learners.classic.listnet import ListNet
+from querywise.learners.ranksvm.local_models import _solved
 from querywise.learners.ranksvm.newton import Optimum, Ridge, minimise, minimise_hinge
 from querywise.learners.ranksvm.preference_parts import PreferenceParts
 from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Loss, Preferences, smoothed_hinge
@@ -301,3 +303,17 @@ def test_data_without_a_single_preference_is_refused() -> None:
 def test_predicting_before_fitting_says_what_to_do() -> None:
     with pytest.raises(NotFittedError, match=r"call RankSVM\.fit\(data\) first"):
         RankSVM().predict(ragged().candidates)
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered", "ignore:invalid value encountered")
+@pytest.mark.parametrize("learner", [RankSVM(scale="none"), ListNet(scale="none")], ids=["ranksvm", "listnet"])
+def test_features_whose_loss_is_no_number_are_refused_with_the_reason(learner: RankSVM | ListNet) -> None:
+    data = make_judged(10, 6, 3)
+    huge = replace(data, candidates=replace(data.candidates, features=data.candidates.features * 1e200))
+    with pytest.raises(SolverError, match="loss is not a number: features or weights are too large"):
+        learner.fit(huge)
+
+
+def test_a_local_model_that_is_not_unique_is_refused_with_the_reason() -> None:
+    with pytest.raises(SolverError, match="a local model is not unique"):
+        _solved(np.zeros((1, 2, 2)), np.ones((1, 2)))

@@ -6,6 +6,7 @@ change the neighbours, they are computed again as ‖a − b‖. Equally distant
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -69,6 +70,7 @@ class Nearest:
         if self.search == "brute":
             near = self._search.among_nearest(places, self.count_)
         else:
+            _require_near(np.einsum("ij,ij->i", places, places))
             near = np.sort(self._search.query(places, k=self.count_, return_distance=False).astype(np.int64), axis=1)
         return _rows_of_ones(near, len(self.points_))
 
@@ -130,6 +132,7 @@ class Search:
         gaps += self.squares
         best = int(gaps.argmin())
         slack = 2e-12 * (float(place @ place) + self.longest) + 1e-300
+        _require_near(slack)
         close = np.flatnonzero(gaps <= gaps[best] + 2 * slack)
         return best if len(close) == 1 else int(close[_exact(place, self.points[close]).argmin()])
 
@@ -145,6 +148,7 @@ class Search:
             rough += self.squares
             # The expansion errs by a few roundings of its largest term: points that near the k-th are checked again.
             slack = 2e-12 * (np.einsum("ij,ij->i", part, part) + self.longest) + 1e-300
+            _require_near(slack)
             for row, gaps in enumerate(rough):
                 cut = gaps.min() if k == 1 else np.partition(gaps, k - 1)[k - 1]
                 close = np.flatnonzero(gaps <= cut + slack[row])
@@ -157,6 +161,15 @@ class Search:
 
         in_threads(search, [slice(first, min(first + size, len(places))) for first in range(0, len(places), size)])
         return found
+
+
+def _require_near(squares: Floats | float) -> None:
+    """Refuse places whose distance from the points is beyond all numbers, and so are their neighbours."""
+    if not (math.isfinite(squares) if isinstance(squares, float) else np.isfinite(squares).all()):
+        raise DataError(
+            "A query lies too far from the training queries for its distance to be computed: coordinates above 1e150, "
+            "or none. Check the values of its features."
+        )
 
 
 def distances(places: Floats, points: Floats, metric: Metric) -> Floats:

@@ -108,8 +108,11 @@ class _Lists:
 
     def _newton_step(self, weights: Floats, value: float, gradient: Floats) -> Floats | None:
         """The weights after a step, halved until it descends enough; None where only rounding is left."""
+        curvature = self.curvature(weights)
+        if not (np.isfinite(curvature).all() and np.isfinite(gradient).all()):
+            raise SolverError("ListNet's loss is not a number: features or weights are too large. Scale them.")
         try:
-            step = -cho_solve(cho_factor(self.curvature(weights), overwrite_a=True), gradient)
+            step = -cho_solve(cho_factor(curvature, overwrite_a=True), gradient)
         except LinAlgError:
             raise SolverError(f"ListNet(l2={self._l2:g}) is too small for these features; raise it.") from None
         slope = float(gradient @ step)

@@ -23,6 +23,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from querywise.contracts.protocols import Learner
+from querywise.errors import SolverError
 from querywise.learners.linear import LinearModels
 from querywise.learners.ranksvm.newton import Optimum, Ridge, minimise, minimise_hinge
 from querywise.learners.ranksvm.preference_parts import PreferenceParts
@@ -376,9 +377,13 @@ def _refined(*given: Any) -> Floats:
 
 def _solved(matrices: Floats, right: Floats) -> Floats:
     """The solutions of many small symmetric systems."""
-    parts = in_threads(
-        lambda block: np.linalg.solve(matrices[block], right[block][:, :, None])[:, :, 0], _slices(len(matrices), 64)
-    )
+    try:
+        parts = in_threads(
+            lambda block: np.linalg.solve(matrices[block], right[block][:, :, None])[:, :, 0],
+            _slices(len(matrices), 64),
+        )
+    except np.linalg.LinAlgError:
+        raise SolverError("l2 is too small for these features, a local model is not unique; raise it.") from None
     return np.concatenate(parts) if parts else right
 
 

@@ -95,6 +95,8 @@ class _Objective:
         """The minimum of the second-order model there."""
         curvature = self.curvature(point)
         curvature[np.diag_indices_from(curvature)] += self.ridge.strength
+        if not (np.isfinite(curvature).all() and np.isfinite(point.gradient).all()):
+            raise SolverError("The ranking SVM's loss is not a number: features or weights are too large. Scale them.")
         try:
             return -cho_solve(cho_factor(curvature, overwrite_a=True), point.gradient)
         except LinAlgError:

@@ -37,7 +37,8 @@ def growth(learner: Grower, shape: tuple[int, ...]) -> dict[str, int | float | b
     """
     rows, columns = shape
     return {
-        "num_leaves": learner.leaves,
+        # LightGBM keeps room for all leaves, of which there are no more than rows.
+        "num_leaves": min(learner.leaves, max(rows, 2)),
         "learning_rate": learner.learning_rate,
         "min_data_in_leaf": learner.min_documents,
         "seed": learner.seed,
