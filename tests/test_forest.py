@@ -90,5 +90,5 @@ def test_rows_of_another_width_are_refused() -> None:
 def test_more_leaves_than_rows_change_nothing() -> None:
     few = make_judged(6, 5, 3, seed=2)
     rows = len(few.candidates.features)
-    every = [LambdaMART(5, leaves=leaves, min_documents=1).fit(few) for leaves in (rows, 10**6)]
-    assert np.array_equal(*(each.predict(few.candidates) for each in every))
+    as_many, more = (LambdaMART(5, leaves=leaves, min_documents=1).fit(few) for leaves in (rows, 10**6))
+    assert np.array_equal(as_many.predict(few.candidates), more.predict(few.candidates))

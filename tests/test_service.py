@@ -47,7 +47,7 @@ from querywise.service.metrics import Histogram
 from querywise.service.model_folder import ModelFolder
 from querywise.service.schema import Query
 from querywise.service.service import Service
-from querywise.storage import load, save
+from querywise.storage import load, read_manifest, save
 from tests.commands import output, run, run_process
 from tests.serving import Serving, serving
 from tests.worlds import examples, inside
@@ -730,7 +730,10 @@ def test_every_kind_of_ranker_is_served(tmp_path: Path) -> None:
 
 def test_a_model_that_cannot_rank_is_not_served(tmp_path: Path) -> None:
     ranker = KnnOffline2(RankSVM(), k=10).fit(DATA)
+    save(ranker, tmp_path / "good")
     inside(ranker.offline_.models_).weights = inside(ranker.offline_.models_).weights[:, :2]
     save(ranker, tmp_path / "bad")
-    with pytest.raises(ModelFileError, match="The model cannot rank"):
+    with pytest.raises(ModelFileError, match=r"OfflineModels\.models_ has 2 features; expected 4"):
         LoadedModel.from_folder(tmp_path / "bad")
+    with pytest.raises(ModelFileError, match="The model cannot rank"):
+        LoadedModel(ranker, read_manifest(tmp_path / "good"), "1")

@@ -49,7 +49,9 @@ class OneFeature:
 
     def form(self) -> Linear:
         """A sum of one feature."""
-        return Linear(np.eye(self.feature_count_)[self.column_])
+        weights = np.zeros(self.feature_count_)
+        weights[self.column_] = 1.0
+        return Linear(weights)
 
 
 def _best_feature(data: Judged) -> int:

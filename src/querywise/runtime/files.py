@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import BinaryIO, TextIO, TypeVar
 
 from querywise.errors import DataError, ModelFileError, QuerywiseError
 from querywise.runtime.exchange import exchange
@@ -283,3 +284,39 @@ class OutputFolder:
         strays = [name for name in found if self.belongs is not None and not self.belongs(name)]
         if strays:
             raise DataError(f"{path}: {strays[0]!r} {self.stray}")
+
+
+@contextlib.contextmanager
+def regular_file(path: Path, folder: Path) -> Iterator[BinaryIO]:
+    """A file opened for reading: a regular one that lies in the folder, wherever links on the way lead.
+
+    Anything else, such as a device or a pipe that nobody writes to, is refused with a DataError and never waited for.
+    A file that is not there is a FileNotFoundError.
+    """
+    try:
+        real = path.resolve(strict=True)
+        if not real.is_relative_to(folder.resolve(strict=True)):
+            raise DataError(f"{path}: leads to {real}, outside of the folder. Copy the file into it.")
+        if not stat.S_ISREG(real.stat().st_mode):
+            raise DataError(f"{path}: not a regular file.")
+        # Without blocking: it may have been replaced by a pipe meanwhile.
+        number = os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}).") from None
+    with open(number, "rb") as file:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            raise DataError(f"{path}: not a regular file.")
+        yield file
+
+
+def read_regular_file(path: Path, folder: Path, at_most: int) -> bytes:
+    """The content of a regular file that lies in the folder, of so many bytes at most; see `regular_file`."""
+    with regular_file(path, folder) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > at_most:
+            raise DataError(f"{path}: {size} bytes; expected {at_most} at most.")
+        return file.read(size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -34,8 +35,8 @@ class ModelFolder:
             loaded = LoadedModel.from_folder(self.folder)
             if self.accept is not None:
                 self.accept(loaded)
-        except (QuerywiseError, OSError, MemoryError) as error:
-            self.problem = str(error)
+        except Exception as error:  # noqa: BLE001 - whatever is put into the folder, the service goes on
+            self.problem = str(error) if isinstance(error, QuerywiseError) else f"{type(error).__name__}: {error}"
             # The same files are not tried again; a folder that is still being copied changes, and is.
             self._state = state
             return "refused"
@@ -49,7 +50,15 @@ class ModelFolder:
         """Name, time, size and inode of every file: what changes when a file does, without reading it."""
         try:
             entries = sorted(self.folder.iterdir())
-            found = [(each.name, each.stat()) for each in entries if not each.name.endswith(".part")]
+            found = [(each.name, _stat(each)) for each in entries if not each.name.endswith(".part")]
         except OSError:
             return ()
         return tuple((name, stat.st_mtime_ns, stat.st_size, stat.st_ino) for name, stat in found)
+
+
+def _stat(path: Path) -> os.stat_result:
+    """Of a file, or, where a link leads nowhere, of the link."""
+    try:
+        return path.stat()
+    except OSError:
+        return path.lstat()

@@ -59,7 +59,12 @@ class Service:
         """Reload the model whenever its folder changes, until cancelled."""
         while True:
             await asyncio.sleep(self.poll_seconds)
-            outcome = await asyncio.get_running_loop().run_in_executor(None, self.models.refresh)
+            try:
+                outcome = await asyncio.get_running_loop().run_in_executor(None, self.models.refresh)
+            except Exception as error:  # the watcher goes on, whatever happens
+                self.models.problem = f"The model folder cannot be watched ({type(error).__name__}: {error})."
+                logger.exception("the model folder cannot be watched")
+                continue
             if outcome == "same":
                 continue
             self.metrics.reloads[outcome] += 1

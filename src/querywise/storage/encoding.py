@@ -1,8 +1,7 @@
-"""Fitted objects ↔ JSON and arrays. Reading makes objects of the known classes alone, and executes nothing else."""
+"""Fitted objects → JSON and arrays; `decoding` is the way back."""
 
 from __future__ import annotations
 
-import importlib
 import math
 from typing import Any
 
@@ -10,11 +9,11 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from querywise.contracts.protocols import Ranker
-from querywise.errors import DataError, ModelFileError
+from querywise.errors import DataError
 from querywise.runtime.arrays import Arrays
-from querywise.runtime.parameters import parameter_names, parameters_of
+from querywise.runtime.parameters import parameters_of
 from querywise.runtime.values import Json
-from querywise.storage.kinds import ALIASES, BEFORE, REMOVED, SAVABLE
+from querywise.storage.kinds import SAVABLE
 
 _LONG_TEXT = 1_000
 
@@ -23,15 +22,6 @@ def encode(ranker: Ranker) -> tuple[Json, Arrays]:
     """A ranker as JSON, and the arrays that it names."""
     writer = _Writer()
     return writer.encode(ranker, "ranker"), writer.arrays
-
-
-def decode(value: Json, arrays: Arrays) -> Ranker:
-    """The ranker that was encoded."""
-    found = _Reader(arrays).decode(value)
-    if not hasattr(found, "predict") or not hasattr(found, "feature_count_"):
-        raise ModelFileError("The manifest describes something that is not a fitted ranker.")
-    fitted: Ranker = found
-    return fitted
 
 
 def check_savable(ranker: Ranker) -> None:
@@ -79,65 +69,13 @@ class _Writer:
         if id(value) in self._numbers:
             return {"$same": self._numbers[id(value)]}
         number = self._numbers[id(value)] = len(self._numbers)
-        learned = {each: item for each, item in vars(value).items() if _is_learned(each)}
+        learned = {each: item for each, item in vars(value).items() if is_learned(each)}
         return {
             "$class": name,
             "number": number,
             "parameters": {each: self.encode(item, f"{key}.{each}") for each, item in parameters_of(value).items()},
             "learned": {each: self.encode(item, f"{key}.{each}") for each, item in learned.items()},
         }
-
-
-class _Reader:
-    """The inverse of `_Writer`. Only classes in the table above are made, only learned names are set."""
-
-    def __init__(self, arrays: Arrays) -> None:
-        self._arrays = arrays
-        self._made: dict[int, Any] = {}
-
-    def decode(self, value: Any) -> Any:
-        """The value that was encoded."""
-        match value:
-            case {"$array": key}:
-                return self._arrays[key]
-            case {"$text": key}:
-                return self._arrays[key].tobytes().decode(errors="surrogatepass")
-            case {"$float": number}:
-                return float(number)
-            case {"$tuple": items}:
-                return tuple(self.decode(item) for item in items)
-            case {"$list": items}:
-                return [self.decode(item) for item in items]
-            case {"$csr": parts}:
-                return self._sparse(parts)
-            case {"$same": number}:
-                return self._made[number]
-            case dict():
-                return self._object(value)
-        return value
-
-    def _sparse(self, parts: Any) -> Any:
-        data, indices, pointers, shape = (self.decode(part) for part in parts)
-        return csr_array((data, indices, pointers), shape=tuple(shape.tolist()))
-
-    def _object(self, value: dict[str, Any]) -> Any:
-        name = ALIASES.get(value["$class"], value["$class"])
-        if name in REMOVED:
-            raise ModelFileError(f"The model is a {name}, which is no longer there: {REMOVED[name]}")
-        if name not in SAVABLE:
-            raise ModelFileError(
-                f"The model is a {name!r}, which this version does not know. Known: {', '.join(SAVABLE)}."
-            )
-        kind = getattr(importlib.import_module(SAVABLE[name]), name)
-        given = {**BEFORE.get(name, {}), **value["parameters"]}
-        learned = {ALIASES.get(f"{name}.{each}", each): item for each, item in value["learned"].items()}
-        if set(given) != set(parameter_names(kind)) or not all(map(_is_learned, learned)):
-            raise ModelFileError(f"The manifest's {name} has other parameters than this version's.")
-        made = kind(**{each: self.decode(item) for each, item in given.items()})
-        self._made[value["number"]] = made
-        for each, item in learned.items():
-            setattr(made, each, self.decode(item))
-        return made
 
 
 def _check_savable(value: object, where: str) -> None:
@@ -149,5 +87,6 @@ def _check_savable(value: object, where: str) -> None:
         )
 
 
-def _is_learned(name: str) -> bool:
+def is_learned(name: str) -> bool:
+    """Whether a name is that of a learned value."""
     return name.endswith("_") and not name.startswith("_")

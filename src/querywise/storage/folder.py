@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from querywise.data.letor import PathLike
 from querywise.errors import ModelFileError
 from querywise.runtime.arrays import Arrays
 from querywise.runtime.files import OutputFolder, write_bytes
 from querywise.runtime.values import Json, JsonObject
+from querywise.storage.reading import AGAIN, read_array_file, read_json
 
 FORMAT = "querywise model"
 FORMAT_VERSION = 1
@@ -106,33 +108,26 @@ def write_arrays(path: Path, arrays: Arrays) -> tuple[str, str]:
 
 def read_arrays(path: Path, entry: ArraysFile) -> Arrays:
     """The arrays of the file that a manifest names."""
-    from safetensors import SafetensorError
     from safetensors.numpy import load as unpack
 
-    if Path(entry["file"]).name != entry["file"]:
-        raise ModelFileError(f"{path}: the manifest names a file outside the model folder.")
-    content = (path / entry["file"]).read_bytes()
+    content = read_array_file(path, entry["file"])
     if hashlib.sha256(content).hexdigest() != entry["sha256"]:
         raise ModelFileError(
-            f"{path / entry['file']}: damaged or cut short (its checksum is not the manifest's). "
-            "Copy the folder again, or fit the model anew."
+            f"{path / entry['file']}: damaged or cut short (its checksum is not the manifest's). {AGAIN}"
         )
     try:
         return dict(unpack(content))
-    except SafetensorError as error:
-        raise ModelFileError(f"{path / entry['file']}: not a file of arrays ({error}).") from None
+    except Exception as error:  # noqa: BLE001 - a file written to do harm could raise anything
+        raise ModelFileError(f"{path / entry['file']}: not a file of arrays ({error}). {AGAIN}") from None
 
 
 def read_body(path: Path) -> Body:
     """The content of the manifest, whose checksum is right."""
     manifest = path / MANIFEST
-    if not path.is_dir() or not manifest.is_file():
+    if not path.is_dir() or not os.path.lexists(manifest):
         what = "there is no such folder" if not path.exists() else f"there is no {MANIFEST} in it"
         raise ModelFileError(f"{path}: not a model folder: {what}. `querywise fit` and save(ranker, folder) make one.")
-    try:
-        found = json.loads(manifest.read_bytes())
-    except (ValueError, RecursionError, OSError) as error:
-        raise ModelFileError(f"{manifest}: damaged: {error}. Copy the folder again, or fit the model anew.") from None
+    found = read_json(manifest, path)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ModelFileError(f"{manifest}: not the manifest of a querywise model.")
     if found.get("format_version") != FORMAT_VERSION:
@@ -144,7 +139,29 @@ def read_body(path: Path) -> Body:
     body: Body = found  # type: ignore[assignment]  # as it was signed
     if digest != digest_of(body):
         raise ModelFileError(f"{manifest}: damaged or edited by hand (its checksum does not fit). Fit the model anew.")
+    wrong = _what_is_wrong(body)
+    if wrong is not None:
+        raise ModelFileError(f"{manifest}: not the manifest of a querywise model: {wrong}. Fit the model anew.")
     return body
+
+
+def _what_is_wrong(body: Mapping[str, Any]) -> str | None:
+    """Which entry of a manifest is not what a model needs; None where all are."""
+    kinds = {"versions": dict, "features": dict, "missing": str, "arrays": dict, "notes": dict}
+    for name, kind in kinds.items():
+        if not isinstance(body.get(name), kind):
+            return f"{name!r} is missing, or not {'a text' if kind is str else 'an object'}"
+    if "ranker" not in body:
+        return "'ranker' is missing"
+    if not all(isinstance(body["arrays"].get(name), str) for name in ("file", "sha256")):
+        return "'arrays' names no file, or no checksum"
+    if not all(isinstance(each, str) for each in body["versions"].values()):
+        return "'versions' holds something that is no text"
+    count, names = body["features"].get("count"), body["features"].get("names", 0)
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        return "'features' has no count"
+    listed = isinstance(names, list) and len(names) == count and all(isinstance(each, str) for each in names)
+    return None if names is None or listed else "'features' has not as many names as its count says"
 
 
 def digest_of(body: Body | Mapping[str, Json]) -> str:

@@ -17,10 +17,13 @@ from pathlib import Path
 from querywise.contracts.protocols import Ranker
 from querywise.data.letor import PathLike
 from querywise.errors import DataError, ModelFileError, NotFittedError, QuerywiseError
+from querywise.runtime.arrays import Arrays
 from querywise.runtime.files import atomic_text, read_steadily
 from querywise.runtime.locks import locked
-from querywise.runtime.values import Settings
-from querywise.storage.encoding import check_savable, decode, encode
+from querywise.runtime.values import Json, Settings
+from querywise.storage.checks import WrongValueError
+from querywise.storage.decoding import decode
+from querywise.storage.encoding import check_savable, encode
 from querywise.storage.folder import (
     FORMAT,
     FORMAT_VERSION,
@@ -86,13 +89,25 @@ def load(folder: PathLike) -> Ranker:
 def _read(path: Path) -> Ranker:
     body = read_body(path)
     try:
-        return decode(body["ranker"], read_arrays(path, body["arrays"]))
+        arrays = read_arrays(path, body["arrays"])
     except FileNotFoundError:
         raise ModelFileError(f"{path}: the arrays file {body['arrays']['file']} is missing.") from None
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        if isinstance(error, ModelFileError):
-            raise
-        raise ModelFileError(f"{path}: the manifest does not describe a model ({error!r}).") from None
+    ranker, features = decoded(body["ranker"], arrays, path), body["features"]
+    names = None if features["names"] is None else tuple(features["names"])
+    if (ranker.feature_count_, ranker.feature_names_) != (features["count"], names):
+        raise ModelFileError(f"{path}: the model has other features than its manifest says. Fit the model anew.")
+    return ranker
+
+
+def decoded(value: Json, arrays: Arrays, path: Path) -> Ranker:
+    """The ranker that a manifest and its arrays describe."""
+    try:
+        return decode(value, arrays)
+    except ModelFileError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a manifest written to do harm could raise anything
+        said = error if isinstance(error, WrongValueError) else repr(error)
+        raise ModelFileError(f"{path}: the manifest does not describe a model: {said}. Fit the model anew.") from None
 
 
 @contextlib.contextmanager

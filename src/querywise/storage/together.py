@@ -1,0 +1,162 @@
+"""What the values of an object must be all together: sizes that follow from others, and what an argument asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from querywise.data.rows import count_pairs
+from querywise.learners.trees.text import width_of
+from querywise.storage.checks import Known, Starts, Stored, WrongValueError
+
+Together: TypeAlias = Callable[[Stored, Known], None]
+
+
+def _demand(holds: bool, what: str) -> None:
+    if not holds:
+        raise WrongValueError(what)
+
+
+def _at_least_one(size: str) -> Together:
+    def check(made: Any, known: Known) -> None:
+        _demand(known.sizes[size] > 0, f"{type(made).__name__} has no {size}")
+
+    return check
+
+
+def _forests(made: Any, known: Known) -> None:
+    trees = sum(len(forest.roots) for forest in made.grown())
+    _demand(made.tree_count_ <= trees, f"LambdaMART.tree_count_ is {made.tree_count_}; there are {trees} trees")
+
+
+def _forest(made: Any, known: Known) -> None:
+    known.tie("features", width_of(made.model_), "TreeRegression.model_")
+    made.grown()
+
+
+def _kernel(made: Any, known: Known) -> None:
+    if made.kernel == "linear":
+        known.tie("terms", known.sizes["features"] + 1, "KernelRidge.coefficients_")
+        return
+    _demand("points" in known.sizes, "KernelRidge.points_ is missing")
+    known.tie("terms", known.sizes["points"], "KernelRidge.coefficients_")
+
+
+def _context(made: Any, known: Known) -> None:
+    groups = {"mean", "spread", "z", "rank", "length", "view"}
+    _demand(not isinstance(made.columns, str) and set(made.columns) <= groups, "QueryContext.columns are unknown")
+    _demand(("view" in made.columns) == (made.view_ is not None), "QueryContext.columns and its view_ do not fit")
+    width = known.sizes["features"] * (1 + len({*made.columns} & {"mean", "spread", "z", "rank"}))
+    width += "length" in made.columns
+    if made.view_ is not None:
+        width += known.parts[id(made.view_)].sizes["coordinates"]
+    known.tie("columns", width, "QueryContext.context_names_")
+    _demand(_alike(made.learner, made.learner_), "QueryContext.learner_ is of another class than its learner")
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two learners are of one class, and so are those inside them."""
+    inside = [getattr(each, "learner", None) for each in (one, other)]
+    return type(one) is type(other) and (None in inside or _alike(*inside))
+
+
+def _nearby(made: Any, known: Known) -> None:
+    if made.nearest_ is None:
+        return
+    _demand(hasattr(made, "scaling_") and hasattr(made, "values_"), "NearbyBlend.scaling_ or values_ is missing")
+    rankers = known.sizes["rankers"]
+    signals = 2 * len(list(combinations(range(rankers), 2))) + 2 * rankers + 1
+    places = sum(known.parts[id(view)].sizes["coordinates"] for view in made.views_)
+    known.tie("coordinates", signals + places, "NearbyBlend.views_")
+
+
+def _offline(made: Any, known: Known) -> None:
+    if made.models is None:
+        known.tie("models", known.sizes["queries"], "OfflineModels.anchors_")
+
+
+def _classes(made: Any, known: Known) -> None:
+    classes = known.sizes["classes"]
+    _demand(classes > 0, "QueryClasses has no classes")
+    known.tie("margins", classes if classes > 2 else 1, "QueryClasses.slopes_")
+
+
+def _prepared_rows(made: Any, known: Known) -> None:
+    _demand(_alike(made.learner, made.everyone_), "PreparedRows.everyone_ is of another class than its learner")
+
+
+def _prepared(made: Any, known: Known) -> None:
+    features, queries = known.sizes["features"], known.sizes["queries"]
+    if made.learner.loss == "squared_hinge":
+        _demand(hasattr(made, "gradients_") and hasattr(made, "curvatures_"), "PreparedRankSVM.curvatures_ is missing")
+    known.tie("triangle", features * (features + 1) // 2, "PreparedRankSVM.curvatures_")
+    kept = made.features_ is not None and made.levels_ is not None
+    if made.learner.tolerance is None and made.learner.loss != "hinge" and not kept:
+        return
+    _demand(kept, "PreparedRankSVM.features_ or levels_ is missing")
+    known.tie("places", queries + 1, "PreparedRankSVM.starts_")
+    Starts("queries", "rows").check(made.starts_, "PreparedRankSVM.starts_", known)
+    pairs = count_pairs(made.levels_, made.starts_)
+    _demand(np.array_equal(pairs, made.pairs_), "PreparedRankSVM.pairs_ are not those of its levels_")
+
+
+def _side_by_side(made: Any, known: Known) -> None:
+    known.sizes["coordinates"] = sum(known.parts[id(view)].sizes["coordinates"] for view in made.views_)
+
+
+def _text(made: Any, known: Known) -> None:
+    known.tie("spaces", int(bool(made.words)) + int(bool(made.characters)), "TextView.spaces_")
+    spaces = [known.parts[id(space)].sizes["coordinates"] for space in made.spaces_]
+    known.sizes["coordinates"] = sum(spaces) + (4 if made.lengths else 0)
+
+
+def _grams(made: Any, known: Known) -> None:
+    found = set(made.vocabulary_.split("\n")) if known.sizes["grams"] else set()
+    known.tie("grams", len(found), "NGrams.vocabulary_")
+
+
+def _top_mean(made: Any, known: Known) -> None:
+    known.sizes["coordinates"] = known.sizes["features"]
+
+
+def _two_models(made: Any, known: Known) -> None:
+    known.tie("coordinates", 2, "TwoModels.scaling_")
+
+
+def _divergence(made: Any, known: Known) -> None:
+    if made.models is None:
+        known.tie("features", known.sizes["coordinates"], "Divergence.scaling_")
+
+
+def _similar(made: Any, known: Known) -> None:
+    falls = np.flatnonzero(np.diff(made.values_) < 0) + 1
+    _demand(bool(np.isin(falls, made.starts_).all()), "SimilarQueries.values_ are not in ascending order")
+
+
+TOGETHER: dict[str, Together] = {
+    "Blend": _at_least_one("rankers"),
+    "Clusters": _at_least_one("groups"),
+    "Divergence": _divergence,
+    "FittedModels": _at_least_one("models"),
+    "KernelRidge": _kernel,
+    "LambdaMART": _forests,
+    "LinearModels": _at_least_one("models"),
+    "Locality": _at_least_one("queries"),
+    "NGrams": _grams,
+    "NearbyBlend": _nearby,
+    "OfflineModels": _offline,
+    "PreparedRankSVM": _prepared,
+    "PreparedRows": _prepared_rows,
+    "QueryClasses": _classes,
+    "QueryContext": _context,
+    "SSER": _at_least_one("starts"),
+    "SideBySide": _side_by_side,
+    "SimilarQueries": _similar,
+    "TextView": _text,
+    "TopMean": _top_mean,
+    "TreeRegression": _forest,
+    "TwoModels": _two_models,
+}
