@@ -487,6 +487,7 @@ def test_the_watcher_survives_whatever_is_put_into_the_folder(model: Path, monke
             with monkeypatch.context() as patched:
                 patched.setattr(service.models, "refresh", raising)
                 await until("nobody thought of this")
+            await until("none")
             (model / "nowhere").symlink_to("nothing")
             save(RankSVM(7.0).fit(DATA), model)
             await until("none", version_of(model)[:12])

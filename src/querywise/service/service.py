@@ -57,14 +57,22 @@ class Service:
 
     async def watch(self) -> None:
         """Reload the model whenever its folder changes, until cancelled."""
+        before: str | None = None  # the problem there was when watching failed
+        failed: str | None = None  # the problem since then
         while True:
             await asyncio.sleep(self.poll_seconds)
             try:
                 outcome = await asyncio.get_running_loop().run_in_executor(None, self.models.refresh)
             except Exception as error:  # the watcher goes on, whatever happens
-                self.models.problem = f"The model folder cannot be watched ({type(error).__name__}: {error})."
-                logger.exception("the model folder cannot be watched")
+                if failed is None:
+                    before = self.models.problem
+                    logger.exception("the model folder cannot be watched")
+                failed = f"The model folder cannot be watched ({type(error).__name__}: {error})."
+                self.models.problem = failed
                 continue
+            if failed is not None and self.models.problem == failed:
+                self.models.problem = before
+            failed = None
             if outcome == "same":
                 continue
             self.metrics.reloads[outcome] += 1

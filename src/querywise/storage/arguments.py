@@ -58,7 +58,7 @@ class _Plain:
         else:
             fits = is_number(value) and isinstance(value, (int, float)) and not math.isnan(value)
             if fits and self.type is int:
-                fits = value == math.inf or (math.isfinite(value) and value == int(value))  # type: ignore[arg-type]
+                fits = math.isfinite(value) and value == int(value)  # type: ignore[arg-type]
         if not fits:
             raise WrongValueError(f"{where} is {described(value)}; expected {_SAID[self.type]}")
 
