@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 def local_settings(k: str | None, clusters: str | None, view: str | None, reference: str | None) -> JsonObject:
     """The options of query-dependent methods, as the methods take them: columns counted from 0."""
     from querywise.errors import DataError
+    from querywise.runtime.numerals import number, is_whole
 
     fixed: JsonObject = {}
     for name, text, what in (("k", k, "queries"), ("clusters", clusters, "clusters")):
         if text is not None and text != "auto":
-            try:
-                fixed[name] = int(text) if text.isdigit() else float(text)
-            except ValueError:
-                raise DataError(f"--{name} {text}: expected a number of {what}, a share like 0.2, or auto.") from None
+            value = number(text)
+            if value is None:
+                raise DataError(f"--{name} {text}: expected a number of {what}, a share like 0.2, or auto.")
+            fixed[name] = int(text) if is_whole(text) else value
     if view is not None:
         fixed["view"] = view
     if reference is not None:
@@ -32,8 +33,9 @@ def local_settings(k: str | None, clusters: str | None, view: str | None, refere
 def feature_from(text: str) -> int | str:
     """A feature by name, or by its number in the file, counted from 1."""
     from querywise.errors import DataError
+    from querywise.runtime.numerals import is_whole
 
-    if text.lstrip("+-").isdigit():
+    if is_whole(text.removeprefix("-").removeprefix("+")) and text[:2] != "-+":
         if int(text) < 1:
             raise DataError(f"--reference {text}: columns are numbered from 1.")
         return int(text) - 1

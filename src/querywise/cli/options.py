@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import os
 import re
 import sys
@@ -154,7 +153,9 @@ def _said(flag: str, argument: re.Match[str]) -> str:
 
 def print_json(content: Json) -> None:
     """Print as JSON."""
-    sys.stdout.write(json.dumps(content, indent=1) + "\n")
+    from querywise.runtime.values import json_text
+
+    sys.stdout.write(json_text(content))
 
 
 def say(*things: RenderableType) -> None:

@@ -69,7 +69,7 @@ def bytes_from(text: str) -> int:
     """A number of bytes from texts like 4GB, 1.5g and 800 MB."""
     from querywise.errors import DataError
 
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE)
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE)
     number = 0 if found is None else float(found[1]) * _UNITS[found[2].lower()]
     if number < 1:
         raise DataError(f"--memory {text}: expected a size like 4GB or 800MB.")

@@ -163,12 +163,15 @@ def read_judgements(path: Path) -> Iterator[Judgement]:
         if not words or (number == 1 and words[-1].strip() in ("score", "grade", "relevance")):
             continue
         where = f"{path}:{number}"
-        if len(words) not in (3, 4) or not re.fullmatch(r"[+-]?\d{1,9}", words[-1].strip()):
+        if len(words) not in (3, 4) or not re.fullmatch(r"[+-]?[0-9]{1,9}", words[-1].strip()):
             raise DataError(
                 f"{where}: expected 'query <tab> document <tab> grade' or 'query 0 document grade', the grade a whole "
                 f"number; found {line[:80]!r}."
             )
         query, document, grade = words[0].strip(), words[-2].strip(), max(0, int(words[-1]))
+        if not query or not document:
+            what = "document" if query else "query"
+            raise DataError(f"{where}: the id of the {what} is empty; every judgement needs both. Found {line[:80]!r}.")
         before = seen.setdefault((query, document), (where, grade))
         if before[1] != grade:
             raise DataError(

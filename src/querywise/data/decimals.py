@@ -17,6 +17,7 @@ EXACT, HARD, NOT_A_NUMBER = range(3)
 
 _POWERS = 10.0 ** np.arange(23)  # all exact in double precision
 _SPLITTER = 134217729.0  # 2**27 + 1
+_FAR = 100_000  # powers of ten from here on are left to Python: as many zeros may stand after the point
 
 
 @compiled
@@ -86,7 +87,7 @@ def _read_power(text: Bytes, i: int, end: int) -> tuple[int, int, bool]:
         i += 1
     power, seen = 0, False
     while i < end and 48 <= text[i] <= 57:
-        power = min(power * 10 + (text[i] - 48), 100000)  # saturates: beyond all that a double can hold
+        power = min(power * 10 + (text[i] - 48), _FAR)
         seen = True
         i += 1
     return sign * power, i, seen
@@ -100,13 +101,14 @@ def read_number(text: Bytes, i: int, end: int) -> tuple[float, int, int]:
         negative = text[i] == 45
         i += 1
     digits, count, exponent, i, seen = _read_digits(text, i, end)
+    power = 0
     if seen and i < end and (text[i] == 101 or text[i] == 69):
         power, i, seen = _read_power(text, i + 1, end)
         exponent += power
     if not seen:
         return 0.0, i, NOT_A_NUMBER
     value, state = 0.0, EXACT
-    if count == 20 or (digits and abs(exponent) > 22):
+    if count == 20 or (digits and (abs(exponent) > 22 or abs(power) >= _FAR)):
         state = HARD
     elif digits and digits <= np.uint64(9007199254740992):
         value = float(digits) / _POWERS[-exponent] if exponent < 0 else float(digits) * _POWERS[exponent]

@@ -15,6 +15,7 @@ from querywise.data.query_table import QueryTable
 from querywise.data.sidefiles import FEATURES, QUERIES, check_names, with_side_files, write_side_files
 from querywise.errors import DataError
 from querywise.runtime.files import OutputFolder, atomic_folder
+from querywise.runtime.numerals import is_whole
 from querywise.runtime.progress import track
 
 _ENDINGS = (".txt", ".txt.gz", ".txt.xz")
@@ -75,7 +76,7 @@ def read_folds(folder: PathLike) -> Folds:
         raise DataError(f"{root}: there is no such folder. Expected one with Fold1..Fold5 or S1.txt..S5.txt in it.")
     if _find(root, "train") is not None:
         return Folds([partial(_read_fold, root, root)])
-    numbered = [path for path in root.glob("Fold*") if path.is_dir() and path.name[4:].isdigit()]
+    numbered = [path for path in root.glob("Fold*") if path.is_dir() and is_whole(path.name[4:])]
     if numbered:
         return Folds(
             [partial(_read_fold, path, root) for path in sorted(numbered, key=lambda path: int(path.name[4:]))]

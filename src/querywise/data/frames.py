@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from querywise.data.judged import Candidates, Judged
-from querywise.data.rows import as_labels, finite_matrix
+from querywise.data.rows import as_labels, finite_matrix, refuse_masked
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
 
@@ -44,7 +44,7 @@ def from_arrays(
         raise DataError(f"X has {len(features)} rows but there are {len(ids)} query ids; one per row is needed.")
     if not len(features):
         raise DataError("X has no rows; there is nothing to rank.")
-    labels = np.zeros(len(features), np.int64) if y is None else as_labels(np.asarray(y))
+    labels = np.zeros(len(features), np.int64) if y is None else as_labels(y)
     if len(labels) != len(features):
         raise DataError(f"X has {len(features)} rows but y has {len(labels)} labels.")
     judged = np.zeros(len(features), np.bool_) if y is None else None
@@ -67,7 +67,11 @@ def from_frame(
     """
     import narwhals as nw
 
-    table = nw.from_native(frame, eager_only=True, pass_through=False)
+    try:
+        table = nw.from_native(frame, eager_only=True, pass_through=False)
+    except nw.exceptions.DuplicateError as error:
+        name = str(error).partition("- ")[2].rpartition("'")[0]
+        raise DataError(f"The table has two columns called {name}'; every column needs a name of its own.") from None
     asked = [name for name in (label, qid, document, *(features or ())) if name is not None]
     absent = [name for name in asked if name not in table.columns]
     if absent:
@@ -84,6 +88,8 @@ def from_frame(
     for name in columns:
         if not (table[name].dtype.is_numeric() or table[name].dtype == nw.Boolean):
             raise DataError(f"Feature column {name!r} holds {table[name].dtype}, not numbers.")
+    if label is not None and (table[label].dtype.is_temporal() or table[label].dtype in (nw.String, nw.Categorical)):
+        raise DataError(f"Label column {label!r} holds {table[label].dtype}, not numbers from 0 (not relevant) up.")
     if not len(table):
         raise DataError("The table has no rows; there is nothing to rank.")
     matrix = np.column_stack([_filled(table[name].to_numpy(), name) for name in columns])
@@ -94,7 +100,7 @@ def from_frame(
         known = ~np.isnan(given)
         judged = None if known.all() else known
         labels = as_labels(np.where(known, given, 0.0))
-    document_ids = None if document is None else [str(value) for value in table[document].to_list()]
+    document_ids = None if document is None else table[document].to_list()
     return _grouped(matrix, labels, judged, _texts(table[qid].to_list()), document_ids, tuple(columns))
 
 
@@ -109,6 +115,9 @@ def _grouped(
     """Bring the rows of each query together, queries in order of first appearance, rows in order of the input."""
     if document_ids is not None and len(document_ids) != len(ids):
         raise DataError(f"There are {len(ids)} rows but {len(document_ids)} document ids.")
+    missing = next((row for row, each in enumerate(document_ids or ()) if _is_missing(each)), None)
+    if missing is not None:
+        raise DataError(f"Row {missing + 1} has no document id; give every row one, or leave the ids out.")
     features = finite_matrix(features, "features", names)  # here, so that messages name the rows as given
     number: dict[str, int] = {}
     queries = np.array([number.setdefault(query_id, len(number)) for query_id in ids], dtype=np.int64)
@@ -126,14 +135,24 @@ def _grouped(
 
 
 def _matrix(X: ArrayLike | sparray | spmatrix) -> Floats:
-    dense = X.toarray() if hasattr(X, "toarray") else X
+    dense: Any = X.toarray() if hasattr(X, "toarray") else X
+    refuse_masked(dense, "X")
     try:
-        matrix = np.asarray(dense, dtype=np.float64)
+        given = np.asarray(dense)
+        odd = given.dtype.kind not in "biufO" or any(isinstance(each, (str, bytes)) for each in _objects(given))
+        if odd:
+            raise DataError(f"X must be a table of numbers; found {given.dtype}.")
+        matrix = given.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
         raise DataError(f"X cannot be read as a table of numbers: {error}.") from None
     if matrix.ndim != 2:
         raise DataError(f"X must be a table of rows and columns; found {matrix.ndim} dimension(s).")
     return matrix
+
+
+def _objects(given: np.ndarray[Any, Any]) -> list[Any]:
+    """The entries of an array of Python objects; of any other array none."""
+    return given.ravel().tolist() if given.dtype == object else []
 
 
 def _texts(ids: Any) -> list[str]:

@@ -22,7 +22,9 @@ from querywise.data.rows import (
     pick,
     query_numbers,
     refuse_repeated,
+    require_moderate,
     require_preferences,
+    require_some_features,
     rows_of,
 )
 from querywise.data.survey import Survey
@@ -121,8 +123,15 @@ class Candidates:
         """The document's id where there is one, else the number of its row, counted from 1."""
         return self.document_ids[row] if self.document_ids is not None else str(row + 1)
 
+    def require_moderate(self) -> None:
+        """Refuse features too large to compute with; looked for once."""
+        if "_moderate" not in self.__dict__:
+            require_moderate(self.features, self.feature_names)
+            object.__setattr__(self, "_moderate", True)
+
     def require_features(self, count: int, names: tuple[str, ...] | None = None) -> None:
-        """Refuse candidates whose columns are not the ones a model was trained on."""
+        """Refuse candidates whose columns are not the ones a model was trained on, or too large to compute with."""
+        self.require_moderate()
         found = self.features.shape[1]
         if found != count:
             raise DataError(
@@ -241,7 +250,13 @@ class Judged:
 
     def require_preferences(self) -> None:
         """Refuse data in which no document is preferred to another: there is nothing to learn."""
+        self.require_learnable()
         require_preferences(self.pairs)
+
+    def require_learnable(self) -> None:
+        """Refuse documents without features, and features too large to compute with."""
+        require_some_features(self.feature_count)
+        self.candidates.require_moderate()
 
     @property
     def in_memory(self) -> bool:
@@ -295,6 +310,7 @@ class Judged:
 
 def survey_of(part: Judged) -> Survey:
     """The survey of a part in memory."""
+    part.require_learnable()
     return Survey(part.query_ids, part.pairs, Moments.of(part.candidates.features))
 
 

@@ -65,8 +65,42 @@ def column_of(feature: int | str, count: int, names: tuple[str, ...] | None) -> 
     return int(feature)
 
 
+LARGEST = 1e120  # the largest number that rankers compute with: its square, and sums of many such, are finite
+
+
+def require_moderate(features: Floats, names: tuple[str, ...] | None) -> None:
+    """Refuse features so large that computing with them could overflow."""
+    with np.errstate(over="ignore"):
+        total = np.einsum("ij,ij->", features, features)  # no number is larger than its root
+    if total <= LARGEST**2:
+        return
+    beyond = np.argwhere(np.abs(features) > LARGEST)
+    if len(beyond):
+        row, column = beyond[0]
+        label = names[column] if names is not None else str(column + 1)
+        raise DataError(
+            f"Row {row + 1}, column {label} of the features is {features[row, column]}; rankers compute with numbers "
+            f"up to {LARGEST:g}. Divide the column by a constant, or replace a number that stands for a missing one."
+        )
+
+
+def require_some_features(count: int) -> None:
+    """Refuse to learn from documents without features."""
+    if not count:
+        raise DataError("The documents have no features, so there is nothing to learn from. Give at least one column.")
+
+
+def refuse_masked(values: ArrayLike, what: str) -> None:
+    """Refuse a masked array in which something is masked: its numbers below the mask mean nothing."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        place = np.argwhere(np.ma.getmaskarray(values))[0] + 1
+        where = f"Row {place[0]}" + (f", column {place[1]}" if len(place) > 1 else "")
+        raise DataError(f"{where} of {what} is masked, so it has no value. Fill masked values first: array.filled(0).")
+
+
 def as_labels(values: ArrayLike) -> Ints:
     """Relevance labels as integers; a fraction, a negative number or NaN is named with its row."""
+    refuse_masked(values, "the labels")
     array = np.asarray(values)
     if array.ndim != 1 or array.dtype.kind not in "biuf":
         raise DataError(f"Labels must be one number per row; found {array.dtype} of shape {array.shape}.")
@@ -82,6 +116,7 @@ def as_labels(values: ArrayLike) -> Ints:
 
 def finite_matrix(values: Floats, what: str, names: tuple[str, ...] | None = None) -> Floats:
     """A table of finite numbers, frozen; anything else is named with its row and column."""
+    refuse_masked(values, what)
     matrix = np.ascontiguousarray(values, dtype=np.float64)
     if matrix.ndim != 2:
         raise DataError(f"{what} must be a table of rows and columns; found {matrix.ndim} dimension(s).")

@@ -18,6 +18,7 @@ from querywise.data.letor import PathLike
 from querywise.data.normalisation import NORMALISATIONS
 from querywise.errors import DataError
 from querywise.runtime.files import read_text
+from querywise.runtime.numerals import finite_number
 
 _FORM = "'query Q0 document rank score tag'"
 
@@ -142,11 +143,8 @@ def judge(candidates: Candidates, judgements: Iterable[Judgement]) -> tuple[Judg
 
 
 def _score(word: str, where: str) -> float:
-    try:
-        value = float(word)
-    except ValueError:
-        value = np.nan
-    if not np.isfinite(value):
+    value = finite_number(word)
+    if value is None:
         raise DataError(f"{where}: the score is {word[:60]!r}; expected a finite number.")
     return value
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from querywise.measures.formulas import Flavour, find_flavour, find_measures
 from querywise.measures.order import check_scores, order
 from querywise.runtime.arrays import Floats, Ints, frozen
 from querywise.runtime.files import atomic_text
+from querywise.runtime.values import JsonObject, json_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,14 +53,13 @@ class Evaluation:
     def write_json(self, path: PathLike) -> None:
         """Flavour, averages and the per-query values."""
         rows = [dict(zip(self.measures, row, strict=True)) for row in self.values.tolist()]
-        content = {
+        content: JsonObject = {
             "flavour": self.flavour,
             "mean": self.mean(),
             "queries": dict(zip(self.query_ids, rows, strict=True)),
         }
         with atomic_text(Path(path)) as out:
-            json.dump(content, out, indent=1)
-            out.write("\n")
+            out.write(json_text(content))
 
 
 def evaluate(

@@ -22,6 +22,7 @@ from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.threads import in_threads
 
+_HIGHEST = 960  # the highest grade for which sums of 2^grade surely are finite
 _BLOCK = 1_000_000  # scores at a time, in each thread
 
 
@@ -79,16 +80,26 @@ def dcg_curve(labels: Ints, flavour: Flavour) -> Floats:
     return np.cumsum(gains(labels, flavour) / discounts(len(labels), flavour))
 
 
+def _comparable(labels: Ints, flavour: Flavour) -> Floats:
+    """The gains of labels, those of very high grades all divided by one power of two, which no ratio of them shows."""
+    excess = float(labels.max(initial=0)) - _HIGHEST
+    if flavour.gain != "exponential" or excess <= 0:
+        return gains(labels, flavour)
+    found: Floats = np.exp2(labels - excess) - np.exp2(-excess)
+    return found
+
+
 def ndcg_curve(labels: Ints, flavour: Flavour) -> Floats:
     r"""DCG at every position divided by that of the best possible order [jarvelin2002]_.
 
     >>> ndcg_curve(np.array([0, 1]), FLAVOURS["letor4"])
     array([0., 1.])
     """
-    ideal = dcg_curve(np.sort(labels)[::-1], flavour)
+    worth, discount = _comparable(labels, flavour), discounts(len(labels), flavour)
+    ideal = np.cumsum(np.sort(worth)[::-1] / discount)
     if not len(ideal) or ideal[-1] == 0:
         return np.full(len(labels), flavour.without_relevant)
-    return dcg_curve(labels, flavour) / ideal
+    return np.cumsum(worth / discount) / ideal
 
 
 def ndcg(labels: Ints, k: int | None, flavour: Flavour) -> float:
@@ -113,7 +124,12 @@ def mean_ndcg(labels: Ints, k: int | None, flavour: Flavour) -> float:
 
 
 def dcg(labels: Ints, k: int | None, flavour: Flavour) -> float:
-    """DCG@k, not normalised."""
+    """DCG@k, not normalised; refused for grades so high that it is no finite number."""
+    if flavour.gain == "exponential" and labels.max(initial=0) > _HIGHEST:
+        raise DataError(
+            f"DCG with grade {labels.max()}: its gain, 2^{labels.max()}, is too large to add up. Give the grades lower "
+            "numbers in the same order, ask for ndcg, or take the flavour trec, whose gain is the grade itself."
+        )
     return float(dcg_curve(labels[:k], flavour)[-1]) if len(labels) else 0.0
 
 
@@ -238,7 +254,7 @@ MEASURES = {
 
 def find_measure(name: str) -> Measure:
     """The measure a name like `ndcg@10` stands for."""
-    match = re.fullmatch(r"([a-z_]+)(?:@([1-9]\d{0,8}))?", name.strip().lower())
+    match = re.fullmatch(r"([a-z_]+)(?:@([1-9][0-9]{0,8}))?", name.strip().lower())
     entry = MEASURES.get(match.group(1)) if match else None
     if match is None or entry is None:
         raise DataError(f"Unknown measure {name!r}. Known: {', '.join(map(_written, MEASURES))}.")

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from querywise.data.judged import Candidates
+from querywise.data.rows import refuse_masked
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
 
@@ -23,6 +24,7 @@ def order(scores: Floats, starts: Ints, *, tie_break: Ints | None = None) -> Int
 
 def check_scores(scores: ArrayLike, candidates: Candidates) -> Floats:
     """Scores as an array of floats: one finite number per document, or a DataError."""
+    refuse_masked(scores, "the scores")
     values = np.asarray(scores, dtype=np.float64)
     rows = len(candidates.features)
     if values.shape != (rows,):

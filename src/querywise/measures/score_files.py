@@ -16,6 +16,7 @@ from querywise.errors import DataError
 from querywise.measures.order import check_scores, order
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import atomic_text, make_folder, read_text
+from querywise.runtime.numerals import finite_number
 
 _Given = tuple[str, str, str, float]  # file and line, query, document, score
 
@@ -56,11 +57,8 @@ def read_scores(path: PathLike, candidates: Candidates) -> Floats:
 
 
 def _number(where: str, words: list[str]) -> float:
-    try:
-        value = float(words[0]) if len(words) == 1 else float("nan")
-    except ValueError:
-        value = float("nan")
-    if not np.isfinite(value):
+    value = finite_number(words[0]) if len(words) == 1 else None
+    if value is None:
         raise DataError(f"{where}: expected one finite number; found {' '.join(words)[:60]!r}.")
     return value
 

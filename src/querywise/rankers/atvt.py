@@ -70,6 +70,7 @@ class ATVT:
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Learn h. Trees choose their number by the plain regression's error on `valid`, where it is given."""
         self._check()
+        data.require_learnable()
         candidates = data.candidates
         if valid is not None:
             valid.candidates.require_features(candidates.features.shape[1], candidates.feature_names)

@@ -30,6 +30,7 @@ class OneFeature:
         self.feature_count_ = data.candidates.features.shape[1]
         self.feature_names_ = data.candidates.feature_names
         if self.feature is None:
+            data.require_learnable()
             self.column_ = cached("best feature", None, data, lambda: _best_feature(data))
         else:
             self.column_ = data.candidates.column_of(self.feature)

@@ -57,6 +57,7 @@ class NearbyBlend:
         """Evaluate the rankers on cross-validated queries, then fit the blend on all of them."""
         cross_fitting = CrossFitting("NearbyBlend", self.blend, self.view, self.folds, self.measure, self.seed)
         cross_fitting.check()
+        data.require_learnable()
         check_floor(self.floor)
         settings = (self.blend, self.view, self.folds, self.measure, 1.0, self.seed, valid)
         cross_fitted: CrossFitted | None = cached("crossed", settings, data, lambda: cross_fitting.over(data, valid))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +14,7 @@ from querywise.evaluation.findings import Findings, as_json
 from querywise.report.contents import Section, contents, files_of
 from querywise.report.html import html_page
 from querywise.runtime.files import atomic_text, make_folder
+from querywise.runtime.values import json_text
 
 # What is in some reports and not in others.
 SOMETIMES = (
@@ -45,7 +45,7 @@ def write_report(found: Findings, folder: Path, *, title: str, story: str = "") 
             _write(folder / "figures" / name, svg)
     _write(folder / "values.csv", _csv(_value_rows(found.compared)))
     _write(folder / "queries.csv", _csv(_query_rows(found.compared)))
-    _write(folder / "report.json", json.dumps(as_json(found), indent=1) + "\n")
+    _write(folder / "report.json", json_text(as_json(found)))
     _write(folder / "report.md", markdown_page(sections))
     _write(folder / "report.html", html_page(sections, found.verdict))
     return folder / "report.html"

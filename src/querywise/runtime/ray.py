@@ -21,6 +21,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from querywise.errors import ClusterError
+from querywise.runtime.numerals import is_whole
 from querywise.runtime.progress import doing, track
 from querywise.runtime.threads import alone
 from querywise.runtime.workers import Arguments, Kept, use_workers
@@ -232,7 +233,7 @@ def _ray() -> Any:
 
 def _must_answer(address: str) -> None:
     host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if not colon or not host or not port.isdigit():
+    if not colon or not host or not is_whole(port):
         raise _unreachable(address, "expected auto, or where a cluster runs: ray://host:10001 or host:6379.")
     import grpc
 

@@ -10,23 +10,33 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from querywise.errors import DataError
-from querywise.runtime.arrays import Floats
+from querywise.runtime.arrays import Bools, Floats
 
 Scale = Literal["standard", "none"]
+_FAINT = 1e-280  # sums of squares below are no longer exact
 
 
 class Moments(NamedTuple):
-    """How many rows there are, each column's mean, and its sum of squares about the mean."""
+    """How many rows there are, each column's mean, its sum of squares about the mean, and whether that is too small.
+
+    `faint` columns vary, but by so little that the squares vanish.
+    """
 
     rows: int
     mean: Floats
     square: Floats
+    faint: Bools
 
     @staticmethod
     def of(features: Floats) -> Moments:
         """Those of a table."""
         mean = features.mean(axis=0) if len(features) else np.zeros(features.shape[1])
-        return Moments(len(features), mean, _square(features, mean))
+        square = _square(features, mean)
+        faint = square < _FAINT
+        if len(features) and faint.any():
+            columns = np.flatnonzero(faint)
+            faint[columns] = (features[:, columns] != features[0, columns]).any(axis=0)
+        return Moments(len(features), mean, square, faint)
 
     def beside(self, other: Moments) -> Moments:
         """Those of two tables, one below the other."""
@@ -34,7 +44,8 @@ class Moments(NamedTuple):
         apart = other.mean - self.mean
         mean = self.mean + apart * (other.rows / rows)
         square = self.square + other.square + apart**2 * (self.rows * other.rows / rows)
-        return Moments(self.rows + other.rows, mean, square)
+        faint = (self.faint | other.faint | (apart != 0)) & (square < _FAINT)
+        return Moments(self.rows + other.rows, mean, square, faint)
 
 
 @dataclass(frozen=True)
@@ -61,7 +72,12 @@ class Scaling:
             return Scaling(np.zeros_like(parts[0].mean), np.ones_like(parts[0].mean))
         if scale != "standard":
             raise DataError(f"scale={scale!r} is unknown. Known: 'standard', 'none'.")
-        rows, centre, square = functools.reduce(Moments.beside, parts)
+        rows, centre, square, faint = functools.reduce(Moments.beside, parts)
+        if faint.any():
+            raise DataError(
+                f"Column {np.argmax(faint) + 1} varies by less than 1e-140, too little to be put on a scale. Multiply "
+                "it by a constant."
+            )
         spread = np.sqrt(square / max(rows, 1))
         # Rounding in the mean makes a constant column seem to vary in its last bit.
         constant = spread <= 1e-12 * np.abs(centre)

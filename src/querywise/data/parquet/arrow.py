@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from querywise.errors import DataError
+from querywise.runtime.numerals import is_whole
 
 Arrow: TypeAlias = Any  # a table, a column, a schema or a file of Arrow's: pyarrow comes without types
 _Result = TypeVar("_Result")
@@ -80,7 +81,7 @@ def strings_of(path: Path, table: Arrow, name: str) -> tuple[str, ...] | None:
 
 def is_part(name: str) -> bool:
     """Whether a file is called as `part_name` calls them."""
-    return name.startswith("part-") and name.endswith(".parquet") and name[5:-8].isdecimal()
+    return name.startswith("part-") and name.endswith(".parquet") and is_whole(name[5:-8])
 
 
 def checksum_of(path: Path) -> str:

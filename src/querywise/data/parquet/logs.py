@@ -66,7 +66,12 @@ def log_files(path: Path) -> list[Path]:
 
 def _log(path: Path) -> Any:
     pa, _ = arrow()
+    file = open_parquet(path)
+    names = file.schema_arrow.names
+    repeated = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if repeated is not None:
+        raise DataError(f"{path}: there are two columns called {repeated!r}; every column needs a name of its own.")
     try:
-        return open_parquet(path).read(use_threads=False)
+        return file.read(use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: this Parquet file is damaged ({error}).") from None

@@ -13,7 +13,7 @@ from querywise.contracts.protocols import Learner
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.learners.trees.forest import Grown, read_forest
-from querywise.learners.trees.growth import LARGEST, check_growth, growth, own_gains
+from querywise.learners.trees.growth import LARGEST, check_growth, check_visible, growth, own_gains
 from querywise.learners.trees.text import for_lightgbm, read_trees, width_of
 from querywise.learners.weights import check_query_weights
 from querywise.runtime.arrays import Floats, Ints
@@ -97,6 +97,7 @@ class LambdaMART:
         weights = check_query_weights(query_weights, data)
         if not weights.any():
             raise DataError("All query weights are 0, so there is no query to learn from.")
+        check_visible(candidates.features)
         import lightgbm
 
         # Dense grades: LightGBM wants the value of every grade up to the largest, and 2^grade may not fit a double.
@@ -220,7 +221,7 @@ class LambdaMART:
             "objective": self.objective,
             "metric": "ndcg",
             "eval_at": [self.stop_at],
-            "label_gain": (gains / gains.max()).tolist() if gains.max() > 0 else [0.0],
+            "label_gain": _readable(gains / gains.max()).tolist() if gains.max() > 0 else [0.0],
             **growth(self, shape),
             **({"feature_fraction": _SHARE_IN_A_BAG, **seeds} if self.bag > 1 else {}),
         }
@@ -262,6 +263,16 @@ class TreeRegression:
         self._width = 0
         self._seen: Floats | None = None
         self._dataset: Dataset | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: all but what LightGBM keeps in memory of its own, which is made anew when needed."""
+        return {**self.__dict__, "_booster": None, "_seen": None, "_dataset": None}
+
+    def __copy__(self) -> TreeRegression:
+        """A copy that shares the bins, so that fitting it again on the same features does not sort them again."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
 
     def fit(self, features: Floats, targets: Floats, weights: Floats, /, *, trees: int | None = None) -> Self:
         """Grow the trees, or so many of them; weights are relative, and rows of weight 0 are left out."""
@@ -319,6 +330,7 @@ class TreeRegression:
         import lightgbm
 
         check_growth(self)
+        check_visible(features)
         parameters = {"objective": "regression", "metric": "l2", **growth(self, features.shape)}
         settings = {"verbose": -1, "seed": self.seed, "feature_pre_filter": False}
         if self._dataset is None or self._seen is not features:
@@ -346,6 +358,11 @@ class TreeRegression:
         self.model_ = booster.model_to_string(num_iteration=self.tree_count_)
         self._booster = self._forest = None
         return self
+
+
+def _readable(gains: Floats) -> Floats:
+    """The gains, with 0 for those that LightGBM cannot read because they are too small."""
+    return np.where(gains < np.finfo(np.float64).tiny, 0.0, gains)
 
 
 def _contributions(booster: Booster, features: Floats, threads: int | None) -> Floats:

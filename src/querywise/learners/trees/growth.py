@@ -7,10 +7,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+import numpy as np
+
 from querywise.errors import DataError
+from querywise.runtime.arrays import Floats
 from querywise.runtime.threads import cores
 
 LARGEST = 2**31 - 1
+_ZERO = 1e-35  # LightGBM takes numbers this close to 0 for 0
+_BLOCK = 4_096
 _WIDE = 1_000  # rows per column up to which a table counts as wide
 
 # LightGBM keeps the gains of grades once for the whole process: a forest reads them when it is set up, and its NDCG on
@@ -59,6 +64,22 @@ def check_growth(learner: Grower, *more: str) -> None:
             raise DataError(f"{kind}({name}={value}) must lie between {lowest} and {LARGEST}.")
     if not 0 < learner.learning_rate <= 1:
         raise DataError(f"{kind}(learning_rate={learner.learning_rate}) must lie above 0 and at most at 1.")
+
+
+def check_visible(features: Floats) -> None:
+    """Refuse a column of numbers all of which LightGBM takes for 0."""
+    unseen = np.arange(features.shape[1])
+    for first in range(0, len(features), _BLOCK):  # nearly every column shows in the first block
+        block = features[first : first + _BLOCK]
+        unseen = unseen[(np.abs(block[:, unseen]) <= _ZERO).all(axis=0)]
+        if not len(unseen):
+            return
+    column = next((column for column in unseen.tolist() if features[:, column].any()), None)
+    if column is not None:
+        raise DataError(
+            f"All numbers in column {column + 1} lie within {_ZERO:g} of 0, which trees take for 0. Multiply it by a "
+            "constant."
+        )
 
 
 @contextmanager
