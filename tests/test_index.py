@@ -24,6 +24,7 @@ from querywise.retrieval.strings import Strings
 from querywise.retrieval.words import Tokeniser
 from querywise.runtime import files
 from querywise.runtime.arrays import Floats
+from querywise.runtime.checksums import sealed
 from querywise.storage import save
 from tests.worlds import examples
 
@@ -351,7 +352,8 @@ def refused(folder: Path, words: str = "") -> None:
 
 def edit(folder: Path, **changes: object) -> None:
     manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps(manifest | changes))
+    changed = {name: each for name, each in (manifest | changes).items() if name != "sha256"}
+    (folder / "manifest.json").write_text(json.dumps(sealed(changed)))
 
 
 def test_what_is_not_an_index_cannot_be_loaded(folder: Path, tmp_path: Path) -> None:
@@ -378,7 +380,7 @@ def test_a_truncated_manifest_is_refused(folder: Path, size: int) -> None:
 
 def test_a_newer_format_is_refused_with_both_versions(folder: Path) -> None:
     edit(folder, format_version=99)
-    refused(folder, "format version 99; this querywise reads 1")
+    refused(folder, "format version 99; this querywise reads 2")
 
 
 @pytest.mark.parametrize("name", ["format_version", "language", "stop_words", "columns", "bytes"])

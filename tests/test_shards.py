@@ -30,6 +30,7 @@ from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.measures.score_files import read_scores
+from querywise.runtime.checksums import sealed
 from tests.worlds import examples, ragged
 
 
@@ -134,7 +135,7 @@ def test_the_folder_is_as_documented(tmp_path: Path) -> None:
     said = json.loads((tmp_path / "train.parquet" / "shards.json").read_text())
     assert names == [*(each["file"] for each in said["shards"]), "shards.json"]
     assert names[:2] == ["part-00000.parquet", "part-00001.parquet"]
-    assert (said["format"], said["version"], said["features"]) == ("querywise shards", 1, None)
+    assert (said["format"], said["version"], said["features"]) == ("querywise shards", 2, None)
     assert (said["feature_count"], said["rows"], said["queries"]) == (4, len(data.labels), len(data))
     table = pq.read_table(tmp_path / "train.parquet" / names[0])
     assert table.column_names == ["qid", "label", "1", "2", "3", "4"]
@@ -181,6 +182,8 @@ def test_what_is_known_of_the_queries_travels_with_their_shard(tmp_path: Path) -
     same(concatenate([file.load() for file in shards.files]), known)
     given_table = write_shards([data], tmp_path / "given", rows=20, queries=more)
     same(given_table.whole(), data.with_queries(more))
+    rewrite(tmp_path / "own", lambda said: said.update(version=1))  # as other programs write it, without checksums
+    shards = open_shards(tmp_path / "own")
     edited = tmp_path / "own" / "queries.jsonl"
     edited.write_text("\n".join(reversed(edited.read_text().splitlines())))
     same(
@@ -234,14 +237,14 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     path = folder / "shards.json"
     said = json.loads(path.read_text())
     change(said)
-    path.write_text(json.dumps(said))
+    path.write_text(json.dumps(sealed({name: each for name, each in said.items() if name != "sha256"})))
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda said: said.pop("shards"), "the manifest is damaged: it says nothing of 'shards'"),
-        (lambda said: said.update(version=2), "these shards are of version 2"),
+        (lambda said: said.update(version=3), "these shards are of version 3"),
         (lambda said: said.update(version="1"), "the manifest is damaged"),
         (lambda said: said.update(format="something else"), "its format is 'something else'"),
         (lambda said: said.update(rows=7), "it says 7 rows"),

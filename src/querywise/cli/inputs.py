@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def local_settings(k: str | None, clusters: str | None, view: str | None, reference: str | None) -> JsonObject:
     """The options of query-dependent methods, as the methods take them: columns counted from 0."""
     from querywise.errors import DataError
-    from querywise.runtime.numerals import number, is_whole
+    from querywise.runtime.numerals import is_whole, number
 
     fixed: JsonObject = {}
     for name, text, what in (("k", k, "queries"), ("clusters", clusters, "clusters")):

@@ -15,9 +15,9 @@ import numpy as np
 from querywise.data.query_table import QueryTable, join_tables
 from querywise.data.rows import (
     as_labels,
+    checked_matrix,
     column_of,
     count_pairs,
-    finite_matrix,
     join_known,
     pick,
     query_numbers,
@@ -57,7 +57,7 @@ class Candidates:
     source_rows: Ints | None = None
 
     def __post_init__(self) -> None:
-        features = finite_matrix(self.features, "features", self.feature_names)
+        features, moderate = checked_matrix(self.features, "features", self.feature_names)
         starts = np.asarray(self.starts, dtype=np.int64)
         if (
             starts.ndim != 1
@@ -81,6 +81,7 @@ class Candidates:
         if self.queries is not None and self.queries.ids != self.query_ids:
             raise DataError("The query table is in another order than the documents; use with_queries(table).")
         object.__setattr__(self, "features", features)
+        object.__setattr__(self, "_moderate", moderate)
         object.__setattr__(self, "starts", frozen(starts))
         if self.source_rows is not None:
             object.__setattr__(self, "source_rows", frozen(np.asarray(self.source_rows, dtype=np.int64)))
@@ -124,10 +125,9 @@ class Candidates:
         return self.document_ids[row] if self.document_ids is not None else str(row + 1)
 
     def require_moderate(self) -> None:
-        """Refuse features too large to compute with; looked for once."""
-        if "_moderate" not in self.__dict__:
+        """Refuse features too large to compute with."""
+        if not self.__dict__["_moderate"]:
             require_moderate(self.features, self.feature_names)
-            object.__setattr__(self, "_moderate", True)
 
     def require_features(self, count: int, names: tuple[str, ...] | None = None) -> None:
         """Refuse candidates whose columns are not the ones a model was trained on, or too large to compute with."""

@@ -6,26 +6,27 @@ Columns are numbered from 1 in the file and from 0 in Python. A column that a li
 
 from __future__ import annotations
 
-import gzip
-import lzma
 import os
 import re
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from querywise.data.compressed import unpacked
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.files import atomic_text, read_bytes
+from querywise.runtime.memory import machine_memory
 from querywise.runtime.progress import track
 from querywise.runtime.threads import in_threads
 
 _CHUNK_BYTES = 8_000_000
 _HARD_NUMBERS = 65_536
+_SMALL_TABLE = 100_000_000  # bytes that a table may have whatever its text
+_SPARSEST = 400  # bytes of a table per byte of text: one value in a hundred, or more, is given
 _DOCUMENT_ID = re.compile(r"docid\s*=\s*(\S+)|^\s*([^\s=]+)\s*$")
 
 PathLike = str | os.PathLike[str]
@@ -74,6 +75,9 @@ def read_letor(paths: PathLike | Sequence[PathLike], *, features: int | None = N
     parsed = [_parse_file(Path(name), features) for name in track(names, "Reading")]
     width = max(part.features.shape[1] for part in parsed) if features is None else features
     rows = [len(part.labels) for part in parsed]
+    if len(parsed) > 1:
+        length = sum(len(part.text) for part in parsed) if features is None else None
+        _refuse_gigantic(f"{names[0]} and the files after it", sum(rows), width, length)
     table = _stack([part.features for part in parsed], width)
     query_ids, starts = _queries(parsed)
     comments = [comment for part in parsed for comment in _comments(part)] if any(map(_has_comments, parsed)) else None
@@ -93,7 +97,10 @@ def letor_width(path: PathLike) -> int:
 
     text = _bytes_of(Path(path))
     buffer = np.frombuffer(text, dtype=np.uint8)
-    return max(columns for _, columns in in_threads(lambda chunk: svmlight.survey(buffer, *chunk), _chunks(text)))
+    sizes = in_threads(lambda chunk: svmlight.survey(buffer, *chunk), _chunks(text))
+    columns = max(columns for _, columns in sizes)
+    _refuse_gigantic(f"{path}", sum(rows for rows, _ in sizes), columns, len(text))
+    return columns
 
 
 def write_letor(path: PathLike, data: Judged) -> None:
@@ -140,7 +147,7 @@ def _parse_file(path: Path, width: int | None) -> _Parsed:
     if total == 0:
         raise DataError(f"{path}: the file holds no judged document. Expected lines like '2 qid:7 1:0.5 2:0.1'.")
     columns = max(column for _, column in sizes) if width is None else width
-    _refuse_gigantic(path, total, columns)
+    _refuse_gigantic(f"{path}", total, columns, len(text) if width is None else None)
     features = np.zeros((total, columns))
     labels = np.zeros(total, dtype=np.int64)
     spans = np.zeros((total, 4), dtype=np.int64)
@@ -199,14 +206,7 @@ def _token(text: bytes, position: int) -> bytes:
 
 
 def _bytes_of(path: Path) -> bytes:
-    raw = read_bytes(path)
-    try:
-        if raw[:2] == b"\x1f\x8b":
-            raw = gzip.decompress(raw)
-        elif raw[:6] == b"\xfd7zXZ\x00":
-            raw = lzma.decompress(raw)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise DataError(f"{path}: the compressed file is damaged ({error}). Fetch or pack it again.") from None
+    raw = unpacked(path, read_bytes(path))
     if b"\x00" in raw[:4096]:
         raise DataError(f"{path}: this is a binary file. Expected LETOR text, plain, .gz or .xz.")
     return raw.removeprefix(b"\xef\xbb\xbf")
@@ -222,12 +222,19 @@ def _chunks(text: bytes) -> list[tuple[int, int]]:
     return list(zip(cuts, [*cuts[1:], len(text)], strict=True))
 
 
-def _refuse_gigantic(path: Path, rows: int, columns: int) -> None:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if 8 * rows * columns > memory:
+def _refuse_gigantic(where: str, rows: int, columns: int, length: int | None) -> None:
+    """Refuse a table beyond this machine's memory, and one much larger than the text it is from, of so many bytes."""
+    memory, size = machine_memory(), 8 * rows * columns
+    if size > memory:
         raise DataError(
-            f"{path}: {rows} rows with a column numbered {columns} make a table of {8 * rows * columns / 1e9:.0f} GB, "
+            f"{where}: {rows} rows with a column numbered {columns} make a table of {size / 1e9:.0f} GB, "
             f"more than this machine's {memory / 1e9:.0f} GB. Is that column number right?"
+        )
+    if length is not None and size > max(_SMALL_TABLE, _SPARSEST * length):
+        raise DataError(
+            f"{where}: {rows} rows with a column numbered {columns} make a table of {size / 1e9:.2g} GB "
+            f"of {length} bytes of text. Is that column number right? If it is, say so: features={columns}.",
+            arguments=("features",),
         )
 
 

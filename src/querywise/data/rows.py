@@ -70,10 +70,6 @@ LARGEST = 1e120  # the largest number that rankers compute with: its square, and
 
 def require_moderate(features: Floats, names: tuple[str, ...] | None) -> None:
     """Refuse features so large that computing with them could overflow."""
-    with np.errstate(over="ignore"):
-        total = np.einsum("ij,ij->", features, features)  # no number is larger than its root
-    if total <= LARGEST**2:
-        return
     beyond = np.argwhere(np.abs(features) > LARGEST)
     if len(beyond):
         row, column = beyond[0]
@@ -116,21 +112,26 @@ def as_labels(values: ArrayLike) -> Ints:
 
 def finite_matrix(values: Floats, what: str, names: tuple[str, ...] | None = None) -> Floats:
     """A table of finite numbers, frozen; anything else is named with its row and column."""
+    return checked_matrix(values, what, names)[0]
+
+
+def checked_matrix(values: Floats, what: str, names: tuple[str, ...] | None = None) -> tuple[Floats, bool]:
+    """The same, and whether all of its numbers surely are moderate, as `require_moderate` asks."""
     refuse_masked(values, what)
     matrix = np.ascontiguousarray(values, dtype=np.float64)
     if matrix.ndim != 2:
         raise DataError(f"{what} must be a table of rows and columns; found {matrix.ndim} dimension(s).")
-    # The sum is finite unless an entry is not (or the sum overflows): one cheap pass before the exact one.
+    # No number is larger than the root of the sum of squares: one cheap pass before the exact one.
     with np.errstate(over="ignore", invalid="ignore"):
-        suspicious = not np.isfinite(matrix.sum())
-    if suspicious and not np.isfinite(matrix).all():
+        moderate = bool(np.einsum("ij,ij->", matrix, matrix) <= LARGEST**2)
+    if not moderate and not np.isfinite(matrix).all():
         row, column = np.argwhere(~np.isfinite(matrix))[0]
         label = names[column] if names is not None and column < len(names) else str(column + 1)
         raise DataError(
             f"Row {row + 1}, column {label} of {what} is {matrix[row, column]}; every value must be a finite number. "
             "Fill missing values first."
         )
-    return frozen(matrix)
+    return frozen(matrix), moderate
 
 
 def query_numbers(queries: Ints | Sequence[int]) -> Ints:

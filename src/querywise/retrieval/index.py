@@ -25,10 +25,13 @@ from querywise.errors import DataError, ModelFileError
 from querywise.retrieval.strings import Strings
 from querywise.retrieval.words import Tokeniser
 from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.checksums import crc32_of, is_sealed, sealed
 from querywise.runtime.files import OutputFolder, atomic_folder, read_steadily
+from querywise.runtime.threads import in_threads
+from querywise.runtime.values import Json
 
 FORMAT = "querywise index"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 FIELDS = ("title", "body", "both")  # both: title and body read as one text
 _MANIFEST = "manifest.json"
 _SNIPPET = 200
@@ -242,7 +245,7 @@ def save_index(index: Index, folder: PathLike) -> None:
     with atomic_folder(path) as made:
         for name, values in arrays.items():
             np.save(made / f"{name}.npy", np.ascontiguousarray(values), allow_pickle=False)
-        manifest = {
+        manifest: dict[str, Json] = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "language": index.tokeniser.language,
@@ -250,27 +253,29 @@ def save_index(index: Index, folder: PathLike) -> None:
             "columns": list(index.column_names),
             "documents": len(index),
             "bytes": {name: (made / f"{name}.npy").stat().st_size for name in sorted(arrays)},
+            "crc32": {name: crc32_of(made / f"{name}.npy") for name in sorted(arrays)},
         }
-        (made / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+        (made / _MANIFEST).write_text(json.dumps(sealed(manifest), indent=1) + "\n", encoding="utf-8")
 
 
 _FIELD_PARTS = ("starts", "documents", "counts", "lengths", "distinct", "totals")
 
 
 def load_index(folder: PathLike) -> Index:
-    """The index in a folder, mapped into memory: what a query does not touch is not read."""
+    """The index in a folder, mapped into memory, its files checked against their checksums."""
     path = Path(folder)
     return read_steadily(path, _MANIFEST, lambda: _load(path))
 
 
 def _load(path: Path) -> Index:
     manifest = _read_manifest(path)
+    _check_files(path, manifest)
 
     def mapped(name: str) -> _Array:
         file = path / f"{name}.npy"
         try:
-            if file.stat().st_size != manifest["bytes"][name]:
-                raise ModelFileError(f"{file}: cut short or changed. Make the index anew with `querywise index`.")
+            if name not in manifest["bytes"]:
+                raise KeyError(name)
             values: _Array = np.asarray(np.lib.format.open_memmap(file, mode="r"))
         except (OSError, ValueError, KeyError, TypeError, EOFError, SyntaxError, TokenError):
             raise ModelFileError(f"{file}: missing or damaged. Make the index anew with `querywise index`.") from None
@@ -296,6 +301,23 @@ def _load(path: Path) -> Index:
     if index.columns.shape != (len(index), len(index.column_names)) or manifest.get("documents") != len(index):
         raise ModelFileError(f"{path / _MANIFEST}: does not belong to the files beside it. Make the index anew.")
     return index
+
+
+def _check_files(path: Path, manifest: dict[str, Any]) -> None:
+    """Refuse a file that is missing or not as it was written, even in one bit: the index would answer differently."""
+
+    def check(name: str) -> None:
+        file = path / f"{name}.npy"
+        try:
+            if file.stat().st_size != manifest["bytes"][name]:
+                raise ModelFileError(f"{file}: cut short or changed. Make the index anew with `querywise index`.")
+            sound = crc32_of(file) == manifest["crc32"][name]
+        except (OSError, KeyError, TypeError):
+            sound = False
+        if not sound:
+            raise ModelFileError(f"{file}: missing or damaged. Make the index anew with `querywise index`.")
+
+    in_threads(check, sorted(manifest["bytes"]))
 
 
 _OTHER = "this holds something that is not a querywise index. Name a new folder."
@@ -331,11 +353,12 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         )
     sound = (
         isinstance(manifest.get("bytes"), dict)
+        and isinstance(manifest.get("crc32"), dict)
         and isinstance(manifest.get("stop_words"), bool)
         and isinstance(manifest.get("language", 0), (str, type(None)))
         and isinstance(manifest.get("columns"), list)
         and all(isinstance(name, str) for name in manifest["columns"])
     )
-    if not sound:
+    if not sound or not is_sealed(manifest):
         raise ModelFileError(f"{file}: damaged. Make the index anew with `querywise index`.")
     return manifest

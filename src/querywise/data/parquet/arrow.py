@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -27,10 +26,15 @@ def part_name(number: int) -> str:
 
 
 def write_table(path: Path, schema: Arrow, rows: int, columns: Callable[[slice], list[Arrow]]) -> None:
-    """A Parquet file, a row group at a time. Real numbers seldom repeat: a dictionary of them would be larger."""
+    """A Parquet file with checksums, a row group at a time.
+
+    Real numbers seldom repeat: a dictionary of them would be larger.
+    """
     pa, pq = arrow()
     try:
-        with pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=["qid"]) as out:
+        with pq.ParquetWriter(
+            path, schema, compression="snappy", use_dictionary=["qid"], write_page_checksum=True
+        ) as out:
             for first in range(0, rows, _GROUP):
                 arrays = [
                     pa.array(values, field.type)
@@ -46,10 +50,13 @@ def write_table(path: Path, schema: Arrow, rows: int, columns: Callable[[slice],
 
 
 def open_parquet(path: Path) -> Arrow:
-    """A Parquet file to read from. Without Arrow's own threads, which can abort a program at its end."""
+    """A Parquet file to read from; checksums that it has are compared.
+
+    Without Arrow's own threads, which can abort a program at its end.
+    """
     pa, pq = arrow()
     try:
-        return pq.ParquetFile(pa.OSFile(str(path)), pre_buffer=False)
+        return pq.ParquetFile(pa.OSFile(str(path)), pre_buffer=False, page_checksum_verification=True)
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file.") from None
     except (pa.ArrowException, OSError) as error:
@@ -82,15 +89,6 @@ def strings_of(path: Path, table: Arrow, name: str) -> tuple[str, ...] | None:
 def is_part(name: str) -> bool:
     """Whether a file is called as `part_name` calls them."""
     return name.startswith("part-") and name.endswith(".parquet") and is_whole(name[5:-8])
-
-
-def checksum_of(path: Path) -> str:
-    """The SHA-256 of a file's bytes."""
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
 
 
 def about(path: Path, work: Callable[[], _Result]) -> _Result:

@@ -12,6 +12,7 @@ from querywise.data.judged import Judged
 from querywise.data.letor import PathLike
 from querywise.data.parquet.arrow import about, arrow, open_parquet
 from querywise.errors import DataError
+from querywise.runtime.memory import require_memory
 from querywise.runtime.progress import track
 
 
@@ -71,6 +72,11 @@ def _log(path: Path) -> Any:
     repeated = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if repeated is not None:
         raise DataError(f"{path}: there are two columns called {repeated!r}; every column needs a name of its own.")
+    require_memory(
+        8 * file.metadata.num_rows * len(names),
+        f"{path}: its {file.metadata.num_rows} rows of {len(names)} columns take",
+        "Cut the log into smaller files; `querywise convert` reads one at a time.",
+    )
     try:
         return file.read(use_threads=False)
     except (pa.ArrowException, OSError) as error:

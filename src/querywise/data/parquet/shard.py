@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,16 +12,19 @@ from typing import Any
 import numpy as np
 
 from querywise.data.judged import Candidates, Judged
-from querywise.data.parquet.arrow import about, arrow, checksum_of, open_parquet, strings_of, to_numpy
+from querywise.data.parquet.arrow import about, arrow, open_parquet, strings_of, to_numpy
 from querywise.data.parquet.cutting import COLUMNS
 from querywise.data.queries import read_queries_of
 from querywise.data.sidefiles import QUERIES
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.checksums import checksum_of
 
 MANIFEST = "shards.json"
 
 
+_SMALL = 64_000_000  # bytes of features that any file may have
+_DENSEST = 50  # bytes of features per byte of a file: Snappy packs to a twentieth at best
 _BLOCK = 512  # rows turned from columns to rows at once, while they are in the processor's cache
 
 
@@ -36,21 +40,50 @@ class ShardFile:
     feature_count: int
     feature_names: tuple[str, ...] | None = None
     first: int = 0
+    known: str | None = None  # the checksum of the query data, where the set was written with some
 
     @property
     def path(self) -> Path:
         """Where the file is."""
         return self.folder / self.name
 
+    def require_plausible(self) -> None:
+        """Refuse counts that are not those of the file, where they are large beside its size."""
+        size = self.path.stat().st_size if self.path.is_file() else 0
+        if 8 * self.rows * self.feature_count > max(_SMALL, _DENSEST * size):
+            OpenedShard(self)
+
     def load(self) -> Judged:
         """The shard in memory, checked against its checksum, with the query data of `queries.jsonl`."""
         file = OpenedShard(self)
         judged = file.fill(np.empty((self.rows, self.feature_count)), np.empty(self.rows, np.int64))
-        known = self.folder / QUERIES
-        if not known.is_file():
+        known = query_data(self.folder, self.known)
+        if known is None:
             return judged
         ids = judged.candidates.query_ids
         return judged.with_queries(about(known, lambda: read_queries_of(known, ids, first=self.first)))
+
+
+def query_data(folder: Path, checksum: str | None) -> Path | None:
+    """Where the query data of a set of shards is, checked against the manifest; None where there is none."""
+    path = folder / QUERIES
+    if checksum is None:
+        return path if path.is_file() else None  # put there later on
+    if not path.is_file():
+        raise DataError(f"{path}: the query data is missing; {MANIFEST} lists it. Fetch it, or convert the data anew.")
+    stat = path.stat()
+    if _checksum_then(path, stat.st_size, stat.st_mtime_ns) != checksum:
+        raise DataError(
+            f"{path}: damaged, or changed since it was written with the shards: its SHA-256 is not that of {MANIFEST}. "
+            "Fetch it again, or convert the data anew."
+        )
+    return path
+
+
+@functools.lru_cache(maxsize=64)
+def _checksum_then(path: Path, size: int, changed: int) -> str:
+    """The checksum of a file that every shard reads a part of; computed again once the file has changed."""
+    return checksum_of(path)
 
 
 class OpenedShard:

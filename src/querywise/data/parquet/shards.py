@@ -18,22 +18,22 @@ import numpy as np
 
 from querywise.data.judged import Candidates, Judged, survey_of
 from querywise.data.letor import PathLike
-from querywise.data.parquet.arrow import about, checksum_of, is_part
+from querywise.data.parquet.arrow import about, is_part
 from querywise.data.parquet.budget import require_room_for_a_shard, require_room_for_all
-from querywise.data.parquet.shard import MANIFEST, OpenedShard, ShardFile
+from querywise.data.parquet.shard import MANIFEST, OpenedShard, ShardFile, query_data
 from querywise.data.queries import read_queries
 from querywise.data.rows import join_known
-from querywise.data.sidefiles import QUERIES
 from querywise.data.survey import Survey
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.cache import cached
+from querywise.runtime.checksums import SEAL, checksum_of, is_sealed
 from querywise.runtime.files import read_text, recover_folder
 from querywise.runtime.progress import doing
 from querywise.runtime.threads import in_threads
 from querywise.runtime.workers import workers
 
-FORMAT, VERSION = "querywise shards", 1
+FORMAT, VERSION = "querywise shards", 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +65,8 @@ class Shards:
     @property
     def known(self) -> str:
         """A checksum of the query data."""
-        path = self.folder / QUERIES
-        return checksum_of(path) if path.is_file() else ""
+        path = query_data(self.folder, self.files[0].known)
+        return checksum_of(path) if path is not None else ""
 
     @cached_property
     def surveyed(self) -> list[Survey]:
@@ -117,6 +117,8 @@ class Shards:
 
     def whole(self) -> Judged:
         """All shards in memory as one judged set, in order; needs little more memory than the set itself."""
+        for file in self.files:
+            file.require_plausible()
         features, labels = np.empty((self.rows, self.feature_count)), np.empty(self.rows, np.int64)
         ends = np.cumsum([file.rows for file in self.files]).tolist()
 
@@ -126,8 +128,8 @@ class Shards:
 
         with doing("Reading"):
             judged = put_together(features, labels, in_threads(read, list(zip(self.files, ends, strict=True))))
-        known = self.folder / QUERIES
-        return about(known, lambda: judged.with_queries(read_queries(known))) if known.is_file() else judged
+        known = query_data(self.folder, self.files[0].known)
+        return judged if known is None else about(known, lambda: judged.with_queries(read_queries(known)))
 
 
 def _survey(file: ShardFile) -> Survey:
@@ -160,7 +162,10 @@ def open_shards(folder: PathLike) -> Shards:
                 f"{path}: these shards are of version {said['version']}, and this querywise reads versions up to "
                 f"{VERSION}. Install a newer querywise, or convert the data anew."
             )
-        return _from_manifest(root, said)
+        shards = _from_manifest(root, said)
+        if (said["version"] > 1 or SEAL in said) and not is_sealed(said):  # version 1 is what other programs may write
+            raise ValueError("it does not say what was written")
+        return shards
     except DataError:
         raise
     except (KeyError, TypeError, ValueError, RecursionError) as error:
@@ -189,6 +194,9 @@ def _from_manifest(root: Path, said: Any) -> Shards:
     count = _count(said["feature_count"], "feature_count")
     if names is not None and (len(names) != count or not all(isinstance(name, str) for name in names)):
         raise ValueError(f"it names {len(names)} features and says there are {count}")
+    known = said["queries_sha256"] if said["version"] > 1 else None
+    if not isinstance(known, str | None):
+        raise ValueError(f"queries_sha256 is {known!r}")
     files: list[ShardFile] = []
     first = 0
     for each in said["shards"]:
@@ -205,6 +213,7 @@ def _from_manifest(root: Path, said: Any) -> Shards:
                 count,
                 names,
                 first,
+                known,
             )
         )
         first += files[-1].queries

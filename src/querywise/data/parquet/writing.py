@@ -13,7 +13,7 @@ import numpy as np
 
 from querywise.data.judged import Judged, concatenate
 from querywise.data.letor import PathLike
-from querywise.data.parquet.arrow import arrow, checksum_of, is_part, part_name, write_table
+from querywise.data.parquet.arrow import arrow, is_part, part_name, write_table
 from querywise.data.parquet.cutting import COLUMNS, Fitting, by_number, by_rows
 from querywise.data.parquet.shard import MANIFEST, column_names
 from querywise.data.parquet.shards import FORMAT, VERSION, Shards, open_shards
@@ -21,7 +21,9 @@ from querywise.data.queries import write_queries
 from querywise.data.query_table import QueryTable
 from querywise.data.sidefiles import QUERIES
 from querywise.errors import DataError
+from querywise.runtime.checksums import checksum_of, sealed
 from querywise.runtime.files import OutputFolder, atomic_folder, atomic_text
+from querywise.runtime.values import Json
 
 ROWS = 100_000
 
@@ -69,17 +71,18 @@ def write_named_shards(
         table = seen.table()
         if table is not None:
             write_queries(made / QUERIES, table)
-        manifest = {
+        manifest: dict[str, Json] = {
             "format": FORMAT,
             "version": VERSION,
             "features": seen.names,
             "feature_count": seen.width,
             "rows": sum(each["rows"] for each in written),
             "queries": sum(each["queries"] for each in written),
+            "queries_sha256": None if table is None else checksum_of(made / QUERIES),
             "shards": written,
         }
         with atomic_text(made / MANIFEST) as out:
-            out.write(json.dumps(manifest, indent=1) + "\n")
+            out.write(json.dumps(sealed(manifest), indent=1) + "\n")
     return open_shards(root)
 
 

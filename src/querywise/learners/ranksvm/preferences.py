@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from querywise.data.rows import count_pairs, rows_of
 from querywise.runtime.arrays import Floats, Ints, Singles, for_kernels
-from querywise.runtime.threads import in_threads
+from querywise.runtime.threads import cores, in_threads
 
+_TABLE_BYTES = 400_000_000  # of tables of features × features at once
 _BLOCK_ROWS = 4_096
 _Number = TypeVar("_Number", np.float64, np.float32)
 _Any = TypeVar("_Any", bound=np.generic)
@@ -137,7 +138,12 @@ class Preferences:
             features, rows = self._curvature_rows(queries, scores, degree, query_weights, loss)
             return features.T @ rows
 
-        half = total(in_threads(block, self._blocks))
+        # A few at a time: every block gives a whole table.
+        some = max(cores(), _TABLE_BYTES // max(8 * self.features.shape[1] ** 2, 1))
+        half = total(in_threads(block, self._blocks[:some]))
+        for first in range(some, len(self._blocks), some):
+            for part in in_threads(block, self._blocks[first : first + some]):
+                half += part
         return loss.q * (half + half.T)
 
     def curvatures(self, scores: Floats, degree: Floats, query_weights: Floats, loss: Loss) -> Singles:

@@ -23,13 +23,16 @@ from querywise.learners.ranksvm.preferences import SQUARED_HINGE
 from querywise.learners.weights import check_query_weights
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.cache import cached
+from querywise.runtime.memory import require_memory
 from querywise.runtime.parameters import parameters_of, unfitted
 from querywise.runtime.progress import doing
 from querywise.runtime.scaling import Scale, Scaling
 from querywise.runtime.threads import one_blas_thread
+from querywise.runtime.workers import workers
 
 # Newton's last steps on the squared hinge are nearly free, so a global model is solved this far whatever the tolerance.
 GLOBAL_TOLERANCE = 1e-10
+_TABLES = 4  # of features × features, while Newton's method takes a step
 
 
 class RankSVM(WeightedSum):
@@ -81,6 +84,7 @@ class RankSVM(WeightedSum):
     ) -> tuple[PreferenceParts, Scaling, Optimum]:
         """Fit, and return the scaled pairs it was fitted on, their scaling and the optimum."""
         self._check_parameters()
+        _require_room(data.feature_count, 0)
         weights = check_query_weights(query_weights, data)
         with doing("Training a ranking SVM"), one_blas_thread():
             preferences, scaling = preference_parts(data, self.scale)
@@ -99,6 +103,9 @@ class RankSVM(WeightedSum):
     def prepare(self, data: Training, /) -> PreparedRankSVM:
         """Get ready to train on any weighting of the queries."""
         self._check_parameters()
+        if self.loss == "squared_hinge" and workers().parts == 1:  # a cluster keeps them in the memory of all machines
+            parts = len(data.parts()) if workers().memory is not None else 1  # with a budget, the others are on disk
+            _require_room(data.feature_count, -(-len(data) // parts))
 
         def made() -> PreparedRankSVM:
             everyone = unfitted(self)
@@ -132,6 +139,17 @@ class RankSVM(WeightedSum):
             raise DataError(f"RankSVM(prior_l2={self.prior_l2}) must be a number from 0 up.")
         if self.tolerance is not None and not (_is_number(self.tolerance) and 0 < self.tolerance < 1):
             raise DataError(f"RankSVM(tolerance={self.tolerance}) must lie between 0 and 1, or be None.")
+
+
+def _require_room(features: int, queries: int) -> None:
+    """Refuse so many features that the curvature, of all queries and of so many alone, does not fit into memory."""
+    together, alone = 8 * _TABLES * features**2, 2 * features * (features + 1) * queries
+    whose = f" of all queries and of {queries} alone" if queries else ""
+    require_memory(
+        together + alone,
+        f"A ranking SVM of {features} features keeps its curvature{whose}, tables of features × features, which take",
+        f"Leave out features{', or queries' if queries else ''}; or train trees (LambdaMART), which need none.",
+    )
 
 
 def _is_number(value: object) -> bool:

@@ -264,7 +264,7 @@ class TreeRegression:
         self._seen: Floats | None = None
         self._dataset: Dataset | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, int | float | str | Grown | None]:
         """What is pickled: all but what LightGBM keeps in memory of its own, which is made anew when needed."""
         return {**self.__dict__, "_booster": None, "_seen": None, "_dataset": None}
 

@@ -25,9 +25,12 @@ from querywise.rankers.ensemble.quadratic import Solution, solve
 from querywise.rankers.normalised import normalised
 from querywise.runtime.arrays import Floats, for_kernels
 from querywise.runtime.compiled import compiled
+from querywise.runtime.memory import require_memory
 from querywise.runtime.threads import in_threads
 
 _INSTEAD = "Fit ranksvm or knn-offline-2 instead."
+_TABLES = 5  # of features × features, while a program is solved
+_WIDEST = 3_000  # features with which a program is solved for every query: with 10,000 each would take minutes
 _STARTS = 256  # training queries' solutions kept at most
 
 
@@ -69,8 +72,13 @@ class SER:
         """Learn the weights."""
         self._check()
         data.require_preferences()
+        width = data.feature_count
+        require_memory(
+            8 * _TABLES * width**2,
+            f"{type(self).__name__} with {width} features solves for all weights at once: its tables take",
+            "Leave out features, or fit ranksvm, whose tables are fewer, or lambdamart, which has none.",
+        )
         self.rows_ = self._agreements(data)
-        width = data.candidates.features.shape[1]
         found = solve(np.eye(width), self.rows_, self.cost)
         self.weights_, self.prices_, self.free_, self.side_ = found.weights, found.prices, found.free, found.side
         self.residual_ = found.residual
@@ -157,6 +165,12 @@ class SSER(SER):
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Learn the weights of SER, and where to start from for queries like those of the training data."""
+        if data.feature_count > _WIDEST:
+            raise DataError(
+                f"SSER solves a program over all features for every query, which takes too long with "
+                f"{data.feature_count} of them; {_WIDEST} are the most. Leave out features, or fit ser, which solves "
+                "one program."
+            )
         super().fit(data, valid=valid)
         features, count = normalised(data.candidates).features, len(data.candidates)
         start = Solution(self.weights_, self.prices_, self.free_, self.side_, self.residual_, 0)

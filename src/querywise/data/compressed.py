@@ -1,0 +1,68 @@
+"""Compressed files unpacked in pieces, all of their streams, within a bound that is known beforehand."""
+
+from __future__ import annotations
+
+import lzma
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from querywise.errors import DataError
+from querywise.runtime.memory import machine_memory
+
+_TAKEN, _PIECE = 1_000_000, 16_000_000  # bytes that are unpacked at a time, and that they unpack to at most
+_SMALL = 64_000_000  # bytes that anything may unpack to
+_RATIO = 1_000  # unpacked to packed: text with features packs to a tenth or a fiftieth, nothing but zeros to a 7,000th
+_DICTIONARY = 1_000_000_000  # bytes that unpacking an .xz file may take for itself
+_GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
+
+
+def unpacked(path: Path, raw: bytes) -> bytes:
+    """The content of a file: as it stands, or of gzip and xz, which their first bytes tell, unpacked.
+
+    Every stream in it must be whole: what follows the first one is read or refused, and never left out.
+    """
+    if raw.startswith(_GZIP):
+        return _streams(path, raw, lambda: zlib.decompressobj(wbits=31), padding=1)
+    if raw.startswith(_XZ):
+        return _streams(path, raw, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_DICTIONARY), padding=4)
+    return raw
+
+
+def _streams(path: Path, raw: bytes, begin: Callable[[], Any], *, padding: int) -> bytes:
+    """All streams, one after the other; between and after them there may be zeros, in multiples of `padding`."""
+    most = min(max(_SMALL, _RATIO * len(raw)), machine_memory() // 2)
+    pieces: list[bytes] = []
+    size = place = 0
+    try:
+        while place < len(raw):
+            stream, waiting = begin(), b""
+            while not stream.eof:
+                if not waiting and getattr(stream, "needs_input", True):  # lzma keeps what waits itself
+                    waiting = raw[place : place + _TAKEN]
+                    place += len(waiting)
+                piece = stream.decompress(waiting, _PIECE)
+                if not piece and not waiting:
+                    raise EOFError("it ends too early")
+                waiting = getattr(stream, "unconsumed_tail", b"")
+                pieces.append(piece)
+                size += len(piece)
+                if size > most:
+                    raise DataError(
+                        f"{path}: its {len(raw)} bytes unpack to more than {most / 1e9:.2g} GB, too much for a file of "
+                        "features. If that is right, unpack it and give it as it is, or in parts."
+                    )
+            place = _past_zeros(raw, place - len(stream.unused_data), padding)
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
+        raise DataError(f"{path}: the compressed file is damaged ({error}). Fetch or pack it again.") from None
+    return b"".join(pieces)
+
+
+def _past_zeros(raw: bytes, place: int, padding: int) -> int:
+    begin = place
+    while place < len(raw) and raw[place] == 0:
+        place += 1
+    if (place - begin) % padding:
+        raise EOFError("the number of zeros behind it is wrong")
+    return place

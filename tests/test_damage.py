@@ -1,0 +1,303 @@
+"""Damaged files are refused, whichever bit is wrong; small files do not take a machine's memory."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from querywise.data import compressed
+from querywise.data.collections import Document
+from querywise.data.compressed import unpacked
+from querywise.data.judged import Candidates, Judged
+from querywise.data.letor import letor_width, read_letor
+from querywise.data.parquet.conversion import convert
+from querywise.data.parquet.logs import read_parquet
+from querywise.data.parquet.scored import read_scored, write_scored_part
+from querywise.data.parquet.shards import open_shards
+from querywise.data.parquet.writing import write_shards
+from querywise.data.query_table import QueryTable
+from querywise.data.synthetic import make_judged
+from querywise.errors import DataError, ModelFileError
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.rankers.ensemble.ensemble import SER, SSER
+from querywise.rankers.knn import KnnOffline2, KnnOnline
+from querywise.retrieval.index import build_index, load_index, save_index
+from querywise.runtime import memory
+from querywise.runtime.arrays import Floats
+from querywise.runtime.workers import ThisProcess, use_workers
+from tests.commands import refused, run
+from tests.worlds import examples, ragged
+
+LINES = b"1 qid:1 1:0.5 2:0.25\n0 qid:1 1:0.1\n"
+MORE = b"2 qid:2 1:0.5\n0 qid:2 2:0.75\n"
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an index and a set of shards in it."""
+    folder = tmp_path_factory.mktemp("kept")
+    documents = [
+        Document(f"D{n}", f"title {n}", f"word{n % 7} of {n * 31} things", {"clicks": float(n)}) for n in range(40)
+    ]
+    save_index(build_index(documents), folder / "index")
+    data = ragged()
+    table = QueryTable(data.query_ids, tuple(f"text of {each}" for each in data.query_ids))
+    write_shards([data.with_queries(table)], folder / "shards", rows=30)
+    return folder
+
+
+def flipped(path: Path, place: int, bit: int) -> bytes:
+    """The content of a file, which then has one other bit."""
+    content = path.read_bytes()
+    place %= len(content)
+    path.write_bytes(content[:place] + bytes([content[place] ^ (1 << bit)]) + content[place + 1 :])
+    return content
+
+
+@settings(deadline=None, max_examples=examples(300))
+@given(number=st.integers(0, 1000), place=st.integers(0, 10**6), bit=st.integers(0, 7))
+def test_an_index_with_one_wrong_bit_is_refused(kept: Path, number: int, place: int, bit: int) -> None:
+    files = sorted((kept / "index").iterdir())
+    path = files[number % len(files)]
+    content = flipped(path, place, bit)
+    try:
+        with pytest.raises(ModelFileError, match=path.name.replace(".", r"\.")):
+            load_index(kept / "index")
+    finally:
+        path.write_bytes(content)
+
+
+@settings(deadline=None, max_examples=examples(200))
+@given(name=st.sampled_from(["shards.json", "queries.jsonl"]), place=st.integers(0, 10**6), bit=st.integers(0, 7))
+def test_side_files_of_shards_with_one_wrong_bit_are_refused(kept: Path, name: str, place: int, bit: int) -> None:
+    path = kept / "shards" / name
+    before = json.loads((kept / "shards" / "shards.json").read_text())
+    content = flipped(path, place, bit)
+    try:
+        if name == "queries.jsonl" or not same_manifest(path, before):
+            for whole in (True, False):
+                with pytest.raises(DataError, match=name.replace(".", r"\.")):
+                    read_shards(kept / "shards", whole)
+    finally:
+        path.write_bytes(content)
+
+
+def read_shards(folder: Path, whole: bool) -> Judged:
+    shards = open_shards(folder)
+    return shards.whole() if whole else shards.files[1].load()
+
+
+def same_manifest(path: Path, before: object) -> bool:
+    """Whether a manifest says what it said, with another space in it."""
+    try:
+        return bool(json.loads(path.read_bytes()) == before)
+    except ValueError:
+        return False
+
+
+def test_query_data_that_shards_were_written_with_must_be_there(kept: Path, tmp_path: Path) -> None:
+    shutil.copytree(kept / "shards", tmp_path / "shards")
+    (tmp_path / "shards" / "queries.jsonl").unlink()
+    for read in (open_shards(tmp_path / "shards").whole, open_shards(tmp_path / "shards").files[0].load):
+        with pytest.raises(DataError, match=r"queries\.jsonl: the query data is missing; shards\.json lists it"):
+            read()
+
+
+def test_logs_and_scores_with_checksums_never_give_other_numbers(tmp_path: Path) -> None:
+    numbers = np.random.default_rng(0).normal(size=100)
+    candidates = Candidates(np.zeros((100, 1)), np.array([0, 100]), ("a",))
+    write_scored_part(tmp_path / "part-00000.parquet", candidates, numbers)
+    table = pa.table({"qid": ["a"] * 100, "label": [0, 1] * 50, "x": numbers})
+    pq.write_table(table, tmp_path / "log.parquet", write_page_checksum=True)
+
+    def scores() -> Floats:
+        return read_scored(tmp_path).scores
+
+    def logged() -> Floats:
+        return read_parquet(tmp_path / "log.parquet").candidates.features[:, 0]
+
+    for path, read in ((tmp_path / "part-00000.parquet", scores), (tmp_path / "log.parquet", logged)):
+        found = 0
+        for place in range(4, path.stat().st_size - 200, 23):
+            content = flipped(path, place, 3)
+            try:
+                assert np.array_equal(read(), numbers)
+            except DataError as error:
+                found += path.name in str(error)
+            finally:
+                path.write_bytes(content)
+        assert found > 30
+        assert np.array_equal(read(), numbers)
+
+
+@pytest.mark.parametrize(("pack", "padding"), [(gzip.compress, b"\0"), (lzma.compress, b"\0\0\0\0")])
+def test_all_streams_of_a_compressed_file_are_read(
+    tmp_path: Path, pack: Callable[[bytes], bytes], padding: bytes
+) -> None:
+    path = tmp_path / "train.txt.packed"
+    path.write_bytes(pack(LINES) + padding + pack(MORE) + 2 * padding)
+    assert read_letor(path).labels.tolist() == [1, 0, 2, 0]
+    whole = pack(LINES) + pack(MORE)
+    first = len(pack(LINES))
+    for place in (first, first + 2, len(whole) - 5, len(whole) - 2):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        with pytest.raises(DataError, match=r"train.txt.packed: the compressed file is damaged"):
+            read_letor(path)
+    for damaged in (whole[:-3], whole[: first + 7], whole + b"garbage", pack(LINES) + b"\0\1", whole[: first // 2]):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"train.txt.packed: the compressed file is damaged"):
+            read_letor(path)
+
+
+def test_an_xz_file_with_the_wrong_number_of_zeros_behind_it_is_damaged() -> None:
+    with pytest.raises(DataError, match="number of zeros"):
+        unpacked(Path("x.xz"), lzma.compress(LINES) + b"\0\0\0")
+
+
+@settings(deadline=None, max_examples=examples(100))
+@given(st.lists(st.binary(max_size=300), min_size=1, max_size=4), st.sampled_from([gzip.compress, lzma.compress]))
+def test_what_is_packed_comes_back(parts: list[bytes], pack: Callable[[bytes], bytes]) -> None:
+    assert unpacked(Path("x"), b"".join(map(pack, parts))) == b"".join(parts)
+
+
+def test_pieces_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = np.random.default_rng(0).bytes(5_000) + bytes(20_000)
+    for taken, piece in ((7, 100), (1, 30_000), (10_000, 1)):
+        monkeypatch.setattr(compressed, "_TAKEN", taken)
+        monkeypatch.setattr(compressed, "_PIECE", piece)
+        for pack in (gzip.compress, lzma.compress):
+            assert unpacked(Path("x"), pack(text)) == text
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+def test_a_small_file_that_unpacks_to_a_large_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]
+) -> None:
+    monkeypatch.setattr(compressed, "_SMALL", 100_000)
+    monkeypatch.setattr(compressed, "_RATIO", 100)
+    monkeypatch.setattr(compressed, "_PIECE", 10_000)
+    path = tmp_path / "train.txt.packed"
+    path.write_bytes(pack(b"0 qid:1 1:0\n" * 200_000))
+    with pytest.raises(DataError, match=r"train.txt.packed: its \d+ bytes unpack to more than .* GB"):
+        read_letor(path)
+    assert len(unpacked(path, pack(b"0 qid:1 1:0\n" * 8_000))) == 96_000
+
+
+def test_a_column_number_far_beyond_the_text_is_refused_unless_it_is_said(tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_bytes(LINES + b"1 qid:3 300000000:1\n")
+    for read in (read_letor, letor_width, lambda path: read_letor([path, path])):
+        with pytest.raises(DataError, match=r"train.txt: .* a column numbered 300000000 .* features=300000000"):
+            read(tmp_path / "train.txt")
+    (tmp_path / "other.txt").write_bytes(MORE)
+    with pytest.raises(DataError, match="a column numbered 300000000"):
+        convert([tmp_path / "other.txt", tmp_path / "train.txt"], tmp_path / "shards")
+    said = refused(run(tmp_path, "fit", "train.txt", "--method", "ranksvm", "--out", "model"))
+    assert "--features 300000000" in said
+    (tmp_path / "sparse.txt").write_bytes(LINES + b"1 qid:3 200000:1\n")
+    assert read_letor(tmp_path / "sparse.txt").feature_count == 200_000
+
+
+def test_files_that_make_a_gigantic_table_only_together_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_bytes(b"".join(b"%d qid:%d 1:1\n" % (n % 2, n // 2) for n in range(4_000)))
+    (tmp_path / "wide.txt").write_bytes(b"1 qid:x 2000000:1\n")
+    with pytest.raises(DataError, match=r"long.txt and the files after it: 4001 rows with a column numbered 2000000"):
+        read_letor([tmp_path / "long.txt", tmp_path / "wide.txt"])
+
+
+def test_counts_of_a_manifest_are_compared_with_the_files_before_memory_is_taken(tmp_path: Path) -> None:
+    data = ragged()
+    write_shards([data], tmp_path / "s")
+    path = tmp_path / "s" / "shards.json"
+    said: dict[str, Any] = json.loads(path.read_text())
+    del said["sha256"]
+    said["version"] = 1  # as another program may write it
+    said["rows"] = said["shards"][0]["rows"] = 10**12
+    path.write_text(json.dumps(said))
+    with pytest.raises(DataError, match=r"part-00000.parquet: \d+ rows; shards.json says 1000000000000"):
+        open_shards(tmp_path / "s").whole()
+
+
+def test_a_log_of_more_rows_than_memory_holds_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(pa.table({"qid": ["a"] * 1000, "label": [1] * 1000, "x": [0.0] * 1000}), tmp_path / "log.parquet")
+    monkeypatch.setattr(memory, "machine_memory", lambda: 20_000)
+    with pytest.raises(DataError, match=r"log.parquet: its 1000 rows of 3 columns take .* Cut the log"):
+        read_parquet(tmp_path / "log.parquet")
+
+
+WIDE = make_judged(6, 4, 300, kinds=2, seed=0)
+
+
+@pytest.mark.parametrize("build", [lambda: KnnOnline(RankSVM(), k=2), lambda: KnnOffline2(RankSVM(), k=2)])
+def test_curvature_that_does_not_fit_is_refused_before_training(
+    build: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert np.isfinite(build().fit(WIDE).predict(WIDE.candidates)).all()
+    monkeypatch.setattr(memory, "machine_memory", lambda: 4_500_000)
+    with pytest.raises(DataError, match=r"300 features keeps its curvature of all queries and of 6 alone, .*Leave out"):
+        build().fit(make_judged(6, 4, 300, seed=1))
+    assert len(RankSVM().fit(WIDE).weights_) == 300  # one table fits
+    monkeypatch.setattr(memory, "machine_memory", lambda: 2_000_000)
+    with pytest.raises(DataError, match=r"A ranking SVM of 300 features .* 0.0 GB of this machine's memory"):
+        RankSVM().fit(WIDE)
+    with pytest.raises(DataError, match="SER with 300 features solves for all weights at once"):
+        SER().fit(WIDE)
+
+
+def test_a_budget_counts_as_the_memory_there_is() -> None:
+    with use_workers(ThisProcess(1_000_000)), pytest.raises(DataError, match="GB are allowed"):
+        RankSVM().fit(WIDE)
+
+
+WIDEST = "of 10000 features keeps its curvature of all queries and of 200 alone"
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: KnnOnline(RankSVM(), k=0.2), WIDEST),
+        (
+            lambda: KnnOffline2(RankSVM(), k=0.2),
+            WIDEST,
+        ),
+        (SSER, "too long with 10000 of them; 3000 are the most"),
+    ],
+)
+def test_ten_thousand_features_are_refused_at_once_where_they_are_too_many(
+    build: Callable[[], Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "machine_memory", lambda: 16 * 10**9)
+    with pytest.raises(DataError, match=message):
+        build().fit(make_judged(200, 2, 10_000))
+
+
+def test_the_curvature_of_many_blocks_does_not_depend_on_how_many_are_held_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from querywise.learners.ranksvm import preferences
+
+    data = make_judged(600, 40, 3, seed=2)
+    weights = RankSVM().fit(data).weights_
+    monkeypatch.setattr(preferences, "_TABLE_BYTES", 0)
+    assert np.array_equal(RankSVM().fit(make_judged(600, 40, 3, seed=2)).weights_, weights)
+
+
+def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = memory.machine_memory()
+    (tmp_path / "limit").write_text("1000000\n")
+    (tmp_path / "none").write_text("max\n")
+    monkeypatch.setattr(memory, "_LIMITS", (str(tmp_path / "none"), str(tmp_path / "absent")))
+    assert memory.machine_memory() >= whole
+    monkeypatch.setattr(memory, "_LIMITS", (str(tmp_path / "none"), str(tmp_path / "limit")))
+    assert memory.machine_memory() == 1_000_000
