@@ -47,3 +47,7 @@ class ModelFileError(QuerywiseError, ValueError):
 
 class ClusterError(QuerywiseError, RuntimeError):
     """A cluster cannot be reached, or could not do its work."""
+
+
+class Hint(UserWarning):
+    """Something that works, but could work better; the command line prints it as one line."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
+import warnings
+from typing import Any
 
 from querywise.cli import collections, comparing, exporting, fusing, ranking, serving, sharding
 from querywise.cli.app import app
+from querywise.errors import Hint
 
 __all__ = ["app", "collections", "comparing", "exporting", "fusing", "main", "ranking", "serving", "sharding"]
 
@@ -14,4 +18,14 @@ def main() -> None:
     """Run the command line."""
     # LightGBM's threads that spin while they wait halve its speed on a machine with anything else to do.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, *more: Any, **others: Any) -> None:
+        """A hint is a line for people; any other warning is shown as usual."""
+        if isinstance(message, Hint):
+            sys.stderr.write(f"hint: {message}\n")
+        else:
+            usual(message, *more, **others)
+
+    warnings.showwarning = show
     app()

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import tempfile
+import warnings
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 from numba.core import event
 
+from querywise.errors import Hint
 from querywise.runtime.progress import Ongoing
 
 _Parameters = ParamSpec("_Parameters")
@@ -16,13 +22,51 @@ _Result = TypeVar("_Result")
 
 def compiled(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
     """Compile `function` when it is first called, keep the machine code on disk, release the GIL while it runs."""
-    return cast("Callable[_Parameters, _Result]", numba.njit(cache=True, nogil=True)(function))
+    return cast("Callable[_Parameters, _Result]", _kept(function, nogil=True))
 
 
 def compiled_loosely(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
     """The same, where sums may be added up in any order, several numbers at a time."""
     freedom = {"reassoc", "contract", "nsz"}  # but infinities stay infinities
-    return cast("Callable[_Parameters, _Result]", numba.njit(cache=True, nogil=True, fastmath=freedom)(function))
+    return cast("Callable[_Parameters, _Result]", _kept(function, nogil=True, fastmath=freedom))
+
+
+def _kept(function: Any, **how: Any) -> Any:
+    """The function as numba compiles it, its machine code kept on disk where there is a place for it."""
+    if _no_place:
+        return numba.njit(**how)(function)
+    try:
+        return numba.njit(cache=True, **how)(function)
+    except RuntimeError:  # neither the package's folder nor the home folder can be written to
+        tried, folder = numba.config.CACHE_DIR, _private_folder()
+        folder = None if folder == tried else folder
+        place = "nowhere" if folder is None else f"in {folder} until it is removed"
+        warnings.warn(
+            "Neither querywise's own folder nor the home folder can be written to, so compiled code is kept "
+            f"{place}. Set NUMBA_CACHE_DIR to a folder that can, and starting takes seconds less.",
+            Hint,
+            stacklevel=2,
+        )
+        if folder is None:
+            _no_place.append(True)
+        else:
+            numba.config.CACHE_DIR = folder  # for all that follow
+        return _kept(function, **how)
+
+
+def _private_folder() -> str | None:
+    """A folder for temporary files that belongs to this user alone; None where there cannot be one."""
+    folder = Path(tempfile.gettempdir(), f"querywise-{os.getuid()}")
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError:
+        return None
+    own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+    return str(folder) if own and os.access(folder, os.W_OK) else None
+
+
+_no_place: list[bool] = []  # not empty once nothing can be kept
 
 
 class _Announcer(event.Listener):  # type: ignore[misc]

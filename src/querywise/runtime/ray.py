@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import shutil
 import socket
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +25,7 @@ import numpy as np
 from querywise.errors import ClusterError
 from querywise.runtime.numerals import is_whole
 from querywise.runtime.progress import doing, track
-from querywise.runtime.threads import alone
+from querywise.runtime.threads import alone, available_cores
 from querywise.runtime.workers import Arguments, Kept, use_workers
 
 _Item = TypeVar("_Item")
@@ -38,6 +40,8 @@ _AHEAD = 4  # tasks in flight per core, so that results do not flood the memory
 _JOBS = 4  # jobs at once that submit tasks themselves
 _PULSE = 1  # seconds between two checks whether to go on waiting
 _PATIENCE = 10  # seconds to wait for an address to answer
+_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # the environment variable
+_SHORT = 30  # characters of a path to which Ray adds up to 70; a socket's may have 107
 _SMALL = 65_536  # bytes that are sent along with every task
 
 
@@ -61,10 +65,10 @@ class RayCluster:
 
     def __enter__(self) -> Self:
         self._ray = _ray()
-        with doing("Starting Ray" if self.address == AUTO else f"Connecting to {self.address}"):
-            self._connect()
-        self._inside.callback(self._ray.shutdown)
         try:
+            with doing("Starting Ray" if self.address == AUTO else f"Connecting to {self.address}"):
+                self._connect()
+            self._inside.callback(self._ray.shutdown)
             self._check()
         except BaseException:
             self._inside.close()
@@ -180,7 +184,8 @@ class RayCluster:
             raise ClusterError("Ray is at work in this process already; end that with ray.shutdown() first.")
         options: Any = {"address": self.address, "log_to_driver": False, "logging_level": "CRITICAL"}
         if self.address == AUTO:
-            options |= {"address": "local", "num_cpus": os.cpu_count(), "include_dashboard": False}
+            options |= _alone(self._inside.enter_context(_private_folder()))
+            self._inside.enter_context(_on_loopback())
         try:
             try:
                 self._ray.init(**options)
@@ -216,6 +221,46 @@ class RayCluster:
                 f"{self.address}: its machines have querywise {theirs}, here it is {ours}. Install the same "
                 f"on all of them: pip install 'querywise[cluster]=={ours}'"
             )
+
+
+def _alone(folder: str) -> dict[str, str | int | bool]:
+    """How Ray is started for this process alone: no other machine reaches its ports, no other user its files."""
+    return {
+        "address": "local",
+        "num_cpus": available_cores(),
+        "include_dashboard": False,
+        "_temp_dir": folder,
+    }
+
+
+@contextlib.contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Let Ray take this machine's loopback address for its own, as it does on systems where it makes no clusters.
+
+    Its argument for the address does not do: there it replaces 127.0.0.1 by one that other machines reach.
+    """
+    from ray._private import ray_constants
+
+    before = os.environ.get(_CLUSTERS), ray_constants.ENABLE_RAY_CLUSTER
+    os.environ[_CLUSTERS], ray_constants.ENABLE_RAY_CLUSTER = "0", False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before[1]
+        os.environ.pop(_CLUSTERS)
+        if before[0] is not None:
+            os.environ[_CLUSTERS] = before[0]
+
+
+@contextlib.contextmanager
+def _private_folder() -> Iterator[str]:
+    """A folder inside one that only this user can look into, since Ray opens its own to all; removed at the end."""
+    where = tempfile.gettempdir()
+    folder = tempfile.mkdtemp(prefix="qw-", dir=where if len(where) <= _SHORT else "/tmp")
+    try:
+        yield os.path.join(folder, "ray")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def keep_quiet() -> None:

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from querywise.runtime.cancellation import Job, checkpoint, current_job, working_for
+from querywise.runtime.numerals import is_whole
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -47,7 +48,14 @@ def alone() -> Iterator[None]:
 
 def cores() -> int:
     """How many cores there are to work with."""
-    return 1 if getattr(_here, "busy", False) else os.cpu_count() or 1
+    return 1 if getattr(_here, "busy", False) else available_cores()
+
+
+def available_cores() -> int:
+    """The cores that this process may run on, or fewer where OMP_NUM_THREADS says so."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # further ones are of nested loops
+    return min(allowed, max(int(asked), 1)) if is_whole(asked) else allowed
 
 
 _here = threading.local()
@@ -65,7 +73,7 @@ def _marked(work: Callable[[_Item], _Result], job: Job | None, item: _Item) -> _
 
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="querywise")
+    return ThreadPoolExecutor(available_cores(), thread_name_prefix="querywise")
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from querywise.contracts.protocols import Learner
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.learners.trees.forest import Grown, read_forest
-from querywise.learners.trees.growth import LARGEST, check_growth, check_visible, growth, own_gains
+from querywise.learners.trees.growth import LARGEST, check_growth, check_visible, growth, lightgbm, own_gains
 from querywise.learners.trees.text import for_lightgbm, read_trees, width_of
 from querywise.learners.weights import check_query_weights
 from querywise.runtime.arrays import Floats, Ints
@@ -98,8 +98,7 @@ class LambdaMART:
         if not weights.any():
             raise DataError("All query weights are 0, so there is no query to learn from.")
         check_visible(candidates.features)
-        import lightgbm
-
+        library = lightgbm()
         # Dense grades: LightGBM wants the value of every grade up to the largest, and 2^grade may not fit a double.
         grades = np.unique(np.concatenate([[0], data.labels, [] if valid is None else valid.labels])).astype(np.int64)
         training = self._dataset(data, weights, grades, None)
@@ -108,8 +107,8 @@ class LambdaMART:
         try:
             for number in range(self.bag):
                 with doing("Growing trees"), own_gains() as ready_to_grow:
-                    early = lightgbm.early_stopping(self.patience, verbose=False)
-                    booster = lightgbm.train(
+                    early = library.early_stopping(self.patience, verbose=False)
+                    booster = library.train(
                         self._parameters(grades, number, candidates.features.shape),
                         training,
                         num_boost_round=self.trees,
@@ -118,7 +117,7 @@ class LambdaMART:
                     )
                 count = booster.best_iteration if checked is not None else booster.current_iteration()
                 grown.append((count, booster.model_to_string(num_iteration=count)))
-        except lightgbm.basic.LightGBMError as error:
+        except library.basic.LightGBMError as error:
             raise DataError(f"LightGBM refuses: {error}") from None
         self.tree_count_ = round(sum(count for count, _ in grown) / self.bag)
         self.models_ = tuple(model for _, model in grown)
@@ -175,20 +174,16 @@ class LambdaMART:
         """LightGBM's own trees, read from their text when first needed."""
         with _READING:
             if self._boosters is None:
-                import lightgbm
-
                 width = self.feature_count_
-                self._boosters = [lightgbm.Booster(model_str=for_lightgbm(model, width)) for model in self.models_]
+                self._boosters = [lightgbm().Booster(model_str=for_lightgbm(model, width)) for model in self.models_]
             return self._boosters
 
     def _dataset(self, data: Judged, weights: Floats, grades: Ints, reference: Dataset | None) -> Dataset:
-        import lightgbm
-
         kept = np.flatnonzero((weights > 0) & (data.candidates.sizes > 0))
         rows, sizes = self._rows(data, kept)
         # Mean 1: LightGBM's limits on leaves are absolute, and weights are relative.
         scaled = weights[kept] / (weights[kept] @ sizes / sizes.sum())
-        return lightgbm.Dataset(
+        found: Dataset = lightgbm().Dataset(
             data.candidates.features[rows],
             label=np.searchsorted(grades, data.labels[rows]),
             weight=None if np.ptp(scaled) == 0 else np.repeat(scaled, sizes),
@@ -198,6 +193,7 @@ class LambdaMART:
             params={"verbose": -1, "seed": self.seed, "feature_pre_filter": False},
             free_raw_data=True,
         )
+        return found
 
     def _rows(self, data: Judged, queries: Ints) -> tuple[Ints, Ints]:
         """The rows of these queries; of a very long one all relevant documents and a seeded sample of the others."""
@@ -314,9 +310,7 @@ class TreeRegression:
         """The trees, read from their text when first needed."""
         with _READING:
             if self._booster is None:
-                import lightgbm
-
-                self._booster = lightgbm.Booster(model_str=for_lightgbm(self.model_, width_of(self.model_)))
+                self._booster = lightgbm().Booster(model_str=for_lightgbm(self.model_, width_of(self.model_)))
             return self._booster
 
     def _grow(
@@ -327,14 +321,13 @@ class TreeRegression:
         count: int,
         watched: tuple[Floats, Floats] | None = None,
     ) -> Self:
-        import lightgbm
-
+        library = lightgbm()
         check_growth(self)
         check_visible(features)
         parameters = {"objective": "regression", "metric": "l2", **growth(self, features.shape)}
         settings = {"verbose": -1, "seed": self.seed, "feature_pre_filter": False}
         if self._dataset is None or self._seen is not features:
-            self._dataset = lightgbm.Dataset(features, label=targets, params=settings, free_raw_data=False)
+            self._dataset = library.Dataset(features, label=targets, params=settings, free_raw_data=False)
             self._seen = features
         self._dataset.construct().set_label(targets)
         # By field: its own set_weight leaves the last weights in place where the new ones are all 1.
@@ -345,14 +338,14 @@ class TreeRegression:
         training = self._dataset if len(kept) == len(weights) else self._dataset.subset(kept.tolist())
         other = None if watched is None else self._dataset.create_valid(watched[0], label=watched[1], params=settings)
         try:
-            booster = lightgbm.train(
+            booster = library.train(
                 parameters,
                 training,
                 num_boost_round=count,
                 valid_sets=None if other is None else [other],
-                callbacks=None if other is None else [lightgbm.early_stopping(self.patience, verbose=False)],
+                callbacks=None if other is None else [library.early_stopping(self.patience, verbose=False)],
             )
-        except lightgbm.basic.LightGBMError as error:
+        except library.basic.LightGBMError as error:
             raise DataError(f"LightGBM refuses: {error}") from None
         self.tree_count_ = count if watched is None else max(booster.best_iteration, 1)
         self.model_ = booster.model_to_string(num_iteration=self.tree_count_)
