@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -13,7 +15,7 @@ from querywise.contracts.protocols import Learner
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.learners.trees.forest import Grown, read_forest
-from querywise.learners.trees.growth import LARGEST, check_growth, check_visible, growth, lightgbm, own_gains
+from querywise.learners.trees.growth import LARGEST, check_growth, check_visible, growth, own_gains
 from querywise.learners.trees.text import for_lightgbm, read_trees, width_of
 from querywise.learners.weights import check_query_weights
 from querywise.runtime.arrays import Floats, Ints
@@ -32,6 +34,17 @@ _SHAPLEY_ROWS = 64  # at a time: they take a tenth of a second or so
 _READING = threading.Lock()  # of trees for Shapley values, which takes seconds: once, however many threads ask
 
 OBJECTIVES = ("lambdarank", "rank_xendcg")
+
+
+def lightgbm() -> ModuleType:
+    """LightGBM, loaded so that its threads sleep while they wait, unless the environment says otherwise.
+
+    Two trainings at once whose threads wait in busy loops take each other's cores. OpenMP reads this when it is loaded.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    import lightgbm
+
+    return lightgbm
 
 
 class LambdaMART:

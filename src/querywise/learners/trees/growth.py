@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Protocol
 
 import numpy as np
@@ -23,17 +21,6 @@ _WIDE = 1_000  # rows per column up to which a table counts as wide
 # LightGBM keeps the gains of grades once for the whole process: a forest reads them when it is set up, and its NDCG on
 # validation data after every tree.
 _GAINS = threading.Lock()
-
-
-def lightgbm() -> ModuleType:
-    """LightGBM, loaded so that its threads sleep while they wait, unless the environment says otherwise.
-
-    Two trainings at once whose threads wait in busy loops take each other's cores. OpenMP reads this when it is loaded.
-    """
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    import lightgbm
-
-    return lightgbm
 
 
 class Grower(Protocol):
