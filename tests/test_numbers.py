@@ -31,11 +31,15 @@ from querywise.data.parquet.scored import read_scored, write_scored_part
 from querywise.data.query_table import QueryTable
 from querywise.data.runs import read_run
 from querywise.data.synthetic import make_judged
-from querywise.errors import DataError
+from querywise.errors import DataError, SolverError
 from querywise.evaluation.evaluate import evaluate
+from querywise.learners.classic.adarank import AdaRank
+from querywise.learners.classic.listnet import ListNet
+from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.formulas import FLAVOURS, dcg, find_measure, mean_ndcg, ndcg
 from querywise.measures.order import order
 from querywise.measures.score_files import read_scores
+from querywise.rankers.knn import KnnOnline
 from querywise.runtime.arrays import Floats
 from querywise.runtime.scaling import Moments, Scaling
 from querywise.runtime.values import Json, json_text
@@ -118,6 +122,18 @@ def test_a_model_is_not_asked_about_numbers_too_large_for_it() -> None:
     with pytest.raises(DataError, match="column clicks"):
         ranker.predict(named)
     assert np.isfinite(ranker.predict(reshaped(lambda features: 1e119 * features).candidates)).all()
+
+
+@pytest.mark.parametrize("size", [1e20, 1e60, 1e110])
+@pytest.mark.parametrize("build", [RankSVM, ListNet, AdaRank, lambda scale: KnnOnline(RankSVM(scale=scale), k=5)])
+def test_large_features_that_are_not_to_be_scaled_are_ranked_or_refused(build: Callable[..., Any], size: float) -> None:
+    data = reshaped(lambda features: size * features)
+    with np.errstate(all="ignore"):
+        try:
+            found = build(scale="none").fit(data).predict(data.candidates)
+        except SolverError as error:
+            found = np.zeros(1) if "scale='standard'" in str(error) or "raise l2" in str(error) else np.full(1, np.nan)
+    assert np.isfinite(found).all()
 
 
 def test_a_tiny_column_among_others_is_refused_by_its_number_and_one_of_zeros_is_not() -> None:

@@ -115,6 +115,8 @@ class _Lists:
             step = -cho_solve(cho_factor(curvature, overwrite_a=True), gradient)
         except LinAlgError:
             raise SolverError(f"ListNet(l2={self._l2:g}) is too small for these features; raise it.") from None
+        except ValueError:  # not finite
+            raise SolverError("Features as large as these need scale='standard', or must be divided.") from None
         slope = float(gradient @ step)
         for halvings in range(40):
             size = 0.5**halvings

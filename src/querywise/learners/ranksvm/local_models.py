@@ -286,7 +286,10 @@ def _curved(preferences: Preferences, state: Any) -> Curved:
     """The gradient and the curvature of every query of a part at the optimum."""
     mean = np.where(preferences.pairs > 0, 1 / np.maximum(preferences.pairs, 1), 0.0)
     gradients = preferences.gradients(state.sums.gradient, mean)
-    return Curved(gradients, preferences.curvatures(state.scores, state.sums.degree, mean, SQUARED_HINGE))
+    curvatures = preferences.curvatures(state.scores, state.sums.degree, mean, SQUARED_HINGE)
+    if not np.isfinite(curvatures.sum(dtype=np.float64)):  # they are in single precision
+        raise SolverError("Features as large as these need scale='standard', or must be divided.")
+    return Curved(gradients, curvatures)
 
 
 def _step_sums(curved: Curved, shares: WeightRows) -> tuple[Floats, Singles]:

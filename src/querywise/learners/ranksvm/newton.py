@@ -101,6 +101,8 @@ class _Objective:
             return -cho_solve(cho_factor(curvature, overwrite_a=True), point.gradient)
         except LinAlgError:
             raise SolverError(f"l2={self.ridge.l2:g} is too small for these features; raise it.") from None
+        except ValueError:  # not finite
+            raise SolverError("Features as large as these need scale='standard', or must be divided.") from None
 
     def line_search(self, here: _Point, step: Floats) -> _Point:
         """The full step where it descends enough; else the point along it where F stops falling, to a tenth."""
