@@ -25,6 +25,7 @@ from benchmarks.bench_service import request
 from benchmarks.costly import measure_explanations
 from benchmarks.results import Result, alone
 from benchmarks.worlds import World
+from benchmarks.writers import measure_kills, measure_reloads, measure_writers
 from querywise import SSER, KnnOffline2, KnnOnline, RankSVM, Single, save
 from tests.serving import COMMAND, started
 
@@ -117,6 +118,9 @@ def measure_faults() -> Iterator[Result]:
             yield alone("faults", "memory before the attacks", ours=before, unit="MB")
             yield alone("faults", "growth by the attacks", ours=_megabytes(process) - before, unit="MB", below=20)
     yield from measure_explanations(data)
+    yield from measure_writers()
+    yield from measure_kills()
+    yield from measure_reloads()
 
 
 class _Clients:

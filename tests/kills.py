@@ -75,9 +75,7 @@ class Killer:
         return int(changes)
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        self._process.communicate()
 
 
 @contextlib.contextmanager

@@ -121,12 +121,13 @@ def recover_folder(path: Path) -> None:
 
 def read_steadily(folder: Path, manifest: str, read: Callable[[], _Found]) -> _Found:
     """What `read` finds in a folder of several files; read again if the folder was replaced meanwhile."""
-    recover_folder(folder)
     for _ in range(_READINGS):
+        recover_folder(folder)
         before = _generation(folder, manifest)
         try:
             found = read()
         except (QuerywiseError, OSError):
+            recover_folder(folder)  # waits for a writer who has just moved the old folder away
             if _generation(folder, manifest) == before:
                 raise
             continue

@@ -47,10 +47,10 @@ class ModelFolder:
         return "replaced"
 
     def _read_state(self) -> tuple[tuple[str, int, int, int], ...]:
-        """Name, time, size and inode of every file: what changes when a file does, without reading it."""
+        """Name, time, size and inode of every file that is no writer's own: what changes when a file does, unread."""
         try:
             entries = sorted(self.folder.iterdir())
-            found = [(each.name, _stat(each)) for each in entries if not each.name.endswith(".part")]
+            found = [(each.name, _stat(each)) for each in entries if not each.name.startswith(".")]
         except OSError:
             return ()
         return tuple((name, stat.st_mtime_ns, stat.st_size, stat.st_ino) for name, stat in found)

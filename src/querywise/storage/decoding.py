@@ -30,8 +30,11 @@ _ENTRIES = ("$class", "number", "parameters", "learned")
 def decode(value: Json, arrays: Arrays) -> Ranker:
     """The ranker that was encoded."""
     reader = _Reader(arrays)
-    found = reader.decode(value, 0)
-    known = reader.known.get(id(found))
+    try:
+        found = reader.decode(value, 0)
+        known = reader.known.get(id(found))
+    finally:
+        reader.known.clear()  # each of them refers to all
     if known is None or not RANKER.plays(known.kind) or not known.fitted:
         raise WrongValueError("it is not a fitted ranker")
     fitted: Ranker = found

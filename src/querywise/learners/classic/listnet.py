@@ -110,13 +110,13 @@ class _Lists:
         """The weights after a step, halved until it descends enough; None where only rounding is left."""
         curvature = self.curvature(weights)
         if not (np.isfinite(curvature).all() and np.isfinite(gradient).all()):
-            raise SolverError("ListNet's loss is not a number: features or weights are too large. Scale them.")
+            raise SolverError(
+                "ListNet's loss is not a number: features are too large. Take scale='standard', or divide them."
+            )
         try:
             step = -cho_solve(cho_factor(curvature, overwrite_a=True), gradient)
         except LinAlgError:
             raise SolverError(f"ListNet(l2={self._l2:g}) is too small for these features; raise it.") from None
-        except ValueError:  # not finite
-            raise SolverError("Features as large as these need scale='standard', or must be divided.") from None
         slope = float(gradient @ step)
         for halvings in range(40):
             size = 0.5**halvings

@@ -286,8 +286,8 @@ def _curved(preferences: Preferences, state: Any) -> Curved:
     """The gradient and the curvature of every query of a part at the optimum."""
     mean = np.where(preferences.pairs > 0, 1 / np.maximum(preferences.pairs, 1), 0.0)
     gradients = preferences.gradients(state.sums.gradient, mean)
-    curvatures = preferences.curvatures(state.scores, state.sums.degree, mean, SQUARED_HINGE)
-    if not np.isfinite(curvatures.sum(dtype=np.float64)):  # they are in single precision
+    curvatures = preferences.curvatures(state.scores, state.sums.degree, mean, SQUARED_HINGE)  # in single precision
+    if not np.isfinite(curvatures.sum(dtype=np.float64)):
         raise SolverError("Features as large as these need scale='standard', or must be divided.")
     return Curved(gradients, curvatures)
 
@@ -380,11 +380,9 @@ def _refined(*given: Any) -> Floats:
 
 def _solved(matrices: Floats, right: Floats) -> Floats:
     """The solutions of many small symmetric systems."""
+    blocks = _slices(len(matrices), 64)
     try:
-        parts = in_threads(
-            lambda block: np.linalg.solve(matrices[block], right[block][:, :, None])[:, :, 0],
-            _slices(len(matrices), 64),
-        )
+        parts = in_threads(lambda block: np.linalg.solve(matrices[block], right[block][:, :, None])[:, :, 0], blocks)
     except np.linalg.LinAlgError:
         raise SolverError("l2 is too small for these features, a local model is not unique; raise it.") from None
     return np.concatenate(parts) if parts else right

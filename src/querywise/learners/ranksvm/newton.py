@@ -96,13 +96,13 @@ class _Objective:
         curvature = self.curvature(point)
         curvature[np.diag_indices_from(curvature)] += self.ridge.strength
         if not (np.isfinite(curvature).all() and np.isfinite(point.gradient).all()):
-            raise SolverError("The ranking SVM's loss is not a number: features or weights are too large. Scale them.")
+            raise SolverError(
+                "The ranking SVM's loss is not a number: features are too large. Take scale='standard', or divide them."
+            )
         try:
             return -cho_solve(cho_factor(curvature, overwrite_a=True), point.gradient)
         except LinAlgError:
             raise SolverError(f"l2={self.ridge.l2:g} is too small for these features; raise it.") from None
-        except ValueError:  # not finite
-            raise SolverError("Features as large as these need scale='standard', or must be divided.") from None
 
     def line_search(self, here: _Point, step: Floats) -> _Point:
         """The full step where it descends enough; else the point along it where F stops falling, to a tenth."""
