@@ -74,10 +74,13 @@ def test_crafted_models_are_refused_or_rank() -> None:
     assert bad(1_000_000, 1_000_200, *SOME) == ({}, 200)
 
 
+HALF = 10_000 if os.environ.get("CI") else 1_000  # a minute and a half in all, which only the machine that builds takes
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 20_000, 10_000))
+@pytest.mark.parametrize("first", [0, 10_000])
 def test_many_crafted_models_of_every_kind_are_refused_or_rank(first: int) -> None:
-    assert bad(first, first + 10_000) == ({}, 10_000)
+    assert bad(first, first + HALF) == ({}, HALF)
 
 
 def test_every_method_is_among_the_models_that_are_crafted() -> None:

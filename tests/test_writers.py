@@ -202,8 +202,8 @@ def killing(place: Path) -> Iterator[Killer]:
 
 
 def some(changes: int) -> list[int]:
-    """The middle, and the last changes, where one folder takes the place of another; the bench tries all."""
-    return sorted({max(changes // 2, 1), *(max(changes - back, 1) for back in (1, 3, 5))})
+    """In the middle, and where one folder takes the place of another; `python -m benchmarks faults` tries all."""
+    return sorted({max(changes // 2, 1), max(changes - 2, 1)})
 
 
 @pytest.mark.slow

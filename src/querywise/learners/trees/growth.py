@@ -16,6 +16,7 @@ from querywise.runtime.threads import cores
 LARGEST = 2**31 - 1
 _ZERO = 1e-35  # LightGBM takes numbers this close to 0 for 0
 _BLOCK = 4_096
+_SMALL = 50_000  # values of a table up to which one thread is as quick as several
 _WIDE = 1_000  # rows per column up to which a table counts as wide
 
 # LightGBM keeps the gains of grades once for the whole process: a forest reads them when it is set up, and its NDCG on
@@ -38,7 +39,8 @@ class Grower(Protocol):
 def growth(learner: Grower, shape: tuple[int, ...]) -> dict[str, int | float | bool]:
     """LightGBM's parameters of growth, whatever the objective.
 
-    Counting column by column is the faster way for wide tables, row by row for long ones; the trees are the same.
+    Threads that wait for each other after every split take longer than one alone on small tables. Counting column by
+    column is the faster way for wide tables, row by row for long ones; the trees are the same.
     """
     rows, columns = shape
     return {
@@ -49,7 +51,7 @@ def growth(learner: Grower, shape: tuple[int, ...]) -> dict[str, int | float | b
         "seed": learner.seed,
         "deterministic": True,
         ("force_col_wise" if rows <= _WIDE * columns else "force_row_wise"): True,
-        "num_threads": learner.threads or cores(),
+        "num_threads": learner.threads or (1 if rows * columns < _SMALL else cores()),
         "verbose": -1,
     }
 
