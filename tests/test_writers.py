@@ -213,7 +213,7 @@ def some(changes: int) -> list[int]:
 def test_a_command_that_is_killed_loses_nothing_and_blocks_nothing(
     killing: Killer, place: Path, command: Command, over: bool
 ) -> None:
-    assert kill_everywhere(killing, place, command, over=over, points=some) > 1
+    assert kill_everywhere(killing, place, command, over=over, points=some) > 0
 
 
 def test_what_killed_writers_leave_is_written_over(tmp_path: Path) -> None:
