@@ -1,4 +1,4 @@
-"""What holds for all tests: their order, how many examples a quick run tries, and what is skipped without real data."""
+"""What holds for all tests: how many examples a quick run tries, and what is skipped where there is no real data."""
 
 from __future__ import annotations
 
@@ -9,14 +9,7 @@ from hypothesis import settings
 
 from tests.worlds import REAL_DATA
 
-_LONG = ("cluster", "slow", "real_data", "browser")
-
 settings.register_profile("check", max_examples=15)  # `make check` asks for it; see `examples` in worlds.py
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest comes first, so that no process is left alone with it in the end."""
-    items.sort(key=lambda item: next((place for place, mark in enumerate(_LONG) if item.get_closest_marker(mark)), 9))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
