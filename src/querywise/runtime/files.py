@@ -128,12 +128,18 @@ def read_steadily(folder: Path, manifest: str, read: Callable[[], _Found]) -> _F
             found = read()
         except (QuerywiseError, OSError):
             recover_folder(folder)  # waits for a writer who has just moved the old folder away
-            if _generation(folder, manifest) == before:
+            if _generation(folder, manifest) == before and not (before is None and _is_being_replaced(folder)):
                 raise
             continue
         if _generation(folder, manifest) == before:
             return found
     raise ModelFileError(f"{folder}: the folder is replaced faster than it can be read. Try again.")
+
+
+def _is_being_replaced(folder: Path) -> bool:
+    """Whether a writer holds the place of a folder, at which there may be nothing for a moment."""
+    target = folder.resolve()
+    return _aside(target).exists() or _lock_beside(target).exists()
 
 
 def _generation(folder: Path, manifest: str) -> tuple[int, ...] | None:
@@ -151,7 +157,9 @@ def _part(path: Path, *, folder: bool = False) -> Iterator[Path]:
 
     What a killed process left under the name is written over.
     """
-    beside, held = _free_part(path, folder)
+    # While folders change places, the name of a part is for a moment that of the old folder, which nobody may take.
+    with locked(_lock_beside(path)) if folder else contextlib.nullcontext():
+        beside, held = _free_part(path, folder)
     try:
         _clear(beside)
         yield beside
@@ -166,7 +174,7 @@ def _free_part(path: Path, folder: bool) -> tuple[Path, int | None]:
         try:
             if folder:
                 beside.mkdir(exist_ok=True)
-            held = try_lock(beside)
+            held = try_lock(beside, folder=folder)
         except NoLocksError:
             break
         except (FileNotFoundError, PermissionError):  # put in its place just now, or left by somebody else
@@ -278,7 +286,9 @@ class OutputFolder:
         check_folder(path)
         if path.is_dir() and not self.in_place and not os.access(parent, os.W_OK):
             raise DataError(f"{path}: no permission to write in the folder {parent}.")
-        found = sorted(each.name for each in path.iterdir()) if path.is_dir() else []
+        found: list[str] = []
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # nothing there, perhaps for a moment
+            found = sorted(each.name for each in path.iterdir())
         whole = [name for name in found if self.unfinished is None or not self.unfinished(name)]
         if whole and self.manifest is not None and self.manifest not in whole:
             raise DataError(f"{path}: {self.other}")

@@ -45,14 +45,14 @@ def locked(path: Path, *, busy: str | None = None) -> Iterator[bool]:
         os.close(held)
 
 
-def try_lock(path: Path) -> int | None:
+def try_lock(path: Path, *, folder: bool) -> int | None:
     """Open and lock a folder, or a file, which is made; None if another process has it. The caller closes it.
 
     Raises NoLocksError where the file system has no locks.
     """
     if fcntl is None:
         raise NoLocksError
-    flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
+    flags = os.O_RDONLY | os.O_DIRECTORY if folder else os.O_RDWR | os.O_CREAT
     while True:
         opened = os.open(path, flags | os.O_CLOEXEC, 0o666)
         try:
