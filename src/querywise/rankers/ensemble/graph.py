@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from querywise.rankers.ensemble.long_lists import FAR, TIED, energy_in_blocks
+from querywise.rankers.ensemble.long_lists import FAR, energy_in_blocks, reach
 from querywise.runtime.arrays import Floats
 from querywise.runtime.compiled import compiled, compiled_loosely
 
@@ -53,15 +53,7 @@ def _likeness(gaps: Floats, neighbours: int) -> Floats:
     nearest = np.empty(neighbours)
     cuts = np.empty(count)
     for k in range(count):
-        nearest[:] = np.inf
-        for gap in gaps[k]:
-            if gap < nearest[-1]:
-                place = neighbours - 1
-                while place > 0 and nearest[place - 1] > gap:
-                    nearest[place] = nearest[place - 1]
-                    place -= 1
-                nearest[place] = gap
-        cuts[k] = nearest[-1] * (1 + TIED)
+        cuts[k] = reach(gaps[k], nearest)
         for other in range(count):
             if other != k and gaps[k, other] <= cuts[k]:
                 edges[many] = gaps[k, other]

@@ -83,20 +83,26 @@ def _distances(documents: Floats, first: int, last: int) -> Floats:
 
 
 @compiled
+def reach(gaps: Floats, nearest: Floats) -> float:
+    """How far the neighbours of one document reach, ties with the last of them included; `nearest` is room for them."""
+    nearest[:] = np.inf
+    for gap in gaps:
+        if gap < nearest[-1]:
+            place = len(nearest) - 1
+            while place > 0 and nearest[place - 1] > gap:
+                nearest[place] = nearest[place - 1]
+                place -= 1
+            nearest[place] = gap
+    return float(nearest[-1] * (1 + TIED))
+
+
+@compiled
 def _near(gaps: Floats, neighbours: int) -> tuple[Floats, Floats, Ints]:
     """How far each document's neighbours reach, and the lengths of the edges to them, each with how often it occurs."""
     cuts, nearest = np.empty(len(gaps)), np.empty(neighbours)
     values, counts, many = np.empty(gaps.size), np.empty(gaps.size, np.int64), 0
     for k in range(len(gaps)):
-        nearest[:] = np.inf
-        for gap in gaps[k]:
-            if gap < nearest[-1]:
-                place = neighbours - 1
-                while place > 0 and nearest[place - 1] > gap:
-                    nearest[place] = nearest[place - 1]
-                    place -= 1
-                nearest[place] = gap
-        cuts[k] = nearest[-1] * (1 + TIED)
+        cuts[k] = reach(gaps[k], nearest)
         begin = many
         for gap in np.sort(gaps[k][gaps[k] <= cuts[k]]):
             if many > begin and values[many - 1] == gap:
