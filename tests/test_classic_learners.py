@@ -21,8 +21,10 @@ from querywise.learners.classic.listnet import ListNet, _Lists
 from querywise.learners.classic.lists import BestRound, Worth
 from querywise.learners.classic.rankboost import RankBoost
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.measures.formulas import FLAVOURS, find_measure
+from querywise.measures.flavours import FLAVOURS
+from querywise.measures.formulas import find_measure
 from querywise.measures.order import order
+from querywise.measures.ranked import RankedList
 from querywise.rankers.clusters import SelectRanker
 from querywise.rankers.column import OneFeature
 from querywise.rankers.knn import KnnOffline2, KnnOnline
@@ -174,7 +176,8 @@ def test_it_clearly_beats_the_best_feature(build: Callable[[], Any]) -> None:
         (AdaRank(0), "rounds=0"),
         (AdaRank(patience=0), "patience=0"),
         (AdaRank(measure="dcg"), "Known: map, ndcg or ndcg@k"),
-        (AdaRank(measure="bpref"), "Unknown measure 'bpref'"),
+        (AdaRank(measure="infap"), "Unknown measure 'infap'"),
+        (AdaRank(measure="bpref"), "measure='bpref' cannot be learned by"),
         (AdaRank(measure=3), "Known: map, ndcg or ndcg@k"),  # type: ignore[arg-type]
         (AdaRank(scale="rank"), "Known: 'standard', 'none'"),  # type: ignore[arg-type]
         (MultipleHyperplanes(-1.0), "must be a positive number"),
@@ -194,7 +197,10 @@ def test_an_order_is_worth_what_the_measures_say(measure: str) -> None:
     data = ragged(5)
     scores = np.random.default_rng(1).normal(size=len(data.labels)).round(1)
     ranked = data.labels[order(scores, data.candidates.starts)]
-    right = [find_measure(measure).of(ranked[data.candidates.rows(q)], FLAVOURS["standard"]) for q in range(len(data))]
+    right = [
+        find_measure(measure).of(RankedList(ranked[data.candidates.rows(q)]), FLAVOURS["standard"])
+        for q in range(len(data))
+    ]
     assert Worth(data, measure).of(scores) == pytest.approx(right, abs=1e-12)
 
 
@@ -359,7 +365,7 @@ def plain_adarank(
     def worth(scores: Floats, query: int) -> float:
         rows = data.candidates.rows(query)
         best_first = np.argsort(-scores[rows], kind="stable")
-        return find_measure(measure).of(data.labels[rows][best_first], FLAVOURS["standard"])
+        return find_measure(measure).of(RankedList(data.labels[rows][best_first]), FLAVOURS["standard"])
 
     x, queries = data.candidates.features, range(len(data))
     weak = [(f, sign) for sign in (1.0, -1.0) for f in range(x.shape[1])]

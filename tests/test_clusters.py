@@ -25,7 +25,9 @@ from querywise.locality.groupings import RelevantClusters
 from querywise.locality.views.divergence import Divergence
 from querywise.locality.views.topmean import TopMean
 from querywise.locality.views.twomodels import TwoModels
-from querywise.measures.formulas import FLAVOURS, average_precision
+from querywise.measures.flavours import FLAVOURS
+from querywise.measures.formulas import average_precision
+from querywise.measures.ranked import RankedList
 from querywise.rankers.clusters import Naive, SelectRanker, Transform
 from querywise.rankers.column import OneFeature
 from querywise.rankers.normalised import QueryNormalised, normalised
@@ -213,7 +215,7 @@ def test_a_model_counts_as_it_served_the_queries_it_sees_alike_in_select_ranker(
     def served(query: int, model: Floats) -> float:
         rows = train.candidates.rows(query)
         order = np.argsort(-(train.candidates.features[rows] @ model), kind="stable")
-        return average_precision(train.labels[rows][order], None, FLAVOURS["standard"])
+        return average_precision(RankedList(train.labels[rows][order]), None, FLAVOURS["standard"])
 
     for query, weights in enumerate(ranker.model_weights(test.candidates)):
         expected = []

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from querywise.data.collections import (
     Collection,
     Document,
-    Judgement,
     read_collection,
     read_documents,
-    read_judgements,
     read_topics,
     write_collection,
 )
+from querywise.data.judgements import Judgement, read_judgements
 from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.retrieval.features import judged_candidates
@@ -142,9 +141,9 @@ def test_columns_are_read_in_any_order(folder: Path) -> None:
 # TREC
 
 
-def test_trec_judgements_have_four_columns_and_spam_counts_as_zero(folder: Path) -> None:
+def test_trec_judgements_have_four_columns_and_spam_keeps_its_grade(folder: Path) -> None:
     put(folder / "qrels.txt", "301 0 D1 2\n301\t0\t2\t-2\n\n  302 Q0 D3 +1 \n")
-    assert judged(read_collection(folder)) == [("301", "D1", 2), ("301", "2", 0), ("302", "D3", 1)]
+    assert judged(read_collection(folder)) == [("301", "D1", 2), ("301", "2", -2), ("302", "D3", 1)]
 
 
 TOPICS = """\
@@ -301,9 +300,9 @@ def test_a_repeated_judgement_counts_once_and_a_contradiction_names_both_lines(t
     )
 
 
-def test_two_negative_grades_do_not_contradict_each_other(tmp_path: Path) -> None:
-    path = put(tmp_path / "qrels", "q 0 D1 -1\nq 0 D1 -2\nq 0 D1 0\n")
-    assert [each.grade for each in read_judgements(path)] == [0]
+def test_two_negative_grades_contradict_each_other(tmp_path: Path) -> None:
+    path = put(tmp_path / "qrels", "q 0 D1 -1\nq 0 D1 -1\nq 0 D1 -2\n")
+    refused(lambda: list(read_judgements(path)), f"{path}:3: ", "grade -2 here and -1")
 
 
 def test_a_judgement_of_an_unknown_query_is_named(folder: Path) -> None:

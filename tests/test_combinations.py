@@ -15,7 +15,9 @@ from querywise.errors import DataError, NotFittedError
 from querywise.learners.linear import LinearModels
 from querywise.learners.local_models import FittedModels
 from querywise.locality.combinations import SimilarQueries, by_distance, normalised, without_the_weak
-from querywise.measures.formulas import FLAVOURS, average_precision, precision_table
+from querywise.measures.flavours import FLAVOURS
+from querywise.measures.formulas import average_precision, precision_table
+from querywise.measures.ranked import RankedList
 from querywise.runtime.arrays import Floats, Ints
 from tests.worlds import examples, inside, ragged
 
@@ -326,7 +328,7 @@ def test_the_table_is_every_average_precision_one_by_one(
                 scores = {row: float(whole[row] @ weights[model]) for row in rows}
                 for table, in_turn in zip(tables, (rows, rows[::-1]), strict=True):
                     ranked = sorted(in_turn, key=scores.__getitem__, reverse=True)
-                    expected = average_precision(data.labels[ranked], None, flavour)
+                    expected = average_precision(RankedList(data.labels[ranked]), None, flavour)
                     assert table[query, model] == pytest.approx(expected)
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from querywise.data.judged import Candidates, Judged, concatenate
+from querywise.data.joining import concatenate
+from querywise.data.judged import Candidates, Judged
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate

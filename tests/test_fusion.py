@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from querywise.data.collections import Collection, Document, Judgement
+from querywise.data.collections import Collection, Document
 from querywise.data.judged import Candidates, Judged
+from querywise.data.judgements import Judgement
 from querywise.data.normalisation import NORMALISATIONS, minmax, zscore
 from querywise.data.query_table import QueryTable
 from querywise.data.runs import Run, join_runs, judge, read_run, read_runs
@@ -233,13 +234,15 @@ def test_unjudged_documents_count_zero_and_are_marked_and_unjudged_queries_are_l
     runs = [Run("a", {"1": {"A": 2.0, "B": 1.0}, "2": {"A": 1.0}, "10": {"B": 1.0}}), Run("b", {"1": {"C": 1.0}})]
     said = [("1", "B", 2), ("1", "C", 0), ("1", "Z", 1), ("10", "A", 1), ("77", "A", 1)]
     data, coverage = judge(join_runs(runs), [Judgement(*each, "here") for each in said])
-    assert data.candidates.query_ids == ("1", "10")
+    assert data.candidates.query_ids == ("1", "10", "77")
+    assert data.missed is not None
+    assert [data.missed.of(query) for query in range(3)] == [{"Z": 1}, {"A": 1}, {"A": 1}]
     assert data.candidates.document_ids == ("A", "B", "C", "B")
     assert data.labels.tolist() == [0, 2, 0, 0]
     assert data.judged is not None
     assert data.judged.tolist() == [False, True, True, False]
-    assert (coverage.queries, coverage.judged, coverage.absent, coverage.without_relevant) == (3, 2, 1, 1)
-    assert (coverage.relevant, coverage.found) == (3, 1)
+    assert (coverage.queries, coverage.unjudged, coverage.without_candidates, coverage.without_relevant) == (3, 1, 1, 1)
+    assert (coverage.relevant, coverage.found) == (4, 1)
 
 
 def test_judgements_of_other_queries_are_refused_with_both_ids() -> None:
@@ -374,7 +377,7 @@ def test_with_judgements_it_compares_gives_a_verdict_and_writes_all_queries(plac
 def test_the_result_as_json_says_what_the_table_says(place: Path) -> None:
     words = ("good.trec", "noise.trec", "--judged", "qrels.txt", "--folds", 3, "--measures", "p@2", "--json")
     content = json.loads(run(place, *words, "--method", "ranksvm", "--baseline", "rrf", "--normalise", "rank"))
-    assert content["coverage"]["judged"] == content["queries"] == 18
+    assert content["coverage"]["queries"] == content["queries"] == 18
     assert content["baseline"] == "rrf"
     assert set(content["methods"]["ranksvm"]["mean"]) == {"p@2", "map"}
     assert content["verdict"].endswith(".")

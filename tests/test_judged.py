@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from querywise.data.frames import from_arrays
-from querywise.data.judged import Candidates, Judged, concatenate
+from querywise.data.joining import concatenate
+from querywise.data.judged import Candidates, Judged
 from querywise.data.query_table import QueryTable
 from querywise.data.rows import count_pairs
 from querywise.errors import DataError

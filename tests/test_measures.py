@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import contextlib
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +13,9 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import read_letor
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import Evaluation, evaluate
-from querywise.measures.formulas import FLAVOURS, expected_reciprocal_rank, find_measure
+from querywise.measures.flavours import FLAVOURS
+from querywise.measures.formulas import expected_reciprocal_rank, find_measure
+from querywise.measures.ranked import RankedList
 from querywise.measures.score_files import read_scores
 from querywise.runtime.arrays import Floats, Ints
 from tests.worlds import GOLDEN
@@ -18,10 +23,8 @@ from tests.worlds import GOLDEN
 
 def one_list(labels: list[int], measure: str, flavour: str = "standard") -> float:
     """The measure of one list, its labels already in ranked order."""
-    from dataclasses import replace
-
     conventions = replace(FLAVOURS[flavour], max_grade=max(labels, default=0))
-    return find_measure(measure).of(np.array(labels, dtype=np.int64), conventions)
+    return find_measure(measure).of(RankedList(np.array(labels, dtype=np.int64)), conventions)
 
 
 def golden_blocks(flavour: str) -> list[list[list[str]]]:
@@ -93,7 +96,7 @@ def test_reciprocal_rank_and_its_cut() -> None:
 
 
 def test_the_highest_grade_of_expected_reciprocal_rank_is_the_lists_own_where_none_is_set() -> None:
-    found = expected_reciprocal_rank(np.array([2, 0, 1]), None, FLAVOURS["standard"])
+    found = expected_reciprocal_rank(RankedList(np.array([2, 0, 1])), None, FLAVOURS["standard"])
     assert found == pytest.approx(3 / 4 + (1 - 3 / 4) * 1 / 4 / 3)
 
 
@@ -208,7 +211,7 @@ def test_a_query_without_documents_counts_zero_and_stays() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("recall", "Unknown measure 'recall'. Known: map, mrr or mrr@k, p@k"),
+        ("fallout", "Unknown measure 'fallout'. Known: map, mrr or mrr@k, p@k"),
         ("p", "is written p@k"),
         ("map@5", "is written map"),
         ("ndcg@0", "Unknown measure"),
@@ -258,3 +261,58 @@ def test_a_measure_that_was_not_evaluated_is_refused_with_those_that_were() -> N
     table = Evaluation(("q",), ("map",), np.zeros((1, 1)), "standard")
     with pytest.raises(DataError, match="Evaluated: map"):
         table["ndcg@10"]
+
+
+# Any list, in any flavour
+
+
+RANGES = {"dcg": (0.0, np.inf)}
+ANY = [
+    "map", "mrr", "mrr@3", "p@1", "p@7", "ndcg", "ndcg@3", "mean_ndcg", "mean_ndcg@4", "dcg", "dcg@2", "err", "err@2",
+    "recall", "recall@3", "r_precision", "bpref", "success@2", "rbp", "rbp@2", "judged@3",
+]  # fmt: skip
+SOME_GRADES = st.one_of(st.integers(-3, 5), st.integers(-(2**40), 2**62))
+
+
+@given(
+    ranked=st.lists(st.tuples(SOME_GRADES, st.booleans()), max_size=8),
+    missed=st.lists(SOME_GRADES, max_size=6),
+    flavour=st.sampled_from(list(FLAVOURS)),
+    max_grade=st.one_of(st.none(), st.integers(1, 40)),
+)
+def test_every_measure_is_finite_and_in_its_range(
+    ranked: list[tuple[int, bool]], missed: list[int], flavour: str, max_grade: int | None
+) -> None:
+    marked = np.array([known for _, known in ranked], np.bool_)
+    grades = np.array([grade if known else 0 for grade, known in ranked], np.int64)
+    found = RankedList(grades, marked, np.array(missed, np.int64))
+    conventions = replace(FLAVOURS[flavour], max_grade=max_grade)
+    for name in ANY:
+        if name.startswith("dcg") and conventions.gain == "exponential" and grades.max(initial=0) > 900:
+            with contextlib.suppress(DataError):  # too large to add up; a finite sum is right as well
+                assert np.isfinite(find_measure(name).of(found, conventions))
+            continue
+        value = find_measure(name).of(found, conventions)
+        low, high = RANGES.get(name.partition("@")[0], (0.0, 1.0))
+        assert np.isfinite(value), (name, value)
+        assert low <= value <= high + 1e-12, (name, value)
+
+
+@pytest.mark.parametrize("name", ["recall@5", "map", "bpref", "ndcg@4"])
+def test_a_relevant_document_beyond_the_list_lowers_what_counts_it(name: str) -> None:
+    measure, few = find_measure(name), RankedList(np.array([1, 0, 1]), missed=np.array([0]))
+    more = RankedList(few.grades, missed=np.array([0, 1]))
+    assert measure.of(more, FLAVOURS["standard"]) < measure.of(few, FLAVOURS["standard"])
+    assert measure.of(more, FLAVOURS["letor4"]) == measure.of(few, FLAVOURS["letor4"])
+
+
+def test_rank_biased_precision_by_hand() -> None:
+    assert one_list([1, 0, 1], "rbp") == pytest.approx(0.2 * (1 + 0.64))
+    assert one_list([1, 0, 1], "rbp@2") == pytest.approx(0.2)
+
+
+def test_bpref_by_hand() -> None:
+    """Two judged others come before the second relevant document; the unjudged one does not count."""
+    marked = np.array([True, False, True, True, True])
+    found = RankedList(np.array([1, 0, 0, 0, 1]), marked, missed=np.array([1, 0]))
+    assert find_measure("bpref").of(found, FLAVOURS["trec"]) == pytest.approx((1 + (1 - 2 / 3)) / 3)

@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from querywise.data.collections import read_judgements
 from querywise.data.folds import read_folds
 from querywise.data.frames import from_arrays, from_frame
 from querywise.data.judged import Candidates, Judged
+from querywise.data.judgements import read_judgements
 from querywise.data.letor import read_letor
 from querywise.data.parquet.logs import read_parquet
 from querywise.data.parquet.scored import read_scored, write_scored_part
@@ -36,8 +36,10 @@ from querywise.evaluation.evaluate import evaluate
 from querywise.learners.classic.adarank import AdaRank
 from querywise.learners.classic.listnet import ListNet
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.measures.formulas import FLAVOURS, dcg, find_measure, mean_ndcg, ndcg
+from querywise.measures.flavours import FLAVOURS
+from querywise.measures.formulas import dcg, find_measure, mean_ndcg, ndcg
 from querywise.measures.order import order
+from querywise.measures.ranked import RankedList
 from querywise.measures.score_files import read_scores
 from querywise.rankers.knn import KnnOnline
 from querywise.runtime.arrays import Floats
@@ -159,12 +161,12 @@ def test_columns_too_faint_to_scale_are_found_in_parts_as_in_the_whole() -> None
 @pytest.mark.parametrize("grade", [1023, 1024, 5000, 2**53])
 def test_grades_of_any_height_have_an_ndcg(grade: int) -> None:
     labels = np.array([0, grade, 0, grade - 1])
-    high = ndcg(labels, None, FLAVOURS["standard"])
+    high = ndcg(RankedList(labels), None, FLAVOURS["standard"])
     assert high == pytest.approx((1 / math.log2(3) + 0.5 / math.log2(5)) / (1 + 0.5 / math.log2(3)), rel=1e-12)
-    assert 0 < mean_ndcg(labels, 2, FLAVOURS["standard"]) < 1
+    assert 0 < mean_ndcg(RankedList(labels), 2, FLAVOURS["standard"]) < 1
     with pytest.raises(DataError, match=f"DCG with grade {grade}.*Give the grades lower numbers"):
-        dcg(labels, None, FLAVOURS["standard"])
-    assert dcg(labels, 2, FLAVOURS["trec"]) == pytest.approx(grade / math.log2(3))
+        dcg(RankedList(labels), None, FLAVOURS["standard"])
+    assert dcg(RankedList(labels), 2, FLAVOURS["trec"]) == pytest.approx(grade / math.log2(3))
 
 
 @pytest.mark.filterwarnings("error")

@@ -19,7 +19,9 @@ from querywise.learners.linear import LinearModel
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.views.columns import Columns
 from querywise.locality.views.topmean import TopMean
-from querywise.measures.formulas import FLAVOURS, average_precision, average_precisions
+from querywise.measures.flavours import FLAVOURS
+from querywise.measures.formulas import average_precision, average_precisions
+from querywise.measures.ranked import RankedList
 from querywise.rankers.classes import QueryClasses
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
 from querywise.rankers.normalised import QueryNormalised, normalised
@@ -89,7 +91,7 @@ def test_many_scorings_at_once_are_each_alone(labels: Ints, scores: Floats, flav
     found = average_precisions(labels, scores, flavour)
     for column, value in zip(scores.T, found, strict=True):
         ranked = labels[np.argsort(-column, kind="stable")]
-        assert value == pytest.approx(average_precision(ranked, None, flavour))
+        assert value == pytest.approx(average_precision(RankedList(ranked), None, flavour))
 
 
 # The gap

@@ -18,7 +18,8 @@ from urllib.request import Request, urlopen
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
-from querywise.data.collections import Collection, Document, Judgement
+from querywise.data.collections import Collection, Document
+from querywise.data.judgements import Judgement
 from querywise.data.letor import write_letor
 from querywise.data.queries import write_queries
 from querywise.data.query_table import QueryTable

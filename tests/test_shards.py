@@ -20,7 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from querywise.data.frames import from_arrays
-from querywise.data.judged import Candidates, Judged, concatenate
+from querywise.data.joining import concatenate
+from querywise.data.judged import Candidates, Judged
 from querywise.data.parquet.arrow import part_name
 from querywise.data.parquet.logs import read_parquet
 from querywise.data.parquet.scored import read_scored, write_scored_part
@@ -135,7 +136,7 @@ def test_the_folder_is_as_documented(tmp_path: Path) -> None:
     said = json.loads((tmp_path / "train.parquet" / "shards.json").read_text())
     assert names == [*(each["file"] for each in said["shards"]), "shards.json"]
     assert names[:2] == ["part-00000.parquet", "part-00001.parquet"]
-    assert (said["format"], said["version"], said["features"]) == ("querywise shards", 2, None)
+    assert (said["format"], said["version"], said["features"]) == ("querywise shards", 3, None)
     assert (said["feature_count"], said["rows"], said["queries"]) == (4, len(data.labels), len(data))
     table = pq.read_table(tmp_path / "train.parquet" / names[0])
     assert table.column_names == ["qid", "label", "1", "2", "3", "4"]
@@ -244,7 +245,7 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     ("change", "message"),
     [
         (lambda said: said.pop("shards"), "the manifest is damaged: it says nothing of 'shards'"),
-        (lambda said: said.update(version=3), "these shards are of version 3"),
+        (lambda said: said.update(version=4), "these shards are of version 4"),
         (lambda said: said.update(version="1"), "the manifest is damaged"),
         (lambda said: said.update(format="something else"), "its format is 'something else'"),
         (lambda said: said.update(rows=7), "it says 7 rows"),

@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from querywise.data.collections import Collection, Document, Judgement, read_collection, write_collection
+from querywise.data.collections import Collection, Document, read_collection, write_collection
+from querywise.data.coverage import Coverage
 from querywise.data.judged import Judged
+from querywise.data.judgements import Judgement
 from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.retrieval.bm25 import search
-from querywise.retrieval.features import Coverage, candidates_for, feature_names, features_of, judged_candidates
+from querywise.retrieval.features import candidates_for, feature_names, features_of, judged_candidates
 from querywise.retrieval.index import Index, build_index, load_index, save_index
 from querywise.retrieval.scores import NAMES, Smoothing
 from tests.worlds import examples
@@ -75,7 +77,9 @@ def test_candidates_carry_their_grades_and_what_nobody_judged_is_zero(index: Ind
 
 def test_coverage_says_what_the_candidates_hold_and_miss(index: Index) -> None:
     _, coverage = judged_candidates(ANIMALS, index)
-    assert coverage == Coverage(queries=4, unjudged=1, unmatched=1, without_relevant=1, relevant=5, found=2, added=0)
+    assert coverage == Coverage(
+        queries=4, unjudged=1, without_candidates=1, without_relevant=1, relevant=5, found=2, depth=2, recall=0.375
+    )
 
 
 def test_a_query_without_a_match_is_kept_without_rows(index: Index) -> None:
@@ -87,7 +91,7 @@ def test_a_query_without_a_match_is_kept_without_rows(index: Index) -> None:
 def test_fewer_candidates_are_the_best_of_them(index: Index) -> None:
     data, coverage = judged_candidates(ANIMALS, index, top=1)
     assert [row[:2] for row in rows(data)] == [("cats", "jag"), ("snakes", "pyt"), ("large", "jag")]
-    assert (coverage.found, coverage.without_relevant, coverage.unmatched) == (2, 1, 1)
+    assert (coverage.found, coverage.without_relevant, coverage.without_candidates) == (2, 1, 1)
 
 
 def test_the_query_table_goes_along(index: Index) -> None:
@@ -128,7 +132,7 @@ def test_an_added_document_has_the_features_of_any_other(index: Index) -> None:
 
 
 def test_a_query_whose_words_are_nowhere_is_unmatched_even_if_documents_are_added(index: Index) -> None:
-    assert judged_candidates(ANIMALS, index, add_judged=True)[1].unmatched == 1
+    assert judged_candidates(ANIMALS, index, add_judged=True)[1].without_candidates == 1
 
 
 def test_a_judged_document_that_is_not_there_is_named_or_skipped(index: Index) -> None:

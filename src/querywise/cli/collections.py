@@ -62,12 +62,10 @@ def features(
     if as_json:
         print_json({"out": str(out), **asdict(coverage)})
     elif not quiet:
-        from querywise.report.terminal import coverage_lines
-
         rows, columns = judged.candidates.features.shape
-        written = len(judged) - coverage.unmatched
+        written = len(judged) - coverage.without_candidates
         say(f"{rows} documents of {written} queries with {columns} features written to {out}")
-        say(*coverage_lines(coverage))
+        say(*coverage.lines())
 
 
 @app.command()
@@ -104,21 +102,37 @@ def search(
     model: Annotated[
         Path | None, typer.Option(help="A model folder: BM25's best are ranked anew by it.", show_default=False)
     ] = None,
+    judged: Annotated[
+        Path | None,
+        typer.Option(
+            help="A text collection with this query, by text or id: shows the grades, and what was missed.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Search an index by BM25, or by a fitted ranker."""
     from querywise.retrieval.index import load_index
-    from querywise.retrieval.search import answer
+    from querywise.retrieval.reading import collection_from
+    from querywise.retrieval.search import answer, judged_query
     from querywise.storage import load
 
-    ranker = None if model is None else load(model)
-    answers = answer(load_index(index), query, top=top, ranker=ranker)[:show_best]
+    ranker, grades = None if model is None else load(model), None
+    if judged is not None:
+        query, grades = judged_query(collection_from(judged), query)
+    answers = answer(load_index(index), query, top=top, ranker=ranker)
+    shown = answers[:show_best]
+    relevant = {document for document, grade in (grades or {}).items() if grade > 0}
+    found = sum(each.document in relevant for each in answers)
     if as_json:
-        print_json([each._asdict() for each in answers])
+        rows = [each._asdict() | ({} if grades is None else {"grade": grades.get(each.document)}) for each in shown]
+        print_json(rows if grades is None else {"answers": rows, "relevant": len(relevant), "found": found})
         return
     from querywise.report.terminal import answers_table
 
-    if answers:
-        say(answers_table(answers, by="BM25" if ranker is None else type(ranker).__name__))
+    if shown:
+        say(answers_table(shown, "BM25" if ranker is None else type(ranker).__name__, grades))
     else:
         say("Nothing found: none of the query's words is in any document.")
+    if grades is not None:
+        say(f"{found} of {len(relevant)} relevant documents are among the {len(answers)} found.")

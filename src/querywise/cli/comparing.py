@@ -84,7 +84,8 @@ def compare(
 ) -> None:
     """Train several methods on the same folds and say which is better, on which queries, and whether that is luck."""
     from querywise.jobs.compare import Asked, run
-    from querywise.measures.formulas import find_flavour, find_measures
+    from querywise.measures.flavours import find_flavour
+    from querywise.measures.formulas import find_measures
     from querywise.retrieval.reading import folds_of
     from querywise.runtime.progress import shown
 

@@ -11,10 +11,10 @@ from querywise.cli.app import app
 from querywise.cli.options import AsJson, FlavourName, Measures, Quiet, guarded_command, print_json, say, say_renamed
 
 if TYPE_CHECKING:
-    from querywise.data.collections import Judgement
     from querywise.data.judged import Candidates
+    from querywise.data.judgements import Judgement
     from querywise.data.query_table import QueryTable
-    from querywise.data.runs import Coverage, Run
+    from querywise.data.runs import Run
     from querywise.jobs.fuse import Fused
     from querywise.runtime.values import JsonObject
 
@@ -81,7 +81,8 @@ def fuse(
     """
     from querywise.data.runs import join_runs, read_runs
     from querywise.jobs.fuse import Fusing, check_fusing, run
-    from querywise.measures.formulas import find_flavour, find_measures
+    from querywise.measures.flavours import find_flavour
+    from querywise.measures.formulas import find_measures
     from querywise.methods import current_name
     from querywise.runtime.progress import shown
 
@@ -98,11 +99,12 @@ def fuse(
         chosen = method or ("rrf" if judgements is None else "sser")
         check_fusing(chosen, judged=judgements is not None)
         _check_use(out, judgements)
-        candidates = join_runs([*made, *read_runs(runs or [], called)], normalise=normalise)
+        every = [*made, *read_runs(runs or [], called)]
+        candidates = join_runs(every, normalise=normalise)
         if table is not None and set(candidates.query_ids) <= set(table.ids):
             candidates = candidates.with_queries(table)
         asked = Fusing(chosen, measures, measure, flavour, baseline, folds, seed)
-        done = run(candidates, judgements, asked, out)
+        done = run(candidates, judgements, asked, out, every)
     if as_json:
         print_json(_as_json(candidates, chosen, done, out))
     else:
@@ -128,15 +130,15 @@ def _say_fused(done: Fused, *, quiet: bool) -> None:
 
     if done.found is not None:
         say(comparison_table(done.found.compared), done.found.verdict)
-    if done.coverage is not None and not quiet:
-        say(*_coverage_lines(done.coverage))
+    if done.coverage is not None and done.coverage.unjudged and not quiet:
+        say(f"{done.coverage.unjudged} queries of the runs have no judgement; nothing is learned from them.")
 
 
 def _known(
     collection: Path | None, judged: Path | None, top: int, keep_runs: Path | None
 ) -> tuple[QueryTable | None, list[Judgement] | None, list[Run]]:
     """Queries and judgements, where there are any, and the runs made of a collection."""
-    from querywise.data.collections import read_judgements
+    from querywise.data.judgements import read_judgements
     from querywise.errors import DataError
     from querywise.runtime.progress import doing
 
@@ -188,19 +190,3 @@ def _check_use(out: Path | None, judgements: list[Judgement] | None) -> None:
             "Without judgements there is nothing to compare, only a run to write: name a file for it with --out, or "
             "give judgements with --judged."
         )
-
-
-def _coverage_lines(coverage: Coverage) -> list[str]:
-    share = coverage.found / max(coverage.relevant, 1)
-    lines = [f"{coverage.found} of {coverage.relevant} relevant documents ({share:.0%}) are in the runs."]
-    if coverage.without_relevant:
-        lines.append(
-            f"{coverage.without_relevant} judged queries have no relevant document in a run; they stay in, and count 0."
-        )
-    if coverage.queries > coverage.judged:
-        lines.append(
-            f"{coverage.queries - coverage.judged} queries of the runs have no judgement; nothing is learned from them."
-        )
-    if coverage.absent:
-        lines.append(f"{coverage.absent} judged queries are in no run.")
-    return lines

@@ -97,7 +97,8 @@ def fit(
     """
     from querywise.errors import DataError
     from querywise.jobs.fit import Asked, run
-    from querywise.measures.formulas import find_flavour, find_measures
+    from querywise.measures.flavours import find_flavour
+    from querywise.measures.formulas import find_measures
     from querywise.methods import find_method, parse_settings
     from querywise.runtime.progress import shown
     from querywise.storage import check_model_folder
@@ -204,12 +205,17 @@ def rank(
 @guarded_command
 def evaluate(
     data: Annotated[
-        Path, typer.Argument(help="The judged documents: a LETOR file, shards or a log.", show_default=False)
-    ],
-    scores: Annotated[
         Path,
         typer.Argument(
-            help="One score per line, a TREC run, matched by ids, or a folder of Parquet parts.", show_default=False
+            help="What was judged: TREC or BEIR qrels, a text collection, a LETOR file, shards or a log.",
+            show_default=False,
+        ),
+    ],
+    scores: Annotated[
+        list[Path],
+        typer.Argument(
+            help="TREC runs; of documents with features also one score per line, or a folder of Parquet parts.",
+            show_default=False,
         ),
     ],
     measures: Measures = "map,ndcg@10,mean_ndcg",
@@ -220,33 +226,37 @@ def evaluate(
     per_query: Annotated[
         Path | None, typer.Option(help="Write every query's values to this .csv or .json.", show_default=False)
     ] = None,
+    test: Annotated[str, typer.Option(help="The paired test: t, wilcoxon or randomisation.")] = "t",
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure how good scores are."""
-    from querywise.evaluation.evaluate import evaluate as measured
-    from querywise.measures.formulas import find_flavour, find_measures
-    from querywise.measures.score_files import read_scores
-    from querywise.retrieval.reading import read_judged
+    """Measure how good scores are; of several, whether each differs from the first.
+
+    Runs are measured against all judgements, as trec_eval -c does: a judged query that is not in a run counts 0. Take
+    --flavour trec for its very numbers.
+    """
+    from querywise.evaluation.significance import find_test
+    from querywise.jobs.evaluate import run
+    from querywise.measures.flavours import find_flavour
+    from querywise.measures.formulas import find_measures
     from querywise.runtime.files import check_writable
     from querywise.runtime.progress import shown
 
     find_measures(measures)
     find_flavour(flavour)
+    find_test(test)
     if per_query is not None:
         check_writable(per_query)
     with shown(quiet=quiet):
-        judged = read_judged(data)
-        values = read_scores(scores, judged.candidates)
-        table = measured(values, judged, measures=measures, flavour=flavour, max_grade=max_grade)
+        found = run(data, scores, measures=measures, flavour=flavour, max_grade=max_grade)
     if per_query is not None:
-        (table.write_json if per_query.suffix == ".json" else table.write_csv)(per_query)
+        found.write(per_query)
     if as_json:
-        print_json({"queries": len(table), "flavour": table.flavour, "mean": table.mean()})
+        print_json(found.as_json(test))
     else:
-        from querywise.report.terminal import means_table
+        from querywise.report.terminal import evaluations_table
 
-        say(means_table(table))
+        say(evaluations_table(found, test))
 
 
 @app.command()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from querywise.data.judgements import Judgement, grades_of, read_judgements
 from querywise.data.letor import PathLike
 from querywise.data.queries import is_finite_number, json_line, read_queries, read_record, write_queries
 from querywise.data.query_table import QueryTable
@@ -33,15 +34,6 @@ class Document(NamedTuple):
     columns: Mapping[str, float] = {}
 
 
-class Judgement(NamedTuple):
-    """The grade of a document for a query, and the file and line it is from."""
-
-    query: str
-    document: str
-    grade: int
-    where: str
-
-
 @dataclass(frozen=True)
 class Collection:
     """Documents, queries and relevance judgements."""
@@ -53,10 +45,7 @@ class Collection:
 
     def grades(self) -> dict[str, dict[str, int]]:
         """Query → document → grade."""
-        table: dict[str, dict[str, int]] = {}
-        for each in self.judgements:
-            table.setdefault(each.query, {})[each.document] = each.grade
-        return table
+        return grades_of(self.judgements)
 
 
 def read_collection(
@@ -153,33 +142,6 @@ def read_topics(path: Path) -> QueryTable:
     if not seen:
         raise DataError(f"{path}: the file holds no query. Expected TREC topics, or lines of an id, a tab and a text.")
     return QueryTable(tuple(seen), texts=tuple(seen.values()))
-
-
-def read_judgements(path: Path) -> Iterator[Judgement]:
-    """Judgements from either form; a grade below 0, which TREC uses for spam, counts as 0."""
-    seen: dict[tuple[str, str], tuple[str, int]] = {}
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        words = line.split("\t") if line.count("\t") == 2 else line.split()
-        if not words or (number == 1 and words[-1].strip() in ("score", "grade", "relevance")):
-            continue
-        where = f"{path}:{number}"
-        if len(words) not in (3, 4) or not re.fullmatch(r"[+-]?[0-9]{1,9}", words[-1].strip()):
-            raise DataError(
-                f"{where}: expected 'query <tab> document <tab> grade' or 'query 0 document grade', the grade a whole "
-                f"number; found {line[:80]!r}."
-            )
-        query, document, grade = words[0].strip(), words[-2].strip(), max(0, int(words[-1]))
-        if not query or not document:
-            what = "document" if query else "query"
-            raise DataError(f"{where}: the id of the {what} is empty; every judgement needs both. Found {line[:80]!r}.")
-        before = seen.setdefault((query, document), (where, grade))
-        if before[1] != grade:
-            raise DataError(
-                f"{where}: document {document!r} of query {query!r} has grade {grade} here and {before[1]} at "
-                f"{before[0]}. Keep one of them."
-            )
-        if before[0] == where:
-            yield Judgement(query, document, grade, where)
 
 
 def _first(root: Path, names: tuple[str, ...]) -> Path | None:

@@ -9,10 +9,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from querywise.data.judged import Judged, concatenate
+from querywise.data.coverage import whole_grades
+from querywise.data.joining import concatenate
+from querywise.data.judged import Judged
+from querywise.data.judgements import write_judgements
 from querywise.data.letor import PathLike, read_letor, write_letor
 from querywise.data.query_table import QueryTable
-from querywise.data.sidefiles import FEATURES, QUERIES, check_names, with_side_files, write_side_files
+from querywise.data.sidefiles import (
+    FEATURES,
+    QRELS,
+    QUERIES,
+    check_names,
+    with_side_files,
+    with_side_judgements,
+    write_side_files,
+)
 from querywise.errors import DataError
 from querywise.runtime.files import OutputFolder, atomic_folder
 from querywise.runtime.numerals import is_whole
@@ -69,7 +80,8 @@ def read_folds(folder: PathLike) -> Folds:
     """Folds from a LETOR folder: `Fold1..5/{train,vali,test}.txt`, parts `S1..S5.txt`, or one split `train.txt`, ….
 
     From parts, fold f trains on S_f, S_f+1, S_f+2, validates on S_f+3 and tests on S_f+4; numbers wrap after 5. Where
-    the folder also holds `queries.jsonl` or `features.txt` (a name per line), they are read too.
+    the folder also holds `queries.jsonl` or `features.txt` (a name per line), they are read too, and beside a part all
+    that was judged of its queries: `S1.qrels`.
     """
     root = Path(folder)
     if not root.is_dir():
@@ -99,6 +111,8 @@ def make_folds(data: Judged, *, folds: int = PARTS, seed: int = 0) -> Folds:
 def write_parts(data: Judged, folder: PathLike, *, seed: int = 0) -> None:
     """Write a judged set as `S1.txt` to `S5.txt`, cut by query, with its side files: what `read_folds` reads.
 
+    Where all that was judged is known, each part has its judgements beside it: `S1.qrels`.
+
     Parts that are already there are replaced as a whole once all is written, and stay until then.
     """
     root = Path(folder)
@@ -108,11 +122,17 @@ def write_parts(data: Judged, folder: PathLike, *, seed: int = 0) -> None:
     with atomic_folder(root) as made:
         for number, part in enumerate(track(parts, "Parts"), start=1):
             write_letor(made / f"S{number}.txt", part)
+            if part.missed is not None:
+                write_judgements(made / f"S{number}{QRELS}", part.query_ids, whole_grades(part))
         write_side_files(data, made)
 
 
+def _part_names(ending: str) -> list[str]:
+    return [f"S{number}{ending}" for number in range(1, PARTS + 1)]
+
+
 _FOLDER = OutputFolder(
-    belongs=lambda name: name in {QUERIES, FEATURES, *(f"S{number}.txt" for number in range(1, PARTS + 1))},
+    belongs=lambda name: name in {QUERIES, FEATURES, *_part_names(".txt"), *_part_names(QRELS)},
     stray="is in this folder, which would be replaced as a whole. Name another.",
 )
 check_parts_folder = _FOLDER.check
@@ -165,7 +185,7 @@ def _find(folder: Path, stem: str) -> Path | None:
 
 def _read_parts(files: Sequence[Path], root: Path) -> list[Judged]:
     """The parts of a split, all as wide as the widest; a query in two of them, so in train and test, is refused."""
-    parts = [read_letor(file) for file in files]
+    parts = [with_side_judgements(read_letor(file), [file]) for file in files]
     home: dict[str, Path] = {}
     for file, part in zip(files, parts, strict=True):
         for query_id in part.candidates.query_ids:

@@ -12,13 +12,21 @@ from itertools import pairwise
 
 import numpy as np
 
-from querywise.data.query_table import QueryTable, join_tables
+from querywise.data.judgements import (
+    UNKNOWN,
+    Columns,
+    Grades,
+    Judgements,
+    beyond,
+    grades_from,
+    grades_of_rows,
+)
+from querywise.data.query_table import QueryTable
 from querywise.data.rows import (
     as_labels,
     checked_matrix,
     column_of,
     count_pairs,
-    join_known,
     pick,
     query_numbers,
     refuse_repeated,
@@ -158,6 +166,17 @@ class Candidates:
         """The same documents with the query data of `table`."""
         return replace(self, queries=table.select(self.query_ids))
 
+    def with_empty(self, query_ids: Sequence[str]) -> Candidates:
+        """The same documents, and after them queries that have none."""
+        if not query_ids:
+            return self
+        return replace(
+            self,
+            starts=np.concatenate([self.starts, np.full(len(query_ids), self.starts[-1])]),
+            query_ids=(*self.query_ids, *query_ids),
+            queries=None if self.queries is None else self.queries.with_unknown(query_ids),
+        )
+
     def select(self, queries: Ints | Sequence[int]) -> Candidates:
         """The documents of some queries, in the order asked for."""
         chosen = query_numbers(queries)
@@ -179,12 +198,15 @@ class Candidates:
 class Judged:
     """Candidates together with the relevance label of every row: an integer from 0 (not relevant) up.
 
-    `judged` marks the documents that have a judgement; the others have label 0. None: all of them.
+    `judged` marks the documents that have a judgement; the others have label 0. None: all of them. `missed` are the
+    judgements that no label holds: of documents that are not candidates, and grades below 0, whose label is 0. None: it
+    is not known of any. Learners see candidates only; what chooses or evaluates counts what is missed too.
     """
 
     candidates: Candidates
     labels: Ints
     judged: Bools | None = None
+    missed: Judgements | None = None
 
     def __post_init__(self) -> None:
         rows = len(self.candidates.features)
@@ -200,6 +222,8 @@ class Judged:
                 row = int(np.flatnonzero(~mask & (labels > 0))[0])
                 raise DataError(f"Row {row + 1} is marked unjudged but carries label {labels[row]}; it must be 0.")
             object.__setattr__(self, "judged", frozen(mask))
+        if self.missed is not None and len(self.missed) != len(self.candidates):
+            raise DataError(f"There are {len(self.candidates)} queries but judgements of {len(self.missed)}.")
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -234,11 +258,46 @@ class Judged:
         """The documents and labels of some queries, in the order asked for."""
         rows = rows_of(self.candidates.starts, query_numbers(queries))
         mask = None if self.judged is None else self.judged[rows]
-        return Judged(self.candidates.select(queries), self.labels[rows], mask)
+        missed = None if self.missed is None else self.missed.select(queries)
+        return Judged(self.candidates.select(queries), self.labels[rows], mask, missed)
 
     def with_queries(self, table: QueryTable) -> Judged:
         """The same judgements with the query data of `table`."""
         return replace(self, candidates=self.candidates.with_queries(table))
+
+    def with_judgements(self, table: Grades | Columns) -> Judged:
+        """The same judged set, which knows all that was judged: also documents and queries without candidates.
+
+        table: a pandas, polars or Arrow table with the columns query, document and grade, or query → document → grade.
+
+        >>> from querywise import from_arrays
+        >>> data = from_arrays([[1.0]], [1], qid=["a"], document_ids=["D1"])
+        >>> data.with_judgements({"a": {"D1": 1, "D2": 2}}).missed.of(0)
+        {'D2': 2}
+        """
+        grades, known = grades_from(table), set(self.query_ids)
+        row = self.contradiction(grades)
+        if row is not None:
+            query, document = (
+                self.query_ids[int(self.candidates.query_of_row[row])],
+                self.candidates.document_label(row),
+            )
+            raise DataError(
+                f"Row {row + 1}, document {document!r} of query {query!r}, has label {self.labels[row]}; its judgement "
+                f"is {grades.get(query, {}).get(document, 'missing')}. Both must say the same; mend one of them."
+            )
+        return judged_by(self.candidates.with_empty([query for query in grades if query not in known]), grades)
+
+    def contradiction(self, grades: Grades) -> int | None:
+        """The first row whose label is not the grade of its document; None where all agree."""
+        rows = self.candidates
+        found = grades_of_rows(grades, rows.query_ids, rows.starts, rows.document_ids)
+        wrong = np.flatnonzero(np.where(found > UNKNOWN, np.maximum(found, 0) != self.labels, self.labels > 0))
+        return int(wrong[0]) if len(wrong) else None
+
+    def candidates_only(self) -> Judged:
+        """The same without what is known beyond the candidates: what learners see."""
+        return self if self.missed is None else replace(self, missed=None)
 
     def widened(self, width: int) -> Judged:
         """The same with columns of 0 at the end, up to `width` of them in all."""
@@ -295,6 +354,9 @@ class Judged:
         for array in (rows.features, rows.starts, self.labels, self.judged, columns):
             if array is not None:
                 found.update(np.ascontiguousarray(array).data)
+        if self.missed is not None:
+            found.update(repr(self.missed.document_ids).encode())
+            found.update(np.concatenate([self.missed.starts, self.missed.grades]).data)
         return [found.hexdigest()]
 
     def _cut(self, parts: int) -> list[Judged]:
@@ -308,6 +370,16 @@ class Judged:
         return [self.select(np.arange(first, last)) for first, last in pairwise(cuts) if last > first]
 
 
+def judged_by(candidates: Candidates, grades: Grades) -> Judged:
+    """The candidates with their grades, and all that was judged of their queries beyond them.
+
+    A document that nobody judged has label 0 and is marked so in `Judged.judged`. A grade below 0 counts as label 0.
+    """
+    found = grades_of_rows(grades, candidates.query_ids, candidates.starts, candidates.document_ids)
+    missed = beyond(grades, candidates.query_ids, candidates.starts, candidates.document_ids or ())
+    return Judged(candidates, np.maximum(found, 0), found > UNKNOWN, missed)
+
+
 def survey_of(part: Judged) -> Survey:
     """The survey of a part in memory."""
     part.require_learnable()
@@ -316,32 +388,3 @@ def survey_of(part: Judged) -> Survey:
 
 def _identity(part: Judged) -> Judged:
     return part
-
-
-def concatenate(parts: Sequence[Judged]) -> Judged:
-    """Several judged sets as one; no query may appear in two of them."""
-    if not parts:
-        raise DataError("There is nothing to put together: no judged set was given.")
-    candidates = [part.candidates for part in parts]
-    first = candidates[0]
-    for each in candidates[1:]:
-        if each.features.shape[1] != first.features.shape[1]:
-            raise DataError(f"One set has {first.features.shape[1]} features, another {each.features.shape[1]}.")
-        if each.feature_names != first.feature_names:
-            raise DataError(f"One set's features are named {first.feature_names}, another's {each.feature_names}.")
-    offsets = np.cumsum([0, *(len(each.features) for each in candidates)])
-    tables = [each.queries for each in candidates if each.queries is not None]
-    joined = Candidates(
-        features=np.concatenate([each.features for each in candidates]),
-        starts=np.concatenate(
-            [[0], *(each.starts[1:] + offset for each, offset in zip(candidates, offsets, strict=False))]
-        ),
-        query_ids=tuple(query_id for each in candidates for query_id in each.query_ids),
-        document_ids=join_known([each.document_ids for each in candidates]),
-        comments=join_known([each.comments for each in candidates]),
-        feature_names=first.feature_names,
-        queries=join_tables(tables) if len(tables) == len(candidates) else None,
-    )
-    masks = [np.ones(len(part.labels), np.bool_) if part.judged is None else part.judged for part in parts]
-    judged = None if all(part.judged is None for part in parts) else np.concatenate(masks)
-    return Judged(joined, np.concatenate([part.labels for part in parts]), judged)

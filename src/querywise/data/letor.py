@@ -91,6 +91,19 @@ def read_letor(paths: PathLike | Sequence[PathLike], *, features: int | None = N
     return Judged(candidates, np.concatenate([part.labels for part in parsed]))
 
 
+def place_of_row(paths: Sequence[Path], row: int) -> str:
+    """The file and line of a row of several files read as one, for messages."""
+    for path in paths:
+        lines = _bytes_of(path).split(b"\n")
+        numbers = [
+            number for number, line in enumerate(lines, 1) if line.strip() and not line.lstrip().startswith(b"#")
+        ]
+        if row < len(numbers):
+            return f"{path}:{numbers[row]}"
+        row -= len(numbers)
+    return str(paths[-1])
+
+
 def letor_width(path: PathLike) -> int:
     """The largest column number in a file, without reading its values."""
     from querywise.data import svmlight

@@ -55,6 +55,20 @@ class QueryTable:
             column_names=self.column_names,
         )
 
+    def with_unknown(self, ids: Sequence[str]) -> QueryTable:
+        """The same table, and after it queries of which nothing is known; they get the mean of every column."""
+        unknown, columns = (None,) * len(ids), self.columns
+        if columns is not None:
+            means = columns.mean(axis=0) if len(columns) else np.zeros(columns.shape[1])
+            columns = np.vstack([columns, np.tile(means, (len(ids), 1))])
+        return QueryTable(
+            ids=(*self.ids, *ids),
+            texts=None if self.texts is None else (*self.texts, *unknown),
+            classes=None if self.classes is None else (*self.classes, *unknown),
+            columns=columns,
+            column_names=self.column_names,
+        )
+
 
 def join_tables(tables: Sequence[QueryTable]) -> QueryTable:
     """Several query tables as one; what one of them lacks is left out."""

@@ -7,16 +7,18 @@ as in trec_eval; the rank in the file is not read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from querywise.data.collections import Judgement
-from querywise.data.judged import Candidates, Judged
+from querywise.data.coverage import Coverage, coverage_of
+from querywise.data.judged import Candidates, Judged, judged_by
+from querywise.data.judgements import Judgement, grades_of
 from querywise.data.letor import PathLike
 from querywise.data.normalisation import NORMALISATIONS
 from querywise.errors import DataError
+from querywise.runtime.arrays import Floats
 from querywise.runtime.files import read_text
 from querywise.runtime.numerals import finite_number
 
@@ -29,18 +31,6 @@ class Run:
 
     name: str
     scores: Mapping[str, Mapping[str, float]] = field(repr=False)
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """How much of the judgements the documents of all runs cover."""
-
-    queries: int  # of the runs
-    judged: int  # of those, with a judgement
-    absent: int  # judged queries that are in no run
-    without_relevant: int  # judged queries of the runs none of whose relevant documents is in a run
-    relevant: int  # relevant documents of the judged queries of the runs
-    found: int  # of those, in a run
 
 
 def read_run(path: PathLike, name: str | None = None) -> Run:
@@ -73,6 +63,32 @@ def read_runs(paths: Sequence[Path], names: Sequence[str] | None = None) -> list
         raise DataError(f"There are {len(paths)} runs but {len(names)} names ({', '.join(names)}); one each is needed.")
     given: Sequence[str | None] = [None] * len(paths) if names is None else names
     return [read_run(path, name) for path, name in zip(paths, given, strict=True)]
+
+
+def is_run(path: Path) -> bool:
+    """Whether a file is a TREC run, by its first line."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return len(next((raw.split() for raw in file if raw.strip()), [])) == 6
+
+
+def scores_in(run: Run, candidates: Candidates) -> Floats:
+    """A run's scores of candidates; those it does not have come last."""
+    if candidates.document_ids is None:
+        raise DataError(f"The candidates have no document ids, so the run {run.name} cannot be matched with them.")
+    if not any(query in run.scores for query in candidates.query_ids):
+        raise DataError(
+            f"Run {run.name}: none of its queries is in the data; its first is {next(iter(run.scores))!r}, the data's "
+            f"{candidates.query_ids[0]!r}. Do they belong together?"
+        )
+    scores = np.zeros(len(candidates.document_ids))
+    for query, query_id in enumerate(candidates.query_ids):
+        own, rows = run.scores.get(query_id, {}), candidates.rows(query)
+        last = min(own.values(), default=0.0)
+        last -= max(1.0, abs(last))
+        scores[rows] = [own.get(document, last) for document in candidates.document_ids[rows]]
+    return scores
 
 
 def join_runs(runs: Sequence[Run], *, normalise: str = "minmax") -> Candidates:
@@ -114,32 +130,21 @@ def join_runs(runs: Sequence[Run], *, normalise: str = "minmax") -> Candidates:
 def judge(candidates: Candidates, judgements: Iterable[Judgement]) -> tuple[Judged, Coverage]:
     """The queries that have a judgement, with their grades, and how much of the judgements the runs cover.
 
-    An unjudged document has grade 0 and is marked so in `Judged.judged`.
+    A judged query that is in no run stays in, without candidates. An unjudged document has grade 0 and is marked so in
+    `Judged.judged`.
     """
-    grades: dict[str, dict[str, int]] = {}
-    for each in judgements:
-        grades.setdefault(each.query, {})[each.document] = each.grade
+    grades = grades_of(judgements)
     chosen = [number for number, query in enumerate(candidates.query_ids) if query in grades]
     if not chosen:
-        judged = f"the first one judged is {next(iter(grades))!r}" if grades else "there is no judgement at all"
+        first = f"the first one judged is {next(iter(grades))!r}" if grades else "there is no judgement at all"
         raise DataError(
             f"None of the {len(candidates)} queries of the runs is judged: the first is {candidates.query_ids[0]!r}, "
-            f"{judged}. Do the runs and the judgements belong together?"
+            f"{first}. Do the runs and the judgements belong together?"
         )
-    kept = candidates.select(chosen)
-    assert kept.document_ids is not None
-    owners = [grades[kept.query_ids[query]] for query in kept.query_of_row.tolist()]
-    labels = np.array([own.get(each, -1) for own, each in zip(owners, kept.document_ids, strict=True)], np.int64)
-    hits = np.bincount(kept.query_of_row[labels > 0], minlength=len(kept))
-    coverage = Coverage(
-        queries=len(candidates),
-        judged=len(kept),
-        absent=len(grades) - len(kept),
-        without_relevant=int(np.sum(hits == 0)),
-        relevant=sum(grade > 0 for query in kept.query_ids for grade in grades[query].values()),
-        found=int(hits.sum()),
-    )
-    return Judged(kept, np.maximum(labels, 0), labels >= 0), coverage
+    known = set(candidates.query_ids)
+    absent = [query for query in grades if query not in known]
+    judged = judged_by(candidates.select(chosen).with_empty(absent), grades)
+    return judged, replace(coverage_of(judged), unjudged=len(candidates) - len(chosen))
 
 
 def _score(word: str, where: str) -> float:

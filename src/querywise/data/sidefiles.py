@@ -1,4 +1,8 @@
-"""The side files of LETOR files: `queries.jsonl`, query data, and `features.txt`, a feature name per line."""
+"""The side files of LETOR files: `queries.jsonl`, query data, `features.txt`, a feature name per line, and judgements.
+
+Beside `S1.txt` the file `S1.qrels` holds all that was judged of its queries, in TREC form; without it only the labels
+of the candidates are known.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from querywise.data.judged import Judged
+from querywise.data.judgements import grades_of, read_judgements
+from querywise.data.letor import place_of_row
 from querywise.data.queries import read_queries, write_queries
 from querywise.errors import DataError
 from querywise.runtime.files import atomic_text, read_text
 
 QUERIES = "queries.jsonl"
 FEATURES = "features.txt"
+QRELS = ".qrels"
 
 
 def with_side_files(data: Judged, folder: Path, *, queries: Path | None = None) -> Judged:
@@ -38,6 +45,37 @@ def with_side_queries(data: Judged, folder: Path, *, queries: Path | None = None
             said = f"{asked}, found beside the data: {error} Or name another file with queries=PATH."
             raise DataError(said, arguments=("queries",)) from None
     return data
+
+
+def with_side_judgements(data: Judged, files: Sequence[Path]) -> Judged:
+    """The same judged set with all that was judged, where a file of judgements is beside every file it is from."""
+    beside = [path for path in map(judgements_beside, files) if path.is_file()]
+    if not beside:
+        return data
+    if len(beside) < len(files):
+        lacking = next(path for path in map(judgements_beside, files) if not path.is_file())
+        raise DataError(
+            f"{beside[0]} says what was judged beyond the candidates, but there is no {lacking}. Give such a file "
+            "beside every file, or beside none."
+        )
+    judgements = [each for path in beside for each in read_judgements(path)]
+    grades = grades_of(judgements)
+    row = data.contradiction(grades)
+    if row is None:
+        return data.with_judgements(grades)
+    query, document = data.query_ids[int(data.candidates.query_of_row[row])], data.candidates.document_label(row)
+    other = next((each for each in judgements if (each.query, each.document) == (query, document)), None)
+    said = f"{beside[0]} does not judge it" if other is None else f"grade {other.grade} at {other.where}"
+    raise DataError(
+        f"{place_of_row(files, row)}: document {document!r} of query {query!r} has label {data.labels[row]} here and "
+        f"{said}. Both must say the same; mend one of them."
+    )
+
+
+def judgements_beside(file: Path) -> Path:
+    """Where the judgements of a LETOR file would be."""
+    plain = file.with_suffix("") if file.suffix in (".gz", ".xz") else file
+    return plain.with_suffix(QRELS)
 
 
 def check_names(data: Judged) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 
-from querywise.data.judged import Judged, concatenate
+from querywise.data.joining import concatenate
+from querywise.data.judged import Judged
 from querywise.data.letor import PathLike, read_letor
 from querywise.data.parquet.logs import read_parquet
 from querywise.data.parquet.shards import is_sharded, open_shards
-from querywise.data.sidefiles import with_side_files, with_side_queries
+from querywise.data.sidefiles import with_side_files, with_side_judgements, with_side_queries
 from querywise.data.training import Training
 from querywise.errors import DataError
 
@@ -57,7 +58,8 @@ def read_features(
         )
     table = None if queries is None else Path(queries)
     if kind not in (Kind.SHARDS, Kind.LOG):
-        return with_side_files(read_letor(paths, features=features), folder, queries=table)
+        read = with_side_judgements(read_letor(paths, features=features), paths)
+        return with_side_files(read, folder, queries=table)
     judged = _whole(paths) if kind is Kind.SHARDS else read_parquet(paths)
     found = judged.candidates.features.shape[1]
     if features is not None and found > features:

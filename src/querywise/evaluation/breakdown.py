@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from querywise.data.coverage import relevant_judged
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.significance import paired_t_test
 from querywise.runtime.arrays import Bools, Floats, Ints
@@ -50,9 +51,8 @@ def difficulty_breakdown(compared: Compared, measure: str) -> Breakdown:
 
 
 def relevant_documents(compared: Compared) -> Ints:
-    """How many relevant documents each test query has."""
-    test = compared.test
-    return np.bincount(test.candidates.query_of_row[test.labels > 0], minlength=len(test))
+    """How many relevant documents each test query has, judged; where that is known, also those retrieval missed."""
+    return relevant_judged(compared.test)
 
 
 def nearest_distances(compared: Compared) -> tuple[str, Floats] | None:

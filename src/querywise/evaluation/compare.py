@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
+from querywise.data.coverage import Coverage, coverage_of, whole_grades
 from querywise.data.folds import Fold, Folds
-from querywise.data.judged import Judged, concatenate
+from querywise.data.joining import concatenate
+from querywise.data.judged import Judged
+from querywise.data.judgements import Grades
+from querywise.data.runs import Run
 from querywise.errors import DataError
-from querywise.evaluation.evaluate import Evaluation, evaluate
+from querywise.evaluation.evaluate import Evaluation, evaluate, evaluate_run
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import TEST_NAMES, Comparison, find_test
 from querywise.evaluation.trained import Extra, Fit, Observe, Trained, train
@@ -35,6 +39,9 @@ class Compared:
     baseline: str
     measures: tuple[str, ...]
     flavour: str
+    runs: Mapping[str, Run] = field(
+        default_factory=dict
+    )  # other systems' own lists, where all that was judged is known
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -49,10 +56,22 @@ class Compared:
     @cached_property
     def evaluations(self) -> dict[str, Evaluation]:
         """Every measure of every test query."""
-        return {
-            name: evaluate(scores, self.test, measures=self.measures, flavour=self.flavour)
-            for name, scores in self.scores.items()
-        }
+        return {name: self.measured(name, self.measures) for name in self.names}
+
+    def measured(self, name: str, measures: Sequence[str]) -> Evaluation:
+        """Some measures of one ranker on every test query; another system's run is measured on its own list."""
+        if name in self.runs:
+            return evaluate_run(self.runs[name], self._judgements, measures=measures, flavour=self.flavour)
+        return evaluate(self.scores[name], self.test, measures=measures, flavour=self.flavour)
+
+    @cached_property
+    def _judgements(self) -> Grades:
+        return dict(zip(self.test.query_ids, whole_grades(self.test), strict=True))
+
+    @property
+    def coverage(self) -> Coverage | None:
+        """What the candidates of the test queries hold of all that was judged; None where that is not known."""
+        return None if self.test.missed is None else coverage_of(self.test)
 
     def against_baseline(self, name: str, measure: str, queries: Bools | None = None, *, test: str = "t") -> Comparison:
         """One ranker's paired test against the baseline, over all queries or some."""
@@ -118,6 +137,7 @@ class Compared:
             "flavour": self.flavour,
             "baseline": self.baseline,
             "test": TEST_NAMES[test],
+            **({} if self.coverage is None else {"coverage": asdict(self.coverage)}),
             "methods": {
                 name: {
                     "mean": self.evaluations[name].mean(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,10 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from querywise.data.judged import Candidates, Judged
+from querywise.data.judgements import Grades, Judgements
 from querywise.data.letor import PathLike
+from querywise.data.runs import Run
 from querywise.errors import DataError
-from querywise.measures.formulas import Flavour, find_flavour, find_measures
+from querywise.measures.flavours import Flavour, find_flavour
+from querywise.measures.formulas import as_compared, find_measures
 from querywise.measures.order import check_scores, order
+from querywise.measures.ranked import RankedList
 from querywise.runtime.arrays import Floats, Ints, frozen
 from querywise.runtime.files import atomic_text
 from querywise.runtime.values import JsonObject, json_text
@@ -70,30 +74,112 @@ def evaluate(
     flavour: str = "standard",
     max_grade: int | None = None,
 ) -> Evaluation:
-    """Rank every query's documents by `scores` and measure the order.
+    """Rank every query's documents by `scores` and measure the order, counting what the flavour counts.
 
     >>> from querywise import from_arrays
     >>> data = from_arrays([[1.0], [2.0]], [1, 0], qid=["a", "a"])
     >>> evaluate([0.1, 0.2], data, measures=["map", "p@1"]).mean()
     {'map': 0.5, 'p@1': 0.0}
     """
-    candidates = data.candidates
-    if not len(candidates):
+    if not len(data):
         raise DataError("There is no query to evaluate.")
-    values = check_scores(scores, candidates)
-    chosen = find_measures(measures)
+    found = ranked_lists(check_scores(scores, data.candidates), data, find_flavour(flavour))
+    return measure_lists(data.query_ids, found, measures=measures, flavour=flavour, max_grade=max_grade)
+
+
+def evaluate_run(
+    run: Run,
+    grades: Grades,
+    *,
+    measures: str | Sequence[str] = ("map", "ndcg@10"),
+    flavour: str = "standard",
+    max_grade: int | None = None,
+) -> Evaluation:
+    """Measure a run against all judgements, as trec_eval does; a judged query that is not in the run counts 0.
+
+    >>> run = Run("ours", {"q": {"D1": 2.0, "D2": 1.0}})
+    >>> evaluate_run(run, {"q": {"D2": 1, "D3": 1}}, measures=["map", "recall@10"]).mean()
+    {'map': 0.25, 'recall@10': 0.5}
+    """
+    if not grades:
+        raise DataError("There is no judged query to evaluate.")
     conventions = find_flavour(flavour)
+    found = [_ranked(run.scores.get(query, {}), own, conventions) for query, own in grades.items()]
+    return measure_lists(tuple(grades), found, measures=measures, flavour=flavour, max_grade=max_grade)
+
+
+def measure_lists(
+    query_ids: tuple[str, ...],
+    lists: Sequence[RankedList],
+    *,
+    measures: str | Sequence[str],
+    flavour: str,
+    max_grade: int | None = None,
+) -> Evaluation:
+    """Measure every query's ranked list. max_grade: the grade that ERR calls perfect; None: the highest there is."""
+    chosen, conventions = find_measures(measures), find_flavour(flavour)
     if max_grade is None:
-        max_grade = int(data.labels.max(initial=0))
+        whole = conventions.counts == "judged"
+        max_grade = max(int((each.all_grades if whole else each.labels).max(initial=0)) for each in lists)
     conventions = replace(conventions, max_grade=max_grade)
-    ranked = data.labels[order(values, candidates.starts, tie_break=tie_break(candidates, conventions))]
-    table = np.array(
-        [
-            [measure.of(ranked[candidates.rows(query)], conventions) for measure in chosen]
-            for query in range(len(candidates))
-        ]
+    table = np.array([[measure.of(each, conventions) for measure in chosen] for each in lists])
+    return Evaluation(query_ids, tuple(measure.name for measure in chosen), frozen(table), flavour)
+
+
+def ranked_lists(scores: Floats, data: Judged, flavour: Flavour) -> list[RankedList]:
+    """Every query's candidates by their scores, with what was judged beyond them."""
+    candidates, missed = data.candidates, data.missed
+    grades = data.labels if missed is None else _with_grades_below(data, missed)
+    rows = order(as_compared(scores, flavour), candidates.starts, tie_break=tie_break(candidates, flavour))
+    ranked, marked = grades[rows], None if data.judged is None else data.judged[rows]
+    beyond = [_NOTHING] * len(data) if missed is None else _beyond(data, missed)
+    return [
+        RankedList(ranked[own], None if marked is None else marked[own], beyond[query])
+        for query, own in enumerate(map(candidates.rows, range(len(data))))
+    ]
+
+
+_NOTHING: Ints = np.zeros(0, np.int64)
+
+
+def _with_grades_below(data: Judged, missed: Judgements) -> Ints:
+    """The labels, with the grades below 0 that candidates have."""
+    if not np.any(missed.grades < 0) or data.candidates.document_ids is None:
+        return data.labels
+    grades, ids = data.labels.copy(), data.candidates.document_ids
+    for query in range(len(data)):
+        own = missed.of(query)
+        for row in range(*data.candidates.rows(query).indices(len(ids))):
+            grades[row] = own.get(ids[row], grades[row])
+    return grades
+
+
+def _beyond(data: Judged, missed: Judgements) -> list[Ints]:
+    """The grades of every query's judged documents that are not candidates."""
+    if not np.any(missed.grades < 0) or data.candidates.document_ids is None:
+        return [missed.grades[missed.rows(query)] for query in range(len(data))]
+    ids = data.candidates.document_ids
+    found = []
+    for query in range(len(data)):
+        here = set(ids[data.candidates.rows(query)])
+        found.append(np.array([grade for each, grade in missed.of(query).items() if each not in here], np.int64))
+    return found
+
+
+def _ranked(scores: Mapping[str, float], own: Mapping[str, int], flavour: Flavour) -> RankedList:
+    """One query of a run: its documents by score, those of equals by the flavour's rule."""
+    values = as_compared(np.array(list(scores.values())), flavour)
+    documents = list(scores)
+    if flavour.ties == "document id":
+        turn = sorted(range(len(documents)), key=lambda each: (values[each], documents[each]), reverse=True)
+    else:
+        turn = np.argsort(-values, kind="stable").tolist()
+    names = [documents[each] for each in turn]
+    return RankedList(
+        np.array([own.get(name, 0) for name in names], np.int64),
+        np.array([name in own for name in names], np.bool_),
+        np.array([grade for name, grade in own.items() if name not in scores], np.int64),
     )
-    return Evaluation(candidates.query_ids, tuple(measure.name for measure in chosen), frozen(table), flavour)
 
 
 def tie_break(candidates: Candidates, flavour: Flavour) -> Ints | None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from querywise.evaluation.breakdown import Breakdown, breakdowns, relevant_documents
 from querywise.evaluation.compare import Compared
-from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.examples import Example, extremes
 from querywise.evaluation.oracle import best_of
 from querywise.evaluation.significance import TEST_NAMES, TESTS, bootstrap_interval, effect_size, find_test, holm
@@ -163,8 +162,7 @@ def _method(compared: Compared, name: str, measure: str, test: str, corrected: f
 
 def _ndcg_curve(compared: Compared, name: str) -> tuple[float, ...]:
     measures = [f"ndcg@{position}" for position in range(1, 11)]
-    table = evaluate(compared.scores[name], compared.test, measures=measures, flavour=compared.flavour)
-    return tuple(table.mean().values())
+    return tuple(compared.measured(name, measures).mean().values())
 
 
 def _against_k(folds: Sequence[Trained]) -> dict[float, float]:
@@ -212,7 +210,7 @@ def _oracle(compared: Compared, name: str) -> OracleFinding | None:
 def _precision(compared: Compared, name: str) -> float:
     if "map" in compared.measures:
         return compared.evaluations[name].mean()["map"]
-    return evaluate(compared.scores[name], compared.test, measures=["map"], flavour=compared.flavour).mean()["map"]
+    return compared.measured(name, ["map"]).mean()["map"]
 
 
 def _verdict(found: Findings) -> str:
@@ -260,6 +258,7 @@ def as_json(found: Findings) -> JsonObject:
         "test": found.test,
         "baseline": found.compared.baseline,
         "queries": len(found.compared.test),
+        **({} if found.compared.coverage is None else {"coverage": asdict(found.compared.coverage)}),
         "methods": {
             each.name: {
                 "means": each.means,

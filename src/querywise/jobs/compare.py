@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from querywise.data.folds import Folds
+from querywise.data.runs import Run, is_run, read_run, scores_in
 from querywise.errors import DataError
 from querywise.evaluation.compare import compare, find_baseline
 from querywise.evaluation.findings import Findings, findings
@@ -52,7 +53,8 @@ def run(asked: Asked, folds: Folds, out: Path | None, *, title: str) -> tuple[Fi
             raise DataError(said, arguments=("scores",))
         files[name] = path
     fits: dict[str, Fit] = {method.name: _fitting(method, asked) for method in chosen}
-    fits |= _given(files, folds)
+    given, runs = _given(files, folds)
+    fits |= given
     if asked.baseline is not None and asked.baseline not in fits:
         asked = replace(asked, baseline=current_name(asked.baseline))
     settings = {method.name: _settings(method, asked) for method in chosen}
@@ -66,6 +68,7 @@ def run(asked: Asked, folds: Folds, out: Path | None, *, title: str) -> tuple[Fi
             baseline=asked.baseline,
             kept=None if out is None else Kept(out / "runs", settings),
         )
+        compared = replace(compared, runs=runs)
         with doing("Tests and tables"):
             found = findings(compared, asked.measure, test=asked.test)
             if out is None:
@@ -108,17 +111,22 @@ def _settings(method: Method, asked: Asked) -> JsonObject:
     }
 
 
-def _given(files: Mapping[str, Path], folds: Folds) -> dict[str, Fit]:
-    """Other systems, matched with the data once, before anything is trained."""
-    if not files:
-        return {}
-    whole = folds.whole().candidates
+def _given(files: Mapping[str, Path], folds: Folds) -> tuple[dict[str, Fit], dict[str, Run]]:
+    """Other systems, matched with the data once, before anything is trained; and those measured on their own lists.
 
-    def looked_up(path: Path) -> Fit:
-        ranker = GivenScores(whole, read_scores(path, whole))
+    A run is measured on its own list where all that was judged is known: its documents need not be candidates.
+    """
+    if not files:
+        return {}, {}
+    whole = folds.whole()
+    runs = {name: read_run(path, name) for name, path in files.items() if whole.missed is not None and is_run(path)}
+
+    def looked_up(name: str, path: Path) -> Fit:
+        found = scores_in(runs[name], whole.candidates) if name in runs else read_scores(path, whole.candidates)
+        ranker = GivenScores(whole.candidates, found)
         return lambda train, valid: ranker
 
-    return {name: looked_up(path) for name, path in files.items()}
+    return {name: looked_up(name, path) for name, path in files.items()}, runs
 
 
 def _name_and_path(text: str) -> tuple[str, Path]:

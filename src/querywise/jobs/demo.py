@@ -21,7 +21,7 @@ from querywise.evaluation.resume import Kept
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import tuned_fit
 from querywise.methods import METHODS
-from querywise.report.terminal import classes_table, comparison_table, coverage_lines, examples_table
+from querywise.report.terminal import classes_table, comparison_table, examples_table
 from querywise.report.writing import write_report
 from querywise.retrieval.features import judged_candidates
 from querywise.retrieval.index import Index, build_index, check_index_folder, save_index
@@ -91,7 +91,7 @@ def run(out: Path, *, folds: int = 1) -> list[RenderableType]:
         page = write_report(found, out / "report", title="The documentation of this Python, ranked", story=story)
     return [
         story,
-        *coverage_lines(coverage),
+        *coverage.lines(),
         comparison_table(compared),
         classes_table(compared, CHOSEN_BY),
         _neighbours(np.concatenate(shares), judged),

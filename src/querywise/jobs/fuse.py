@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from querywise.contracts.protocols import Ranker
-from querywise.data.collections import Judgement
+from querywise.data.coverage import Coverage
 from querywise.data.folds import make_folds
 from querywise.data.judged import Candidates, Judged
-from querywise.data.runs import Coverage, judge
+from querywise.data.judgements import Judgement
+from querywise.data.runs import Run, judge
 from querywise.errors import DataError
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.findings import Findings, findings
@@ -60,13 +61,22 @@ class Fused:
     scores: Floats | None = None
 
 
-def run(candidates: Candidates, judgements: Sequence[Judgement] | None, asked: Fusing, out: Path | None) -> Fused:
-    """Compare where there are judgements; with a file to write to, write the fused run."""
+def run(
+    candidates: Candidates,
+    judgements: Sequence[Judgement] | None,
+    asked: Fusing,
+    out: Path | None,
+    runs: Sequence[Run] = (),
+) -> Fused:
+    """Compare where there are judgements; with a file to write to, write the fused run.
+
+    runs: what the candidates were joined from; each alone is measured on its own list.
+    """
     if judgements is None:
         done = Fused(scores=None if out is None else vote(candidates, asked.method))
     else:
         judged, coverage = judge(candidates, judgements)
-        found = compare_fusions(judged, asked)
+        found = compare_fusions(judged, asked, runs)
         done = Fused(found, coverage, None if out is None else fused(candidates, judged, found.compared, asked))
     if out is not None and done.scores is not None:
         write_run(out, candidates, done.scores, tag=asked.method)
@@ -92,7 +102,7 @@ def vote(candidates: Candidates, method: str) -> Floats:
     return VOTES[method]().fit(nothing).predict(candidates)
 
 
-def compare_fusions(judged: Judged, asked: Fusing) -> Findings:
+def compare_fusions(judged: Judged, asked: Fusing, runs: Sequence[Run] = ()) -> Findings:
     """Every run, the best of them, the votes and the ensembles, each query ranked by weights learned from others.
 
     The baseline, unless one is named, is the best of the votes and of the best run, by its mean over the test queries:
@@ -110,6 +120,7 @@ def compare_fusions(judged: Judged, asked: Fusing) -> Findings:
         flavour=asked.flavour,
         baseline=asked.baseline,
     )
+    compared = replace(compared, runs=_own_lists(compared, runs))
     plain = (BEST_RUN, *VOTES)
     if asked.baseline is None:
         means = {name: compared.evaluations[name].mean()[measure] for name in plain}
@@ -127,6 +138,8 @@ def fused(candidates: Candidates, judged: Judged, compared: Compared, asked: Fus
     place = {query: number for number, query in enumerate(candidates.query_ids)}
     tested = compared.test.candidates
     for number, query in enumerate(tested.query_ids):
+        if query not in place:  # judged, but in no run
+            continue
         scores[candidates.rows(place.pop(query))] = compared.scores[asked.method][tested.rows(number)]
     others = list(place.values())
     if others:
@@ -137,10 +150,27 @@ def fused(candidates: Candidates, judged: Judged, compared: Compared, asked: Fus
     return scores
 
 
+def _own_lists(compared: Compared, runs: Sequence[Run]) -> dict[str, Run]:
+    """The lists of the runs, and of the best one in each fold: without the documents that only others found."""
+    own = {_alone(run.name): run for run in runs}
+    if not own:
+        return {}
+    rows, best = compared.test.candidates.rows, compared.scores[BEST_RUN]
+    lists: dict[str, Mapping[str, float]] = {}
+    for query, query_id in enumerate(compared.test.query_ids):
+        chosen = next(name for name in own if np.array_equal(best[rows(query)], compared.scores[name][rows(query)]))
+        lists[query_id] = own[chosen].scores.get(query_id, {})
+    return {**own, BEST_RUN: Run(BEST_RUN, lists)}
+
+
+def _alone(name: str) -> str:
+    return f"run {name}"
+
+
 def _fits(judged: Judged, asked: Fusing) -> dict[str, Fit]:
     runs = judged.candidates.feature_names or ()
     fits: dict[str, Fit] = {BEST_RUN: _plainly(OneFeature)}
-    fits |= {f"run {name}": _plainly(partial(OneFeature, name)) for name in runs}
+    fits |= {_alone(name): _plainly(partial(OneFeature, name)) for name in runs}
     fits |= {name: _plainly(build) for name, build in VOTES.items()}
     return fits | {name: _tuned(METHODS[name], asked) for name in _learned(asked) if name not in fits}
 

@@ -1,12 +1,4 @@
-"""Measures of a ranking: pure functions of one query's labels, best-ranked document first.
-
-Evaluators disagree about four things; a `Flavour` names the choices, and every table prints which one it used:
-
-- the *gain* of a label and the *discount* of a position in DCG;
-- what a list *without a relevant document* counts (0 or 1; it always stays in the mean);
-- what NDCG@k means on a list *shorter than k* (the whole list, or a hole that counts 0);
-- from which label on a document is *relevant* to binary measures.
-"""
+"""Measures of a ranking: pure functions of one query's ranked list."""
 
 from __future__ import annotations
 
@@ -19,43 +11,14 @@ import numpy as np
 
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
+from querywise.measures.flavours import Flavour
+from querywise.measures.ranked import RankedList
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.threads import in_threads
 
 _HIGHEST = 960  # the highest grade for which sums of 2^grade surely are finite
+PERSISTENCE = 0.8  # of a reader, in RBP: the probability of going on to the next document
 _BLOCK = 1_000_000  # scores at a time, in each thread
-
-
-@dataclass(frozen=True)
-class Flavour:
-    """One evaluator's conventions.
-
-    gain: exponential is 2^label − 1, linear is the label itself. discount: `log2(i + 1)` at position i, or LETOR's,
-    which leaves positions 1 and 2 undiscounted and divides by `log2(i)` from 3 on. `max_grade` is the grade ERR calls
-    perfect; None means the largest label in the data.
-    """
-
-    name: str
-    description: str
-    gain: Literal["exponential", "linear"] = "exponential"
-    discount: Literal["standard", "letor"] = "standard"
-    relevant_from: int = 1
-    without_relevant: float = 0.0
-    short_lists: Literal["whole", "hole"] = "whole"
-    ties: Literal["file order", "document id"] = "file order"
-    max_grade: int | None = None
-
-
-FLAVOURS = {
-    flavour.name: flavour
-    for flavour in (
-        Flavour("standard", "the textbook's: gain 2^r - 1, discount log2(i + 1)"),
-        Flavour("letor4", "the official LETOR 4.0 evaluator", discount="letor", short_lists="hole"),
-        Flavour("mslr", "the official MSLR evaluator", discount="letor", short_lists="hole", relevant_from=2),
-        Flavour("trec", "trec_eval: linear gain, ties by document id, last first", gain="linear", ties="document id"),
-        Flavour("lightgbm", "LightGBM: a list without a relevant document counts 1", without_relevant=1.0),
-    )
-}
 
 
 def gains(labels: Ints, flavour: Flavour) -> Floats:
@@ -74,6 +37,7 @@ def dcg_curve(labels: Ints, flavour: Flavour) -> Floats:
 
     .. math:: \mathrm{dcg}_k = \sum_{i=1}^{k} \mathrm{gains}_i / \mathrm{discounts}_i
 
+    >>> from querywise.measures.flavours import FLAVOURS
     >>> dcg_curve(np.array([2, 0, 1]), FLAVOURS["standard"])
     array([3. , 3. , 3.5])
     """
@@ -82,49 +46,56 @@ def dcg_curve(labels: Ints, flavour: Flavour) -> Floats:
 
 def _comparable(labels: Ints, flavour: Flavour) -> Floats:
     """The gains of labels, those of very high grades all divided by one power of two, which no ratio of them shows."""
-    excess = float(labels.max(initial=0)) - _HIGHEST
-    if flavour.gain != "exponential" or excess <= 0:
+    highest = labels.max(initial=0)
+    if flavour.gain != "exponential" or highest <= _HIGHEST:
         return gains(labels, flavour)
-    found: Floats = np.exp2(labels - excess) - np.exp2(-excess)
+    nothing = np.exp2(_HIGHEST - float(highest))
+    found: Floats = np.maximum(np.exp2((labels - highest).astype(np.float64) + _HIGHEST) - nothing, 0.0)
     return found
 
 
-def ndcg_curve(labels: Ints, flavour: Flavour) -> Floats:
-    r"""DCG at every position divided by that of the best possible order [jarvelin2002]_.
+def ndcg_curve(ranked: RankedList, flavour: Flavour) -> Floats:
+    r"""DCG at every position divided by that of the best possible order of all documents that count [jarvelin2002]_.
 
-    >>> ndcg_curve(np.array([0, 1]), FLAVOURS["letor4"])
+    It goes on beyond the list's end where judged documents are missing from it.
+
+    >>> from querywise.measures.flavours import FLAVOURS
+    >>> ndcg_curve(RankedList(np.array([0, 1])), FLAVOURS["letor4"])
     array([0., 1.])
     """
-    worth, discount = _comparable(labels, flavour), discounts(len(labels), flavour)
+    worth = _comparable(ranked.all_grades, flavour)
+    discount = discounts(len(worth), flavour)
     ideal = np.cumsum(np.sort(worth)[::-1] / discount)
     if not len(ideal) or ideal[-1] == 0:
-        return np.full(len(labels), flavour.without_relevant)
+        return np.full(len(worth), flavour.without_relevant)
+    worth[len(ranked) :] = 0.0
     return np.cumsum(worth / discount) / ideal
 
 
-def ndcg(labels: Ints, k: int | None, flavour: Flavour) -> float:
-    """NDCG@k: the curve at position k. Beyond a list's end it is the last value, or a hole that counts 0."""
-    if not len(labels):
+def ndcg(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
+    """NDCG@k: the curve at position k. Beyond its end it is the last value, or a hole that counts 0."""
+    curve = ndcg_curve(ranked, flavour)
+    if not len(curve):
         return flavour.without_relevant
-    curve = ndcg_curve(labels, flavour)
     if k is None or k <= len(curve):
         return float(curve[-1 if k is None else k - 1])
     return float(curve[-1]) if flavour.short_lists == "whole" else 0.0
 
 
-def mean_ndcg(labels: Ints, k: int | None, flavour: Flavour) -> float:
+def mean_ndcg(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
     """The mean of NDCG@1..@n over all n positions of the list (LETOR 4's), or of NDCG@1..@k."""
-    if not len(labels):
+    curve = ndcg_curve(ranked, flavour)
+    if not len(curve):
         return flavour.without_relevant
-    curve = ndcg_curve(labels, flavour)
     if k is None:
-        return float(curve.mean())
+        return float(curve[: max(len(ranked), 1)].mean())
     beyond = curve[-1] if flavour.short_lists == "whole" else 0.0
     return float((curve[:k].sum() + max(k - len(curve), 0) * beyond) / k)
 
 
-def dcg(labels: Ints, k: int | None, flavour: Flavour) -> float:
+def dcg(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
     """DCG@k, not normalised; refused for grades so high that it is no finite number."""
+    labels = ranked.labels
     if flavour.gain == "exponential" and labels.max(initial=0) > _HIGHEST:
         raise DataError(
             f"DCG with grade {labels.max()}: its gain, 2^{labels.max()}, is too large to add up. Give the grades lower "
@@ -133,30 +104,35 @@ def dcg(labels: Ints, k: int | None, flavour: Flavour) -> float:
     return float(dcg_curve(labels[:k], flavour)[-1]) if len(labels) else 0.0
 
 
-def average_precision(labels: Ints, k: int | None, flavour: Flavour) -> float:
-    """The mean, over the relevant documents, of the precision at their positions.
+def average_precision(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
+    """The sum of the precision at the positions of the relevant documents, divided by how many there are in all.
 
-    >>> average_precision(np.array([1, 0, 1]), None, FLAVOURS["standard"]) == (1 / 1 + 2 / 3) / 2
+    >>> from querywise.measures.flavours import FLAVOURS
+    >>> average_precision(RankedList(np.array([1, 0, 1])), None, FLAVOURS["standard"]) == (1 / 1 + 2 / 3) / 2
     True
     """
-    positions = _relevant_positions(labels, flavour)
-    if not len(positions):
+    relevant = ranked.relevant(flavour.relevant_from)
+    if not relevant:
         return flavour.without_relevant
-    return float((np.arange(1, len(positions) + 1) / positions).mean())
+    positions = _relevant_positions(ranked.grades, flavour)
+    return float((np.arange(1, len(positions) + 1) / positions).sum() / relevant)
 
 
-def average_precisions(labels: Ints, scores: Floats, flavour: Flavour) -> Floats:
+def average_precisions(labels: Ints, scores: Floats, flavour: Flavour, missed: int = 0) -> Floats:
     """One query's average precision under many scorings, a column each; tied documents keep their order.
 
+    missed: how many relevant documents are not among them.
+
+    >>> from querywise.measures.flavours import FLAVOURS
     >>> average_precisions(np.array([1, 0]), np.array([[2.0, 1.0], [1.0, 2.0]]), FLAVOURS["standard"])
     array([1. , 0.5])
     """
     relevant = labels >= flavour.relevant_from
-    if not relevant.any():
+    if not relevant.any() and not missed:
         return np.full(scores.shape[1], flavour.without_relevant)
     hits = relevant[np.argsort(-scores, axis=0, kind="stable")]
     precisions = np.cumsum(hits, axis=0) / np.arange(1, len(labels) + 1)[:, None]
-    found: Floats = (precisions * hits).sum(axis=0) / relevant.sum()
+    found: Floats = (precisions * hits).sum(axis=0) / (relevant.sum() + missed)
     return found
 
 
@@ -176,49 +152,112 @@ def precision_table(models: Scorers, data: Judged, flavour: Flavour, tie_break: 
     """Queries × models: every query's average precision under every model; ties by `tie_break`, else by order."""
     candidates = data.candidates
     table = np.zeros((len(data), len(models)))
+    whole = flavour.counts == "judged" and data.missed is not None
+    missed = data.missed.relevant(flavour.relevant_from).tolist() if whole and data.missed else [0] * len(data)
 
     def fill(block: tuple[int, int]) -> None:
         first, last = block
         part = candidates if last - first == len(candidates) else candidates.select(np.arange(first, last))
         scores = models.scores(part)
         for query in range(first, last):
-            own, rows = scores[part.rows(query - first)], candidates.rows(query)
+            own, rows = as_compared(scores[part.rows(query - first)], flavour), candidates.rows(query)
             turn = slice(None) if tie_break is None else np.argsort(tie_break[rows], kind="stable")
-            table[query] = average_precisions(data.labels[rows][turn], own[turn], flavour)
+            table[query] = average_precisions(data.labels[rows][turn], own[turn], flavour, missed[query])
 
     in_threads(fill, list(candidates.blocks(_BLOCK // max(len(models), 1))))
     return table
 
 
-def reciprocal_rank(labels: Ints, k: int | None, flavour: Flavour) -> float:
+def as_compared(scores: Floats, flavour: Flavour) -> Floats:
+    """Scores as an evaluator compares them: trec_eval rounds them to 32 bits, which makes ties."""
+    if flavour.scores == "64 bits":
+        return scores
+    with np.errstate(over="ignore"):  # beyond 32 bits they are all the same, the largest
+        return scores.astype(np.float32).astype(np.float64)
+
+
+def reciprocal_rank(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
     """1 / position of the first relevant document, 0 where there is none (among the first k)."""
-    positions = _relevant_positions(labels[:k], flavour)
+    positions = _relevant_positions(ranked.grades[:k], flavour)
     return float(1 / positions[0]) if len(positions) else 0.0
 
 
-def precision(labels: Ints, k: int | None, flavour: Flavour) -> float:
+def precision(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
     """The share of relevant documents among the first k; positions beyond the list's end are not relevant."""
-    size = len(labels) if k is None else k
-    return float(len(_relevant_positions(labels[:k], flavour)) / size) if size else 0.0
+    size = len(ranked) if k is None else k
+    return float(len(_relevant_positions(ranked.grades[:k], flavour)) / size) if size else 0.0
 
 
-def expected_reciprocal_rank(labels: Ints, k: int | None, flavour: Flavour) -> float:
+def recall(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
+    """The share of all relevant documents that are among the first k.
+
+    >>> from querywise.measures.flavours import FLAVOURS
+    >>> recall(RankedList(np.array([1, 0]), missed=np.array([1])), 2, FLAVOURS["standard"])
+    0.5
+    """
+    relevant = ranked.relevant(flavour.relevant_from)
+    return len(_relevant_positions(ranked.grades[:k], flavour)) / relevant if relevant else flavour.without_relevant
+
+
+def success(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
+    """1 where a relevant document is among the first k, else 0."""
+    return float(len(_relevant_positions(ranked.grades[:k], flavour)) > 0)
+
+
+def r_precision(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
+    """Precision at R, the number of relevant documents there are in all."""
+    relevant = ranked.relevant(flavour.relevant_from)
+    return precision(ranked, relevant, flavour) if relevant else flavour.without_relevant
+
+
+def bpref(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
+    r"""Binary preference: how rarely judged documents that are not relevant come before relevant ones [buckley2004]_.
+
+    .. math:: \frac{1}{R} \sum_{r} \Bigl(1 - \frac{\min(n_r, R)}{\min(N, R)}\Bigr)
+
+    over the relevant documents r in the list: R is how many there are in all, N how many documents are judged not
+    relevant, n_r how many of those come before r. Documents that nobody judged, or with a grade below 0, do not count.
+    """
+    relevant, others = ranked.relevant(flavour.relevant_from), ranked.not_relevant(flavour.relevant_from)
+    if not relevant:
+        return flavour.without_relevant
+    before = np.cumsum(ranked.is_not_relevant(flavour.relevant_from))[_relevant_positions(ranked.grades, flavour) - 1]
+    return float(np.sum(1 - np.minimum(before, relevant) / max(min(others, relevant), 1)) / relevant)
+
+
+def judged_share(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
+    """The share of the first k documents that anyone judged, whatever the grade; 0 for an empty list."""
+    top = ranked.is_judged[:k]
+    return float(top.mean()) if len(top) else 0.0
+
+
+def rank_biased_precision(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
+    r"""RBP: what a reader finds who goes on to the next document with probability p = 0.8 [moffat2008]_.
+
+    .. math:: (1 - p) \sum_{i} p^{i-1} [\text{the i-th document is relevant}]
+    """
+    places = _relevant_positions(ranked.grades[:k], flavour) - 1
+    return float((1 - PERSISTENCE) * np.sum(PERSISTENCE**places))
+
+
+def expected_reciprocal_rank(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
     """ERR: the expected 1 / position at which a reader stops [chapelle2009]_.
 
     Each document stops the reader with probability (2^label − 1) / 2^max_grade.
     """
+    labels = ranked.labels
     highest = flavour.max_grade if flavour.max_grade is not None else int(labels.max(initial=0))
-    top = labels[:k]
+    top = np.minimum(labels[:k], highest)
     stops = np.exp2(top - float(highest)) - np.exp2(-float(highest))
     arrives = np.concatenate([[1.0], np.cumprod(1 - stops)[:-1]]) if len(top) else np.zeros(0)
     return float(np.sum(arrives * stops / np.arange(1, len(top) + 1)))
 
 
-def _relevant_positions(labels: Ints, flavour: Flavour) -> Ints:
-    return np.flatnonzero(labels >= flavour.relevant_from) + 1
+def _relevant_positions(grades: Ints, flavour: Flavour) -> Ints:
+    return np.flatnonzero(grades >= flavour.relevant_from) + 1
 
 
-ListMeasure = Callable[[Ints, int | None, Flavour], float]
+ListMeasure = Callable[[RankedList, int | None, Flavour], float]
 
 
 @dataclass(frozen=True)
@@ -229,9 +268,9 @@ class Measure:
     function: ListMeasure
     k: int | None
 
-    def of(self, labels: Ints, flavour: Flavour) -> float:
+    def of(self, ranked: RankedList, flavour: Flavour) -> float:
         """Its value for one ranked list."""
-        return self.function(labels, self.k, flavour)
+        return self.function(ranked if flavour.counts == "judged" else ranked.alone(), self.k, flavour)
 
 
 @dataclass(frozen=True)
@@ -249,6 +288,12 @@ MEASURES = {
     "mean_ndcg": _Entry(mean_ndcg, "optional", "mean of NDCG over all positions, or over the first k"),
     "dcg": _Entry(dcg, "optional", "discounted cumulative gain"),
     "err": _Entry(expected_reciprocal_rank, "optional", "expected reciprocal rank"),
+    "recall": _Entry(recall, "optional", "share of all relevant documents among the first k, or in the list"),
+    "r_precision": _Entry(r_precision, "none", "precision at the number of relevant documents"),
+    "bpref": _Entry(bpref, "none", "relevant documents before judged ones that are not"),
+    "success": _Entry(success, "required", "whether a relevant document is among the first k"),
+    "rbp": _Entry(rank_biased_precision, "optional", "rank-biased precision with persistence 0.8"),
+    "judged": _Entry(judged_share, "required", "share of the first k documents that anyone judged"),
 }
 
 
@@ -270,14 +315,6 @@ def find_measures(names: str | Sequence[str]) -> list[Measure]:
     if not listed:
         raise DataError(f"No measure was given. Known: {', '.join(map(_written, MEASURES))}.")
     return [find_measure(name) for name in listed]
-
-
-def find_flavour(name: str) -> Flavour:
-    """The flavour of that name."""
-    try:
-        return FLAVOURS[name]
-    except KeyError:
-        raise DataError(f"Unknown flavour {name!r}. Known: {', '.join(FLAVOURS)}.") from None
 
 
 def _written(name: str) -> str:

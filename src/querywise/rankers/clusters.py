@@ -25,7 +25,8 @@ from querywise.locality.views.divergence import Divergence
 from querywise.locality.views.looking import looked_at, relevant_points
 from querywise.locality.views.topmean import TopMean
 from querywise.locality.views.twomodels import TwoModels
-from querywise.measures.formulas import FLAVOURS, precision_table
+from querywise.measures.flavours import FLAVOURS
+from querywise.measures.formulas import precision_table
 from querywise.rankers.column import OneFeature
 from querywise.rankers.neighbors import fitted_view, has_relevant
 from querywise.runtime.arrays import Bools, Floats, Ints
@@ -320,8 +321,9 @@ class SelectRanker(_Blended):
         groups = self.groups_
         divergence = Divergence(_or_best_feature(self.reference), groups.models_, standardise=False)
         self.divergence_ = cached("divergence", divergence, data, lambda: divergence.fit(data))
+        seen = data.candidates_only()
         precision = cached(
-            "precision", groups.models_, data, lambda: precision_table(groups.models_, data, FLAVOURS["standard"])
+            "precision", groups.models_, data, lambda: precision_table(groups.models_, seen, FLAVOURS["standard"])
         )
         self.similar_ = SimilarQueries(self.k).fit(self.places(data.candidates), groups.grouping_.members_, precision)
         return self

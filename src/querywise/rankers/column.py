@@ -10,7 +10,8 @@ from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
 from querywise.contracts.forms import Linear
 from querywise.data.judged import Candidates, Judged
 from querywise.learners.linear import LinearModels
-from querywise.measures.formulas import FLAVOURS, precision_table
+from querywise.measures.flavours import FLAVOURS
+from querywise.measures.formulas import precision_table
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached
 

@@ -3,22 +3,63 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
 from querywise.contracts.protocols import Ranker
+from querywise.data.coverage import Coverage
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.evaluate import Evaluation
+from querywise.evaluation.evaluated import Evaluated
 from querywise.evaluation.examples import Example
 from querywise.evaluation.findings import Findings
 from querywise.evaluation.significance import TEST_NAMES
 from querywise.evaluation.tuning import Tuned
 from querywise.explanations.explain import Explanation, Reason
-from querywise.retrieval.features import Coverage
+from querywise.measures.flavours import find_flavour
 from querywise.retrieval.search import Answer
+
+
+def evaluations_table(found: Evaluated, test: str = "t") -> Group:
+    """Every run's averages, its paired tests against the first, and what it holds of all that was judged."""
+    if len(found.tables) == 1 and not found.coverage:
+        return means_table(found.first)
+    corrected = found.corrected(test)
+    names = [each for name in found.tables for each in ([escape(name), "p"] if name in corrected else [escape(name)])]
+    table = _table("measure", *names)
+    for measure in found.first.measures:
+        cells = []
+        for name, each in found.tables.items():
+            cells.append(f"{each.mean()[measure]:.4f}")
+            cells += [_p(corrected[name][measure])] if name in corrected else []
+        table.add_row(measure, *cells)
+    if found.coverage:
+        table.add_section()
+        for label, told in (("relevant found", _found), ("queries answered", _answered)):
+            rows = [[told(found.coverage[name]), *([""] if name in corrected else [])] for name in found.tables]
+            table.add_row(label, *(cell for row in rows for cell in row))
+    lines = [f"{len(found.first)} queries, flavour {found.first.flavour} ({found.conventions})"]
+    if corrected:
+        count = len(corrected)
+        many = f", Holm's correction for {count} runs" if count > 1 else ""
+        lines.append(f"p: {TEST_NAMES[test]} against {next(iter(found.tables))}{many}")
+    absent = max((each.without_candidates for each in found.coverage.values()), default=0)
+    if absent:
+        lines.append("A judged query that is not in a run counts 0.")
+    if found.unjudged:
+        lines.append(f"{found.unjudged} queries of the runs have no judgement and are left out.")
+    return Group(table, *map(escape, lines))
+
+
+def _found(coverage: Coverage) -> str:
+    return f"{coverage.found} of {coverage.relevant}"
+
+
+def _answered(coverage: Coverage) -> str:
+    return f"{coverage.queries - coverage.without_candidates} of {coverage.queries}"
 
 
 def means_table(evaluation: Evaluation) -> Group:
@@ -26,16 +67,19 @@ def means_table(evaluation: Evaluation) -> Group:
     table = _table("measure", "mean")
     for measure, value in evaluation.mean().items():
         table.add_row(measure, f"{value:.4f}")
-    return Group(table, f"{len(evaluation)} queries, flavour {evaluation.flavour}")
+    conventions = find_flavour(evaluation.flavour).conventions
+    return Group(table, f"{len(evaluation)} queries, flavour {evaluation.flavour} ({conventions})")
 
 
 def comparison_table(compared: Compared, test: str = "t") -> Group:
     """Every ranker's averages, and the paired test of each measure against the baseline."""
     base = compared.baseline
     headings = [each for measure in compared.measures for each in (measure, "p")]
+    conventions = find_flavour(compared.flavour).conventions
     caption = (
         f"{len(compared.test)} test queries, flavour {compared.flavour}; "
-        f"p: {TEST_NAMES[test]} against {base}, parameters chosen on validation data"
+        f"p: {TEST_NAMES[test]} against {base}, parameters chosen on validation data. "
+        f"The flavour {conventions}."
     )
     table = _table("method", *headings, "training", "ms/query", "MB")
     for name in compared.names:
@@ -48,7 +92,8 @@ def comparison_table(compared: Compared, test: str = "t") -> Group:
         if math.isfinite(seconds):
             cost = (f"{seconds:.1f} s", f"{milliseconds:.3f}", f"{compared.megabytes(name):.2g}")
         table.add_row(escape(name), *cells, *cost)
-    return Group(table, escape(caption))
+    known = [] if compared.coverage is None else compared.coverage.lines()
+    return Group(table, escape(caption), *known)
 
 
 def gap_lines(found: Findings) -> list[str]:
@@ -79,32 +124,14 @@ def classes_table(compared: Compared, measure: str) -> Group:
     return Group(table, f"{measure} by class of query, flavour {compared.flavour}; p: paired t-test as above")
 
 
-def coverage_lines(coverage: Coverage) -> list[str]:
-    """What the candidates of a text collection hold and miss."""
-    found = coverage.found / max(coverage.relevant, 1)
-    lines = [f"{coverage.found} of {coverage.relevant} relevant documents ({found:.0%}) are among BM25's candidates."]
-    if coverage.added:
-        lines.append(f"{coverage.added} judged documents that BM25 did not find were added and marked.")
-    if coverage.without_relevant:
-        lines.append(
-            f"{coverage.without_relevant} queries have no relevant document among theirs; they stay in, and count 0."
-        )
-    if coverage.unmatched:
-        lines.append(
-            f"{coverage.unmatched} queries match no document at all; no line of a LETOR file can stand for them."
-        )
-    if coverage.unjudged:
-        lines.append(f"{coverage.unjudged} queries without any judgement were left out.")
-    return lines
-
-
-def answers_table(answers: Sequence[Answer], by: str) -> Group:
-    """Documents found, best first."""
-    table = _table("", "score", "BM25 rank", "document")
+def answers_table(answers: Sequence[Answer], by: str, grades: Mapping[str, int] | None = None) -> Group:
+    """Documents found, best first; with judgements the grade of each, blank where nobody judged it."""
+    table = _table("", "score", "BM25 rank", *([] if grades is None else ["grade"]), "document")
     table.add_column("title and text", justify="left", overflow="fold")
     for rank, each in enumerate(answers, start=1):
         words = escape(" · ".join(part for part in (each.title, each.snippet) if part))
-        table.add_row(str(rank), f"{each.score:.3f}", str(each.bm25_rank), escape(each.document), words)
+        grade = [] if grades is None else [str(grades.get(each.document, ""))]
+        table.add_row(str(rank), f"{each.score:.3f}", str(each.bm25_rank), *grade, escape(each.document), words)
     return Group(table, f"ranked by {by}")
 
 

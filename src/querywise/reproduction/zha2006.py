@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from querywise.data.folds import Fold, Folds
-from querywise.data.judged import Judged, concatenate
+from querywise.data.joining import concatenate
+from querywise.data.judged import Judged
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.significance import wilcoxon_test
 from querywise.evaluation.trained import Fit

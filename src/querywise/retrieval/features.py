@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
 from querywise.data.collections import Collection
-from querywise.data.judged import Candidates, Judged
+from querywise.data.coverage import Coverage, coverage_of
+from querywise.data.judged import Candidates, Judged, judged_by
 from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.retrieval.bm25 import search
@@ -21,19 +22,6 @@ from querywise.runtime.workers import workers
 _LENGTHS = ("length.title", "length.body")
 _BATCH = 32  # queries
 _Thing = TypeVar("_Thing")
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """What the candidates of judged queries hold, and what they miss."""
-
-    queries: int
-    unjudged: int  # queries left out since nothing is judged for them
-    unmatched: int  # queries none of whose terms is in any document
-    without_relevant: int  # queries with candidates of which none is relevant
-    relevant: int  # relevant documents, judged
-    found: int  # of those, among the candidates
-    added: int  # judged documents put in though retrieval did not find them
 
 
 def feature_names(index: Index) -> tuple[str, ...]:
@@ -74,32 +62,19 @@ def judged_candidates(
     smooth = smoothing or Smoothing()
     found = _found(index, table, top, smooth)
     others = [
-        np.setdiff1d(list(grades[query]), each) if add_judged else each[:0]
+        np.setdiff1d([index.place_of(document) for document in grades[query]], each) if add_judged else each[:0]
         for query, each in zip(asked, found, strict=True)
     ]
     documents = [np.concatenate([each, more]) for each, more in zip(found, others, strict=True)]
     candidates = _assembled(index, table, documents, smooth, added=[len(more) for more in others])
-    known = [
-        [grades[query].get(int(place), -1) for place in each] for query, each in zip(asked, documents, strict=True)
-    ]
-    labels = np.array([grade for each in known for grade in each], dtype=np.int64)
-    hits = np.bincount(candidates.query_of_row[labels > 0], minlength=len(asked))
-    retrieved = [sum(grade > 0 for grade in each[: len(own)]) for each, own in zip(known, found, strict=True)]
-    coverage = Coverage(
-        queries=len(asked),
-        unjudged=len(collection.queries) - len(asked),
-        unmatched=sum(len(each) == 0 for each in found),
-        without_relevant=int(np.sum((candidates.sizes > 0) & (hits == 0))),
-        relevant=sum(grade > 0 for query in asked for grade in grades[query].values()),
-        found=sum(retrieved),
-        added=sum(map(len, others)),
-    )
-    return Judged(candidates, np.maximum(labels, 0), labels >= 0), coverage
+    judged = judged_by(candidates, {query: grades[query] for query in asked})
+    retrieved = np.concatenate([np.arange(len(each)) < len(own) for each, own in zip(documents, found, strict=True)])
+    return judged, replace(coverage_of(judged, retrieved), unjudged=len(collection.queries) - len(asked))
 
 
-def _known_grades(collection: Collection, index: Index, *, skip_unknown: bool) -> dict[str, dict[int, int]]:
-    """Query → document number → grade."""
-    grades: dict[str, dict[int, int]] = {}
+def _known_grades(collection: Collection, index: Index, *, skip_unknown: bool) -> dict[str, dict[str, int]]:
+    """Query → document → grade, of documents that are in the index."""
+    grades: dict[str, dict[str, int]] = {}
     for each in collection.judgements:
         place = index.place_of(each.document)
         if place is None and not skip_unknown:
@@ -109,7 +84,7 @@ def _known_grades(collection: Collection, index: Index, *, skip_unknown: bool) -
                 arguments=("skip_unknown",),
             )
         if place is not None:
-            grades.setdefault(each.query, {})[place] = each.grade
+            grades.setdefault(each.query, {})[each.document] = each.grade
     if not grades:
         raise DataError(
             f"{collection.name}: none of the judged documents is in the corpus. Do the ids belong together?"

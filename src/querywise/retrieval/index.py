@@ -59,6 +59,11 @@ class Field:
         """The average number of terms in a document."""
         return self.size / max(len(self.lengths), 1)
 
+    @cached_property
+    def longest(self) -> int:
+        """The number of terms in the longest document."""
+        return int(self.lengths.max(initial=0))
+
     def postings(self, term: int) -> slice:
         """The slice of a term's postings."""
         return slice(int(self.starts[term]), int(self.starts[term + 1]))

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from querywise.data.collections import Collection, read_collection
+from querywise.data.coverage import Coverage
 from querywise.data.folds import Folds, make_folds, read_folds
 from querywise.data.judged import Judged
 from querywise.data.letor import PathLike
 from querywise.data.queries import read_queries
 from querywise.data.sources import Kind, kind_of, paths_of, read_features
 from querywise.errors import DataError
-from querywise.retrieval.features import Coverage, judged_candidates
+from querywise.retrieval.features import judged_candidates
 from querywise.retrieval.index import build_index
 from querywise.retrieval.stdlib import NAME, stdlib_collection
 from querywise.runtime.progress import doing

@@ -56,6 +56,7 @@ class Statistics(NamedTuple):
     documents: int  # N
     size: int  # |C|
     mean_length: float
+    longest: float  # the length of the longest document
     document_frequency: Floats  # df of each term
     totals: Floats  # c(t,C) of each term
 
@@ -67,7 +68,8 @@ class Statistics(NamedTuple):
         frequency = np.where(known >= 0, field.starts[place + 1] - field.starts[place], 0) if len(field.totals) else 0
         totals = np.where(known >= 0, field.totals[place], 0) if len(field.totals) else 0
         zeros = np.zeros(len(known))
-        return Statistics(len(field.lengths), field.size, field.mean_length, zeros + frequency, zeros + totals)
+        longest = float(field.longest)
+        return Statistics(len(field.lengths), field.size, field.mean_length, longest, zeros + frequency, zeros + totals)
 
 
 def all_scores(fields: dict[str, Field], terms: Sequence[int], documents: Ints, smoothing: Smoothing) -> Floats:
@@ -113,18 +115,19 @@ def high_level(
     """H1 to H5: documents × 5. BM25, log(1 + BM25), and the log-likelihood of the query under three language models.
 
     Dirichlet (c + μ p)/(|d| + μ), Jelinek-Mercer (1 − λ) c/|d| + λ p, absolute discount max(c − δ, 0)/|d| + δ p u/|d|,
-    where p = c(t,C)/|C| and u is the number of distinct terms of the document.
+    where p = c(t,C)/|C| and u is the number of distinct terms of the document. A document without a word is scored as
+    the longest one would be if it had one term, and none of the query's: so it never beats one that has such a term.
     """
     best = bm25_weights(counts, lengths[:, None], statistics, smoothing).sum(axis=1)
-    length = lengths[:, None]
-    # A term that is nowhere counts as half an occurrence; a document without a word is the collection.
+    length = np.where(lengths > 0, lengths, max(statistics.longest, 1.0))[:, None]
+    terms = np.where(lengths > 0, distinct, 1.0)[:, None]
+    # A term that is nowhere counts as half an occurrence.
     background = np.maximum(statistics.totals, 0.5) / max(statistics.size, 1)
-    share = counts / np.maximum(length, 1.0)
     mu, mix, discount = smoothing.dirichlet, smoothing.jelinek_mercer, smoothing.absolute_discount
     dirichlet = (counts + mu * background) / (length + mu)
-    mixed = (1 - mix) * np.where(length > 0, share, background) + mix * background
-    discounted = np.maximum(counts - discount, 0.0) / np.maximum(length, 1.0)
-    discounted += np.where(length > 0, discount * distinct[:, None] / np.maximum(length, 1.0), 1.0) * background
+    mixed = (1 - mix) * (counts / length) + mix * background
+    discounted = np.maximum(counts - discount, 0.0) / length
+    discounted += discount * terms / length * background
     likelihoods = [np.log(each).sum(axis=1) for each in (dirichlet, mixed, discounted)]
     return np.column_stack([best, np.log1p(best), *likelihoods])
 

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from querywise.data.collections import Collection
 from querywise.data.query_table import QueryTable
+from querywise.errors import DataError
 from querywise.retrieval.features import candidates_for
 from querywise.retrieval.index import Index
 from querywise.retrieval.scores import BM25, Smoothing
@@ -24,6 +26,21 @@ class Answer(NamedTuple):
     score: float
     bm25: float
     bm25_rank: int
+
+
+def judged_query(collection: Collection, query: str) -> tuple[str, dict[str, int]]:
+    """The text and the judgements of a collection's query, named by its text or its id."""
+    table = collection.queries
+    if table is None or not collection.judgements:
+        raise DataError(f"{collection.name}: it has no queries with judgements, so nothing is known to be relevant.")
+    texts = table.texts or (None,) * len(table)
+    for query_id, text in zip(table.ids, texts, strict=True):
+        if query in (query_id, text):
+            return text or query, collection.grades().get(query_id, {})
+    raise DataError(
+        f"{collection.name}: none of its {len(table)} queries has the id or the text {query!r}; the first is "
+        f"{table.ids[0]!r}, {(texts[0] or '')!r:.80}."
+    )
 
 
 def answer(

@@ -23,7 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-from querywise.data.collections import Collection, Document, Judgement
+from querywise.data.collections import Collection, Document
+from querywise.data.judgements import Judgement
 from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.runtime.progress import track

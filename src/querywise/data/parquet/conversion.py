@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from querywise.data.judged import Judged
 from querywise.data.letor import PathLike, letor_width, read_letor
+from querywise.data.parquet.judgements import of_queries
 from querywise.data.parquet.logs import log_files, read_parquet
+from querywise.data.parquet.shard import ShardFile
 from querywise.data.parquet.shards import Shards, is_sharded, open_shards
 from querywise.data.parquet.writing import ROWS, check_shards_folder, write_named_shards
 from querywise.data.queries import read_queries
 from querywise.data.query_table import QueryTable
-from querywise.data.sidefiles import QUERIES, with_side_names
+from querywise.data.sidefiles import QUERIES, with_side_judgements, with_side_names
 from querywise.data.sources import Kind, kind_of
 from querywise.errors import DataError
 from querywise.runtime.progress import track
@@ -68,18 +71,35 @@ def _files(inputs: Sequence[Path], columns: Columns, features: int | None) -> li
         return read_parquet(path, qid=columns.qid, label=columns.label, docid=columns.docid)
 
     def text(path: Path) -> Judged:
-        return with_side_names(read_letor(path, features=features), inputs[0].parent)
+        read = with_side_judgements(read_letor(path, features=features), [path])
+        return with_side_names(read, inputs[0].parent)
 
     found: list[tuple[Path, Callable[[], Judged]]] = []
     for path in inputs:
         kind = kind_of(path)
         if kind is Kind.SHARDS:
-            found += [(file.path, file.load) for file in open_shards(path).files]
+            found += _pieces(open_shards(path))
         elif kind is Kind.LOG:
             found += [(file, lambda file=file: log(file)) for file in log_files(path)]  # type: ignore[misc]
         else:
             found.append((path, lambda path=path: text(path)))  # type: ignore[misc]
     return found
+
+
+def _pieces(shards: Shards) -> list[tuple[Path, Callable[[], Judged]]]:
+    """The files of a set of shards, each with all that was judged of its queries; the last with queries without any."""
+    grades = shards.grades()
+    if grades is None:
+        return [(file.path, file.load) for file in shards.files]
+    known, left = grades, set(grades)
+
+    def piece(file: ShardFile) -> Judged:
+        part = file.load()
+        left.difference_update(part.query_ids)
+        others = tuple(query for query in known if query in left) if file is shards.files[-1] else ()
+        return part.with_judgements(of_queries(known, (*part.query_ids, *others)))
+
+    return [(file.path, partial(piece, file)) for file in shards.files]
 
 
 def _read(files: Sequence[tuple[Path, Callable[[], Judged]]]) -> Iterator[tuple[str, Judged]]:

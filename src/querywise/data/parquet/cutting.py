@@ -8,7 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from querywise.data.coverage import whole_grades
 from querywise.data.judged import Candidates, Judged
+from querywise.data.judgements import Grades
 from querywise.data.query_table import QueryTable, join_tables
 from querywise.data.sidefiles import QUERIES
 from querywise.errors import DataError
@@ -27,12 +29,15 @@ class Fitting:
         self._parts: list[str] = []
         self._homes: dict[str, int] = {}  # the number of every query's part, in the order of the rows
         self._tables: list[QueryTable | None] = []
+        self._without: list[QueryTable | None] = []  # of queries that are judged and have no documents
+        self._judged: dict[str, dict[str, int]] = {}
 
     def checked(self, named: tuple[str, Judged]) -> Judged:
         """The part without what a shard does not hold; a part that does not fit the ones before is refused."""
-        name, part = named
-        empty = part.candidates.sizes == 0
-        part = part.select(~empty) if empty.any() else part
+        name, whole = named
+        self._note_judgements(name, whole)
+        empty = whole.candidates.sizes == 0
+        part = whole.select(~empty) if empty.any() else whole
         candidates = part.candidates
         width, names = candidates.features.shape[1], candidates.feature_names
         if self.width < 0:
@@ -60,14 +65,33 @@ class Fitting:
                     f"Query {query_id!r} of {name} is not in the query table; every query needs a row there."
                 )
         self._tables.append(candidates.queries)
-        return part
+        if whole.missed is not None and empty.any():
+            self._without.append(whole.candidates.select(empty).queries)
+        return part.candidates_only()
+
+    def _note_judgements(self, name: str, part: Judged) -> None:
+        """Keep all that was judged of the part, known of every part or of none."""
+        if self._parts and (part.missed is None) == bool(self._judged):
+            one, other = (self._parts[0], name) if part.missed is None else (name, self._parts[0])
+            raise DataError(
+                f"Of {one} all that was judged is known, of {other} only the labels of its candidates. Give the "
+                "judgements of all of them (a .qrels file beside every file), or of none."
+            )
+        if part.missed is not None:
+            self._judged |= dict(zip(part.query_ids, whole_grades(part), strict=True))
+
+    def grades(self) -> Grades | None:
+        """All that was judged; None where that is not known."""
+        return self._judged or None
 
     def table(self) -> QueryTable | None:
         """The data of all queries, in the order of the rows."""
-        tables = [table for table in self._tables if table is not None]
+        every = [*self._tables, *self._without]
+        tables = [table for table in every if table is not None]
         if self._given is not None:
-            table = self._given.select(tuple(self._homes))
-        elif len(tables) == len(self._tables) and tables:
+            others = [query for query in self._judged if query not in self._homes]
+            table = self._given.select((*self._homes, *others))
+        elif len(tables) == len(every) and tables:
             table = join_tables(tables)
         else:
             return None

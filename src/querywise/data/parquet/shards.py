@@ -1,8 +1,8 @@
 """A judged set on disk: shards of whole queries, and a manifest that lists them.
 
 A set of shards is a folder: `part-00000.parquet`, … in order, `shards.json` with the feature names and a checksum of
-every file, and `queries.jsonl` where there is query data. One shard is a Judged like any other, so whatever
-works query by query works on a set larger than memory.
+every file, `queries.jsonl` where there is query data, and `judgements.parquet` where all that was judged is known.
+One shard is a Judged like any other, so whatever works query by query works on a set larger than memory.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 
 from querywise.data.judged import Candidates, Judged, survey_of
+from querywise.data.judgements import Grades
 from querywise.data.letor import PathLike
 from querywise.data.parquet.arrow import about, is_part
 from querywise.data.parquet.budget import require_room_for_a_shard, require_room_for_all
+from querywise.data.parquet.judgements import JUDGEMENTS, read_grades
 from querywise.data.parquet.shard import MANIFEST, OpenedShard, ShardFile, query_data
 from querywise.data.queries import read_queries
 from querywise.data.rows import join_known
@@ -33,7 +35,7 @@ from querywise.runtime.progress import doing
 from querywise.runtime.threads import in_threads
 from querywise.runtime.workers import workers
 
-FORMAT, VERSION = "querywise shards", 2
+FORMAT, VERSION = "querywise shards", 3  # 2 came with checksums of side files, 3 with judgements
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +55,7 @@ class Shards:
     files: tuple[ShardFile, ...]
     feature_count: int
     feature_names: tuple[str, ...] | None
+    judged: str | None = None  # the checksum of the judgements, where all that was judged is known
 
     def __len__(self) -> int:
         return sum(file.queries for file in self.files)
@@ -113,7 +116,11 @@ class Shards:
 
     def fingerprint(self) -> list[str]:
         """The identity of the training set: a checksum of every file and of the query data."""
-        return [*(file.checksum for file in self.files), self.known]
+        return [*(file.checksum for file in self.files), self.known, *([] if self.judged is None else [self.judged])]
+
+    def grades(self) -> Grades | None:
+        """All that was judged; None where that is not known."""
+        return None if self.judged is None else read_grades(self.folder, self.judged)
 
     def whole(self) -> Judged:
         """All shards in memory as one judged set, in order; needs little more memory than the set itself."""
@@ -128,6 +135,9 @@ class Shards:
 
         with doing("Reading"):
             judged = put_together(features, labels, in_threads(read, list(zip(self.files, ends, strict=True))))
+        grades = self.grades()
+        if grades is not None:
+            judged = about(self.folder / JUDGEMENTS, lambda: judged.with_judgements(grades))
         known = query_data(self.folder, self.files[0].known)
         return judged if known is None else about(known, lambda: judged.with_queries(read_queries(known)))
 
@@ -195,8 +205,10 @@ def _from_manifest(root: Path, said: Any) -> Shards:
     if names is not None and (len(names) != count or not all(isinstance(name, str) for name in names)):
         raise ValueError(f"it names {len(names)} features and says there are {count}")
     known = said["queries_sha256"] if said["version"] > 1 else None
-    if not isinstance(known, str | None):
-        raise ValueError(f"queries_sha256 is {known!r}")
+    judged = said["judgements_sha256"] if said["version"] > 2 else None
+    for name, checksum in (("queries_sha256", known), ("judgements_sha256", judged)):
+        if not isinstance(checksum, str | None):
+            raise ValueError(f"{name} is {checksum!r}")
     files: list[ShardFile] = []
     first = 0
     for each in said["shards"]:
@@ -217,7 +229,7 @@ def _from_manifest(root: Path, said: Any) -> Shards:
             )
         )
         first += files[-1].queries
-    shards = Shards(root, tuple(files), count, names)
+    shards = Shards(root, tuple(files), count, names, judged)
     if not files or (said["rows"], said["queries"]) != (shards.rows, len(shards)):
         raise ValueError(
             f"it says {said['rows']} rows of {said['queries']} queries; its shards have {shards.rows} of {len(shards)}"

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from querywise.data.judged import Judged, concatenate
+from querywise.data.joining import concatenate
+from querywise.data.judged import Judged
 from querywise.data.letor import PathLike
 from querywise.data.parquet.arrow import arrow, is_part, part_name, write_table
 from querywise.data.parquet.cutting import COLUMNS, Fitting, by_number, by_rows
+from querywise.data.parquet.judgements import JUDGEMENTS, write_grades
 from querywise.data.parquet.shard import MANIFEST, column_names
 from querywise.data.parquet.shards import FORMAT, VERSION, Shards, open_shards
 from querywise.data.queries import write_queries
@@ -41,7 +43,7 @@ def write_shards(
     Parts are taken as they come and held no longer than it takes to write them. With `shards`, everything is held, and
     cut into that many files of about the same number of rows. `queries`: query data beside that of the parts.
     A folder of shards that is already there is replaced as a whole once all is written, and stays until then. A query
-    without documents has no row, and is left out.
+    without documents has no row; it is left out, unless all that was judged is known.
     """
     # map, here and below, lets go of a part before it takes the next one
     named = map(lambda number, part: (f"part {number}", part), count(1), parts)
@@ -71,6 +73,9 @@ def write_named_shards(
         table = seen.table()
         if table is not None:
             write_queries(made / QUERIES, table)
+        grades = seen.grades()
+        if grades is not None:
+            write_grades(made / JUDGEMENTS, grades)
         manifest: dict[str, Json] = {
             "format": FORMAT,
             "version": VERSION,
@@ -79,6 +84,7 @@ def write_named_shards(
             "rows": sum(each["rows"] for each in written),
             "queries": sum(each["queries"] for each in written),
             "queries_sha256": None if table is None else checksum_of(made / QUERIES),
+            "judgements_sha256": None if grades is None else checksum_of(made / JUDGEMENTS),
             "shards": written,
         }
         with atomic_text(made / MANIFEST) as out:
@@ -87,7 +93,7 @@ def write_named_shards(
 
 
 def _is_of_shards(name: str) -> bool:
-    return name in (MANIFEST, QUERIES) or is_part(name)
+    return name in (MANIFEST, QUERIES, JUDGEMENTS) or is_part(name)
 
 
 _FOLDER = OutputFolder(

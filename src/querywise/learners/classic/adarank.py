@@ -87,7 +87,7 @@ class AdaRank(WeightedSum):
     def _boost(self, data: Judged, query_weights: Floats, scaling: Scaling, valid: Judged | None) -> None:
         features = scaling.apply(data.candidates.features)
         others = None if valid is None else scaling.apply(valid.candidates.features)
-        worth = Worth(data, self.measure)
+        worth = Worth(data.candidates_only(), self.measure)
         alone = _alone(worth, features)
         best = BestRound(valid, self.measure, self.patience)
         scores, watched = np.zeros(len(features)), np.zeros(0 if others is None else len(others))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from querywise.data.coverage import relevant_judged
 from querywise.data.judged import Judged
+from querywise.data.judgements import Judgements
 from querywise.errors import DataError
 from querywise.learners.weights import check_query_weights
-from querywise.measures.formulas import FLAVOURS, average_precision, discounts, find_measure, ndcg
+from querywise.measures.flavours import FLAVOURS
+from querywise.measures.formulas import average_precision, discounts, find_measure, ndcg
 from querywise.measures.order import order
 from querywise.runtime.arrays import Floats, Ints
 
@@ -37,7 +40,8 @@ def with_pairs(data: Judged, query_weights: Floats | None) -> tuple[Judged, Floa
 class Worth:
     """The measure of a ranked judged set: `map`, `ndcg` or `ndcg@k` of every query, all of them at once.
 
-    The values are those of `measures` in the standard flavour; a query without a relevant document counts 0.
+    The values are those of `measures` in the standard flavour, which counts all that was judged; a query without a
+    relevant document counts 0.
 
     >>> from querywise import from_arrays
     >>> data = from_arrays([[1.0], [2.0], [3.0]], [1, 0, 1], qid=["a", "a", "b"])
@@ -58,11 +62,25 @@ class Worth:
         shares[longest if found.k is None else found.k :] = 0.0
         self._shares = shares[self._place]
         best = self._per_query(self._ranked(data.labels.astype(np.float64)))
+        if data.missed is not None:
+            best = self._best_of_all(data, data.missed, found.k)
         self._best = np.where(best > 0, best, 1.0)
 
     def of(self, scores: Floats) -> Floats:
         """One value per query, its documents in the order of these scores; tied documents keep their order."""
         return self._per_query(self._ranked(scores)) / self._best
+
+    def _best_of_all(self, data: Judged, missed: Judgements, k: int | None) -> Floats:
+        """What the best order of all judged documents would reach, those that are not candidates among them."""
+        if self._by_precision:
+            return relevant_judged(data).astype(np.float64)
+        found, highest = np.zeros(len(data)), _highest_grades(data)
+        for query in range(len(data)):
+            own = data.labels[data.candidates.rows(query)]
+            grades = np.sort(np.concatenate([own, np.maximum(missed.grades[missed.rows(query)], 0)]))[::-1][:k]
+            worth = np.exp2(grades - highest[query]) - np.exp2(-highest[query])
+            found[query] = np.sum(worth / discounts(len(grades), FLAVOURS["standard"]))
+        return found
 
     def _ranked(self, scores: Floats) -> Floats:
         ranked: Floats = self._values[order(scores, self._starts)]
@@ -80,12 +98,19 @@ class Worth:
 
 
 def _gains(data: Judged) -> Floats:
-    """2^label − 1, divided by 2 to the query's highest label: NDCG is the same, and no grade is too large."""
-    highest = np.zeros(len(data))
-    np.maximum.at(highest, data.candidates.query_of_row, data.labels)
-    top = highest[data.candidates.query_of_row]
+    """2^label − 1, divided by 2 to the query's highest grade: NDCG is the same, and no grade is too large."""
+    top = _highest_grades(data)[data.candidates.query_of_row]
     gains: Floats = np.exp2(data.labels - top) - np.exp2(-top)
     return gains
+
+
+def _highest_grades(data: Judged) -> Floats:
+    """The highest grade of every query, among its candidates and beyond them."""
+    highest = np.zeros(len(data))
+    np.maximum.at(highest, data.candidates.query_of_row, data.labels)
+    if data.missed is not None:
+        np.maximum.at(highest, np.repeat(np.arange(len(data)), np.diff(data.missed.starts)), data.missed.grades)
+    return highest
 
 
 def check_worth(measure: str) -> None:

@@ -15,7 +15,8 @@ from querywise.locality.neighborhoods import Nearest
 from querywise.locality.views.looking import looked_at
 from querywise.locality.views.references import following
 from querywise.locality.views.topmean import TopMean
-from querywise.measures.formulas import FLAVOURS, average_precisions
+from querywise.measures.flavours import FLAVOURS
+from querywise.measures.formulas import average_precisions
 from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import unfitted
 

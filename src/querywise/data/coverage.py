@@ -1,0 +1,92 @@
+"""Coverage: how much of what was judged the candidates hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from querywise.data.judged import Judged
+from querywise.runtime.arrays import Bools, Ints
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What the candidates of judged queries hold, and what retrieval missed."""
+
+    queries: int  # judged
+    without_candidates: int  # of those: retrieval found no document
+    without_relevant: int  # queries with candidates of which none is relevant
+    relevant: int  # relevant documents, judged
+    found: int  # of those, among what retrieval found
+    depth: int  # candidates of a query, at most
+    recall: float  # the mean over all queries of the share found; a query without a relevant document counts 0
+    unjudged: int = 0  # queries left out since nothing is judged for them
+    added: int = 0  # judged documents put in though retrieval did not find them
+
+    def lines(self) -> list[str]:
+        """What it says, in a few sentences."""
+        share = self.found / max(self.relevant, 1)
+        said = [
+            f"{self.found} of {self.relevant} relevant documents ({share:.0%}) are among the candidates, at most "
+            f"{self.depth} a query: recall {self.recall:.4f}."
+        ]
+        if self.added:
+            said.append(f"{self.added} judged documents that retrieval did not find were added and marked.")
+        if self.without_relevant:
+            said.append(f"{_queries(self.without_relevant)} no relevant document among the candidates; that counts 0.")
+        if self.without_candidates:
+            said.append(f"{_queries(self.without_candidates)} no candidate at all; that counts 0.")
+        if self.unjudged:
+            said.append(f"{_queries(self.unjudged)} no judgement and {'is' if self.unjudged == 1 else 'are'} left out.")
+        return said
+
+
+def _queries(count: int) -> str:
+    return "1 query has" if count == 1 else f"{count} queries have"
+
+
+def coverage_of(data: Judged, retrieved: Bools | None = None) -> Coverage:
+    """What the candidates of a judged set hold of all that was judged, or of their own labels where that is not known.
+
+    retrieved: which of the candidates retrieval found; None: all of them.
+    """
+    candidates = data.candidates
+    there = np.ones(len(data.labels), np.bool_) if retrieved is None else retrieved
+    sizes = np.bincount(candidates.query_of_row[there], minlength=len(data))
+    found = np.bincount(candidates.query_of_row[there & (data.labels > 0)], minlength=len(data))
+    relevant = relevant_judged(data)
+    return Coverage(
+        queries=len(data),
+        without_candidates=int(np.sum(sizes == 0)),
+        without_relevant=int(np.sum((candidates.sizes > 0) & (relevant_found(data) == 0))),
+        relevant=int(relevant.sum()),
+        found=int(found.sum()),
+        depth=int(sizes.max(initial=0)),
+        recall=float((found / np.maximum(relevant, 1)).mean()) if len(data) else 0.0,
+        added=int(np.sum(~there)),
+    )
+
+
+def relevant_found(data: Judged) -> Ints:
+    """How many relevant documents are among each query's candidates."""
+    return np.bincount(data.candidates.query_of_row[data.labels > 0], minlength=len(data))
+
+
+def relevant_judged(data: Judged) -> Ints:
+    """How many relevant documents each query has, among its candidates and beyond them."""
+    found = relevant_found(data)
+    return found if data.missed is None else found + data.missed.relevant()
+
+
+def whole_grades(data: Judged) -> list[dict[str, int]]:
+    """All that was judged of every query: the labels of its candidates, and what was judged beyond them."""
+    candidates, found = data.candidates, []
+    ids = candidates.document_ids or tuple(map(str, range(1, len(data.labels) + 1)))
+    labels = data.labels.tolist()
+    marked = [True] * len(labels) if data.judged is None else data.judged.tolist()
+    for query in range(len(candidates)):
+        rows = range(int(candidates.starts[query]), int(candidates.starts[query + 1]))
+        own = {ids[row]: labels[row] for row in rows if marked[row]}
+        found.append(own | ({} if data.missed is None else data.missed.of(query)))
+    return found

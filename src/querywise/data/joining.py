@@ -1,0 +1,43 @@
+"""Several judged sets as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from querywise.data.judged import Candidates, Judged
+from querywise.data.judgements import join_judgements
+from querywise.data.query_table import join_tables
+from querywise.data.rows import join_known
+from querywise.errors import DataError
+
+
+def concatenate(parts: Sequence[Judged]) -> Judged:
+    """Several judged sets as one; no query may appear in two of them."""
+    if not parts:
+        raise DataError("There is nothing to put together: no judged set was given.")
+    candidates = [part.candidates for part in parts]
+    first = candidates[0]
+    for each in candidates[1:]:
+        if each.features.shape[1] != first.features.shape[1]:
+            raise DataError(f"One set has {first.features.shape[1]} features, another {each.features.shape[1]}.")
+        if each.feature_names != first.feature_names:
+            raise DataError(f"One set's features are named {first.feature_names}, another's {each.feature_names}.")
+    offsets = np.cumsum([0, *(len(each.features) for each in candidates)])
+    tables = [each.queries for each in candidates if each.queries is not None]
+    joined = Candidates(
+        features=np.concatenate([each.features for each in candidates]),
+        starts=np.concatenate(
+            [[0], *(each.starts[1:] + offset for each, offset in zip(candidates, offsets, strict=False))]
+        ),
+        query_ids=tuple(query_id for each in candidates for query_id in each.query_ids),
+        document_ids=join_known([each.document_ids for each in candidates]),
+        comments=join_known([each.comments for each in candidates]),
+        feature_names=first.feature_names,
+        queries=join_tables(tables) if len(tables) == len(candidates) else None,
+    )
+    masks = [np.ones(len(part.labels), np.bool_) if part.judged is None else part.judged for part in parts]
+    judged = None if all(part.judged is None for part in parts) else np.concatenate(masks)
+    missed = join_judgements([part.missed for part in parts])
+    return Judged(joined, np.concatenate([part.labels for part in parts]), judged, missed)

@@ -1,0 +1,248 @@
+"""Judgements: which grade a document has for a query, whether or not it is among the candidates.
+
+Files are TREC qrels, `query 0 document grade`, or `query <tab> document <tab> grade` lines as BEIR has them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from querywise.data.rows import query_numbers, rows_of
+from querywise.errors import DataError
+from querywise.runtime.arrays import Ints, frozen
+from querywise.runtime.files import atomic_text, read_text
+
+Grades = Mapping[str, Mapping[str, int]]  # query → document → grade
+
+UNKNOWN = -(2**62)  # the grade of a document that nobody judged
+_NAMES = {
+    "query": ("query", "qid", "query_id", "query-id"),
+    "document": ("document", "docid", "doc_id", "document_id", "corpus-id"),
+    "grade": ("grade", "label", "relevance", "score"),
+}
+_HEADINGS = ("score", "grade", "relevance", "label")
+
+
+class Columns(Protocol):
+    """A table: pandas, polars, Arrow, or lists by name."""
+
+    def __getitem__(self, name: str, /) -> ArrayLike:
+        """One column."""
+        ...
+
+
+class Judgement(NamedTuple):
+    """The grade of a document for a query, and the file and line it is from."""
+
+    query: str
+    document: str
+    grade: int
+    where: str
+
+
+@dataclass(frozen=True, eq=False)
+class Judgements:
+    """Judged documents by query, with their grades; a grade below 0, which TREC uses for spam, is kept.
+
+    Query `i` owns `document_ids[starts[i]:starts[i + 1]]` and their grades; `len` is the number of queries.
+
+    >>> found = Judgements(np.array([0, 2, 2]), ("D7", "D9"), np.array([1, -1]))
+    >>> len(found), found.of(0), found.relevant().tolist()
+    (2, {'D7': 1, 'D9': -1}, [1, 0])
+    """
+
+    starts: Ints
+    document_ids: tuple[str, ...]
+    grades: Ints
+
+    def __post_init__(self) -> None:
+        starts, grades = np.asarray(self.starts, np.int64), np.asarray(self.grades, np.int64)
+        if starts.ndim != 1 or not len(starts) or starts[0] != 0 or (np.diff(starts) < 0).any():
+            raise DataError(f"starts must be numbers that begin at 0 and never fall; found {starts.ravel()[:8]}.")
+        if not len(self.document_ids) == len(grades) == starts[-1]:
+            raise DataError(
+                f"There are {len(self.document_ids)} document ids and {len(grades)} grades, and starts ends at "
+                f"{starts[-1]}."
+            )
+        object.__setattr__(self, "starts", frozen(starts))
+        object.__setattr__(self, "grades", frozen(grades))
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @staticmethod
+    def by_query(tables: Iterable[Mapping[str, int]]) -> Judgements:
+        """From the grades of every query, in order."""
+        known = list(tables)
+        return Judgements(
+            np.cumsum([0, *map(len, known)]),
+            tuple(document for each in known for document in each),
+            np.array([grade for each in known for grade in each.values()], np.int64),
+        )
+
+    def rows(self, query: int) -> slice:
+        """The entries of one query."""
+        return slice(int(self.starts[query]), int(self.starts[query + 1]))
+
+    def of(self, query: int) -> dict[str, int]:
+        """The documents of one query, with their grades."""
+        rows = self.rows(query)
+        return dict(zip(self.document_ids[rows], self.grades[rows].tolist(), strict=True))
+
+    def relevant(self, relevant_from: int = 1) -> Ints:
+        """How many documents of each query have at least a grade."""
+        owners = np.repeat(np.arange(len(self)), np.diff(self.starts))
+        return np.bincount(owners[self.grades >= relevant_from], minlength=len(self))
+
+    def select(self, queries: Ints | Sequence[int]) -> Judgements:
+        """Those of some queries, in the order asked for."""
+        chosen = query_numbers(queries)
+        rows = rows_of(self.starts, chosen)
+        starts = np.concatenate([[0], np.cumsum(np.diff(self.starts)[chosen])])
+        return Judgements(starts, tuple(self.document_ids[row] for row in rows), self.grades[rows])
+
+
+def grades_of_rows(grades: Grades, query_ids: Sequence[str], starts: Ints, documents: tuple[str, ...] | None) -> Ints:
+    """The grade of every candidate of some queries, `UNKNOWN` where there is none."""
+    if documents is None:
+        raise DataError(
+            "The documents have no ids, so judgements cannot be joined with them. In a LETOR file an id stands at the "
+            "end of a line: '#docid = D7'."
+        )
+    found = np.empty(len(documents), np.int64)
+    for query, query_id in enumerate(query_ids):
+        own, first, last = grades.get(query_id, {}), int(starts[query]), int(starts[query + 1])
+        found[first:last] = [own.get(each, UNKNOWN) for each in documents[first:last]]
+    return found
+
+
+def beyond(grades: Grades, query_ids: Sequence[str], starts: Ints, documents: tuple[str, ...]) -> Judgements:
+    """What no label holds: grades of documents that are not candidates, and grades below 0."""
+    missed = []
+    for query, query_id in enumerate(query_ids):
+        own = set(documents[int(starts[query]) : int(starts[query + 1])])
+        known = grades.get(query_id, {})
+        missed.append({document: grade for document, grade in known.items() if grade < 0 or document not in own})
+    return Judgements.by_query(missed)
+
+
+def join_judgements(parts: Sequence[Judgements | None]) -> Judgements | None:
+    """Those of several sets as one: known of all of them, or of none."""
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    if len(known) < len(parts):
+        raise DataError(
+            f"{len(known)} of {len(parts)} sets know all that was judged, the others only the labels of their "
+            "candidates, so measures would count one thing here and another there. Give the judgements of all of "
+            "them (a .qrels file beside every file), or of none."
+        )
+    offsets = np.cumsum([0, *(len(part.grades) for part in known)])
+    starts = [part.starts[1:] + offset for part, offset in zip(known, offsets, strict=False)]
+    return Judgements(
+        np.concatenate([[0], *starts]),
+        tuple(document for part in known for document in part.document_ids),
+        np.concatenate([part.grades for part in known]),
+    )
+
+
+def read_judgements(path: Path) -> Iterator[Judgement]:
+    """The judgements of a file in either form; a pair that is judged twice must have one grade."""
+    seen: dict[tuple[str, str], tuple[str, int]] = {}
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        words = line.split("\t") if line.count("\t") == 2 else line.split()
+        if not words or (number == 1 and words[-1].strip() in _HEADINGS):
+            continue
+        where = f"{path}:{number}"
+        if len(words) not in (3, 4) or not re.fullmatch(r"[+-]?[0-9]{1,9}", words[-1].strip()):
+            raise DataError(
+                f"{where}: expected 'query <tab> document <tab> grade' or 'query 0 document grade', the grade a whole "
+                f"number; found {line[:80]!r}."
+            )
+        query, document, grade = words[0].strip(), words[-2].strip(), int(words[-1])
+        if not query or not document:
+            what = "document" if query else "query"
+            raise DataError(f"{where}: the id of the {what} is empty; every judgement needs both. Found {line[:80]!r}.")
+        before = seen.setdefault((query, document), (where, grade))
+        if before[1] != grade:
+            raise DataError(
+                f"{where}: document {document!r} of query {query!r} has grade {grade} here and {before[1]} at "
+                f"{before[0]}. Keep one of them."
+            )
+        if before[0] == where:
+            yield Judgement(query, document, grade, where)
+
+
+def read_grades(path: Path) -> dict[str, dict[str, int]]:
+    """The judgements of a file, by query and document; a file without any is refused."""
+    found = grades_of(read_judgements(path))
+    if not found:
+        raise DataError(f"{path}: the file holds no judgement. Expected lines of 'query 0 document grade'.")
+    return found
+
+
+def grades_of(judgements: Iterable[Judgement]) -> dict[str, dict[str, int]]:
+    """Judgements by query and document."""
+    found: dict[str, dict[str, int]] = {}
+    for each in judgements:
+        found.setdefault(each.query, {})[each.document] = each.grade
+    return found
+
+
+def grades_from(table: Grades | Columns) -> Grades:
+    """Judgements by query and document, from such a mapping or from a table with a row for each."""
+    if isinstance(table, Mapping) and all(isinstance(each, Mapping) for each in table.values()):
+        return table
+    columns: list[list[Any]] = []
+    names = table if isinstance(table, Mapping) else getattr(table, "column_names", getattr(table, "columns", ()))
+    for what, known in _NAMES.items():
+        name = next((each for each in known if each in names), None)
+        if name is None:
+            raise DataError(
+                f"The table of judgements has no column for the {what}: one of {', '.join(known)}. "
+                f"It has: {', '.join(map(str, names))}."
+            )
+        columns.append(np.asarray(table[name], dtype=object).tolist())
+    found: dict[str, dict[str, int]] = {}
+    for row, (query, document, grade) in enumerate(zip(*columns, strict=True), start=1):
+        whole = isinstance(grade, (int, float)) and grade == grade and abs(grade) < 2**62 and int(grade) == grade
+        if query is None or document is None or query != query or document != document or not whole:
+            raise DataError(
+                f"Row {row} of the judgements is {query!r}, {document!r}, {grade!r}; expected a query, a document and "
+                "a whole number as its grade."
+            )
+        before = found.setdefault(str(query), {}).setdefault(str(document), int(grade))
+        if before != grade:
+            raise DataError(
+                f"Row {row} of the judgements gives document {document!r} of query {query!r} grade {grade}; a row "
+                f"before gave it {before}. Keep one of them."
+            )
+    return found
+
+
+def is_qrels(path: Path) -> bool:
+    """Whether a file's first line is one of judgements, rather than a judged document with its features."""
+    if not path.is_file() or path.suffix in (".parquet", ".jsonl", ".gz", ".xz"):
+        return False
+    with path.open("rb") as file:
+        words = next((raw.split() for raw in file if raw.strip()), [])
+    if len(words) not in (3, 4) or words[1].startswith(b"qid:"):
+        return False
+    return words[-1].decode(errors="replace") in _HEADINGS or re.fullmatch(rb"[+-]?[0-9]{1,9}", words[-1]) is not None
+
+
+def write_judgements(path: Path, query_ids: Sequence[str], grades: Sequence[Mapping[str, int]]) -> None:
+    """TREC qrels: `query 0 document grade`, query after query."""
+    for name in (*query_ids, *(document for each in grades for document in each)):
+        if not name or re.search(r"\s", name):
+            raise DataError(f"{name!r} cannot stand in TREC qrels: it is empty or has a space in it.")
+    with atomic_text(path) as out:
+        for query, own in zip(query_ids, grades, strict=True):
+            out.writelines(f"{query} 0 {document} {grade}\n" for document, grade in own.items())

@@ -1,0 +1,50 @@
+"""All that was judged of a set of shards, beside them: `judgements.parquet`, a query, a document and a grade a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from querywise.data.judgements import Grades
+from querywise.data.parquet.arrow import arrow, open_parquet, strings_of, to_numpy, write_table
+from querywise.errors import DataError
+from querywise.runtime.checksums import checksum_of
+
+JUDGEMENTS = "judgements.parquet"
+
+
+def write_grades(path: Path, grades: Grades) -> None:
+    """Write the judgements of all queries, query after query."""
+    pa, _ = arrow()
+    queries = [query for query, own in grades.items() for _ in own]
+    documents = [document for own in grades.values() for document in own]
+    values = np.array([grade for own in grades.values() for grade in own.values()], np.int64)
+    schema = pa.schema([("query", pa.string()), ("document", pa.string()), ("grade", pa.int64())])
+    write_table(path, schema, len(values), lambda rows: [queries[rows], documents[rows], values[rows]])
+
+
+def read_grades(folder: Path, checksum: str) -> Grades:
+    """The judgements of all queries, checked against the manifest's checksum."""
+    path = folder / JUDGEMENTS
+    if not path.is_file():
+        raise DataError(f"{path}: the judgements are missing; the manifest lists them. Convert the data anew.")
+    if checksum_of(path) != checksum:
+        raise DataError(
+            f"{path}: damaged, or changed since it was written with the shards: its SHA-256 is not the manifest's. "
+            "Fetch it again, or convert the data anew."
+        )
+    table = open_parquet(path).read(use_threads=False)
+    queries, documents = strings_of(path, table, "query"), strings_of(path, table, "document")
+    if queries is None or documents is None or "grade" not in table.column_names:
+        raise DataError(f"{path}: expected the columns query, document and grade; found {table.column_names}.")
+    found: dict[str, dict[str, int]] = {}
+    for query, document, grade in zip(queries, documents, to_numpy(table.column("grade")).tolist(), strict=True):
+        found.setdefault(query, {})[document] = grade
+    return found
+
+
+def of_queries(grades: Grades, query_ids: tuple[str, ...]) -> Mapping[str, Mapping[str, int]]:
+    """Those of some queries."""
+    return {query: grades[query] for query in query_ids if query in grades}
