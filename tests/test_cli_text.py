@@ -84,7 +84,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_features_writes_five_parts_and_what_belongs_to_them(place: Path, tmp_path: Path) -> None:
     text = run(place, "features", "docs", "--out", tmp_path / "new")
     assert {path.name for path in (tmp_path / "new").iterdir()} == {
-        *(f"S{number}.txt" for number in range(1, 6)),
+        *(f"S{number}.{ending}" for number in range(1, 6) for ending in ("txt", "qrels")),
         "features.txt",
         "queries.jsonl",
     }
@@ -196,7 +196,7 @@ def test_methods_and_views_of_text_are_compared_on_the_files(place: Path) -> Non
     words = ["--methods", "bm25,single,knn-online", "--view", "text", "--k", "0.3", "--measures", "map,ndcg@10"]
     found = json.loads(run(place, "compare", "letor", *words, "--json"))
     assert list(found["methods"]) == ["bm25", "single", "knn-online"]
-    assert found["queries"] == 24, "no line of a LETOR file stands for the query that matches nothing"
+    assert found["queries"] == 25, "the query that matches nothing comes back from the judgements"
     means = {name: each["mean"]["map"] for name, each in found["methods"].items()}
     assert means["knn-online"] > means["single"] + 0.1, "what is wanted depends on one word of the text"
 
@@ -477,3 +477,46 @@ def test_the_demonstration_compares_shows_and_leaves_files_that_can_be_searched(
     found = run(tmp_path, *shlex.split(shown[1])[1:])
     assert "ranked by KnnOnline" in found
     assert len(re.findall(r"^\s*\d+\s+-?\d+\.\d{3}", found, re.MULTILINE)) == 10
+
+
+# Judgements beyond the candidates
+
+
+def test_a_run_with_documents_that_are_no_candidates_is_compared_on_its_own_list(place: Path, tmp_path: Path) -> None:
+    """BM25's best alone as candidates; the other system has found both, in the wrong order."""
+    found = [
+        f"{word}-{fruit} Q0 {kind}-{fruit} 1 {score} other\n"
+        for fruit in FRUIT
+        for word in ("buy", "grow")
+        for kind, score in (("shop", 1.0 if word == "grow" else 0.5), ("farm", 0.5 if word == "grow" else 1.0))
+    ]
+    (tmp_path / "other.trec").write_text("".join(found))
+    words = ["compare", "docs", "--methods", "bm25", "--scores", f"other={tmp_path / 'other.trec'}", "--top", 1]
+    content = json.loads(run(place, *words, "--measures", "map,recall", "--json"))
+    assert content["methods"]["other"]["mean"] == pytest.approx({"map": 12 / 25, "recall": 24 / 25})
+    assert content["coverage"]["found"] < 24
+    assert content["coverage"]["depth"] == 1
+    text = run(place, *words)
+    assert "of 25 relevant documents" in text
+
+
+def test_the_parts_of_features_know_all_judgements(place: Path, tmp_path: Path) -> None:
+    run(place, "features", "docs", "--out", tmp_path / "letor", "--top", 5)
+    words = ["--methods", "bm25,single", "--measures", "map,ndcg@10,recall", "--json"]
+    files, text = (json.loads(run(place, "compare", each, "--top", 5, *words)) for each in (tmp_path / "letor", "docs"))
+    assert files["coverage"] == text["coverage"]
+    assert files["queries"] == text["queries"] == 25
+    for method in ("bm25", "single"):
+        assert files["methods"][method]["mean"] == pytest.approx(text["methods"][method]["mean"])
+
+
+def test_search_shows_grades_and_what_was_missed(place: Path, tmp_path: Path) -> None:
+    run(place, "index", "docs", "--out", tmp_path / "index")
+    for query in ("buy-plum", "buy plum juice"):
+        text = run(place, "search", tmp_path / "index", query, "--judged", "docs", "--show", 2)
+        assert "1 of 1 relevant documents are among the 24 found." in text
+    content = json.loads(run(place, "search", tmp_path / "index", "buy-plum", "--judged", "docs", "--json"))
+    assert (content["relevant"], content["found"]) == (1, 1)
+    assert {each["document"]: each["grade"] for each in content["answers"]}["shop-plum"] == 1
+    message = refused(call(place, "search", tmp_path / "index", "sell plum", "--judged", "docs"))
+    assert "none of its 26 queries" in message
