@@ -19,6 +19,7 @@ from querywise.evaluation.evaluate import Evaluation, evaluate, evaluate_run
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import TEST_NAMES, Comparison, find_test
 from querywise.evaluation.trained import Extra, Fit, Observe, Trained, train
+from querywise.measures.flavours import find_flavour
 from querywise.measures.formulas import find_measures
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.cache import caching
@@ -72,6 +73,11 @@ class Compared:
     def coverage(self) -> Coverage | None:
         """What the candidates of the test queries hold of all that was judged; None where that is not known."""
         return None if self.test.missed is None else coverage_of(self.test)
+
+    def counted(self) -> list[str]:
+        """What was counted and what retrieval missed, in a few sentences; none where all that is known are candidates."""
+        known = self.coverage
+        return [] if known is None else [f"The flavour {find_flavour(self.flavour).conventions}.", *known.lines()]
 
     def against_baseline(self, name: str, measure: str, queries: Bools | None = None, *, test: str = "t") -> Comparison:
         """One ranker's paired test against the baseline, over all queries or some."""

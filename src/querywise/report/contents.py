@@ -9,7 +9,6 @@ from querywise.evaluation.breakdown import Breakdown
 from querywise.evaluation.examples import Example
 from querywise.evaluation.findings import Findings
 from querywise.evaluation.significance import TEST_NAMES
-from querywise.measures.flavours import find_flavour
 from querywise.report import figures
 from querywise.report.tables import Cell, Column, Table
 
@@ -27,7 +26,7 @@ class Section:
 def contents(found: Findings, title: str, story: str) -> list[Section]:
     """The sections of a report."""
     sections = [
-        Section(title, _summary(found, story), (("table", main_table(found)),), _leading(found)),
+        Section(title, f"{found.verdict} {story}".strip(), (("table", main_table(found)),), _leading(found)),
         Section(
             "Tests",
             "The same difference by three tests, before Holm's correction for several comparisons and after it; the "
@@ -66,12 +65,6 @@ def contents(found: Findings, title: str, story: str) -> list[Section]:
     return sections
 
 
-def _summary(found: Findings, story: str) -> str:
-    """The verdict, what the data is, and what retrieval missed, where that is known."""
-    known = found.compared.coverage
-    return " ".join([found.verdict, *([story] if story else []), *([] if known is None else known.lines())])
-
-
 def main_table(found: Findings) -> Table:
     """Every method's averages, and the paired test of each measure against the baseline."""
     compared = found.compared
@@ -93,7 +86,7 @@ def main_table(found: Findings) -> Table:
         tuple(rows),
         f"{len(compared.test)} test queries, flavour {compared.flavour}; p: {TEST_NAMES[found.test]} against "
         f"{compared.baseline}; Holm: corrected for {_counted(found.compared_with, 'method', 'methods')}; parameters "
-        f"chosen on validation data. The flavour {find_flavour(compared.flavour).conventions}.",
+        + " ".join(["chosen on validation data.", *compared.counted()]),
         names.index(found.shown) if found.shown is not None else None,
     )
 

@@ -75,11 +75,9 @@ def comparison_table(compared: Compared, test: str = "t") -> Group:
     """Every ranker's averages, and the paired test of each measure against the baseline."""
     base = compared.baseline
     headings = [each for measure in compared.measures for each in (measure, "p")]
-    conventions = find_flavour(compared.flavour).conventions
     caption = (
         f"{len(compared.test)} test queries, flavour {compared.flavour}; "
-        f"p: {TEST_NAMES[test]} against {base}, parameters chosen on validation data. "
-        f"The flavour {conventions}."
+        f"p: {TEST_NAMES[test]} against {base}, parameters chosen on validation data"
     )
     table = _table("method", *headings, "training", "ms/query", "MB")
     for name in compared.names:
@@ -92,8 +90,7 @@ def comparison_table(compared: Compared, test: str = "t") -> Group:
         if math.isfinite(seconds):
             cost = (f"{seconds:.1f} s", f"{milliseconds:.3f}", f"{compared.megabytes(name):.2g}")
         table.add_row(escape(name), *cells, *cost)
-    known = [] if compared.coverage is None else compared.coverage.lines()
-    return Group(table, escape(caption), *known)
+    return Group(table, escape(caption), *compared.counted())
 
 
 def gap_lines(found: Findings) -> list[str]:

@@ -170,7 +170,7 @@ def _table(compared: Compared, valid: dict[str, float], tested: dict[str, float]
         f"{len(compared.test)} test queries, flavour {compared.flavour}; p: paired t-test against {PLAIN}, and "
         f"on MAP against {' and '.join(RIVALS)}; all trees averaged over {BAG} seeds."
     )
-    return Table(tuple(columns), tuple(rows), caption).markdown()
+    return Table(tuple(columns), tuple(rows), " ".join([caption, *compared.counted()])).markdown()
 
 
 def _remark(weights: dict[str, list[list[float]]], seconds: dict[str, float]) -> str:

@@ -83,7 +83,7 @@ def _table(compared: Compared) -> str:
             cells += [mean, None if same else compared.against_baseline(name, measure).p]
         rows.append(tuple(cells))
     caption = f"{len(compared.test)} test queries, flavour {compared.flavour}; p: paired t-test against single."
-    return Table(tuple(columns), tuple(rows), caption).markdown()
+    return Table(tuple(columns), tuple(rows), " ".join([caption, *compared.counted()])).markdown()
 
 
 def _by_class(compared: Compared, alike: dict[str, float]) -> list[str]:

@@ -42,4 +42,4 @@ def rows_table(compared: Compared, shown: Mapping[str, str], rivals: Sequence[st
         ps = [None if name == rival else p_of(compared, name, rival, each) for rival in rivals for each in tested]
         rows.append((name, *(means[measure] for measure in shown), *ps))
     caption = f"{len(compared.test)} test queries, flavour {FLAVOUR}; p: paired t-test against {' and '.join(rivals)}."
-    return Table(tuple(columns), tuple(rows), caption)
+    return Table(tuple(columns), tuple(rows), " ".join([caption, *compared.counted()]))

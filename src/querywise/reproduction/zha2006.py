@@ -213,7 +213,7 @@ def _grid_table(compared: Compared) -> Table:
         f"{len(compared.test)} test queries, flavour {compared.flavour}; without aTVT "
         f"{_values(compared, PLAIN).mean():.4f}; p: Wilcoxon's signed-rank test against that."
     )
-    return Table(columns, tuple(rows), caption)
+    return Table(columns, tuple(rows), " ".join([caption, *compared.counted()]))
 
 
 def _rows_table(compared: Compared) -> Table:
