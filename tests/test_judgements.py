@@ -29,6 +29,9 @@ from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.tuning import tune
 from querywise.learners.classic.lists import Worth
 from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.learners.trees.boosting import LambdaMART
+from querywise.measures.flavours import FLAVOURS
+from querywise.measures.formulas import ideal_shares
 from querywise.methods import METHODS
 from querywise.retrieval.features import judged_candidates
 from querywise.retrieval.index import build_index
@@ -264,6 +267,20 @@ def test_worth_is_the_measure_on_the_whole(measure: str) -> None:
     scores = np.random.default_rng(3).normal(size=len(data.labels))
     expected = evaluate(scores, data, measures=[measure]).values[:, 0]
     assert Worth(data, measure).of(scores) == pytest.approx(expected, abs=1e-12)
+
+
+def test_trees_stop_where_the_whole_is_ranked_best() -> None:
+    """LightGBM's NDCG of the candidates, with these weights, is in proportion to NDCG of all that was judged."""
+    data = many()
+    scores = np.random.default_rng(5).normal(size=len(data.labels))
+    alone = evaluate(scores, data.candidates_only(), measures=["ndcg@3"]).values[:, 0]
+    shares = ideal_shares(data, 3, FLAVOURS["standard"])
+    assert (shares < 1).any()
+    assert shares * alone == pytest.approx(evaluate(scores, data, measures=["ndcg@3"]).values[:, 0])
+    assert ideal_shares(data.candidates_only(), 3, FLAVOURS["standard"]).tolist() == [1.0] * len(data)
+    assert LambdaMART(trees=20, patience=2).fit(data, valid=data).tree_count_ >= 1
+    nothing = replace(data.select([12]), missed=data.select([12]).missed)
+    assert LambdaMART(trees=3).fit(data, valid=concatenate([nothing, data.select([0])])).tree_count_ >= 1
 
 
 def test_difficulty_counts_judged_documents(tmp_path: Path) -> None:

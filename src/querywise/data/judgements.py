@@ -5,6 +5,7 @@ Files are TREC qrels, `query 0 document grade`, or `query <tab> document <tab> g
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -180,9 +181,9 @@ def read_judgements(path: Path) -> Iterator[Judgement]:
             yield Judgement(query, document, grade, where)
 
 
-def read_grades(path: Path) -> dict[str, dict[str, int]]:
+def read_grades(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
     """The judgements of a file, by query and document; a file without any is refused."""
-    found = grades_of(read_judgements(path))
+    found = grades_of(read_judgements(Path(path)))
     if not found:
         raise DataError(f"{path}: the file holds no judgement. Expected lines of 'query 0 document grade'.")
     return found

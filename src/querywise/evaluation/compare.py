@@ -75,7 +75,7 @@ class Compared:
         return None if self.test.missed is None else coverage_of(self.test)
 
     def counted(self) -> list[str]:
-        """What was counted and what retrieval missed, in a few sentences; none where all that is known are candidates."""
+        """What was counted and what retrieval missed, in a few sentences; none where that is not known."""
         known = self.coverage
         return [] if known is None else [f"The flavour {find_flavour(self.flavour).conventions}.", *known.lines()]
 

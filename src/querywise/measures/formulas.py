@@ -168,6 +168,19 @@ def precision_table(models: Scorers, data: Judged, flavour: Flavour, tie_break: 
     return table
 
 
+def ideal_shares(data: Judged, k: int, flavour: Flavour) -> Floats:
+    """The NDCG@k that each query's candidates can reach at best: below 1 where relevant documents are missed.
+
+    NDCG of the candidates alone times this is NDCG of all that was judged.
+    """
+    missed = data.missed
+    if missed is None:
+        return np.ones(len(data))
+    best = [np.sort(data.labels[data.candidates.rows(query)])[::-1] for query in range(len(data))]
+    lists = [RankedList(own, missed=missed.grades[missed.rows(query)]) for query, own in enumerate(best)]
+    return np.array([ndcg(each, k, flavour) for each in lists])
+
+
 def as_compared(scores: Floats, flavour: Flavour) -> Floats:
     """Scores as an evaluator compares them: trec_eval rounds them to 32 bits, which makes ties."""
     if flavour.scores == "64 bits":

@@ -18,6 +18,8 @@ from querywise.learners.trees.forest import Grown, read_forest
 from querywise.learners.trees.growth import LARGEST, check_growth, check_visible, growth, own_gains
 from querywise.learners.trees.text import for_lightgbm, read_trees, width_of
 from querywise.learners.weights import check_query_weights
+from querywise.measures.flavours import FLAVOURS
+from querywise.measures.formulas import ideal_shares
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.cancellation import checkpoint
 from querywise.runtime.parameters import unfitted
@@ -115,7 +117,7 @@ class LambdaMART:
         # Dense grades: LightGBM wants the value of every grade up to the largest, and 2^grade may not fit a double.
         grades = np.unique(np.concatenate([[0], data.labels, [] if valid is None else valid.labels])).astype(np.int64)
         training = self._dataset(data, weights, grades, None)
-        checked = None if valid is None else self._dataset(valid, np.ones(len(valid)), grades, training)
+        checked = None if valid is None else self._dataset(valid, self._watched(valid), grades, training)
         grown: list[tuple[int, str]] = []
         try:
             for number in range(self.bag):
@@ -190,6 +192,11 @@ class LambdaMART:
                 width = self.feature_count_
                 self._boosters = [lightgbm().Booster(model_str=for_lightgbm(model, width)) for model in self.models_]
             return self._boosters
+
+    def _watched(self, valid: Judged) -> Floats:
+        """Weights of validation queries with which LightGBM's NDCG, of candidates alone, is NDCG of all judgements."""
+        shares = ideal_shares(valid, self.stop_at, FLAVOURS["standard"])
+        return shares if shares.any() else np.ones(len(valid))
 
     def _dataset(self, data: Judged, weights: Floats, grades: Ints, reference: Dataset | None) -> Dataset:
         kept = np.flatnonzero((weights > 0) & (data.candidates.sizes > 0))
