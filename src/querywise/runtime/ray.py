@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import re
 import shutil
 import socket
 import tempfile
@@ -36,6 +37,7 @@ AUTO = "auto"
 _PORTS = "A cluster's clients connect to ray://host:10001, its own machines to host:6379."
 _INSTALL = "pip install 'querywise[cluster]'"
 _TRIES = 20  # of a task whose worker is lost; an error of the work itself is never tried again
+_CONNECTIONS = 3  # attempts to connect
 _AHEAD = 4  # tasks in flight per core, so that results do not flood the memory
 _JOBS = 4  # jobs at once that submit tasks themselves
 _PULSE = 1  # seconds between two checks whether to go on waiting
@@ -66,10 +68,7 @@ class RayCluster:
     def __enter__(self) -> Self:
         self._ray = _ray()
         try:
-            with doing("Starting Ray" if self.address == AUTO else f"Connecting to {self.address}"):
-                self._connect()
-            self._inside.callback(self._ray.shutdown)
-            self._check()
+            self._begin()
         except BaseException:
             self._inside.close()
             raise
@@ -86,7 +85,7 @@ class RayCluster:
         given = self._given(shared, len(rows))
         waiting: deque[Any] = deque()
         for row in rows:
-            waiting.append(self._run.remote(work, *row, *given))
+            waiting.append(self._submitted(self._run, work, *row, *given))
             if len(waiting) >= self._limit:
                 yield self._got(waiting.popleft())
         while waiting:
@@ -141,7 +140,7 @@ class RayCluster:
         run = self._run.options(num_returns=returns)
         begun: list[Any] = []
         for number, row in enumerate(rows):
-            made = run.remote(work, *row, *given)
+            made = self._submitted(run, work, *row, *given)
             begun.append(made if returns > 1 else [made])
             if number >= self._limit:
                 self._wait(begun[number - self._limit][0])
@@ -149,17 +148,24 @@ class RayCluster:
 
     def _given(self, shared: Arguments, calls: int) -> list[Any]:
         """What all calls share, put into the object store unless it is small."""
-        return [each if calls < 2 or _is_small(each) or self._is_kept(each) else self._ray.put(each) for each in shared]
+        with self._connected():
+            put = self._ray.put
+            return [each if calls < 2 or _is_small(each) or self._is_kept(each) else put(each) for each in shared]
 
     def _is_kept(self, value: Any) -> bool:
         return isinstance(value, self._ray.ObjectRef)
+
+    def _submitted(self, run: Any, *arguments: Any) -> Any:
+        with self._connected():
+            return run.remote(*arguments)
 
     def _got(self, reference: Any) -> Any:
         from ray.exceptions import RayError, RayTaskError
 
         self._wait(reference)
         try:
-            return self._ray.get(reference)
+            with self._connected():
+                return self._ray.get(reference)
         except RayTaskError as error:
             raise error.cause from None
         except RayError as error:
@@ -171,9 +177,46 @@ class RayCluster:
 
     def _wait(self, reference: Any) -> None:
         """Wait until a result is ready, on any machine."""
-        while not self._ray.wait([reference], timeout=_PULSE, fetch_local=False)[0]:
-            if self._given_up.is_set():
-                raise ClusterError("Given up, because something else failed.")
+        with self._connected():
+            while not self._ray.wait([reference], timeout=_PULSE, fetch_local=False)[0]:
+                if self._given_up.is_set():
+                    raise ClusterError("Given up, because something else failed.")
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[None]:
+        """Say so when Ray's client has lost its cluster, before anything takes its error for one of files."""
+        try:
+            yield
+        except Exception as error:
+            if not self._is_disconnected(error):
+                raise
+            raise _LostError(
+                f"{self.address}: the connection to the cluster was lost ({_why(error).rstrip('.')}). "
+                "Start again: what is finished on disk is used again."
+            ) from None
+
+    def _is_disconnected(self, error: Exception) -> bool:
+        """Whether an error is of Ray's client, which no longer reaches its cluster, and not of a task."""
+        from grpc import RpcError
+        from ray.exceptions import RayError
+
+        if isinstance(error, (RayError, ClusterError)):  # of a task; its error may be a ConnectionError as well
+            return False
+        return isinstance(error, (ConnectionError, RpcError)) or not self._ray.is_initialized()
+
+    def _begin(self) -> None:
+        """Connect to a cluster that can work. Nothing has been done yet, so a lost connection is made anew."""
+        for left in reversed(range(_CONNECTIONS)):
+            try:
+                with doing("Starting Ray" if self.address == AUTO else f"Connecting to {self.address}"):
+                    self._connect()
+                with self._connected():
+                    self._check()
+                break
+            except _LostError:
+                self._inside.close()
+                if not left:
+                    raise
 
     def _connect(self) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -186,15 +229,12 @@ class RayCluster:
         if self.address == AUTO:
             options |= _alone(self._inside.enter_context(_private_folder()))
             self._inside.enter_context(_on_loopback())
+        self._inside.callback(self._ray.shutdown)
         try:
-            try:
-                self._ray.init(**options)
-            except ConnectionAbortedError:  # now and then the process that a cluster starts for a client fails to start
-                self._ray.init(**options)
-        except (ConnectionError, RuntimeError, OSError, TimeoutError, ValueError) as error:
-            lines = str(error).strip().split("\n")
-            why = lines[-1] if lines[0].endswith(":") else lines[0]
-            raise _unreachable(self.address, f"Ray does not answer: {why} {_PORTS}") from None
+            self._ray.init(**options)
+        except (RuntimeError, OSError, ValueError) as error:
+            kind = _LostError if isinstance(error, ConnectionError) else ClusterError
+            raise _unreachable(self.address, f"Ray does not answer: {_why(error)} {_PORTS}", kind) from None
 
     def _versions(self) -> list[str]:
         """Which querywise every machine has."""
@@ -221,6 +261,17 @@ class RayCluster:
                 f"{self.address}: its machines have querywise {theirs}, here it is {ours}. Install the same "
                 f"on all of them: pip install 'querywise[cluster]=={ours}'"
             )
+
+
+class _LostError(ClusterError):
+    """Ray's client no longer reaches its cluster. Now and then, the process that serves it there fails to start."""
+
+
+def _why(error: Exception) -> str:
+    """The line that says most, of the many in an error of Ray."""
+    details = re.search(r'details = "(.+)"', str(error))  # of a remote call
+    lines = str(error).strip().split("\n")
+    return details[1] if details else lines[-1] if lines[0].endswith(":") else lines[0]
 
 
 def _alone(folder: str) -> dict[str, str | int | bool]:
@@ -294,8 +345,8 @@ def _must_answer(address: str) -> None:
         raise _unreachable(address, f"nothing answers there ({why}). Is the cluster running? {started}") from None
 
 
-def _unreachable(address: str, why: str) -> ClusterError:
-    return ClusterError(f"address={address!r}: {why}", arguments=("address",))
+def _unreachable(address: str, why: str, kind: type[ClusterError] = ClusterError) -> ClusterError:
+    return kind(f"address={address!r}: {why}", arguments=("address",))
 
 
 def _is_small(value: Any) -> bool:
