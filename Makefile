@@ -5,7 +5,7 @@ BIN := .venv/bin
 BEGUN := $(shell date +%s)
 TAKEN = taken=$$(($$(date +%s) - $(BEGUN))); echo "make $@: $$((taken / 60)) min $$((taken % 60)) s"
 
-.PHONY: help demo check test lint types bench docs clean
+.PHONY: help demo check test lint types kernels bench docs clean
 help:            ## what can be made
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -25,6 +25,9 @@ lint: .venv/ready      ## style
 types: .venv/ready     ## types
 	$(BIN)/mypy
 
+kernels: .venv/ready   ## what is compiled on first use, once for all processes of the tests
+	$(BIN)/python -m tests.compile_kernels
+
 # Processes whose threads spin would wait for each other, hence the policy. Tests of clusters and browsers mostly wait:
 # a third process uses the time.
 PYTEST = OMP_WAIT_POLICY=passive $(BIN)/pytest --dist loadgroup
@@ -33,7 +36,8 @@ check: lint types      ## style, types and the quick tests: the everyday run
 	$(PYTEST) -n 2 --hypothesis-profile check -m "not cluster and not browser and not engines and not slow and not real_data"
 	@$(TAKEN)
 
-test: lint types       ## style, types and all tests but those of real engines: before a change is handed in
+test: .venv/ready      ## style, types and all tests but those of real engines: before a change is handed in
+	@$(MAKE) --no-print-directory -j 2 kernels lint types
 	$(PYTEST) -n 3 -m "not engines"
 	@$(TAKEN)
 

@@ -1,4 +1,4 @@
-"""What holds for all tests: how many examples a quick run tries, and what is skipped where there is no real data."""
+"""What holds for all tests: how many examples a quick run tries, what begins first, what is skipped without real data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ from tests.worlds import REAL_DATA
 settings.register_profile("check", max_examples=15)  # `make check` asks for it; see `examples` in worlds.py
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long begins first, so that no process works alone at the end; large groups do so anyway."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Real data is not part of the project; a machine that builds it must have it."""
+    """Tests of one group share what is costly, like a cluster, and must not run in several processes at once.
+
+    Real data is not part of the project; a machine that builds it must have it.
+    """
+    if item.config.getoption("loadgroup", default=False) and item.get_closest_marker("xdist_group"):
+        assert "@" in item.nodeid, "this pytest-xdist does not keep groups of tests together under this pytest"
     if item.get_closest_marker("real_data") and not REAL_DATA.is_dir() and not os.environ.get("CI"):
         pytest.skip("real judged data is not on this machine")

@@ -1,0 +1,34 @@
+"""Compile what the tests run, once, before several processes would each do it: `python -m tests.compile_kernels`.
+
+Compiled code is kept on disk. What is missing here is compiled by the first test that needs it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from querywise.data.decimals import read_rows
+from querywise.data.letor import read_letor, write_letor
+from querywise.data.synthetic import make_judged
+from querywise.rankers.ensemble.long_lists import energy_in_blocks
+from tests.test_rankers_conform import RANKERS, fitted_once
+
+
+def compile_kernels() -> None:
+    """Read data, and fit every kind of ranker and rank with it."""
+    data = make_judged(queries=8, documents=6, features=4, kinds=2)
+    with tempfile.TemporaryDirectory() as folder:
+        write_letor(Path(folder, "data.txt"), data)
+        read_letor(Path(folder, "data.txt"))
+    read_rows(np.frombuffer(b"[1.5, 2]", np.uint8), np.empty((1, 2)))
+    energy_in_blocks(data.candidates.features, 3)
+    for name in RANKERS:
+        fitted = fitted_once(name)
+        fitted.ranker.predict(fitted.data.candidates)
+
+
+if __name__ == "__main__":
+    compile_kernels()
