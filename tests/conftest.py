@@ -1,4 +1,4 @@
-"""What holds for all tests: how many examples a quick run tries, what begins first, what is skipped without real data."""
+"""What holds for all tests: how many examples a quick run tries, what begins first, what real data is needed for."""
 
 from __future__ import annotations
 

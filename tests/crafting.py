@@ -15,6 +15,7 @@ import math
 import random
 import re
 import resource
+import signal
 import sys
 import tempfile
 import traceback
@@ -293,13 +294,13 @@ def outcomes(corpus: Corpus, numbers: range, scratch: Path) -> Iterator[str]:
     for number in numbers:
         name, load = corpus.case(number, scratch)
         yield f"{number} begins {name}"
-        faulthandler.dump_traceback_later(LONGEST, exit=True)
+        signal.setitimer(signal.ITIMER_REAL, LONGEST)
         try:
             found = tried(load, corpus.asked)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the outcome
             where = traceback.extract_tb(error.__traceback__)[-1]
             found = f"raised {error!r:.200} in {Path(where.filename).name}:{where.lineno}"
-        faulthandler.cancel_dump_traceback_later()
+        signal.setitimer(signal.ITIMER_REAL, 0)
         yield f"{number} ends {found}"
 
 
@@ -307,6 +308,7 @@ def main(first: int, last: int, *names: str) -> None:
     """Try the cases from `first` to before `last`, of all golden models or of some."""
     warnings.simplefilter("ignore")
     faulthandler.enable()
+    faulthandler.register(signal.SIGALRM, chain=True)  # a case that takes too long tells where it was, and is ended
     corpus = Corpus(*names)
     for name in corpus.names:  # loads the libraries, and compiles the kernels, which may take longer than a case
         assert tried(lambda name=name: corpus.whole(name), corpus.asked) == "ranked", name  # type: ignore[misc]

@@ -72,10 +72,10 @@ COMPILES = """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         import numpy as np
-        from querywise.data.decimals import read_number
-    found = read_number(np.frombuffer(b"12.5", np.uint8), 0, 4)
+        from querywise.rankers.ensemble.factorisation import scalar_product
+    found = scalar_product(np.ones(2), np.ones(2), 0, 2)
     hints = [each for each in caught if issubclass(each.category, Hint)]
-    assert found[0] == 12.5, found
+    assert found == 2, found
     print(len(hints), *(each.message for each in hints))
 """
 

@@ -61,8 +61,9 @@ class Screen:
     def begin(self, label, total): print(label)
     def end(self, task): pass
 progress._on_screen.append(Screen())
-from querywise import RankSVM, make_judged
-RankSVM().fit(make_judged(5, 4, 2))
+import numpy as np
+from querywise.rankers.ensemble.factorisation import scalar_product
+scalar_product(np.ones(2), np.ones(2), 0, 2)
 """
     command = [sys.executable, "-c", script]
     fresh = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}

@@ -276,6 +276,7 @@ SOURCES = Path(sysconfig.get_paths()["stdlib"])
 needs_sources = pytest.mark.skipif(
     not (SOURCES / "argparse.py").is_file(), reason="this Python came without the sources of its standard library"
 )
+one_process = pytest.mark.xdist_group("stdlib")  # reading it takes long
 
 
 @pytest.fixture(scope="module")
@@ -285,6 +286,7 @@ def real() -> Collection:
 
 @pytest.mark.slow
 @needs_sources
+@one_process
 def test_the_real_library_gives_some_two_thousand_queries_of_three_kinds(real: Collection) -> None:
     table = real.queries
     assert table is not None
@@ -295,8 +297,9 @@ def test_the_real_library_gives_some_two_thousand_queries_of_three_kinds(real: C
     assert "argparse.ArgumentParser" in documents(real)
 
 
-@needs_sources
 @pytest.mark.slow
+@needs_sources
+@one_process
 def test_every_query_has_an_answer_and_every_judged_document_exists(real: Collection) -> None:
     table, grades, known = real.queries, real.grades(), documents(real)
     assert table is not None
@@ -305,8 +308,9 @@ def test_every_query_has_an_answer_and_every_judged_document_exists(real: Collec
     assert all(sorted(each.values())[-1] == 2 and list(each.values()).count(2) == 1 for each in grades.values())
 
 
-@needs_sources
 @pytest.mark.slow
+@needs_sources
+@one_process
 def test_no_query_stands_in_the_text_of_its_answer(real: Collection) -> None:
     known = {name: " ".join(each.text.split()) for name, each in documents(real).items()}
     copied = [
@@ -320,6 +324,7 @@ def test_no_query_stands_in_the_text_of_its_answer(real: Collection) -> None:
 
 @pytest.mark.slow
 @needs_sources
+@one_process
 def test_another_process_makes_the_same_bytes(real: Collection, tmp_path: Path) -> None:
     write_collection(real, tmp_path / "here")
     code = (
