@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def test_the_table_shows_tests_and_coverage(place: Path) -> None:
     assert "p: paired t-test against good" in text
     assert "counts all judged documents; gain: 2^grade - 1, exponential" in text
     assert "A judged query that is not in a run counts 0." in text
-    assert "1 queries of the runs have no judgement and are left out." in text
+    assert "1 query of the runs has no judgement" in text
 
 
 def test_every_querys_values_are_written(place: Path) -> None:
@@ -91,3 +92,35 @@ def test_what_does_not_belong_together_is_refused(place: Path) -> None:
     says(refused(call(place, "evaluate", "gone.qrels", "good.trec")), "gone.qrels")
     (place / "odd.qrels").write_text("q1 0 D1 1\nq1 0 D2 much\n")
     says(refused(call(place, "evaluate", "odd.qrels", "good.trec")), "odd.qrels:2", "the grade a whole number")
+
+
+def test_what_is_not_judgements_is_told_so(place: Path) -> None:
+    says(
+        refused(call(place, "evaluate", "good.trec", "judged.qrels")),
+        "good.trec: this is a run",
+        "The judgements come first",
+    )
+    says(refused(call(place, "evaluate", "judged.qrels", "beir.tsv")), "beir.tsv:1: expected a run", "3 words")
+    (place / "empty").write_text("")
+    says(refused(call(place, "evaluate", "empty", "good.trec")), "the file holds no judgement")
+    (place / "half").write_text("q1 0 D1 0.5\n")
+    says(refused(call(place, "evaluate", "half", "good.trec")), "half:1", "the grade a whole number")
+    (place / "mixed").write_text("q1 0\tD1\t1\n")
+    says(refused(call(place, "evaluate", "mixed", "good.trec")), "mixed:1", "'q1 0'")
+    says(refused(call(place, "search", "nowhere", "x", "--judged", "judged.qrels")), "the collection's folder")
+
+
+def test_packed_runs_and_judgements_are_read(place: Path) -> None:
+    for name in ("judged.qrels", "good.trec"):
+        (place / f"{name}.gz").write_bytes(gzip.compress((place / name).read_bytes()))
+    packed = output(call(place, "evaluate", "judged.qrels.gz", "good.trec.gz"))
+    assert packed == output(call(place, "evaluate", "judged.qrels", "good.trec"))
+
+
+def test_a_run_and_scores_of_the_same_documents_stand_side_by_side(place: Path) -> None:
+    (place / "S.txt").write_text("1 qid:q1 1:1 #docid = D1\n0 qid:q1 1:0 #docid = D2\n1 qid:q2 1:1 #docid = D1\n")
+    (place / "S.qrels").write_text(QRELS)
+    (place / "own.txt").write_text("2\n1\n1\n")
+    content = json.loads(output(call(place, "evaluate", "S.txt", "poor.trec", "own.txt", "--json")))
+    assert content["runs"]["poor"]["coverage"]["found"] == 2
+    assert content["runs"]["own"]["mean"]["map"] == pytest.approx((0.5 + 1 + 0) / 3)

@@ -200,7 +200,7 @@ def test_runs_are_written_so_that_they_are_read_as_they_were(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("q Q0 D1 1 0.5\n", r":1: expected 'query Q0 document rank score tag'; found 5 words"),
+        ("q Q0 D1 1 0.5\n", r":1: expected a run, 'query Q0 document rank score tag'; found 5 words"),
         ("q Q0 D1 1 0.5 x\nq Q0 D2 2 high x\n", r":2: the score is 'high'; expected a finite number"),
         ("q Q0 D1 1 nan x\n", r":1: the score is 'nan'"),
         ("q Q0 D1 1 -inf x\n", r":1: the score is '-inf'"),
@@ -367,8 +367,8 @@ def test_with_judgements_it_compares_gives_a_verdict_and_writes_all_queries(plac
         assert re.search(rf"^\s*{name}\s+0\.\d{{4}}", text, re.MULTILINE), name
     assert "18 test queries, flavour standard; p: paired t-test against" in text
     assert re.search(r"^(Nothing beats|s?ser is better than) ", text, re.MULTILINE)
-    assert "36 of 36 relevant documents (100%) are in the runs." in text
-    assert "2 queries of the runs have no judgement; nothing is learned from them." in text
+    assert "36 of 36 relevant documents (100%) are among the candidates" in text
+    assert "2 queries of the runs have no judgement; nothing is learned there." in text
     assert text.endswith(f"220 documents of 20 queries fused by sser, written to {out}\n")
     assert set(read_run(out).scores) == {str(query) for query in range(20)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,15 @@ from querywise.data.coverage import coverage_of, whole_grades
 from querywise.data.folds import make_folds, read_folds, write_parts
 from querywise.data.joining import concatenate
 from querywise.data.judged import Candidates, Judged
-from querywise.data.judgements import Judgement, Judgements, is_qrels
+from querywise.data.judgements import Judgement, Judgements, is_qrels, read_grades
 from querywise.data.parquet.conversion import convert
 from querywise.data.parquet.shards import open_shards
 from querywise.data.parquet.writing import write_shards
 from querywise.data.query_table import QueryTable
+from querywise.data.runs import Run
 from querywise.data.sources import read_features
 from querywise.errors import DataError
-from querywise.evaluation.evaluate import evaluate
+from querywise.evaluation.evaluate import evaluate, evaluate_run
 from querywise.evaluation.tuning import tune
 from querywise.learners.classic.lists import Worth
 from querywise.learners.ranksvm.ranksvm import RankSVM
@@ -122,6 +124,42 @@ def test_judgements_that_cannot_be_are_refused(table: Any, words: str) -> None:
         some().with_judgements(table)
 
 
+@pytest.mark.parametrize(
+    "grade", [0.9, float("nan"), float("inf"), 2**63, "2", None, True], ids=lambda grade: f"grade {grade}"
+)
+def test_a_grade_is_a_whole_number(grade: Any) -> None:
+    with pytest.raises(DataError, match="D9"):
+        some().with_judgements({"a": {**GRADES["a"], "D9": grade}})
+    with pytest.raises(DataError, match="D9"):
+        evaluate_run(Run("r", {"a": {"D1": 1.0}}), {"a": {"D9": grade}})
+
+
+def test_tables_with_gaps_and_of_other_queries_are_refused() -> None:
+    gaps = pd.DataFrame({"query": ["a", None], "document": ["D1", "D2"], "grade": [1, 0]}).astype({"query": "string"})
+    with pytest.raises(DataError, match="Row 2 of the judgements"):
+        some().with_judgements(gaps)
+    uneven: Any = {"query": ["a", "b"], "document": ["D1"], "grade": [1]}
+    with pytest.raises(DataError, match="2 and 1 and 1 rows"):
+        some().with_judgements(uneven)
+    others: Any = {"query": [1.0], "document": ["D1"], "grade": [1]}
+    with pytest.raises(DataError, match=r"None of the 1 judged queries is in the data: the first judged is '1\.0'"):
+        some().with_judgements(others)
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf")])
+def test_a_run_has_finite_scores(score: float) -> None:
+    with pytest.raises(DataError, match="Run r: the score of document 'D1' of query 'a' is"):
+        evaluate_run(Run("r", {"a": {"D1": score}}), GRADES)
+
+
+@pytest.mark.parametrize("flavour", list(FLAVOURS))
+def test_err_has_one_scale_for_all_runs_and_absent_queries_count_0(flavour: str) -> None:
+    grades = {"q": {"D1": 1, "D3": 3}, "other": {"D1": 1}}
+    poor = evaluate_run(Run("poor", {"q": {"D1": 1.0}}), grades, measures=["err", "map", "ndcg@3"], flavour=flavour)
+    assert poor["err"][0] == pytest.approx(1 / 8)
+    assert not poor.values[1].any()
+
+
 def test_documents_without_ids_cannot_be_joined() -> None:
     with pytest.raises(DataError, match="no ids"):
         from_arrays([[1.0]], [1], qid=["a"]).with_judgements(GRADES)
@@ -190,6 +228,48 @@ def test_a_label_that_contradicts_its_judgement_is_refused_with_both_places(tmp_
     (tmp_path / "S.qrels").write_text("a 0 D1 1\n")
     with pytest.raises(DataError, match=r"S\.txt:4: .* has label 2 here and .*S\.qrels does not judge it"):
         read_features(tmp_path / "S.txt")
+
+
+def test_packed_judgements_are_read(tmp_path: Path) -> None:
+    data = many()
+    write_parts(data, tmp_path / "parts")
+    for path in sorted((tmp_path / "parts").glob("*.qrels")):
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    same(read_folds(tmp_path / "parts").whole(), data)
+    assert read_grades(tmp_path / "parts" / "S1.qrels.gz")
+    (tmp_path / "parts" / "S3.qrels.gz").unlink()
+    with pytest.raises(DataError, match=r"S1\.qrels\.gz says .* there is no .*S3\.qrels"):
+        read_folds(tmp_path / "parts")
+
+
+def test_the_same_judgements_beside_every_part_are_refused_by_their_name(tmp_path: Path) -> None:
+    write_parts(many(), tmp_path / "parts")
+    texts = [path.read_text() for path in sorted((tmp_path / "parts").glob("*.qrels"))]
+    for number in range(1, 6):
+        (tmp_path / "parts" / f"S{number}.qrels").write_text("".join(texts))
+    with pytest.raises(DataError, match=r"is in both .*S1\.qrels and .*S2\.txt|is in both .*S1\.txt and .*S2\.qrels"):
+        read_folds(tmp_path / "parts")
+
+
+def test_a_query_that_is_only_judged_needs_no_query_data(tmp_path: Path) -> None:
+    data = many()
+    table = QueryTable(data.query_ids, texts=tuple(f"text {query}" for query in data.query_ids))
+    write_parts(data.with_queries(table), tmp_path / "parts")
+    with (tmp_path / "parts" / "S1.qrels").open("a") as file:
+        file.write("new 0 D1 1\n")
+    found = read_folds(tmp_path / "parts").whole()
+    assert found.candidates.queries is not None
+    assert found.candidates.queries.texts is not None
+    assert found.candidates.queries.texts[found.query_ids.index("new")] is None
+
+
+def test_documents_that_were_added_do_not_count_as_found() -> None:
+    data = many()
+    comments = tuple("docid = D" + (" added = 1" if row % 4 == 0 else "") for row in range(len(data.labels)))
+    added = coverage_of(replace(data, candidates=replace(data.candidates, comments=comments)))
+    assert (added.found, added.added, added.relevant) == (12, 12, 37)
+    assert "12 judged documents that retrieval did not find were added and marked." in added.lines()
 
 
 def test_judgements_beside_one_of_two_files_are_refused(tmp_path: Path) -> None:

@@ -49,12 +49,13 @@ def test_golden_values_of_trec_eval() -> None:
         assert dict(zip(SHARED, row.tolist(), strict=True)) == pytest.approx(expected[query], abs=EXACT), query
 
 
+# No grades below 0: pytrec-eval may crash on them, trec_eval does not. The golden files have them.
 DOCUMENTS = st.sampled_from([f"D{number}" for number in range(12)] + ["d10", "É", "e"])
 NUMBERS = st.one_of(
     st.sampled_from([0.0, 1.0, 1 + 1e-9, 16777216.0, 16777217.0, -1.0, 1e300, -1e300]), st.floats(-1e6, 1e6)
 )
 RUNS = st.dictionaries(st.sampled_from("abc"), st.dictionaries(DOCUMENTS, NUMBERS, min_size=1), min_size=1)
-GRADES = st.dictionaries(st.sampled_from("abc"), st.dictionaries(DOCUMENTS, st.integers(-3, 5), min_size=1), min_size=1)
+GRADES = st.dictionaries(st.sampled_from("abc"), st.dictionaries(DOCUMENTS, st.integers(0, 5), min_size=1), min_size=1)
 
 
 @settings(max_examples=examples(300), deadline=None)

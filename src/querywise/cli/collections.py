@@ -112,12 +112,18 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Search an index by BM25, or by a fitted ranker."""
+    from querywise.data.judgements import is_qrels
+    from querywise.errors import DataError
     from querywise.retrieval.index import load_index
     from querywise.retrieval.reading import collection_from
     from querywise.retrieval.search import answer, judged_query
     from querywise.storage import load
 
     ranker, grades = None if model is None else load(model), None
+    if judged is not None and is_qrels(judged):
+        raise DataError(
+            f"--judged {judged}: this is a file of judgements; name the collection's folder, with its queries."
+        )
     if judged is not None:
         query, grades = judged_query(collection_from(judged), query)
     answers = answer(load_index(index), query, top=top, ranker=ranker)

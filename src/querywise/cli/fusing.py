@@ -131,7 +131,9 @@ def _say_fused(done: Fused, *, quiet: bool) -> None:
     if done.found is not None:
         say(comparison_table(done.found.compared), done.found.verdict)
     if done.coverage is not None and done.coverage.unjudged and not quiet:
-        say(f"{done.coverage.unjudged} queries of the runs have no judgement; nothing is learned from them.")
+        count = done.coverage.unjudged
+        which = "1 query of the runs has" if count == 1 else f"{count} queries of the runs have"
+        say(f"{which} no judgement; nothing is learned there.")
 
 
 def _known(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from querywise.errors import DataError
+from querywise.runtime.files import read_bytes
 from querywise.runtime.memory import machine_memory
 
 _TAKEN, _PIECE = 1_000_000, 16_000_000  # bytes that are unpacked at a time, and that they unpack to at most
@@ -28,6 +29,24 @@ def unpacked(path: Path, raw: bytes) -> bytes:
     if raw.startswith(_XZ):
         return _streams(path, raw, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_DICTIONARY), padding=4)
     return raw
+
+
+def read_packed_text(path: Path) -> str:
+    """The text of a UTF-8 file, plain or packed by gzip or xz."""
+    try:
+        return unpacked(path, read_bytes(path)).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: byte {error.start} is not UTF-8 text. Convert the file to UTF-8.") from None
+
+
+def first_words(path: Path) -> list[str]:
+    """The words of the first line of a text file that holds any; none where it is no file, or no text."""
+    if not path.is_file() or path.suffix == ".parquet":
+        return []
+    try:
+        return next((line.split() for line in read_packed_text(path).split("\n") if line.strip()), [])
+    except DataError:
+        return []
 
 
 def _streams(path: Path, raw: bytes, begin: Callable[[], Any], *, padding: int) -> bytes:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from querywise.data.judged import Judged
-from querywise.runtime.arrays import Bools, Ints
+from querywise.runtime.arrays import Ints
+
+ADDED = "added = 1"  # in the comment of a judged document that retrieval did not find
 
 
 @dataclass(frozen=True)
@@ -46,13 +48,15 @@ def _queries(count: int) -> str:
     return "1 query has" if count == 1 else f"{count} queries have"
 
 
-def coverage_of(data: Judged, retrieved: Bools | None = None) -> Coverage:
-    """What the candidates of a judged set hold of all that was judged, or of their own labels where that is not known.
+def coverage_of(data: Judged) -> Coverage:
+    """What retrieval found of all that was judged, or of the labels where nothing is known beyond them.
 
-    retrieved: which of the candidates retrieval found; None: all of them.
+    Candidates that were added though retrieval did not find them, marked so in their comment, do not count as found.
     """
     candidates = data.candidates
-    there = np.ones(len(data.labels), np.bool_) if retrieved is None else retrieved
+    comments = candidates.comments or ()
+    there = np.array([ADDED not in each for each in comments], np.bool_)
+    there = there if len(comments) else np.ones(len(data.labels), np.bool_)
     sizes = np.bincount(candidates.query_of_row[there], minlength=len(data))
     found = np.bincount(candidates.query_of_row[there & (data.labels > 0)], minlength=len(data))
     relevant = relevant_judged(data)

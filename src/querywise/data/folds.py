@@ -20,6 +20,7 @@ from querywise.data.sidefiles import (
     QRELS,
     QUERIES,
     check_names,
+    side_judgements,
     with_side_files,
     with_side_judgements,
     write_side_files,
@@ -185,10 +186,12 @@ def _find(folder: Path, stem: str) -> Path | None:
 
 def _read_parts(files: Sequence[Path], root: Path) -> list[Judged]:
     """The parts of a split, all as wide as the widest; a query in two of them, so in train and test, is refused."""
+    beside = side_judgements(files)
     parts = [with_side_judgements(read_letor(file), [file]) for file in files]
     home: dict[str, Path] = {}
-    for file, part in zip(files, parts, strict=True):
-        for query_id in part.candidates.query_ids:
+    for number, part in enumerate(parts):
+        for query_id, size in zip(part.query_ids, part.candidates.sizes.tolist(), strict=True):
+            file = files[number] if size else beside[number]
             if home.setdefault(query_id, file) != file:
                 raise DataError(
                     f"Query {query_id!r} is in both {home[query_id]} and {file}. Parts are split by query; "

@@ -163,8 +163,11 @@ class Candidates:
         return scores if self.source_rows is None else scores[np.argsort(self.source_rows, kind="stable")]
 
     def with_queries(self, table: QueryTable) -> Candidates:
-        """The same documents with the query data of `table`."""
-        return replace(self, queries=table.select(self.query_ids))
+        """The same documents with the query data of `table`; only a query without documents may be missing there."""
+        known = set(table.ids)
+        sizes = zip(self.query_ids, self.sizes.tolist(), strict=True)
+        empty = [query for query, size in sizes if not size and query not in known]
+        return replace(self, queries=(table.with_unknown(empty) if empty else table).select(self.query_ids))
 
     def with_empty(self, query_ids: Sequence[str]) -> Candidates:
         """The same documents, and after them queries that have none."""
@@ -276,6 +279,11 @@ class Judged:
         {'D2': 2}
         """
         grades, known = grades_from(table), set(self.query_ids)
+        if not known.intersection(grades):
+            raise DataError(
+                f"None of the {len(grades)} judged queries is in the data: the first judged is "
+                f"{next(iter(grades), None)!r}, the data's first is {next(iter(self.query_ids), None)!r}."
+            )
         row = self.contradiction(grades)
         if row is not None:
             query, document = (

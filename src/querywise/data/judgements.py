@@ -15,10 +15,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from querywise.data.compressed import first_words, read_packed_text
 from querywise.data.rows import query_numbers, rows_of
 from querywise.errors import DataError
 from querywise.runtime.arrays import Ints, frozen
-from querywise.runtime.files import atomic_text, read_text
+from querywise.runtime.files import atomic_text
 
 Grades = Mapping[str, Mapping[str, int]]  # query → document → grade
 
@@ -157,7 +158,7 @@ def join_judgements(parts: Sequence[Judgements | None]) -> Judgements | None:
 def read_judgements(path: Path) -> Iterator[Judgement]:
     """The judgements of a file in either form; a pair that is judged twice must have one grade."""
     seen: dict[tuple[str, str], tuple[str, int]] = {}
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
+    for number, line in enumerate(read_packed_text(path).split("\n"), start=1):
         words = line.split("\t") if line.count("\t") == 2 else line.split()
         if not words or (number == 1 and words[-1].strip() in _HEADINGS):
             continue
@@ -168,6 +169,8 @@ def read_judgements(path: Path) -> Iterator[Judgement]:
                 f"number; found {line[:80]!r}."
             )
         query, document, grade = words[0].strip(), words[-2].strip(), int(words[-1])
+        if re.search(r"\s(0|Q0)$", query):
+            raise DataError(f"{where}: the query would be {query!r}; put tabs between all words, or spaces.")
         if not query or not document:
             what = "document" if query else "query"
             raise DataError(f"{where}: the id of the {what} is empty; every judgement needs both. Found {line[:80]!r}.")
@@ -200,7 +203,7 @@ def grades_of(judgements: Iterable[Judgement]) -> dict[str, dict[str, int]]:
 def grades_from(table: Grades | Columns) -> Grades:
     """Judgements by query and document, from such a mapping or from a table with a row for each."""
     if isinstance(table, Mapping) and all(isinstance(each, Mapping) for each in table.values()):
-        return table
+        return {query: _checked(query, own) for query, own in table.items()}
     columns: list[list[Any]] = []
     names = table if isinstance(table, Mapping) else getattr(table, "column_names", getattr(table, "columns", ()))
     for what, known in _NAMES.items():
@@ -211,10 +214,11 @@ def grades_from(table: Grades | Columns) -> Grades:
                 f"It has: {', '.join(map(str, names))}."
             )
         columns.append(np.asarray(table[name], dtype=object).tolist())
+    if len(set(map(len, columns))) > 1:
+        raise DataError(f"The columns of the judgements have {' and '.join(str(len(each)) for each in columns)} rows.")
     found: dict[str, dict[str, int]] = {}
     for row, (query, document, grade) in enumerate(zip(*columns, strict=True), start=1):
-        whole = isinstance(grade, (int, float)) and grade == grade and abs(grade) < 2**62 and int(grade) == grade
-        if query is None or document is None or query != query or document != document or not whole:
+        if _is_missing(query) or _is_missing(document) or not _is_grade(grade):
             raise DataError(
                 f"Row {row} of the judgements is {query!r}, {document!r}, {grade!r}; expected a query, a document and "
                 "a whole number as its grade."
@@ -228,15 +232,30 @@ def grades_from(table: Grades | Columns) -> Grades:
     return found
 
 
+def _checked(query: str, own: Mapping[str, int]) -> dict[str, int]:
+    for document, grade in own.items():
+        if not _is_grade(grade):
+            raise DataError(
+                f"The grade of document {document!r} of query {query!r} is {grade!r}; expected a whole number."
+            )
+    return {document: int(grade) for document, grade in own.items()}
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or type(value).__name__ == "NAType" or value != value
+
+
+def _is_grade(value: object) -> bool:
+    whole = isinstance(value, (int, np.integer)) or (isinstance(value, (float, np.floating)) and value.is_integer())
+    return whole and not isinstance(value, bool) and abs(int(value)) < -UNKNOWN  # type: ignore[call-overload]
+
+
 def is_qrels(path: Path) -> bool:
     """Whether a file's first line is one of judgements, rather than a judged document with its features."""
-    if not path.is_file() or path.suffix in (".parquet", ".jsonl", ".gz", ".xz"):
+    words = [] if path.suffix == ".jsonl" else first_words(path)
+    if len(words) not in (3, 4) or words[1].startswith("qid:"):
         return False
-    with path.open("rb") as file:
-        words = next((raw.split() for raw in file if raw.strip()), [])
-    if len(words) not in (3, 4) or words[1].startswith(b"qid:"):
-        return False
-    return words[-1].decode(errors="replace") in _HEADINGS or re.fullmatch(rb"[+-]?[0-9]{1,9}", words[-1]) is not None
+    return words[-1] in _HEADINGS or re.fullmatch(r"[+-]?[0-9]{1,9}", words[-1]) is not None
 
 
 def write_judgements(path: Path, query_ids: Sequence[str], grades: Sequence[Mapping[str, int]]) -> None:

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
+from querywise.data.compressed import first_words, read_packed_text
 from querywise.data.coverage import Coverage, coverage_of
 from querywise.data.judged import Candidates, Judged, judged_by
-from querywise.data.judgements import Judgement, grades_of
+from querywise.data.judgements import Grades, Judgement, grades_of
 from querywise.data.letor import PathLike
 from querywise.data.normalisation import NORMALISATIONS
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
-from querywise.runtime.files import read_text
 from querywise.runtime.numerals import finite_number
 
 _FORM = "'query Q0 document rank score tag'"
@@ -37,13 +37,13 @@ def read_run(path: PathLike, name: str | None = None) -> Run:
     """A TREC run, called by its file's name without the ending unless it is given one."""
     scores: dict[str, dict[str, float]] = {}
     lines: dict[tuple[str, str], int] = {}
-    for number, line in enumerate(read_text(Path(path)).split("\n"), start=1):
+    for number, line in enumerate(read_packed_text(Path(path)).split("\n"), start=1):
         words = line.split()
         if not words:
             continue
         where = f"{path}:{number}"
         if len(words) != 6:
-            raise DataError(f"{where}: expected {_FORM}; found {len(words)} words.")
+            raise DataError(f"{where}: expected a run, {_FORM}; found {len(words)} words: {line[:60]!r}.")
         query, document = words[0], words[2]
         before = lines.setdefault((query, document), number)
         if before != number:
@@ -54,7 +54,12 @@ def read_run(path: PathLike, name: str | None = None) -> Run:
         scores.setdefault(query, {})[document] = _score(words[4], where)
     if not scores:
         raise DataError(f"{path}: the file holds no line of a run. Expected lines of {_FORM}.")
-    return Run(Path(path).stem if name is None else name, scores)
+    return Run(name_of(Path(path)) if name is None else name, scores)
+
+
+def name_of(path: Path) -> str:
+    """What a run is called: its file without the ending."""
+    return path.with_suffix("").stem if path.suffix in (".gz", ".xz") else path.stem
 
 
 def read_runs(paths: Sequence[Path], names: Sequence[str] | None = None) -> list[Run]:
@@ -67,10 +72,15 @@ def read_runs(paths: Sequence[Path], names: Sequence[str] | None = None) -> list
 
 def is_run(path: Path) -> bool:
     """Whether a file is a TREC run, by its first line."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return len(next((raw.split() for raw in file if raw.strip()), [])) == 6
+    return len(first_words(path)) == 6
+
+
+def in_judged(run: Run, grades: Grades) -> Judged:
+    """The documents of a run for the judged queries, as candidates without features."""
+    lists = [list(run.scores.get(query, {})) for query in grades]
+    starts = np.cumsum([0, *map(len, lists)])
+    documents = tuple(document for each in lists for document in each)
+    return judged_by(Candidates(np.zeros((len(documents), 0)), starts, tuple(grades), documents), grades)
 
 
 def scores_in(run: Run, candidates: Candidates) -> Floats:

@@ -49,15 +49,9 @@ def with_side_queries(data: Judged, folder: Path, *, queries: Path | None = None
 
 def with_side_judgements(data: Judged, files: Sequence[Path]) -> Judged:
     """The same judged set with all that was judged, where a file of judgements is beside every file it is from."""
-    beside = [path for path in map(judgements_beside, files) if path.is_file()]
+    beside = side_judgements(files)
     if not beside:
         return data
-    if len(beside) < len(files):
-        lacking = next(path for path in map(judgements_beside, files) if not path.is_file())
-        raise DataError(
-            f"{beside[0]} says what was judged beyond the candidates, but there is no {lacking}. Give such a file "
-            "beside every file, or beside none."
-        )
     judgements = [each for path in beside for each in read_judgements(path)]
     grades = grades_of(judgements)
     row = data.contradiction(grades)
@@ -72,10 +66,23 @@ def with_side_judgements(data: Judged, files: Sequence[Path]) -> Judged:
     )
 
 
-def judgements_beside(file: Path) -> Path:
-    """Where the judgements of a LETOR file would be."""
-    plain = file.with_suffix("") if file.suffix in (".gz", ".xz") else file
-    return plain.with_suffix(QRELS)
+def side_judgements(files: Sequence[Path]) -> list[Path]:
+    """The judgements beside LETOR files, plain or packed: beside every one of them, or beside none."""
+    found = [_judgements_beside(file) for file in files]
+    there = [path for path in found if path.is_file()]
+    if 0 < len(there) < len(files):
+        lacking = next(path for path in found if not path.is_file())
+        raise DataError(
+            f"{there[0]} says what was judged beyond the candidates, but there is no {lacking}. Give such a file "
+            "beside every file, or beside none."
+        )
+    return there
+
+
+def _judgements_beside(file: Path) -> Path:
+    plain = (file.with_suffix("") if file.suffix in (".gz", ".xz") else file).with_suffix(QRELS)
+    packed = [plain.with_name(plain.name + ending) for ending in (".gz", ".xz")]
+    return next((path for path in (plain, *packed) if path.is_file()), plain)
 
 
 def check_names(data: Judged) -> None:

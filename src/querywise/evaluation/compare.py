@@ -13,7 +13,7 @@ from querywise.data.folds import Fold, Folds
 from querywise.data.joining import concatenate
 from querywise.data.judged import Judged
 from querywise.data.judgements import Grades
-from querywise.data.runs import Run
+from querywise.data.runs import Run, in_judged
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import Evaluation, evaluate, evaluate_run
 from querywise.evaluation.resume import Kept
@@ -77,7 +77,10 @@ class Compared:
     def counted(self) -> list[str]:
         """What was counted and what retrieval missed, in a few sentences; none where that is not known."""
         known = self.coverage
-        return [] if known is None else [f"The flavour {find_flavour(self.flavour).conventions}.", *known.lines()]
+        if known is None:
+            return []
+        told = [_found_by(name, coverage_of(in_judged(run, self._judgements))) for name, run in self.runs.items()]
+        return [f"The flavour {find_flavour(self.flavour).conventions}.", *known.lines(), *told]
 
     def against_baseline(self, name: str, measure: str, queries: Bools | None = None, *, test: str = "t") -> Comparison:
         """One ranker's paired test against the baseline, over all queries or some."""
@@ -155,6 +158,11 @@ class Compared:
                 for name in self.names
             },
         }
+
+
+def _found_by(name: str, own: Coverage) -> str:
+    answered = f"{own.queries - own.without_candidates} of {own.queries} queries answered"
+    return f"{name}: {own.found} of {own.relevant} relevant documents found, {answered}."
 
 
 def _known(cost: float) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from querywise.data.judged import Candidates, Judged
-from querywise.data.judgements import Grades, Judgements
+from querywise.data.judgements import Grades, Judgements, grades_from
 from querywise.data.letor import PathLike
 from querywise.data.runs import Run
 from querywise.errors import DataError
@@ -103,9 +104,14 @@ def evaluate_run(
     """
     if not grades:
         raise DataError("There is no judged query to evaluate.")
-    conventions = find_flavour(flavour)
-    found = [_ranked(run.scores.get(query, {}), own, conventions) for query, own in grades.items()]
-    return measure_lists(tuple(grades), found, measures=measures, flavour=flavour, max_grade=max_grade)
+    known, conventions = grades_from(grades), find_flavour(flavour)
+    _check_run(run)
+    if max_grade is None:  # one for all runs
+        max_grade = max((grade for own in known.values() for grade in own.values()), default=0)
+    found = [_ranked(run.scores.get(query, {}), own, conventions) for query, own in known.items()]
+    table = measure_lists(tuple(known), found, measures=measures, flavour=flavour, max_grade=max(max_grade, 0))
+    there = np.array([bool(run.scores.get(query)) for query in known])
+    return replace(table, values=frozen(np.where(there[:, None], table.values, 0.0)))
 
 
 def measure_lists(
@@ -164,6 +170,13 @@ def _beyond(data: Judged, missed: Judgements) -> list[Ints]:
         here = set(ids[data.candidates.rows(query)])
         found.append(np.array([grade for each, grade in missed.of(query).items() if each not in here], np.int64))
     return found
+
+
+def _check_run(run: Run) -> None:
+    for query, own in run.scores.items():
+        for document, score in own.items():
+            if not math.isfinite(score):
+                raise DataError(f"Run {run.name}: the score of document {document!r} of query {query!r} is {score}.")
 
 
 def _ranked(scores: Mapping[str, float], own: Mapping[str, int], flavour: Flavour) -> RankedList:

@@ -5,46 +5,41 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
-from querywise.data.coverage import coverage_of, whole_grades
-from querywise.data.judged import Candidates, Judged, judged_by
-from querywise.data.judgements import Grades, is_qrels, read_grades
-from querywise.data.runs import Run, is_run, read_run
+from querywise.data.compressed import first_words
+from querywise.data.coverage import Coverage, coverage_of, whole_grades
+from querywise.data.judgements import Grades, read_grades
+from querywise.data.runs import Run, in_judged, is_run, name_of, read_run
+from querywise.data.sources import Kind, kind_of
 from querywise.errors import DataError
-from querywise.evaluation.evaluate import evaluate, evaluate_run
+from querywise.evaluation.evaluate import Evaluation, evaluate, evaluate_run
 from querywise.evaluation.evaluated import Evaluated
 from querywise.measures.score_files import read_scores
 from querywise.retrieval.reading import collection_from, is_collection, read_judged
 
 
 def run(data: Path, scores: Sequence[Path], *, measures: str, flavour: str, max_grade: int | None = None) -> Evaluated:
-    """Measure every file of scores: runs against judgements, or scores of the documents of a judged set."""
+    """Measure every file of scores: runs against all judgements, or scores of the documents of a judged set."""
     names = _names(scores)
-    grades = _judgements(data)
+    grades, judged = _judgements(data), None
     if grades is None:
         judged = read_judged(data)
-        if judged.missed is None or not all(map(is_run, scores)):
-            tables = {
-                name: evaluate(
-                    read_scores(path, judged.candidates),
-                    judged,
-                    measures=measures,
-                    flavour=flavour,
-                    max_grade=max_grade,
-                )
-                for name, path in zip(names, scores, strict=True)
-            }
-            return Evaluated(tables)
-        grades = dict(zip(judged.query_ids, whole_grades(judged), strict=True))
-    runs = [read_run(path, name) for name, path in zip(names, scores, strict=True)]
-    for each in runs:
-        _must_belong(each, grades, data)
-    tables = {
-        each.name: evaluate_run(each, grades, measures=measures, flavour=flavour, max_grade=max_grade) for each in runs
-    }
-    unjudged = {query for each in runs for query in each.scores if query not in grades}
-    return Evaluated(tables, {each.name: coverage_of(_as_judged(each, grades)) for each in runs}, len(unjudged))
+        if judged.missed is not None:
+            grades = dict(zip(judged.query_ids, whole_grades(judged), strict=True))
+    tables: dict[str, Evaluation] = {}
+    coverage: dict[str, Coverage] = {}
+    unjudged: set[str] = set()
+    for name, path in zip(names, scores, strict=True):
+        if grades is not None and (judged is None or is_run(path)):
+            own = read_run(path, name)
+            _must_belong(own, grades, data)
+            tables[name] = evaluate_run(own, grades, measures=measures, flavour=flavour, max_grade=max_grade)
+            coverage[name] = coverage_of(in_judged(own, grades))
+            unjudged.update(query for query in own.scores if query not in grades)
+        elif judged is not None:
+            values = read_scores(path, judged.candidates)
+            tables[name] = evaluate(values, judged, measures=measures, flavour=flavour, max_grade=max_grade)
+            coverage |= {} if judged.missed is None else {name: coverage_of(judged)}
+    return Evaluated(tables, coverage, len(unjudged))
 
 
 def _judgements(data: Path) -> Grades | None:
@@ -54,12 +49,20 @@ def _judgements(data: Path) -> Grades | None:
         if not found:
             raise DataError(f"{data}: the collection has no judgements, so there is nothing to measure by.")
         return found
-    return read_grades(data) if is_qrels(data) else None
+    if kind_of(data) is not Kind.LETOR or not data.is_file():
+        return None
+    words = first_words(data)
+    if len(words) == 6 and not words[1].startswith("qid:"):
+        raise DataError(
+            f"{data}: this is a run, {' '.join(words)[:60]!r}. The judgements come first, the runs after them."
+        )
+    features = len(words) > 1 and words[1].startswith("qid:")
+    return None if features or "".join(words[:1]).startswith("#") else read_grades(data)
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
     """The files' names without their endings, or the whole paths where two would be the same."""
-    stems = [path.stem for path in paths]
+    stems = list(map(name_of, paths))
     names = stems if len(set(stems)) == len(stems) else [str(path) for path in paths]
     if len(set(names)) < len(names):
         raise DataError(f"{next(name for name in names if names.count(name) > 1)} is given twice.")
@@ -72,13 +75,3 @@ def _must_belong(run: Run, grades: Grades, data: Path) -> None:
             f"Run {run.name}: none of its queries is judged in {data}; its first is {next(iter(run.scores))!r}, the "
             f"first one judged {next(iter(grades))!r}. Do they belong together?"
         )
-
-
-def _as_judged(run: Run, grades: Grades) -> Judged:
-    """The documents of a run for the judged queries, as candidates without features."""
-    lists = [list(run.scores.get(query, {})) for query in grades]
-    rows = sum(map(len, lists))
-    documents = tuple(document for each in lists for document in each)
-    return judged_by(
-        Candidates(np.zeros((rows, 0)), np.cumsum([0, *map(len, lists)]), tuple(grades), documents), grades
-    )

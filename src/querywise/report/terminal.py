@@ -50,7 +50,8 @@ def evaluations_table(found: Evaluated, test: str = "t") -> Group:
     if absent:
         lines.append("A judged query that is not in a run counts 0.")
     if found.unjudged:
-        lines.append(f"{found.unjudged} queries of the runs have no judgement and are left out.")
+        which = "1 query of the runs has" if found.unjudged == 1 else f"{found.unjudged} queries of the runs have"
+        lines.append(f"{which} no judgement, and no part in this.")
     return Group(table, *map(escape, lines))
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from querywise.data.collections import Collection
-from querywise.data.coverage import Coverage, coverage_of
+from querywise.data.coverage import ADDED, Coverage, coverage_of
 from querywise.data.judged import Candidates, Judged, judged_by
 from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
@@ -68,8 +68,7 @@ def judged_candidates(
     documents = [np.concatenate([each, more]) for each, more in zip(found, others, strict=True)]
     candidates = _assembled(index, table, documents, smooth, added=[len(more) for more in others])
     judged = judged_by(candidates, {query: grades[query] for query in asked})
-    retrieved = np.concatenate([np.arange(len(each)) < len(own) for each, own in zip(documents, found, strict=True)])
-    return judged, replace(coverage_of(judged, retrieved), unjudged=len(collection.queries) - len(asked))
+    return judged, replace(coverage_of(judged), unjudged=len(collection.queries) - len(asked))
 
 
 def _known_grades(collection: Collection, index: Index, *, skip_unknown: bool) -> dict[str, dict[str, int]]:
@@ -123,7 +122,7 @@ def _assembled(
     ids = [[index.document_ids[int(document)] for document in each] for each in documents]
     first_added = [len(each) - more for each, more in zip(documents, added or [0] * len(documents), strict=True)]
     comments = (
-        f"docid = {document}" + (" added = 1" if place >= first else "")
+        f"docid = {document}" + (f" {ADDED}" if place >= first else "")
         for each, first in zip(ids, first_added, strict=True)
         for place, document in enumerate(each)
     )
