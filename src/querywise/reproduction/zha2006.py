@@ -194,6 +194,8 @@ def _gain(compared: Compared, name: str, chosen: Bools | None = None) -> tuple[f
     ours, theirs = (_values(compared, each) for each in (name, _rival(name)))
     if chosen is not None:
         ours, theirs = ours[chosen], theirs[chosen]
+    if not len(ours):
+        return 0.0, 1.0
     base = float(theirs.mean())
     return (float(ours.mean()) / base - 1 if base else 0.0), wilcoxon_test(ours, theirs).p
 
@@ -270,8 +272,9 @@ def _percentiles_table(compared: Compared, moved: Floats) -> Table:
         own = by_gain[round(low * len(gains) / 100) : round(high * len(gains) / 100)]
         base = float(_values(compared, PLAIN)[own].mean()) if len(own) else 0.0
         gain = float(gains[own].mean()) if len(own) else 0.0
-        scale, shift = np.nanmean(moved[own], axis=0) if len(own) else (np.nan, np.nan)
-        rows.append((f"{low} to {high} %", gain, 100 * gain / base if base else None, float(scale), float(shift)))
+        known = moved[own][np.isfinite(moved[own]).all(axis=1)]
+        scale, shift = known.mean(axis=0).tolist() if len(known) else (None, None)
+        rows.append((f"{low} to {high} %", gain, 100 * gain / base if base else None, scale, shift))
     return Table(columns, tuple(rows), f"{CHOSEN} against {PLAIN}; α and β as training queries of other folds.")
 
 
