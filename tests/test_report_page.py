@@ -63,7 +63,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def window(browser: Browser) -> Iterator[Page]:
     context = browser.new_context()
-    context.set_default_timeout(5000)
+    context.set_default_timeout(20_000)
     yield context.new_page()
     context.close()
 

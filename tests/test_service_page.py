@@ -127,7 +127,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
     made = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme="light")
-    made.set_default_timeout(10_000)
+    made.set_default_timeout(40_000)
     yield made
     made.close()
 

@@ -80,15 +80,14 @@ def plain_high(field: Plain, query: Words, place: int, smoothing: Smoothing) -> 
     words = field.documents[place]
     mu, mix, delta = smoothing.dirichlet, smoothing.jelinek_mercer, smoothing.absolute_discount
     dirichlet = mixed = discounted = 0.0
+    longest = max([1, *map(len, field.documents)])
     for term in set(query):
-        count, length = words.count(term), len(words)
+        # An empty document: the longest one with one term, which is none of the query's.
+        count, length, distinct = words.count(term), len(words) or longest, len(set(words)) or 1
         p = max(field.in_all(term), 0.5) / max(field.size(), 1)
-        if words:
-            dirichlet += log((count + mu * p) / (length + mu))
-            mixed += log((1 - mix) * count / length + mix * p)
-            discounted += log(max(count - delta, 0) / length + delta * len(set(words)) / length * p)
-        else:
-            dirichlet, mixed, discounted = dirichlet + log(p), mixed + log(p), discounted + log(p)
+        dirichlet += log((count + mu * p) / (length + mu))
+        mixed += log((1 - mix) * count / length + mix * p)
+        discounted += log(max(count - delta, 0) / length + delta * distinct / length * p)
     bm25 = plain_bm25(field, query, place, smoothing.k1, smoothing.b)
     return [bm25, log(1 + bm25), dirichlet, mixed, discounted]
 
@@ -190,8 +189,8 @@ def test_a_score_worked_out_by_hand() -> None:
     mean = 8 / 4
     first = log(1 + 2.5 / 2.5) * 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 3 / mean))
     assert one(FRUIT, "fig", "H1.bm25")[0] == pytest.approx(first)
-    assert one(FRUIT, "fig", "H3.dirichlet")[3] == pytest.approx(log(4 / 8)), "an empty document is the collection"
-    assert one(FRUIT, "nowhere", "H4.jelinek_mercer")[3] == pytest.approx(log(0.5 / 8))
+    assert one(FRUIT, "fig", "H3.dirichlet")[3] == pytest.approx(log(1000 / 2004)), "as the longest one without a fig"
+    assert one(FRUIT, "nowhere", "H4.jelinek_mercer")[3] == pytest.approx(log(0.1 * 0.5 / 8))
 
 
 def test_a_query_without_a_word_scores_zero_everywhere() -> None:

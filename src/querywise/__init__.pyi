@@ -12,6 +12,8 @@ from querywise.data.frames import from_arrays as from_arrays
 from querywise.data.frames import from_frame as from_frame
 from querywise.data.judged import Candidates as Candidates
 from querywise.data.judged import Judged as Judged
+from querywise.data.judgements import Judgements as Judgements
+from querywise.data.judgements import read_grades as read_grades
 from querywise.data.letor import read_letor as read_letor
 from querywise.data.letor import write_letor as write_letor
 from querywise.data.parquet.logs import read_parquet as read_parquet
@@ -19,6 +21,7 @@ from querywise.data.parquet.shards import open_shards as open_shards
 from querywise.data.parquet.writing import write_shards as write_shards
 from querywise.data.queries import read_queries as read_queries
 from querywise.data.query_table import QueryTable as QueryTable
+from querywise.data.runs import read_run as read_run
 from querywise.data.synthetic import make_judged as make_judged
 from querywise.errors import DataError as DataError
 from querywise.errors import ModelFileError as ModelFileError
@@ -28,6 +31,7 @@ from querywise.errors import SolverError as SolverError
 from querywise.evaluation.compare import compare as compare
 from querywise.evaluation.evaluate import Evaluation as Evaluation
 from querywise.evaluation.evaluate import evaluate as evaluate
+from querywise.evaluation.evaluate import evaluate_run as evaluate_run
 from querywise.evaluation.tuning import tune as tune
 from querywise.explanations.explain import explain as explain
 from querywise.explanations.explain import why as why

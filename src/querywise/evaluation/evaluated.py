@@ -46,8 +46,9 @@ class Evaluated:
 
     def as_json(self, test: str) -> JsonObject:
         """Everything the table shows, as JSON can hold it."""
+        alone: JsonObject = {"queries": len(self.first), "flavour": self.first.flavour, "mean": self.first.mean()}
         if len(self.tables) == 1 and not self.coverage:
-            return {"queries": len(self.first), "flavour": self.first.flavour, "mean": self.first.mean()}
+            return alone
         corrected = self.corrected(test)
         runs: JsonObject = {
             name: {
@@ -58,6 +59,7 @@ class Evaluated:
             for name, table in self.tables.items()
         }
         content: JsonObject = {"queries": len(self.first), "flavour": self.first.flavour, "counts": self.conventions}
+        content |= alone if len(self.tables) == 1 else {}
         return {**content, "unjudged": self.unjudged, "test": TEST_NAMES[test], "runs": runs}
 
     def write(self, path: Path) -> None:

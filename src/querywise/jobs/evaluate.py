@@ -20,7 +20,7 @@ from querywise.retrieval.reading import collection_from, is_collection, read_jud
 def run(data: Path, scores: Sequence[Path], *, measures: str, flavour: str, max_grade: int | None = None) -> Evaluated:
     """Measure every file of scores: runs against all judgements, or scores of the documents of a judged set."""
     names = _names(scores)
-    grades, judged = _judgements(data), None
+    grades, judged = _judgements(data, scores), None
     if grades is None:
         judged = read_judged(data)
         if judged.missed is not None:
@@ -42,8 +42,10 @@ def run(data: Path, scores: Sequence[Path], *, measures: str, flavour: str, max_
     return Evaluated(tables, coverage, len(unjudged))
 
 
-def _judgements(data: Path) -> Grades | None:
-    """The judgements of a qrels file or a text collection; None for anything else."""
+def _judgements(data: Path, scores: Sequence[Path]) -> Grades | None:
+    """The judgements of a qrels file, or of a text collection where all scores are runs; None for anything else."""
+    if is_collection(data) and not all(map(is_run, scores)):
+        return None  # one score per candidate
     if is_collection(data):
         found = collection_from(data).grades()
         if not found:

@@ -59,7 +59,7 @@ def read_scores(path: PathLike, candidates: Candidates) -> Floats:
 def _number(where: str, words: list[str]) -> float:
     value = finite_number(words[0]) if len(words) == 1 else None
     if value is None:
-        raise DataError(f"{where}: expected one finite number a line, or a TREC run; found {' '.join(words)[:60]!r}.")
+        raise DataError(f"{where}: expected one finite number; found {' '.join(words)[:60]!r}.")
     return value
 
 
