@@ -360,7 +360,8 @@ def test_new_clients_get_in_whatever_the_others_do(model: Path) -> None:
                     assert here.is_well()
                     assert here.ask(post(headers=JSON + b"Connection: close\r\n")).startswith(b"HTTP/1.1 200")
                 until(lambda: here.server.server_state.count <= 20)
-                assert refusal(everything(left[1])) == (503, "too_many_connections")
+                # Made way for another one, or, on a busy machine, was out of time before.
+                assert refusal(everything(left[1])) in {(503, "too_many_connections"), (408, "too_slow")}
                 assert everything(left[0]) == b""
             finally:
                 for line in left:
