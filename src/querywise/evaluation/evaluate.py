@@ -55,16 +55,15 @@ class Evaluation:
             for query_id, row in zip(self.query_ids, self.values.tolist(), strict=True):
                 table.writerow([query_id, *map(repr, row)])
 
+    def as_json(self) -> JsonObject:
+        """Averages and the per-query values, as JSON can hold them."""
+        rows = [dict(zip(self.measures, row, strict=True)) for row in self.values.tolist()]
+        return {"mean": self.mean(), "queries": dict(zip(self.query_ids, rows, strict=True))}
+
     def write_json(self, path: PathLike) -> None:
         """Flavour, averages and the per-query values."""
-        rows = [dict(zip(self.measures, row, strict=True)) for row in self.values.tolist()]
-        content: JsonObject = {
-            "flavour": self.flavour,
-            "mean": self.mean(),
-            "queries": dict(zip(self.query_ids, rows, strict=True)),
-        }
         with atomic_text(Path(path)) as out:
-            out.write(json_text(content))
+            out.write(json_text({"flavour": self.flavour, **self.as_json()}))
 
 
 def evaluate(

@@ -69,16 +69,11 @@ class Evaluated:
             return
         with atomic_text(path) as out:
             if path.suffix == ".json":
-                out.write(json_text({"flavour": self.first.flavour, "runs": dict(map(_of_one, self.tables.items()))}))
+                runs: JsonObject = {name: each.as_json() for name, each in self.tables.items()}
+                out.write(json_text({"flavour": self.first.flavour, "runs": runs}))
                 return
             table = csv.writer(out, lineterminator="\n")
             table.writerow(["run", "query", *self.first.measures])
             for name, each in self.tables.items():
                 for query_id, row in zip(each.query_ids, each.values.tolist(), strict=True):
                     table.writerow([name, query_id, *map(repr, row)])
-
-
-def _of_one(named: tuple[str, Evaluation]) -> tuple[str, JsonObject]:
-    name, table = named
-    rows = [dict(zip(table.measures, row, strict=True)) for row in table.values.tolist()]
-    return name, {"mean": table.mean(), "queries": dict(zip(table.query_ids, rows, strict=True))}
