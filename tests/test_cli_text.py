@@ -458,7 +458,7 @@ def test_a_command_typed_wrongly_ends_with_how_it_is_meant(place: Path, command:
 
 # The demonstration
 
-ROWS = ("bm25", "single", "lambdamart", "query-classes", "knn-online", "knn-offline-1", "knn-offline-2")
+ROWS = ("bm25", "single", "lambdamart", "query-classes", "knn-online", "knn-offline-1", "knn-offline-2", "blend")
 
 
 @pytest.mark.slow
@@ -486,7 +486,7 @@ def test_the_demonstration_compares_shows_and_leaves_files_that_can_be_searched(
     (query,) = (number for number, word in enumerate(words) if " " in word)
     for asked, least in ((words[query], 1), ("read a file", 10)):
         found = run(tmp_path, *words[:query], asked, *words[query + 1 :])
-        assert "ranked by KnnOnline" in found
+        assert "ranked by Blend" in found
         assert least <= len(re.findall(r"^\s*\d+\s+-?\d+\.\d{3}", found, re.MULTILINE)) <= 10
 
 

@@ -71,15 +71,15 @@ def started(*words: object, log: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, env=environment, stdout=out, stderr=out)
 
 
-def address(process: subprocess.Popen[bytes], log: Path) -> str:
+def address(process: subprocess.Popen[bytes], log: Path, *, minutes: int = 1) -> str:
     """Where a server listens, once it does."""
-    for _ in range(600):
+    for _ in range(600 * minutes):
         found = re.search(r"on (http://[\d.:]+)", log.read_text())
         if found:
             return found[1]
         assert process.poll() is None, log.read_text()
         time.sleep(0.1)
-    raise AssertionError(f"not listening after a minute: {log.read_text()}")
+    raise AssertionError(f"not listening after {minutes} minutes: {log.read_text()}")
 
 
 @pytest.fixture(scope="module")
@@ -728,3 +728,50 @@ def test_waiting_does_not_move_what_is_there(page: Page, servers: dict[str, str]
     assert before is not None
     assert after is not None
     assert (before["x"], before["y"], before["width"]) == (after["x"], after["y"], after["width"])
+
+
+# The demonstration
+
+WANTED = {  # what a Python programmer expects among the first three
+    "read a csv file": {"csv"},
+    "open a zip archive": {"zipfile", "zipfile.ZipFile"},
+    "http server": {"http.server"},
+    "run a command and capture its output": {"subprocess.run", "subprocess.check_output"},
+}
+if sys.version_info < (3, 12):  # from then on the sources of datetime have no documentation
+    WANTED["parse a date"] = {"datetime.datetime.strptime", "datetime.date.fromisoformat", "datetime"}
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    log = tmp_path_factory.mktemp("demo") / "log"
+    process = started("--demo", log=log)
+    try:
+        yield address(process, log, minutes=5)
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+@pytest.mark.slow
+def test_the_demonstration_finds_what_a_programmer_expects_and_says_why(page: Page, demo: str) -> None:
+    for query, wanted in WANTED.items():
+        searched(page, demo, query)
+        assert wanted.intersection(ids(page, "ours")[:3]), (query, ids(page, "ours")[:3])
+    page.goto(f"{demo}/?{urlencode({'q': 'open a zip archive'})}")
+    page.wait_for_selector("#ours li[data-id]")
+    shown = page.locator('#ours li[data-id="zipfile.ZipFile"] .snippet')
+    expect(shown).to_contain_text("Class with methods to open, read, write, close, list zip files.")
+    assert shown.locator("mark").all_inner_texts()[:2] == ["open", "zip"]
+
+
+@pytest.mark.slow
+def test_judged_queries_of_the_demonstration_are_asked_of_the_copy_without_them(page: Page, demo: str) -> None:
+    """In whole pages a judged query would be its own answer's first sentence."""
+    known = answer(demo, "/v1/queries?limit=5")["queries"]
+    assert known
+    for query in known:
+        found = answer(demo, f"/v1/search?qid={quote(query['id'])}")["documents"]
+        assert all(query["text"] not in each["snippet"] for each in found)
+    whole = answer(demo, "/v1/search?q=" + quote("open a zip archive"))["documents"]
+    assert any(each["snippet"].startswith("Class with methods to open") for each in whole)

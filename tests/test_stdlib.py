@@ -12,7 +12,8 @@ import pytest
 from querywise.data.collections import Collection, Document, write_collection
 from querywise.errors import DataError
 from querywise.retrieval import stdlib
-from querywise.retrieval.stdlib import KINDS, first_sentence, in_words, stdlib_collection
+from querywise.retrieval.stdlib import KINDS, stdlib_collection, stdlib_pages
+from querywise.retrieval.stdlib_sources import first_sentence, in_words
 
 HOME, TOPIC, NAMED = KINDS
 
@@ -135,6 +136,52 @@ def asked(collection: Collection) -> dict[str, tuple[str, dict[str, int]]]:
 
 def test_every_public_documented_module_class_and_function_is_a_document(tree: Path) -> None:
     assert list(documents(stdlib_collection(root=tree))) == DOCUMENTED
+
+
+OFFERED = {
+    "tools.py": '''"""Mend what is broken. With care."""
+import warnings
+__all__ = ["Hammer"]
+if True:
+    __all__ += ["saw"]
+__all__.extend(["drill"])
+
+
+class Hammer:
+    """Drive nails into wood. Mind your thumb."""
+
+    def strike(self):
+        """Hit a nail once."""
+
+
+def saw():
+    """Cut wood in two."""
+
+
+def drill():
+    """Make a hole."""
+
+
+def helper():
+    """Serve the others of this module."""
+''',
+    "old.py": '"""Do it as before. Slowly."""\nimport warnings\nwarnings._deprecated(__name__, remove=(3, 13))\n',
+    "older/__init__.py": 'import warnings\nwarnings.warn("gone soon", DeprecationWarning, 2)\n',
+    "older/deep.py": '"""Lie deep in a package that is deprecated. Long ago."""\n',
+    "idlelib/run.py": '"""Run the editor that comes with it. As a program."""\n',
+}
+
+
+def test_pages_to_search_are_whole_list_their_contents_and_offer_what_programs_may_use(tmp_path: Path) -> None:
+    found = {each.id: each.text for each in stdlib_pages(root=plant(tmp_path / "lib", OFFERED))}
+    assert list(found) == ["tools", "tools.Hammer", "tools.Hammer.strike", "tools.drill", "tools.saw"]
+    assert found["tools"].split("\n\n") == [
+        "Mend what is broken.", "With care.", "Drive nails into wood.", "Make a hole.", "Cut wood in two."
+    ]  # fmt: skip
+    assert found["tools.Hammer"] == "Drive nails into wood.\n\nMind your thumb.\n\nHit a nail once."
+    assert found["tools.saw"] == "Cut wood in two."
+    trained_on = stdlib_collection(root=tmp_path / "lib").documents()
+    assert len(list(trained_on)) == 9, "what models are trained on has everything"
 
 
 def test_a_title_is_the_name_in_words(tree: Path) -> None:

@@ -120,5 +120,5 @@ def _demo(folder: Path) -> tuple[Path, Lookup]:
     from querywise.jobs.demo import fitted
     from querywise.service.lookup import Lookup
 
-    index, test, known = fitted(folder)
-    return folder, Lookup(index, test, known)
+    found = fitted(folder)
+    return folder, Lookup(found.pages, found.judged, found.known, found.copied)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from querywise.report.terminal import classes_table, comparison_table, examples_
 from querywise.report.writing import write_report
 from querywise.retrieval.features import judged_candidates
 from querywise.retrieval.index import Index, build_index, check_index_folder, save_index
-from querywise.retrieval.stdlib import stdlib_collection
+from querywise.retrieval.stdlib import stdlib_collection, stdlib_pages
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import make_folder
 from querywise.runtime.progress import doing
@@ -41,6 +41,7 @@ MEASURES = "map,ndcg@10,mean_ndcg"
 CHOSEN_BY = "mean_ndcg"
 KNN = ("knn-online", "knn-offline-1", "knn-offline-2")
 SHOWN = KNN[0]
+SERVED = "blend"  # the method to try first
 _KNN_GRID = {
     "l2": (0.1,),
     "k": (0.2, 0.35),
@@ -54,6 +55,7 @@ GRIDS: dict[str, Grid] = {
     "lambdamart": {"leaves": (15,), "learning_rate": (0.1,)},
     "query-classes": {"l2": (0.1,), "view": ("top-mean", "text")},
     **dict.fromkeys(KNN, _KNN_GRID),
+    SERVED: {"bag": (1,)},
     ORACLE: {"l2": (0.1,), "known": (True,)},
 }
 
@@ -67,12 +69,13 @@ def run(out: Path, *, folds: int = 1) -> list[RenderableType]:
     judged, coverage = judged_candidates(collection, index)
     made = make_folds(judged)
     chosen = [made[number] for number in range(folds)]
-    online: list[Any] = []
+    served: list[Any] = []
     shares: list[Floats] = []
 
     def observe(fold: Fold, name: str, ranker: Any) -> None:
+        if name == SERVED:
+            served.append(ranker)
         if name == SHOWN:
-            online.append(ranker)
             members = ranker.training_queries(fold.test.candidates)
             shares.append(class_shares(members, fold.train.classes, fold.test.classes))
 
@@ -84,7 +87,7 @@ def run(out: Path, *, folds: int = 1) -> list[RenderableType]:
         observe=observe,
         kept=Kept(out / "report" / "runs", {}),
     )
-    save(online[0], out / "model", notes={"method": SHOWN})
+    save(served[0], out / "model", notes={"method": SERVED})
     story = _story(judged, len(index), folds)
     with doing("Tests and tables"):
         found = findings(compared, CHOSEN_BY, left_out=[ORACLE])
@@ -102,27 +105,40 @@ def run(out: Path, *, folds: int = 1) -> list[RenderableType]:
 
 
 def _written(out: Path) -> tuple[Collection, Index]:
-    """The collection and its index, as they are now in the folder too."""
+    """The collection that models are trained on, and its index; the folder gets the index of whole pages to search."""
     collection = stdlib_collection()
     write_collection(collection, out / "collection")
     with doing("Indexing"):
+        save_index(build_index(stdlib_pages()), out / "index")
         index = build_index(collection.documents())
-        save_index(index, out / "index")
     return collection, index
 
 
-def fitted(folder: Path) -> tuple[Index, Judged, QueryTable]:
-    """The collection's index, queries the model has not seen, all queries, and a fitted ranker, saved in a folder."""
+class Served(NamedTuple):
+    """What `serve --demo` looks up beside its model.
+
+    pages: the whole documentation, to search. judged: queries the model has not seen; copied: the index of their
+    documents, without first sentences. known: all queries.
+    """
+
+    pages: Index
+    judged: Judged
+    copied: Index
+    known: QueryTable
+
+
+def fitted(folder: Path) -> Served:
+    """A fitted ranker, saved in a folder, and what is searched with it."""
     collection = stdlib_collection()
     with doing("Indexing"):
-        index = build_index(collection.documents())
-    judged, _ = judged_candidates(collection, index)
+        pages, copied = build_index(stdlib_pages()), build_index(collection.documents())
+    judged, _ = judged_candidates(collection, copied)
     fold = make_folds(judged)[0]
     with doing("Fitting"):
-        ranker = METHODS[SHOWN].build(l2=0.1, k=0.2, prior_l2=0.5, view="gradient:text").fit(fold.train)
-    save(ranker, folder, notes={"method": SHOWN})
+        ranker = METHODS[SERVED].build(bag=1).fit(fold.train, valid=fold.valid)
+    save(ranker, folder, notes={"method": SERVED})
     assert collection.queries is not None
-    return index, fold.test, collection.queries
+    return Served(pages, fold.test, copied, collection.queries)
 
 
 def _fit(name: str) -> Fit:
@@ -153,7 +169,7 @@ def _onward(out: Path, page: Path, folds: int) -> str:
     index, model = shlex.quote(str(out / "index")), shlex.quote(str(out / "model"))
     return (
         f"The report:          {page}\n"
-        f"Files are in {out}: the collection, its index, and the fitted {SHOWN}.\n"
+        f"Files are in {out}: the collection, an index of the whole pages, and the fitted {SERVED}.\n"
         f'Search them:         querywise search {index} "parse a date" --model {model}{rest}\n'
         f"On your own text:    querywise compare FOLDER --baseline single --methods bm25,single,lambdamart,knn-online "
         "--out report/\n"

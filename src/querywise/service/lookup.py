@@ -28,11 +28,13 @@ class Lookup:
     index: documents to search.
     judged: queries with judged documents.
     known: texts and classes of training queries.
+    judged_index: titles and beginnings of the judged queries' documents, where they are not those of `index`.
     """
 
     index: Index | None = None
     judged: Judged | None = None
     known: QueryTable | None = None
+    judged_index: Index | None = None
 
     def check(self, model: LoadedModel) -> None:
         """Raise an error if the index or the judged queries have other features than the model."""
@@ -72,12 +74,13 @@ class Lookup:
         best, common = order(ours, candidates.starts), order(theirs, candidates.starts)
         place = np.empty(len(common), np.int64)
         place[common] = np.arange(len(common))
+        index = self.index if judged_as is None or self.judged_index is None else self.judged_index
         shown = [row for rank, row in enumerate(best.tolist()) if rank < show or place[row] < show]
         ranks = {row: rank for rank, row in enumerate(best.tolist(), start=1)}
         return [
             FoundDocument(
                 id=candidates.document_label(row),
-                **self._title_and_snippet(candidates.document_label(row)),
+                **_title_and_snippet(index, candidates.document_label(row)),
                 rank=ranks[row],
                 score=float(ours[row]),
                 rank_everyone=int(place[row]) + 1,
@@ -126,12 +129,6 @@ class Lookup:
                     break
         return found
 
-    def _title_and_snippet(self, document: str) -> dict[str, str]:
-        place = None if self.index is None else self.index.place_of(document)
-        if self.index is None or place is None:
-            return {"title": document, "snippet": ""}
-        return {"title": self.index.titles[place] or document, "snippet": self.index.snippets[place]}
-
     def _grade(self, query_id: str | None, row: int) -> int | None:
         judged = self.judged
         if judged is None or query_id is None or query_id not in judged.candidates.query_ids:
@@ -149,3 +146,10 @@ class Lookup:
             for table in tables
             if table is not None
         ]
+
+
+def _title_and_snippet(index: Index | None, document: str) -> dict[str, str]:
+    place = None if index is None else index.place_of(document)
+    if index is None or place is None:
+        return {"title": document, "snippet": ""}
+    return {"title": index.titles[place] or document, "snippet": index.snippets[place]}

@@ -332,6 +332,22 @@ function showResults() {
   say(`${counted(ours.length, "document")} for ${named(found.query)}. ${change}`);
 }
 
+const COMMON = new Set("a an and are as at be by do for from how i in is it its of on or that the this to what with".split(" "));
+
+/** A text whose words that the query asks for, in any form, stand out. */
+function marked(text, query) {
+  const asked = ((query ?? "").toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []).filter((word) => !COMMON.has(word));
+  return text.split(/([\p{L}\p{N}]+)/u).map((piece, place) =>
+    place % 2 && asked.some((word) => alike(word, piece.toLowerCase())) ? make("mark", { text: piece }) : piece);
+}
+
+/** Whether two words may be forms of one: the longer goes on after what they share by a few letters. */
+function alike(one, other) {
+  let shared = 0;
+  while (shared < one.length && one[shared] === other[shared]) shared += 1;
+  return shared >= 3 && shared >= Math.min(one.length, other.length) - 1 && Math.max(one.length, other.length) - shared <= 3;
+}
+
 /** A document in one of the two lists; `next` is the one below it, where it can be asked why. */
 function listed(found, side, next) {
   const own = side === "ours";
@@ -339,7 +355,7 @@ function listed(found, side, next) {
   const words = make("div", { class: "words" },
     make("p", { class: "head" }, make("span", { class: "title", text: found.title }), graded(found)),
     found.title === found.id ? null : make("p", { class: "id", text: found.id }),
-    found.snippet ? make("p", { class: "snippet", text: found.snippet }) : null,
+    found.snippet ? make("p", { class: "snippet" }, ...marked(found.snippet, state.found.query.text)) : null,
   );
   const ask = next && make("button", {
     type: "button", class: "ask", text: "why?", "aria-label": `Why is ${found.title} above ${next.title}?`,
