@@ -19,7 +19,7 @@ from querywise.retrieval.scores import NAMES
 from querywise.storage import load, read_manifest
 from tests.commands import contents, output, refused
 from tests.commands import run as call
-from tests.worlds import inside
+from tests.worlds import inside, part_of_the_library
 
 FRUIT = ("apple", "pear", "plum", "fig", "kiwi", "date", "lime", "lemon", "melon", "grape", "cherry", "mango")
 COLUMNS = (*NAMES, "length.title", "length.body", "stock")
@@ -465,10 +465,7 @@ ROWS = ("bm25", "single", "lambdamart", "query-classes", "knn-online", "knn-offl
 def test_the_demonstration_compares_shows_and_leaves_files_that_can_be_searched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paths, library = sysconfig.get_paths(), tmp_path / "library"  # a third of it takes a third of the time
-    library.mkdir()
-    for path in sorted(Path(paths["stdlib"]).iterdir())[::3]:
-        (library / path.name).symlink_to(path)
+    paths, library = sysconfig.get_paths(), part_of_the_library(tmp_path / "library", every=3)
     monkeypatch.setattr(sysconfig, "get_paths", lambda: {**paths, "stdlib": str(library)})
     text = run(tmp_path, "demo", "--folds", 1)
     for name in (*ROWS, "oracle: true kind"):

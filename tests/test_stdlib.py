@@ -14,6 +14,7 @@ from querywise.errors import DataError
 from querywise.retrieval import stdlib
 from querywise.retrieval.stdlib import KINDS, stdlib_collection, stdlib_pages
 from querywise.retrieval.stdlib_sources import first_sentence, in_words
+from tests.worlds import part_of_the_library
 
 HOME, TOPIC, NAMED = KINDS
 
@@ -372,15 +373,19 @@ def test_no_query_stands_in_the_text_of_its_answer(real: Collection) -> None:
 @pytest.mark.slow
 @needs_sources
 @one_process
-def test_another_process_makes_the_same_bytes(real: Collection, tmp_path: Path) -> None:
-    write_collection(real, tmp_path / "here")
+def test_another_process_makes_the_same_bytes(tmp_path: Path) -> None:
+    library = part_of_the_library(tmp_path / "library", every=8)
+    write_collection(stdlib_collection(root=library), tmp_path / "here")
     code = (
-        "import sys; from querywise import stdlib_collection, write_collection; "
-        "write_collection(stdlib_collection(), sys.argv[1])"
+        "import sys; from pathlib import Path; from querywise import stdlib_collection, write_collection; "
+        "write_collection(stdlib_collection(root=Path(sys.argv[1])), sys.argv[2])"
     )
     there = str(tmp_path / "there")
     subprocess.run(
-        [sys.executable, "-c", code, there], env={**os.environ, "PYTHONHASHSEED": "123"}, check=True, timeout=300
+        [sys.executable, "-c", code, str(library), there],
+        env={**os.environ, "PYTHONHASHSEED": "123"},
+        check=True,
+        timeout=300,
     )
     for name in ("corpus.jsonl", "queries.jsonl", "qrels.tsv"):
         assert (tmp_path / "here" / name).read_bytes() == (tmp_path / "there" / name).read_bytes()

@@ -27,9 +27,10 @@ from querywise.retrieval.index import build_index
 from querywise.retrieval.reading import collection_from
 from querywise.retrieval.runs import runs_of
 from querywise.retrieval.scores import BM25
+from querywise.retrieval.stdlib import stdlib_collection
 from querywise.runtime.arrays import Floats
 from tests.trec_eval import GOLDEN, SHARED, asked
-from tests.worlds import REAL_DATA, examples, needs_real_data
+from tests.worlds import REAL_DATA, examples, needs_real_data, part_of_the_library
 
 EXACT = 1e-9
 
@@ -85,7 +86,10 @@ def agree(judged: Judged, scores: Floats, place: Path) -> None:
 @pytest.mark.parametrize("name", ["cranfield", "vaswani", "stdlib"])
 def test_text_collections_are_measured_as_trec_eval_does(name: str, tmp_path: Path) -> None:
     oracle()
-    collection = collection_from(Path(name) if name == "stdlib" else REAL_DATA / name)
+    if name == "stdlib":
+        collection = stdlib_collection(root=part_of_the_library(tmp_path / "library", every=3))
+    else:
+        collection = collection_from(REAL_DATA / name)
     index = build_index(collection.documents())
     judged, coverage = judged_candidates(collection, index, top=50)
     assert judged.missed is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,14 @@ def pairwise(*choices: Sequence[Any]) -> list[tuple[Any, ...]]:
         missing -= meetings(best)
         taken.append(tuple(values[number] for values, number in zip(choices, best, strict=True)))
     return taken
+
+
+def part_of_the_library(folder: Path, *, every: int) -> Path:
+    """A folder with every n-th module and package of the standard library: as real, and read in a share of the time."""
+    folder.mkdir()
+    for path in sorted(Path(sysconfig.get_paths()["stdlib"]).iterdir())[::every]:
+        (folder / path.name).symlink_to(path)
+    return folder
 
 
 def inside(thing: object) -> Any:
