@@ -8,7 +8,18 @@ from typing import Annotated
 import typer
 
 from querywise.cli.app import app
-from querywise.cli.options import AsJson, Judgements, Quiet, SkipUnknown, Top, guarded_command, print_json, say
+from querywise.cli.options import (
+    AsJson,
+    Judgements,
+    Quiet,
+    SkipUnknown,
+    Top,
+    VectorFolder,
+    VectorTop,
+    guarded_command,
+    print_json,
+    say,
+)
 from querywise.cli.workers import ClusterAddress, working
 
 CollectionPath = Annotated[
@@ -25,13 +36,15 @@ CollectionPath = Annotated[
 def features(
     data: CollectionPath,
     out: Annotated[Path, typer.Option(help="Folder to write S1.txt to S5.txt and what belongs to them to.")],
-    top: Top = 100,
+    top: Top = None,
+    vectors: VectorFolder = None,
+    vector_top: VectorTop = None,
     queries: Annotated[
         Path | None, typer.Option(help="queries.jsonl, TREC topics, or id <tab> text lines.", show_default=False)
     ] = None,
     judgements: Judgements = None,
     add_judged: Annotated[
-        bool, typer.Option("--add-judged", help="Also judged documents that BM25 did not find, marked added = 1.")
+        bool, typer.Option("--add-judged", help="Also judged documents that were not found, marked added = 1.")
     ] = False,
     skip_unknown: SkipUnknown = False,
     seed: Annotated[int, typer.Option(help="How the queries are cut into five parts.")] = 0,
@@ -41,22 +54,24 @@ def features(
 ) -> None:
     """From text to LETOR files: BM25's candidates for every judged query, each with the 25 rankers' scores.
 
-    The folder can be given to fit, compare and reproduce as it is.
+    With vectors also what these find, and how similar each document is. The folder can be given to fit, compare and
+    reproduce as it is.
     """
     from dataclasses import asdict
 
     from querywise.data.folds import check_parts_folder, write_parts
     from querywise.data.sidefiles import QUERIES
     from querywise.errors import DataError
-    from querywise.retrieval.reading import judged_from_text
+    from querywise.retrieval.reading import Retrieval, judged_from_text
     from querywise.runtime.progress import shown
 
     if (out / "corpus.jsonl").exists() or (queries is not None and queries.resolve() == (out / QUERIES).resolve()):
         raise DataError(f"{out}: a collection is here, whose {QUERIES} would be written over. Name another folder.")
     check_parts_folder(out)
+    how = Retrieval(top=top, vectors=vectors, vector_top=vector_top, skip_unknown=skip_unknown)
     with shown(quiet=quiet), working(cluster):
         judged, coverage = judged_from_text(
-            data, queries=queries, judgements=judgements, top=top, add_judged=add_judged, skip_unknown=skip_unknown
+            data, queries=queries, judgements=judgements, retrieval=how, add_judged=add_judged
         )
         write_parts(judged, out, seed=seed)
     if as_json:
@@ -98,7 +113,7 @@ def search(
     index: Annotated[Path, typer.Argument(help="An index folder.", show_default=False)],
     query: Annotated[str, typer.Argument(help="What is looked for.", show_default=False)],
     show_best: Annotated[int, typer.Option("--show", min=1, help="How many documents to show.")] = 10,
-    top: Top = 100,
+    top: Top = None,
     model: Annotated[
         Path | None, typer.Option(help="A model folder: BM25's best are ranked anew by it.", show_default=False)
     ] = None,

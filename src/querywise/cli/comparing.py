@@ -22,6 +22,8 @@ from querywise.cli.options import (
     Reference,
     SkipUnknown,
     Top,
+    VectorFolder,
+    VectorTop,
     ViewName,
     guarded_command,
     print_json,
@@ -75,7 +77,9 @@ def compare(
     ] = None,
     queries: Queries = None,
     judgements: Judgements = None,
-    top: Top = 100,
+    top: Top = None,
+    vectors: VectorFolder = None,
+    vector_top: VectorTop = None,
     skip_unknown: SkipUnknown = False,
     seed: Annotated[int, typer.Option(help="How one file or collection is cut into five folds.")] = 0,
     cluster: ClusterAddress = None,
@@ -86,7 +90,7 @@ def compare(
     from querywise.jobs.compare import Asked, run
     from querywise.measures.flavours import find_flavour
     from querywise.measures.formulas import find_measures
-    from querywise.retrieval.reading import folds_of
+    from querywise.retrieval.reading import Retrieval, folds_of
     from querywise.runtime.progress import shown
 
     find_measures([*measures.split(","), measure])
@@ -103,8 +107,9 @@ def compare(
         baseline=baseline,
         fixed=local_settings(k, clusters, view, reference) | ({} if bag is None else {"bag": bag}),
     )
+    how = Retrieval(top=top, vectors=vectors, vector_top=vector_top, skip_unknown=skip_unknown)
     with shown(quiet=quiet), working(cluster):
-        folds = folds_of(data, queries, seed=seed, judgements=judgements, top=top, skip_unknown=skip_unknown)
+        folds = folds_of(data, queries, seed=seed, judgements=judgements, retrieval=how)
         found, page = run(asked, folds, out, title=f"Methods compared on {data.absolute().name}")
     if as_json:
         print_json(found.compared.as_json(test))

@@ -82,7 +82,22 @@ Judgements = Annotated[
 SkipUnknown = Annotated[
     bool, typer.Option("--skip-unknown", help="Leave out judgements of documents that are not in the corpus.")
 ]
-Top = Annotated[int, typer.Option(min=1, help="Documents per query that BM25 retrieves.")]
+Top = Annotated[
+    int | None,
+    typer.Option(min=1, help="Documents per query that BM25 retrieves: 100, or 50 beside vectors.", show_default=False),
+]
+VectorFolder = Annotated[
+    Path | None,
+    typer.Option(
+        help="Vectors of a text collection: a folder with documents.npy, queries.npy and the ids in .json, or with "
+        ".safetensors or .parquet. What they find is a candidate too, and similarity a feature.",
+        show_default=False,
+    ),
+]
+VectorTop = Annotated[
+    int | None,
+    typer.Option(min=1, help="Documents per query that vectors retrieve: 50 unless given.", show_default=False),
+]
 
 
 def fail(message: str, code: int = 2) -> NoReturn:

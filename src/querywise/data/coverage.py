@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from querywise.data.judged import Judged
-from querywise.runtime.arrays import Ints
+from querywise.data.run_columns import run_columns
+from querywise.runtime.arrays import Bools, Floats, Ints
 
 ADDED = "added = 1"  # in the comment of a judged document that retrieval did not find
 
@@ -25,6 +27,7 @@ class Coverage:
     recall: float  # the mean over all queries of the share found; a query without a relevant document counts 0
     unjudged: int = 0  # queries left out since nothing is judged for them
     added: int = 0  # judged documents put in though retrieval did not find them
+    by_run: Mapping[str, float] = field(default_factory=dict)  # the recall of each first-stage run
 
     def lines(self) -> list[str]:
         """What it says, in a few sentences."""
@@ -33,6 +36,9 @@ class Coverage:
             f"{self.found} of {self.relevant} relevant documents ({share:.0%}) are among the candidates, at most "
             f"{self.depth} a query: recall {self.recall:.4f}."
         ]
+        if self.by_run:
+            each = ", ".join(f"{recall:.4f} of {name}" for name, recall in self.by_run.items())
+            said.append(f"Recall of each list: {each}; together {self.recall:.4f}.")
         if self.added:
             said.append(f"{self.added} judged documents that retrieval did not find were added and marked.")
         if self.without_relevant:
@@ -58,8 +64,12 @@ def coverage_of(data: Judged) -> Coverage:
     there = np.array([ADDED not in each for each in comments], np.bool_)
     there = there if len(comments) else np.ones(len(data.labels), np.bool_)
     sizes = np.bincount(candidates.query_of_row[there], minlength=len(data))
-    found = np.bincount(candidates.query_of_row[there & (data.labels > 0)], minlength=len(data))
-    relevant = relevant_judged(data)
+    relevant, good = relevant_judged(data), there & (data.labels > 0)
+    found = np.bincount(candidates.query_of_row[good], minlength=len(data))
+    by_run = {
+        run.name: _recall(data, good & (candidates.features[:, run.reciprocal_rank] > 0), relevant)
+        for run in run_columns(candidates.feature_names)
+    }
     return Coverage(
         queries=len(data),
         without_candidates=int(np.sum(sizes == 0)),
@@ -67,9 +77,17 @@ def coverage_of(data: Judged) -> Coverage:
         relevant=int(relevant.sum()),
         found=int(found.sum()),
         depth=int(sizes.max(initial=0)),
-        recall=float((found / np.maximum(relevant, 1)).mean()) if len(data) else 0.0,
+        recall=_recall(data, good, relevant),
         added=int(np.sum(~there)),
+        by_run=by_run,
     )
+
+
+def _recall(data: Judged, found: Bools, relevant: Ints) -> float:
+    """The mean over the queries of the share of their relevant documents that these rows hold."""
+    counts: Ints = np.bincount(data.candidates.query_of_row[found], minlength=len(data))
+    shares: Floats = counts / np.maximum(relevant, 1)
+    return float(shares.mean()) if len(data) else 0.0
 
 
 def relevant_found(data: Judged) -> Ints:

@@ -358,8 +358,8 @@ class Judged:
         rows, table = self.candidates, self.candidates.queries
         known = () if table is None else (table.texts, table.classes, table.column_names)
         found = hashlib.sha256(repr((rows.query_ids, rows.document_ids, rows.feature_names, known)).encode())
-        columns = None if table is None else table.columns
-        for array in (rows.features, rows.starts, self.labels, self.judged, columns):
+        own = () if table is None else (table.columns, table.vectors)
+        for array in (rows.features, rows.starts, self.labels, self.judged, *own):
             if array is not None:
                 found.update(np.ascontiguousarray(array).data)
         if self.missed is not None:

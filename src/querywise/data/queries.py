@@ -1,6 +1,7 @@
 """The `queries.jsonl` side file: query-level data.
 
-One JSON object per line: `_id`, and any of `text`, `class` and `columns` (a mapping from name to number).
+One JSON object per line: `_id`, and any of `text`, `class`, `columns` (a mapping from name to number) and `vector` (a
+list of numbers).
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ def _table(path: PathLike, numbered: Iterable[tuple[int, str]]) -> QueryTable:
         classes=_strings(str(path), lines, "class"),
         columns=columns,
         column_names=names,
+        vectors=_vectors(str(path), lines),
     )
 
 
@@ -78,6 +80,8 @@ def write_queries(path: PathLike, table: QueryTable) -> None:
                 record["class"] = table.classes[row]
             if table.columns is not None:
                 record["columns"] = dict(zip(table.column_names, table.columns[row].tolist(), strict=True))
+            if table.vectors is not None:
+                record["vector"] = table.vectors[row].tolist()
             out.write(json_line(record))
 
 
@@ -139,6 +143,27 @@ def _columns(path: str, lines: Sequence[tuple[int, JsonObject]]) -> tuple[tuple[
                 raise DataError(f"{path}:{number}: column {name!r} is {value!r}, not a finite number.")
         rows.append([float(given[name]) for name in names])
     return names or (), np.array(rows, dtype=np.float64).reshape(len(rows), -1)
+
+
+def _vectors(path: str, lines: Sequence[tuple[int, JsonObject]]) -> Floats | None:
+    """The vector of every query; None where none has one."""
+    if not any("vector" in record for _, record in lines):
+        return None
+    rows: list[list[float]] = []
+    for number, record in lines:
+        given = record.get("vector")
+        if not isinstance(given, list) or not given or not all(map(is_finite_number, given)):
+            raise DataError(
+                f'{path}:{number}: "vector" must be a list of finite numbers, and every query must have one; found '
+                f"{given!r:.60}."
+            )
+        if rows and len(given) != len(rows[0]):
+            raise DataError(
+                f"{path}:{number}: the vector has {len(given)} numbers; line {lines[0][0]} has {len(rows[0])}. All "
+                "must come from the same embedding model."
+            )
+        rows.append([float(each) for each in given])
+    return np.array(rows)
 
 
 def is_finite_number(value: Json) -> TypeGuard[int | float]:

@@ -14,19 +14,26 @@ from querywise.runtime.arrays import Floats
 
 @dataclass(frozen=True, eq=False)
 class QueryTable:
-    """Query-level data: text, class, and columns of the user's own."""
+    """Query-level data: text, class, columns of the user's own, and a vector from an embedding model.
+
+    A vector of zeros stands for one that is not known.
+    """
 
     ids: tuple[str, ...]
     texts: tuple[str | None, ...] | None = None
     classes: tuple[str | None, ...] | None = None
     columns: Floats | None = None
     column_names: tuple[str, ...] = ()
+    vectors: Floats | None = None
 
     def __post_init__(self) -> None:
         refuse_repeated(self.ids)
-        for name, values in (("texts", self.texts), ("classes", self.classes), ("columns", self.columns)):
+        known = {"texts": self.texts, "classes": self.classes, "columns": self.columns, "vectors": self.vectors}
+        for name, values in known.items():
             if values is not None and len(values) != len(self.ids):
                 raise DataError(f"QueryTable has {len(self.ids)} query ids but {len(values)} {name}.")
+        if self.vectors is not None:
+            object.__setattr__(self, "vectors", finite_matrix(self.vectors, "QueryTable.vectors"))
         if self.columns is not None:
             object.__setattr__(self, "columns", finite_matrix(self.columns, "QueryTable.columns"))
             if len(self.column_names) != self.columns.shape[1]:
@@ -53,11 +60,15 @@ class QueryTable:
             classes=None if self.classes is None else tuple(self.classes[row] for row in rows),
             columns=None if self.columns is None else self.columns[rows],
             column_names=self.column_names,
+            vectors=None if self.vectors is None else self.vectors[rows],
         )
 
     def with_unknown(self, ids: Sequence[str]) -> QueryTable:
-        """The same table, and after it queries of which nothing is known; they get the mean of every column."""
-        unknown, columns = (None,) * len(ids), self.columns
+        """The same table, and after it queries of which nothing is known; they get the mean of every column.
+
+        Their vectors are zeros.
+        """
+        unknown, columns, vectors = (None,) * len(ids), self.columns, self.vectors
         if columns is not None:
             means = columns.mean(axis=0) if len(columns) else np.zeros(columns.shape[1])
             columns = np.vstack([columns, np.tile(means, (len(ids), 1))])
@@ -67,6 +78,7 @@ class QueryTable:
             classes=None if self.classes is None else (*self.classes, *unknown),
             columns=columns,
             column_names=self.column_names,
+            vectors=None if vectors is None else np.pad(vectors, ((0, len(ids)), (0, 0))),
         )
 
 
@@ -75,6 +87,13 @@ def join_tables(tables: Sequence[QueryTable]) -> QueryTable:
     texts = [table.texts for table in tables if table.texts is not None]
     classes = [table.classes for table in tables if table.classes is not None]
     columns = [table.columns for table in tables if table.columns is not None]
+    vectors = [table.vectors for table in tables if table.vectors is not None]
+    odd = next((each for each in vectors if each.shape[1] != vectors[0].shape[1]), None)
+    if odd is not None:
+        raise DataError(
+            f"Some queries have vectors of {vectors[0].shape[1]} numbers, others of {odd.shape[1]}; all must come from "
+            "the same embedding model."
+        )
     for table in tables:
         if table.column_names != tables[0].column_names:
             raise DataError(
@@ -87,4 +106,5 @@ def join_tables(tables: Sequence[QueryTable]) -> QueryTable:
         classes=tuple(name for part in classes for name in part) if len(classes) == len(tables) else None,
         columns=np.concatenate(columns) if len(columns) == len(tables) else None,
         column_names=tables[0].column_names if len(columns) == len(tables) else (),
+        vectors=np.concatenate(vectors) if len(vectors) == len(tables) else None,
     )

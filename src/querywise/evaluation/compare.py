@@ -13,6 +13,7 @@ from querywise.data.folds import Fold, Folds
 from querywise.data.joining import concatenate
 from querywise.data.judged import Judged
 from querywise.data.judgements import Grades
+from querywise.data.run_columns import run_columns
 from querywise.data.runs import Run, in_judged
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import Evaluation, evaluate, evaluate_run
@@ -230,5 +231,14 @@ def find_baseline(fits: Mapping[str, Fit], name: str | None) -> str:
 
 
 def _without_features(data: Judged) -> Judged:
-    bare = np.zeros((len(data.labels), 0))
-    return replace(data, candidates=replace(data.candidates, features=bare, feature_names=None, source_rows=None))
+    names = data.feature_names or ()
+    kept = [column for run in run_columns(names) for column in run[1:]]  # who found what, which coverage counts
+    return replace(
+        data,
+        candidates=replace(
+            data.candidates,
+            features=data.candidates.features[:, kept],
+            feature_names=tuple(names[column] for column in kept) or None,
+            source_rows=None,
+        ),
+    )

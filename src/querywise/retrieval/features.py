@@ -1,4 +1,8 @@
-"""Queries → candidates with features: BM25's best documents, the 25 rankers, field lengths, the user's columns."""
+"""Queries → candidates with features: BM25's best documents, the 25 rankers, field lengths, the user's columns.
+
+Where the documents of an index have vectors, candidates are the best by BM25 and the best by similarity, and features
+tell how similar they are and where they are in either list.
+"""
 
 from __future__ import annotations
 
@@ -13,44 +17,65 @@ from querywise.data.coverage import ADDED, Coverage, coverage_of
 from querywise.data.judged import Candidates, Judged, judged_by
 from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
-from querywise.retrieval.bm25 import search
+from querywise.retrieval.bm25 import Found, search
 from querywise.retrieval.index import Index
+from querywise.retrieval.indexed_vectors import vectors_of
+from querywise.retrieval.lists import list_feature_names, list_features, union
 from querywise.retrieval.scores import NAMES, Smoothing, all_scores
 from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.threads import in_threads
 from querywise.runtime.workers import workers
 
 _LENGTHS = ("length.title", "length.body")
 _BATCH = 32  # queries
+TOP, BOTH = 100, 50  # documents that BM25 finds alone, and that each of two lists finds
 _Thing = TypeVar("_Thing")
 
 
 def feature_names(index: Index) -> tuple[str, ...]:
     """The columns, in order."""
+    vectors = vectors_of(index)
+    return (*_word_features(index), *(() if vectors is None else list_feature_names(vectors)))
+
+
+def _word_features(index: Index) -> tuple[str, ...]:
     return (*NAMES, *_LENGTHS, *index.column_names)
 
 
 def candidates_for(
-    index: Index, queries: QueryTable, *, top: int = 100, smoothing: Smoothing | None = None
+    index: Index,
+    queries: QueryTable,
+    *,
+    top: int | None = None,
+    vector_top: int | None = None,
+    smoothing: Smoothing | None = None,
 ) -> Candidates:
-    """BM25's best documents for every query, best first, with their features."""
+    """BM25's best documents for every query, best first, with their features; then what vectors find beside them.
+
+    top: documents that BM25 finds; None is 100, or 50 where documents have vectors. vector_top: documents that their
+    vectors find; None is 50.
+    """
     smooth = smoothing or Smoothing()
-    return _assembled(index, queries, _found(index, queries, top, smooth), smooth)
+    lists = _found(index, queries, top, vector_top, smooth)
+    return _assembled(index, queries, lists, [union(each) for each in lists], smooth)
 
 
 def judged_candidates(
     collection: Collection,
     index: Index,
     *,
-    top: int = 100,
+    top: int | None = None,
+    vector_top: int | None = None,
     add_judged: bool = False,
     skip_unknown: bool = False,
     smoothing: Smoothing | None = None,
 ) -> tuple[Judged, Coverage]:
     """The candidates of every judged query with their grades, and what retrieval missed.
 
-    add_judged: also judged documents that BM25 did not find, marked `added = 1` in their comment; good for training,
-    flattering in a test. skip_unknown: leave out judgements of documents that are not in the index instead of refusing
-    them. An unjudged document has grade 0 and is marked so in `Judged.judged`.
+    top, vector_top: as `candidates_for` has them. add_judged: also judged documents that retrieval did not find, marked
+    `added = 1` in their comment; good for training, flattering in a test. skip_unknown: leave out judgements of
+    documents that are not in the index instead of refusing them. An unjudged document has grade 0 and is marked so in
+    `Judged.judged`.
     """
     if collection.queries is None or collection.queries.texts is None:
         raise DataError(f"{collection.name}: the collection has no queries with a text; features are made for queries.")
@@ -60,13 +85,14 @@ def judged_candidates(
     asked = [query_id for query_id in collection.queries.ids if query_id in grades]
     table = collection.queries.select(asked)
     smooth = smoothing or Smoothing()
-    found = _found(index, table, top, smooth)
+    lists = _found(index, table, top, vector_top, smooth)
+    found = [union(each) for each in lists]
     others = [
         np.setdiff1d([index.place_of(document) for document in grades[query]], each) if add_judged else each[:0]
         for query, each in zip(asked, found, strict=True)
     ]
     documents = [np.concatenate([each, more]) for each, more in zip(found, others, strict=True)]
-    candidates = _assembled(index, table, documents, smooth, added=[len(more) for more in others])
+    candidates = _assembled(index, table, lists, documents, smooth, added=[len(more) for more in others])
     judged = judged_by(candidates, {query: grades[query] for query in asked})
     return judged, replace(coverage_of(judged), unjudged=len(collection.queries) - len(asked))
 
@@ -91,15 +117,26 @@ def _known_grades(collection: Collection, index: Index, *, skip_unknown: bool) -
     return grades
 
 
-def _found(index: Index, queries: QueryTable, top: int, smoothing: Smoothing) -> list[Ints]:
+def _found(
+    index: Index, queries: QueryTable, top: int | None, vector_top: int | None, smoothing: Smoothing
+) -> list[list[Found]]:
+    """Each query's lists: BM25's, and the vectors' where documents have them."""
+    vectors = vectors_of(index)
+    if vectors is not None and queries.vectors is None:
+        raise DataError("The documents of this index have vectors, so the queries need vectors too; they have none.")
     texts = queries.texts or (None,) * len(queries)
     batches = _batches([text or "" for text in texts])
-    found = workers().each(_best, batches, shared=(index, top, smoothing), label="Candidates")
-    return [documents for batch in found for documents in batch]
+    depth = top if top is not None else TOP if vectors is None else BOTH
+    words = workers().each(_best, batches, shared=(index, depth, smoothing), label="Candidates")
+    lists = [[found] for batch in words for found in batch]
+    if vectors is not None and queries.vectors is not None:
+        similar = vectors.search(queries.vectors, top=BOTH if vector_top is None else vector_top)
+        lists = [[*each, other] for each, other in zip(lists, similar, strict=True)]
+    return lists
 
 
-def _best(texts: Sequence[str], index: Index, top: int, smoothing: Smoothing) -> list[Ints]:
-    return [search(index, text, top=top, smoothing=smoothing).documents for text in texts]
+def _best(texts: Sequence[str], index: Index, top: int, smoothing: Smoothing) -> list[Found]:
+    return [search(index, text, top=top, smoothing=smoothing) for text in texts]
 
 
 def _batches(things: Sequence[_Thing]) -> list[Sequence[_Thing]]:
@@ -110,6 +147,7 @@ def _batches(things: Sequence[_Thing]) -> list[Sequence[_Thing]]:
 def _assembled(
     index: Index,
     queries: QueryTable,
+    lists: Sequence[Sequence[Found]],
     documents: Sequence[Ints],
     smoothing: Smoothing,
     *,
@@ -119,6 +157,7 @@ def _assembled(
     texts = queries.texts or (None,) * len(queries)
     asked = _batches([(text or "", each) for text, each in zip(texts, documents, strict=True)])
     rows = workers().each(_features, asked, shared=(index, smoothing), label="Features")
+    features = np.concatenate([np.zeros((0, len(_word_features(index)))), *rows])
     ids = [[index.document_ids[int(document)] for document in each] for each in documents]
     first_added = [len(each) - more for each, more in zip(documents, added or [0] * len(documents), strict=True)]
     comments = (
@@ -127,7 +166,7 @@ def _assembled(
         for place, document in enumerate(each)
     )
     return Candidates(
-        features=np.concatenate([np.zeros((0, len(feature_names(index)))), *rows]),
+        features=np.hstack([features, *_beside(index, queries, lists, documents)]),
         starts=np.cumsum([0, *map(len, documents)]),
         query_ids=queries.ids,
         document_ids=tuple(document for each in ids for document in each),
@@ -137,13 +176,25 @@ def _assembled(
     )
 
 
+def _beside(
+    index: Index, queries: QueryTable, lists: Sequence[Sequence[Found]], documents: Sequence[Ints]
+) -> list[Floats]:
+    """The features of vectors and lists, in one table; none where documents have no vectors."""
+    vectors = vectors_of(index)
+    if vectors is None or queries.vectors is None:
+        return []
+    asked = list(zip(queries.vectors, lists, documents, strict=True))
+    rows = in_threads(lambda each: list_features(vectors, *each), asked)
+    return [np.concatenate([np.zeros((0, len(list_feature_names(vectors)))), *rows])]
+
+
 def _features(asked: Sequence[tuple[str, Ints]], index: Index, smoothing: Smoothing) -> Floats:
     rows = [features_of(index, text, documents, smoothing) for text, documents in asked]
     return np.concatenate(rows)
 
 
 def features_of(index: Index, text: str, documents: Ints, smoothing: Smoothing | None = None) -> Floats:
-    """The features of some documents for one query, raw."""
+    """The features of some documents for one query that come from words, raw."""
     scores = all_scores(index.fields, index.numbers_of(text), documents, smoothing or Smoothing())
     lengths = [index.fields[name].lengths[documents].astype(np.float64) for name in ("title", "body")]
     return np.hstack([scores, np.column_stack(lengths), index.columns[documents]])

@@ -24,16 +24,17 @@ from querywise.data.letor import PathLike
 from querywise.errors import DataError, ModelFileError
 from querywise.retrieval.strings import Strings
 from querywise.retrieval.words import Tokeniser
-from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.arrays import Arrays, Floats, Ints
 from querywise.runtime.checksums import crc32_of, is_sealed, sealed
 from querywise.runtime.files import OutputFolder, atomic_folder, read_steadily
 from querywise.runtime.threads import in_threads
-from querywise.runtime.values import Json
+from querywise.runtime.values import Json, JsonObject
 
 FORMAT = "querywise index"
 FORMAT_VERSION = 2
 FIELDS = ("title", "body", "both")  # both: title and body read as one text
 _MANIFEST = "manifest.json"
+_EXTRA = "extra."
 _SNIPPET = 200
 _Array = np.ndarray[Any, Any]
 
@@ -84,7 +85,10 @@ class Field:
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """Documents by number from 0, terms by number in sorted order, three fields, and the user's columns."""
+    """Documents by number from 0, terms by number in sorted order, three fields, and the user's columns.
+
+    extra: further arrays that are kept with it, such as vectors, and notes: what is known of them.
+    """
 
     tokeniser: Tokeniser
     terms: Strings
@@ -94,6 +98,8 @@ class Index:
     fields: dict[str, Field]
     columns: Floats
     column_names: tuple[str, ...] = ()
+    extra: Arrays = field(default_factory=dict, repr=False)
+    notes: JsonObject = field(default_factory=dict, repr=False)
     _cache: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
@@ -242,6 +248,7 @@ def save_index(index: Index, folder: PathLike) -> None:
     path = Path(folder)
     check_index_folder(path)
     arrays: dict[str, _Array] = {"columns": index.columns}
+    arrays |= {f"{_EXTRA}{name}": values for name, values in index.extra.items()}
     for name in ("terms", "document_ids", "titles", "snippets"):
         strings: Strings = getattr(index, name)
         arrays |= {f"{name}.content": strings.content, f"{name}.starts": strings.starts}
@@ -257,6 +264,7 @@ def save_index(index: Index, folder: PathLike) -> None:
             "stop_words": index.tokeniser.stop_words,
             "columns": list(index.column_names),
             "documents": len(index),
+            **({"notes": index.notes} if index.notes else {}),
             "bytes": {name: (made / f"{name}.npy").stat().st_size for name in sorted(arrays)},
             "crc32": {name: crc32_of(made / f"{name}.npy") for name in sorted(arrays)},
         }
@@ -302,6 +310,8 @@ def _load(path: Path) -> Index:
         fields={name: Field(*(mapped(f"{name}.{part}") for part in _FIELD_PARTS)) for name in FIELDS},
         columns=mapped("columns"),
         column_names=tuple(manifest["columns"]),
+        extra={name.removeprefix(_EXTRA): mapped(name) for name in manifest["bytes"] if name.startswith(_EXTRA)},
+        notes=manifest.get("notes", {}),
     )
     if index.columns.shape != (len(index), len(index.column_names)) or manifest.get("documents") != len(index):
         raise ModelFileError(f"{path / _MANIFEST}: does not belong to the files beside it. Make the index anew.")
@@ -362,6 +372,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         and isinstance(manifest.get("stop_words"), bool)
         and isinstance(manifest.get("language", 0), (str, type(None)))
         and isinstance(manifest.get("columns"), list)
+        and isinstance(manifest.get("notes", {}), dict)
         and all(isinstance(name, str) for name in manifest["columns"])
     )
     if not sound or not is_sealed(manifest):

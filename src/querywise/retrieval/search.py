@@ -44,7 +44,7 @@ def judged_query(collection: Collection, query: str) -> tuple[str, dict[str, int
 
 
 def answer(
-    index: Index, text: str, *, top: int = 100, ranker: Scorer | None = None, smoothing: Smoothing | None = None
+    index: Index, text: str, *, top: int | None = None, ranker: Scorer | None = None, smoothing: Smoothing | None = None
 ) -> list[Answer]:
     """The best documents for a query, best first; with a ranker, BM25's `top` in the ranker's order."""
     candidates = candidates_for(index, QueryTable(("query",), texts=(text,)), top=top, smoothing=smoothing)

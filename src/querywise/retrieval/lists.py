@@ -1,0 +1,54 @@
+"""What one query's lists of documents have in common: their union, and features that tell who found what, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from querywise.data.run_columns import run_feature_names
+from querywise.retrieval.bm25 import Found
+from querywise.retrieval.vector_search import VectorIndex
+from querywise.runtime.arrays import Floats, Ints
+
+RUNS = ("bm25", "vectors")
+_RANKS = tuple(f"run.{name}.rank" for name in RUNS)
+_FOUND_BY = "found_by"
+
+
+def list_feature_names(vectors: VectorIndex) -> tuple[str, ...]:
+    """The columns that documents with vectors have beside those of words."""
+    titles = () if vectors.titles is None else ("similarity.title",)
+    return ("similarity", *titles, *run_feature_names(RUNS), *_RANKS, _FOUND_BY)
+
+
+def union(lists: Sequence[Found]) -> Ints:
+    """The documents of some lists, each once: those of the first in its order, then what the next adds, in its order.
+
+    >>> union([Found(np.array([4, 2]), np.ones(2)), Found(np.array([2, 9]), np.ones(2))]).tolist()
+    [4, 2, 9]
+    """
+    every = np.concatenate([np.zeros(0, np.int64), *(each.documents for each in lists)])
+    _, first = np.unique(every, return_index=True)
+    return every[np.sort(first)]
+
+
+def list_features(vectors: VectorIndex, query: Floats, lists: Sequence[Found], documents: Ints) -> Floats:
+    """The columns of `list_feature_names` for some documents of one query, whose two lists these are.
+
+    Similarities are cosines. In a list that does not have the document, score and reciprocal rank are 0, and the rank
+    is one more than the list has documents. `found_by` counts the lists that have it.
+    """
+    similar = [vectors.similarities(query, documents)]
+    if vectors.titles is not None:
+        similar.append(vectors.titles.similarities(query, documents))
+    scores, ranks, reciprocal = (np.zeros((len(documents), len(lists))) for _ in range(3))
+    for column, own in enumerate(lists):
+        places = {document: place for place, document in enumerate(own.documents.tolist())}
+        place = np.array([places.get(document, -1) for document in documents.tolist()], dtype=np.int64)
+        there = place >= 0
+        scores[there, column] = own.scores[place[there]]
+        reciprocal[there, column] = 1.0 / (place[there] + 1)
+        ranks[:, column] = np.where(there, place, len(own.documents)) + 1
+    runs = [each[:, column] for column in range(len(lists)) for each in (scores, reciprocal)]
+    return np.column_stack([*similar, *runs, ranks, np.sum(reciprocal > 0, axis=1)])

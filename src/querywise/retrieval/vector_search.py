@@ -1,0 +1,138 @@
+"""Exact search by vectors: the documents whose vectors have the largest cosine with a query's.
+
+Products are made in single precision, in blocks of documents and several threads, and narrow the documents down; the
+similarities of those are computed anew in double precision and decide. No document that is among the best is missed:
+what single precision can be wrong by is known, and more documents are looked at until all others are below by more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from querywise.data.vectors import Numbers
+from querywise.errors import DataError
+from querywise.retrieval.bm25 import Found
+from querywise.retrieval.vector_kernels import dot_products, keep_best, nothing_kept
+from querywise.runtime.arrays import Floats, Ints, Singles
+from querywise.runtime.threads import in_threads, one_blas_thread
+
+_BLOCK = 4_096  # documents whose products are made at once
+_PIECE = 16 * _BLOCK  # documents that a thread looks at before it takes others
+_QUERIES = 128  # at once
+_MORE = 32  # documents looked at beyond those asked for
+
+
+@dataclass(frozen=True, eq=False)
+class VectorIndex:
+    """The vectors of an index's documents, by the documents' numbers.
+
+    rows: the row of each document in `values`; None where they are in the same order. lengths: of each document's
+    vector. titles: the same of titles, where there are such.
+    """
+
+    values: Numbers
+    lengths: Floats
+    rows: Ints | None = None
+    titles: VectorIndex | None = None
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers a vector has."""
+        return int(self.values.shape[1])
+
+    def similarities(self, query: Floats, documents: Ints) -> Floats:
+        """The cosine of a query's vector and those of some documents; 0 where one of the two is 0 throughout."""
+        found = np.zeros(len(documents))
+        length = float(np.sqrt(query @ query))
+        if length > 0 and len(documents):
+            rows = np.ascontiguousarray(self.of(documents), dtype=np.float64)
+            dot_products(rows, query / length, found)
+            lengths = self.lengths[documents]
+            found = np.divide(found, lengths, out=np.zeros(len(found)), where=lengths > 0)
+        return found
+
+    def of(self, documents: Ints | slice) -> Numbers:
+        """The vectors of some documents."""
+        return self.values[documents if self.rows is None else self.rows[documents]]
+
+    def search(self, queries: Floats, *, top: int) -> list[Found]:
+        """Each query's `top` documents by cosine, best first; of equals the earlier, and never a vector of zeros.
+
+        >>> index = VectorIndex(np.array([[1.0, 0.0], [0.0, 0.0], [3.0, 3.0]]), np.array([1.0, 0.0, 18**0.5]))
+        >>> index.search(np.array([[0.0, 2.0]]), top=2)[0].documents
+        array([2, 0])
+        """
+        if top < 1:
+            raise DataError(f"top={top}: expected the number of documents to find, from 1 up.")
+        self.require_dimension(queries)
+        found: list[Found] = []
+        for first in range(0, len(queries), _QUERIES):
+            found += self._batch(queries[first : first + _QUERIES], top)
+        return found
+
+    def require_dimension(self, queries: Floats) -> None:
+        """Refuse queries whose vectors have another dimension than the documents'."""
+        if queries.shape[1] != self.dimension:
+            raise DataError(
+                f"The queries' vectors have {queries.shape[1]} numbers, the documents' {self.dimension}. Both must "
+                "come from the same embedding model."
+            )
+
+    def _batch(self, queries: Floats, top: int) -> list[Found]:
+        lengths = np.sqrt(np.einsum("ij,ij->i", queries, queries))
+        units = queries / np.where(lengths > 0, lengths, 1.0)[:, None]
+        there, looked = int(np.sum(self.lengths > 0)), top + _MORE
+        found = [Found(np.zeros(0, np.int64), np.zeros(0)) for _ in queries]
+        asked = np.flatnonzero(lengths > 0)
+        while len(asked):
+            scores, documents = self._narrowed(units[asked].astype(np.float32), min(looked, max(there, 1)))
+            unsure = []
+            for place, query in enumerate(asked.tolist()):
+                kept = documents[place][documents[place] >= 0]
+                best = self._ordered(units[query], kept, top)
+                # Whatever was left out is at most this similar, but for the error of single precision.
+                ceiling = float(scores[place].min()) + self._error
+                if len(kept) < there and len(best.scores) and best.scores[-1] <= ceiling:
+                    unsure.append(query)
+                found[query] = best
+            asked, looked = np.array(unsure, dtype=np.int64), 4 * looked
+        return found
+
+    @property
+    def _error(self) -> float:
+        """What a cosine of single precision can be wrong by: its sum, and the rounding of both vectors."""
+        return (self.dimension + 8) * float(np.finfo(np.float32).eps)
+
+    def _ordered(self, unit: Floats, documents: Ints, top: int) -> Found:
+        documents = np.sort(documents)
+        similar = self.similarities(unit, documents)
+        chosen = np.argsort(-similar, kind="stable")[:top]
+        return Found(documents[chosen], similar[chosen])
+
+    def _narrowed(self, queries: Singles, count: int) -> tuple[Singles, Ints]:
+        """For every query the best documents by products of single precision, and those products, in any order."""
+        pieces = range(0, len(self), _PIECE)
+        with one_blas_thread():
+            parts = in_threads(lambda first: self._piece(queries, first, count), pieces)
+        if len(parts) == 1:
+            return parts[0]
+        scores, documents = np.hstack([part[0] for part in parts]), np.hstack([part[1] for part in parts])
+        order = np.lexsort((documents, -scores), axis=1)[:, :count]
+        return np.take_along_axis(scores, order, axis=1), np.take_along_axis(documents, order, axis=1)
+
+    def _piece(self, queries: Singles, first: int, count: int) -> tuple[Singles, Ints]:
+        best = np.empty((len(queries), count), np.float32)
+        documents = np.empty((len(queries), count), np.int64)
+        nothing_kept(best, documents)
+        for start in range(first, min(first + _PIECE, len(self)), _BLOCK):
+            block = slice(start, min(start + _BLOCK, len(self)))
+            lengths = self.lengths[block]
+            shrink = np.divide(1.0, lengths, out=np.zeros(len(lengths)), where=lengths > 0).astype(np.float32)
+            products = queries @ np.asarray(self.of(block), dtype=np.float32).T
+            keep_best(np.ascontiguousarray(products), shrink, start, best, documents)
+        return best, documents
