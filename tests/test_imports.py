@@ -50,6 +50,8 @@ ONLY_IN: dict[str, str | tuple[str, ...]] = {
     "uvicorn": ("service/server.py", "service/connection.py", "service/connections.py"),
     "safetensors": "storage/folder.py",
     "Stemmer": "retrieval/words.py",
+    "tokenizers": "retrieval/embedders/static.py",
+    "sentence_transformers": "retrieval/embedders/sentences.py",
 }
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from querywise.data.collections import Collection, Document
+from querywise.data.coverage import CoverageByRuns
 from querywise.data.judgements import Judgement
 from querywise.data.query_table import QueryTable
 from querywise.data.run_columns import run_columns
@@ -178,6 +179,7 @@ def test_recall_is_told_of_either_list_and_of_both() -> None:
 
     judged, coverage = judged_candidates(collection, indexed(), top=2, vector_top=2, add_judged=True)
 
+    assert isinstance(coverage, CoverageByRuns)
     assert coverage.by_run == {"bm25": 0.5, "vectors": 0.5}
     assert (coverage.recall, coverage.added) == (0.75, 1)
     assert "Recall of each list: 0.5000 of bm25, 0.5000 of vectors; together 0.7500." in coverage.lines()

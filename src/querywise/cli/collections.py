@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
 from querywise.cli.app import app
 from querywise.cli.options import (
     AsJson,
+    EmbedderName,
     Judgements,
     Quiet,
     SkipUnknown,
@@ -21,6 +22,19 @@ from querywise.cli.options import (
     say,
 )
 from querywise.cli.workers import ClusterAddress, working
+
+if TYPE_CHECKING:
+    from querywise.retrieval.index import Index
+    from querywise.runtime.arrays import Floats
+
+
+class Searched(TypedDict, total=False):
+    """How candidates are found, as `answer` takes it."""
+
+    top: int
+    vector_top: int
+    vector: Floats
+
 
 CollectionPath = Annotated[
     Path,
@@ -38,6 +52,7 @@ def features(
     out: Annotated[Path, typer.Option(help="Folder to write S1.txt to S5.txt and what belongs to them to.")],
     top: Top = None,
     vectors: VectorFolder = None,
+    embed: EmbedderName = None,
     vector_top: VectorTop = None,
     queries: Annotated[
         Path | None, typer.Option(help="queries.jsonl, TREC topics, or id <tab> text lines.", show_default=False)
@@ -68,9 +83,9 @@ def features(
     if (out / "corpus.jsonl").exists() or (queries is not None and queries.resolve() == (out / QUERIES).resolve()):
         raise DataError(f"{out}: a collection is here, whose {QUERIES} would be written over. Name another folder.")
     check_parts_folder(out)
-    how = Retrieval(top=top, vectors=vectors, vector_top=vector_top, skip_unknown=skip_unknown)
+    how = Retrieval(top, vectors, embed, vector_top, skip_unknown)
     with shown(quiet=quiet), working(cluster):
-        judged, coverage = judged_from_text(
+        judged, coverage, _ = judged_from_text(
             data, queries=queries, judgements=judgements, retrieval=how, add_judged=add_judged
         )
         write_parts(judged, out, seed=seed)
@@ -90,21 +105,30 @@ def index(
     out: Annotated[Path, typer.Option(help="Folder to write the index to.", show_default=False)],
     language: Annotated[str, typer.Option(help="Whose stemmer: english, german, …; none does not stem.")] = "english",
     stop_words: Annotated[bool, typer.Option(help="Leave out the common words of English.")] = True,
+    vectors: VectorFolder = None,
+    embed: EmbedderName = None,
     quiet: Quiet = False,
 ) -> None:
-    """Index documents, so that they can be searched."""
-    from querywise.retrieval.index import build_index, check_index_folder, save_index
-    from querywise.retrieval.reading import collection_from
+    """Index documents, so that they can be searched.
+
+    With --vectors or --embed their vectors are kept with it, for models that were trained with vectors.
+    """
+    from querywise.retrieval.index import check_index_folder, save_index
+    from querywise.retrieval.indexed_vectors import vectors_of
+    from querywise.retrieval.reading import Retrieval, collection_from, index_of
     from querywise.retrieval.words import Tokeniser
-    from querywise.runtime.progress import doing, shown
+    from querywise.runtime.progress import shown
 
     tokeniser = Tokeniser(None if language == "none" else language, stop_words=stop_words)
+    how = Retrieval(vectors=vectors, embed=embed, skip_unknown=True)
     check_index_folder(out)
-    with shown(quiet=quiet), doing("Indexing"):
-        made = build_index(collection_from(data).documents(), tokeniser)
+    with shown(quiet=quiet):
+        made = index_of(collection_from(data), how, tokeniser)
         save_index(made, out)
     if not quiet:
-        say(f"{len(made)} documents, {len(made.terms)} terms indexed in {out}")
+        known = vectors_of(made)
+        more = "" if known is None else f", vectors of {known.dimension} numbers"
+        say(f"{len(made)} documents, {len(made.terms)} terms{more} indexed in {out}")
 
 
 @app.command()
@@ -115,7 +139,14 @@ def search(
     show_best: Annotated[int, typer.Option("--show", min=1, help="How many documents to show.")] = 10,
     top: Top = None,
     model: Annotated[
-        Path | None, typer.Option(help="A model folder: BM25's best are ranked anew by it.", show_default=False)
+        Path | None, typer.Option(help="A model folder: the candidates are ranked anew by it.", show_default=False)
+    ] = None,
+    embed: Annotated[
+        str | None,
+        typer.Option(
+            help="What makes the query's vector, where the index has vectors from files; else what made the index's.",
+            show_default=False,
+        ),
     ] = None,
     judged: Annotated[
         Path | None,
@@ -134,6 +165,8 @@ def search(
     from querywise.retrieval.search import answer, judged_query
     from querywise.storage import load
 
+    found_in = load_index(index)
+
     ranker, grades = None if model is None else load(model), None
     if judged is not None and is_qrels(judged):
         raise DataError(
@@ -141,7 +174,8 @@ def search(
         )
     if judged is not None:
         query, grades = judged_query(collection_from(judged), query)
-    answers = answer(load_index(index), query, top=top, ranker=ranker)
+    how = {} if model is None else _as_trained(found_in, model, query, embed)
+    answers = answer(found_in, query, ranker=ranker, **(how | ({} if top is None else {"top": top})))
     shown = answers[:show_best]
     relevant = {document for document, grade in (grades or {}).items() if grade > 0}
     found = sum(each.document in relevant for each in answers)
@@ -157,3 +191,31 @@ def search(
         say("Nothing found: none of the query's words is in any document.")
     if grades is not None:
         say(f"{found} of {len(relevant)} relevant documents are among the {len(answers)} found.")
+
+
+def _as_trained(index: Index, model: Path, query: str, embed: str | None) -> Searched:
+    """How a model's candidates are found: to its depths in training, and by the query's vector if it has one."""
+    from querywise.data.run_columns import run_columns
+    from querywise.errors import DataError
+    from querywise.retrieval.embedding import query_vector
+    from querywise.retrieval.indexed_vectors import has_vectors
+    from querywise.storage import read_manifest
+
+    manifest = read_manifest(model)
+    by_vectors = any(run.name == "vectors" for run in run_columns(manifest.feature_names))
+    if by_vectors != has_vectors(index):
+        told = ("with", "without") if by_vectors else ("without", "with")
+        raise DataError(
+            f"{model} was trained {told[0]} vectors, and this index is one {told[1]} them. `querywise index` makes "
+            "another" + (", with --vectors or --embed." if by_vectors else ".")
+        )
+    known = manifest.notes.get("vectors")
+    depths = known if isinstance(known, dict) else {}
+    found: Searched = {}
+    for name in ("top", "vector_top"):
+        depth = depths.get(name)
+        if type(depth) is int and depth > 0:
+            found[name] = depth
+    if by_vectors:
+        found["vector"] = query_vector(index, query, embed=embed, trained=known, model=str(model))
+    return found

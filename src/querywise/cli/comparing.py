@@ -13,6 +13,7 @@ from querywise.cli.inputs import feature_from, local_settings
 from querywise.cli.options import (
     AsJson,
     Clusters,
+    EmbedderName,
     FlavourName,
     Judgements,
     Measures,
@@ -79,6 +80,7 @@ def compare(
     judgements: Judgements = None,
     top: Top = None,
     vectors: VectorFolder = None,
+    embed: EmbedderName = None,
     vector_top: VectorTop = None,
     skip_unknown: SkipUnknown = False,
     seed: Annotated[int, typer.Option(help="How one file or collection is cut into five folds.")] = 0,
@@ -107,7 +109,7 @@ def compare(
         baseline=baseline,
         fixed=local_settings(k, clusters, view, reference) | ({} if bag is None else {"bag": bag}),
     )
-    how = Retrieval(top=top, vectors=vectors, vector_top=vector_top, skip_unknown=skip_unknown)
+    how = Retrieval(top, vectors, embed, vector_top, skip_unknown)
     with shown(quiet=quiet), working(cluster):
         folds = folds_of(data, queries, seed=seed, judgements=judgements, retrieval=how)
         found, page = run(asked, folds, out, title=f"Methods compared on {data.absolute().name}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from querywise.data.folds import Fold, Folds
     from querywise.data.judged import Judged
     from querywise.data.training import Training
+    from querywise.retrieval.reading import Retrieval
     from querywise.runtime.values import JsonObject
 
 
@@ -42,26 +44,57 @@ def feature_from(text: str) -> int | str:
     return text
 
 
+class TrainingData(NamedTuple):
+    """The training part, the validation part where there is one, and what the model must remember of the data.
+
+    whole: all queries of a text collection, which have no validation part.
+    """
+
+    train: Training
+    valid: Judged | None
+    notes: JsonObject = {}  # noqa: RUF012  never changed
+    whole: bool = False
+
+
 def read_training(
-    data: list[Path], valid: list[Path], *, fold: int | None, features: int | None, queries: Path | None
-) -> tuple[Training, Judged | None]:
-    """The training part and, where there is one, the validation part."""
+    data: list[Path],
+    valid: list[Path],
+    *,
+    fold: int | None,
+    features: int | None,
+    queries: Path | None,
+    retrieval: Retrieval,
+) -> TrainingData:
+    """What a ranker is fitted on."""
+    from querywise.data.folds import make_folds
     from querywise.data.sources import Kind, kind_of, open_features, read_features
     from querywise.errors import DataError
-    from querywise.retrieval.reading import folds_of, is_collection
+    from querywise.retrieval.reading import folds_of, is_collection, judged_from_text
 
+    if len(data) == 1 and is_collection(data[0]) and not valid:
+        found = judged_from_text(data[0], queries=queries, retrieval=retrieval)
+        if fold is None:
+            return TrainingData(found.judged, None, found.notes, whole=True)
+        parts = _fold(make_folds(found.judged), fold, data[0])
+        return TrainingData(parts.train, parts.valid, found.notes)
+    retrieval.refuse_vectors(data)
     if fold is None:
         folder = next((path for path in data if path.is_dir() and kind_of(path) not in (Kind.SHARDS, Kind.LOG)), None)
         if folder is not None:
             raise DataError(f"{folder}: this is a folder; say which of its folds to train on with --fold.")
         train = open_features(data, features=features, queries=queries)
-        return train, read_features(valid, features=features, queries=queries) if valid else None
+        return TrainingData(train, read_features(valid, features=features, queries=queries) if valid else None)
     if len(data) != 1 or valid:
         raise DataError("--fold takes one folder, and its validation part; leave out other files and --valid.")
-    if not data[0].is_dir() and not is_collection(data[0]):
+    if not data[0].is_dir():
         raise DataError(f"{data[0]}: --fold takes a folder of folds, with Fold1..Fold5 or S1.txt..S5.txt in it.")
-    folds = folds_of(data[0], queries)
-    if fold > len(folds):
-        raise DataError(f"--fold {fold}: {data[0]} has {len(folds)} folds.")
-    parts = folds[fold - 1]
-    return parts.train, parts.valid
+    parts = _fold(folds_of(data[0], queries), fold, data[0])
+    return TrainingData(parts.train, parts.valid)
+
+
+def _fold(folds: Folds, number: int, data: Path) -> Fold:
+    from querywise.errors import DataError
+
+    if number > len(folds):
+        raise DataError(f"--fold {number}: {data} has {len(folds)} folds.")
+    return folds[number - 1]

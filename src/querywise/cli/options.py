@@ -94,6 +94,14 @@ VectorFolder = Annotated[
         show_default=False,
     ),
 ]
+EmbedderName = Annotated[
+    str | None,
+    typer.Option(
+        help="What makes vectors of a text collection: lsa, static, sentence-transformers:NAME_OR_FOLDER, or an "
+        "address like http://localhost:8080/v1/embeddings#MODEL.",
+        show_default=False,
+    ),
+]
 VectorTop = Annotated[
     int | None,
     typer.Option(min=1, help="Documents per query that vectors retrieve: 50 unless given.", show_default=False),

@@ -15,6 +15,7 @@ from querywise.cli.options import (
     AsJson,
     Clusters,
     DataFiles,
+    EmbedderName,
     Features,
     FlavourName,
     Measures,
@@ -22,6 +23,9 @@ from querywise.cli.options import (
     Queries,
     Quiet,
     Reference,
+    Top,
+    VectorFolder,
+    VectorTop,
     ViewName,
     guarded_command,
     print_json,
@@ -41,7 +45,10 @@ if TYPE_CHECKING:
 def fit(
     data: Annotated[
         list[Path],
-        typer.Argument(help="Training files or shards, or one folder of folds (with --fold).", show_default=False),
+        typer.Argument(
+            help="Training files or shards, one folder of folds (with --fold), or a text collection.",
+            show_default=False,
+        ),
     ],
     out: Annotated[Path, typer.Option(help="Folder to write the model to.", show_default=False)],
     method: Annotated[str, typer.Option(help="What to fit; `querywise methods` lists them.")] = "ranksvm",
@@ -86,6 +93,10 @@ def fit(
     flavour: FlavourName = "standard",
     features: Features = None,
     queries: Queries = None,
+    top: Top = None,
+    vectors: VectorFolder = None,
+    embed: EmbedderName = None,
+    vector_top: VectorTop = None,
     cluster: ClusterAddress = None,
     memory: Memory = None,
     quiet: Quiet = False,
@@ -94,12 +105,14 @@ def fit(
     """Train a ranker and save it.
 
     With validation data every parameter in the method's grid is tried and the best kept; without, the defaults hold.
+    Of a text collection all judged queries are trained on, and parameters are chosen by cross-validation over them.
     """
     from querywise.errors import DataError
     from querywise.jobs.fit import Asked, run
     from querywise.measures.flavours import find_flavour
     from querywise.measures.formulas import find_measures
     from querywise.methods import find_method, parse_settings
+    from querywise.retrieval.reading import Retrieval
     from querywise.runtime.progress import shown
     from querywise.storage import check_model_folder
 
@@ -114,16 +127,17 @@ def fit(
         raise DataError("--folds is for training data without a validation part; leave out --valid and --fold.")
     _refuse_unknown(chosen, fixed)
     check_model_folder(out)
+    how = Retrieval(top, vectors, embed, vector_top)
     with shown(quiet=quiet), working(cluster, memory):
-        train, held_out = read_training(data, valid or [], fold=fold, features=features, queries=queries)
-        require_parts(train, memory)
-        asked = Asked(chosen, fixed, measure, flavour, folds)
-        fitted = run(asked, train, held_out, out, cluster=cluster is not None)
+        read = read_training(data, valid or [], fold=fold, features=features, queries=queries, retrieval=how)
+        require_parts(read.train, memory)
+        asked = Asked(chosen, fixed, measure, flavour, folds or (5 if read.whole else None), read.notes)
+        fitted = run(asked, read.train, read.valid, out, cluster=cluster is not None)
     if as_json:
         print_json({"model": str(out), **fitted.notes})
     elif not quiet:
         _say_fitted(fitted)
-        say(f"{chosen.name} trained on {len(train)} queries, saved in {out}")
+        say(f"{chosen.name} trained on {len(read.train)} queries, saved in {out}")
 
 
 def _say_fitted(fitted: Fitted) -> None:

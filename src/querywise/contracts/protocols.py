@@ -5,6 +5,7 @@ Optional abilities are protocols of their own, checked at run time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 from scipy.sparse import csr_array
@@ -17,6 +18,7 @@ from querywise.runtime.arrays import Floats
 
 __all__ = [
     "Answer",
+    "Embedder",
     "Fittable",
     "FollowsRanker",
     "Grouping",
@@ -30,6 +32,7 @@ __all__ = [
     "PlacesDocuments",
     "Prepared",
     "Preparing",
+    "Probing",
     "QueryView",
     "Ranker",
     "Regressor",
@@ -223,4 +226,21 @@ class Transparent(Protocol):
 
     def form(self) -> Form:
         """What an engine can run."""
+        ...
+
+
+class Embedder(Protocol):
+    """Texts as vectors: the same text has the same vector whatever is beside it."""
+
+    def __call__(self, texts: Sequence[str], /) -> Floats:
+        """One row per text, all of the same dimension; a text that nothing is known of has zeros."""
+        ...
+
+
+@runtime_checkable
+class Probing(Protocol):
+    """An embedder that says itself what tells it from another; of others it is the vector of a fixed text."""
+
+    def probe(self) -> Floats:
+        """Numbers that are the same for the same embedder alone."""
         ...

@@ -27,7 +27,6 @@ class Coverage:
     recall: float  # the mean over all queries of the share found; a query without a relevant document counts 0
     unjudged: int = 0  # queries left out since nothing is judged for them
     added: int = 0  # judged documents put in though retrieval did not find them
-    by_run: Mapping[str, float] = field(default_factory=dict)  # the recall of each first-stage run
 
     def lines(self) -> list[str]:
         """What it says, in a few sentences."""
@@ -36,9 +35,6 @@ class Coverage:
             f"{self.found} of {self.relevant} relevant documents ({share:.0%}) are among the candidates, at most "
             f"{self.depth} a query: recall {self.recall:.4f}."
         ]
-        if self.by_run:
-            each = ", ".join(f"{recall:.4f} of {name}" for name, recall in self.by_run.items())
-            said.append(f"Recall of each list: {each}; together {self.recall:.4f}.")
         if self.added:
             said.append(f"{self.added} judged documents that retrieval did not find were added and marked.")
         if self.without_relevant:
@@ -48,6 +44,19 @@ class Coverage:
         if self.unjudged:
             said.append(f"{_queries(self.unjudged)} no judgement and {'is' if self.unjudged == 1 else 'are'} left out.")
         return said
+
+
+@dataclass(frozen=True)
+class CoverageByRuns(Coverage):
+    """The same of candidates that several first-stage runs found."""
+
+    by_run: Mapping[str, float] = field(default_factory=dict)  # the recall of each
+
+    def lines(self) -> list[str]:
+        """What it says, in a few sentences."""
+        first, *rest = super().lines()
+        each = ", ".join(f"{recall:.4f} of {name}" for name, recall in self.by_run.items())
+        return [first, f"Recall of each list: {each}; together {self.recall:.4f}.", *rest]
 
 
 def _queries(count: int) -> str:
@@ -70,7 +79,7 @@ def coverage_of(data: Judged) -> Coverage:
         run.name: _recall(data, good & (candidates.features[:, run.reciprocal_rank] > 0), relevant)
         for run in run_columns(candidates.feature_names)
     }
-    return Coverage(
+    every = Coverage(
         queries=len(data),
         without_candidates=int(np.sum(sizes == 0)),
         without_relevant=int(np.sum((candidates.sizes > 0) & (relevant_found(data) == 0))),
@@ -79,8 +88,8 @@ def coverage_of(data: Judged) -> Coverage:
         depth=int(sizes.max(initial=0)),
         recall=_recall(data, good, relevant),
         added=int(np.sum(~there)),
-        by_run=by_run,
     )
+    return CoverageByRuns(**vars(every), by_run=by_run) if by_run else every
 
 
 def _recall(data: Judged, found: Bools, relevant: Ints) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
@@ -25,6 +25,7 @@ class Asked:
     """What to fit: a method, the settings that are fixed, and how the others are chosen.
 
     folds: parts of a cross-validation over the training queries, which chooses where there is no validation data.
+    notes: what the model's folder must remember of the data.
     """
 
     method: Method
@@ -32,6 +33,7 @@ class Asked:
     measure: str = "map"
     flavour: str = "standard"
     folds: int | None = None
+    notes: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def run(asked: Asked, train: Training, valid: Judged | None, out: Path, *, clust
     with _resumable(asked, train, valid, out, cluster=cluster):
         tuned = _tuned(asked, train, valid)
         facts = facts_of(tuned.ranker)
-        notes: JsonObject = {"method": asked.method.name, **tuned.as_notes()}
+        notes: JsonObject = {"method": asked.method.name, **tuned.as_notes(), **asked.notes}
         if facts.f1 is not None:
             notes["classifier_f1"] = round(facts.f1, 4)
         if facts.sizes is not None:

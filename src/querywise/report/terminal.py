@@ -129,7 +129,8 @@ def answers_table(answers: Sequence[Answer], by: str, grades: Mapping[str, int] 
     for rank, each in enumerate(answers, start=1):
         words = escape(" · ".join(part for part in (each.title, each.snippet) if part))
         grade = [] if grades is None else [str(grades.get(each.document, ""))]
-        table.add_row(str(rank), f"{each.score:.3f}", str(each.bm25_rank), *grade, escape(each.document), words)
+        place = "" if each.bm25_rank is None else str(each.bm25_rank)  # vectors alone found it
+        table.add_row(str(rank), f"{each.score:.3f}", place, *grade, escape(each.document), words)
     return Group(table, f"ranked by {by}")
 
 

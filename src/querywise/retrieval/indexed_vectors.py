@@ -37,6 +37,11 @@ def has_vectors(index: Index) -> bool:
     return _DOCUMENTS in index.extra
 
 
+def without_vectors(index: Index) -> Index:
+    """The same index as one that was made of words alone."""
+    return replace(index, extra={}, _cache={**index._cache}) if has_vectors(index) else index
+
+
 def vectors_of(index: Index) -> VectorIndex | None:
     """The vectors of an index's documents; None where it has none."""
     if not has_vectors(index):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,12 +19,16 @@ from querywise.data.query_table import QueryTable
 from querywise.data.sources import Kind, kind_of, paths_of, read_features
 from querywise.data.vectors import Vectors, read_vectors
 from querywise.errors import DataError
-from querywise.retrieval.features import judged_candidates
+from querywise.retrieval.embedders.named import check_name
+from querywise.retrieval.embedding import embedded_queries, query_embedder, with_embedded
+from querywise.retrieval.features import BOTH, judged_candidates
 from querywise.retrieval.index import Index, build_index
-from querywise.retrieval.indexed_vectors import with_vectors
+from querywise.retrieval.indexed_vectors import embedder_of, vectors_of, with_vectors
 from querywise.retrieval.stdlib import NAME, stdlib_collection
+from querywise.retrieval.words import Tokeniser
 from querywise.runtime.arrays import Floats
 from querywise.runtime.progress import doing
+from querywise.runtime.values import JsonObject
 
 
 def read_judged(
@@ -34,6 +39,7 @@ def read_judged(
     judgements: PathLike | None = None,
     top: int | None = None,
     vectors: PathLike | None = None,
+    embed: str | None = None,
     vector_top: int | None = None,
 ) -> Judged:
     """One judged set of whatever the command line takes: one path or several.
@@ -43,11 +49,11 @@ def read_judged(
     collection (a folder, a corpus file, or `stdlib`, the embedded one) it is BM25's `top` candidates of every judged
     query (100, or 50 beside vectors) with the 25 rankers' scores. queries, judgements: these files where they are
     elsewhere. vectors: a folder with the vectors of its documents and queries, whose best `vector_top` (50) are
-    candidates too.
+    candidates too; embed: the name of what makes such vectors.
     """
-    paths, retrieval = paths_of(data), Retrieval(top=top, vectors=vectors, vector_top=vector_top)
+    paths, retrieval = paths_of(data), Retrieval(top, vectors, embed, vector_top)
     if len(paths) == 1 and is_collection(paths[0]):
-        return judged_from_text(paths[0], queries=queries, judgements=judgements, retrieval=retrieval)[0]
+        return judged_from_text(paths[0], queries=queries, judgements=judgements, retrieval=retrieval).judged
     retrieval.refuse_vectors(paths)
     folder = next((path for path in paths if kind_of(path) is Kind.FOLDER), None)
     if folder is not None:
@@ -64,25 +70,45 @@ class Retrieval:
     """How candidates of a text collection are found.
 
     top: documents that BM25 finds; None is 100, or 50 beside vectors. vectors: a folder with the vectors of documents
-    and queries. vector_top: documents that vectors find; None is 50. skip_unknown: leave out judgements and vectors of
-    documents that are not in the corpus.
+    and queries; embed: the name of what makes them instead. vector_top: documents that vectors find; None is 50.
+    skip_unknown: leave out judgements and vectors of documents that are not in the corpus.
     """
 
     top: int | None = None
     vectors: PathLike | None = None
+    embed: str | None = None
     vector_top: int | None = None
     skip_unknown: bool = False
 
     def __post_init__(self) -> None:
-        if self.vector_top is not None and self.vectors is None:
+        if self.vectors is not None and self.embed is not None:
+            said = f"vectors={str(self.vectors)!r} and embed={self.embed!r}: which of them? Name one."
+            raise DataError(said, arguments=("vectors", "embed"))
+        if self.embed is not None:
+            check_name(self.embed)
+        if self.vector_top is not None and self.vectors is None and self.embed is None:
             said = f"vector_top={self.vector_top} is for documents with vectors; name them with vectors=FOLDER."
             raise DataError(said, arguments=("vector_top", "vectors"))
 
+    @property
+    def by_vectors(self) -> bool:
+        """Whether vectors find documents too."""
+        return self.vectors is not None or self.embed is not None
+
     def refuse_vectors(self, data: Sequence[Path]) -> None:
         """Refuse vectors beside data that is no text collection."""
-        if self.vectors is not None and data:
-            said = f"vectors={str(self.vectors)!r}: vectors belong to a text collection, and {data[0]} is none."
-            raise DataError(said, arguments=("vectors",))
+        if self.by_vectors and data:
+            what = f"embed={self.embed!r}" if self.vectors is None else f"vectors={str(self.vectors)!r}"
+            said = f"{what}: vectors belong to a text collection, and {data[0]} is none."
+            raise DataError(said, arguments=("vectors", "embed"))
+
+
+class FromText(NamedTuple):
+    """The judged candidates of a text collection, what they cover, and what a model made of them must remember."""
+
+    judged: Judged
+    coverage: Coverage
+    notes: JsonObject
 
 
 def folds_of(
@@ -96,7 +122,7 @@ def folds_of(
     """The folds of a folder, or one file or text collection cut into five; what follows `seed` is for text alone."""
     if is_collection(data):
         found = judged_from_text(data, queries=queries, judgements=judgements, retrieval=retrieval)
-        return make_folds(found[0], seed=seed)
+        return make_folds(found.judged, seed=seed)
     if retrieval is not None:
         retrieval.refuse_vectors([data])
     if kind_of(data) is not Kind.FOLDER:
@@ -126,11 +152,13 @@ def judged_from_text(
     judgements: PathLike | None = None,
     retrieval: Retrieval | None = None,
     add_judged: bool = False,
-) -> tuple[Judged, Coverage]:
-    """The judged candidates of a text collection, and what they cover."""
+) -> FromText:
+    """The judged candidates of a text collection."""
     how = retrieval or Retrieval()
-    collection, index = _with_vectors(collection_from(data, queries=queries, judgements=judgements), how)
-    return judged_candidates(
+    collection = collection_from(data, queries=queries, judgements=judgements)
+    index = index_of(collection, how)
+    collection = _with_query_vectors(collection, index, how)
+    judged, coverage = judged_candidates(
         collection,
         index,
         top=how.top,
@@ -138,21 +166,45 @@ def judged_from_text(
         add_judged=add_judged,
         skip_unknown=how.skip_unknown,
     )
+    return FromText(judged, coverage, retrieval_notes(index, how))
 
 
-def _with_vectors(collection: Collection, how: Retrieval) -> tuple[Collection, Index]:
-    """A collection and its index, with the vectors of queries and documents where there are some."""
+def retrieval_notes(index: Index, how: Retrieval) -> JsonObject:
+    """What a model trained on candidates with vectors must remember of them; nothing without vectors."""
+    vectors = vectors_of(index)
+    if vectors is None:
+        return {}
+    depths: JsonObject = {"top": BOTH if how.top is None else how.top}
+    depths |= {"vector_top": BOTH if how.vector_top is None else how.vector_top}
+    return {"vectors": {**depths, "dimension": vectors.dimension, "embedder": embedder_of(index)}}
+
+
+def index_of(collection: Collection, how: Retrieval, tokeniser: Tokeniser | None = None) -> Index:
+    """The index of a collection's documents, with their vectors where there are some."""
     given = None if how.vectors is None else read_vectors(how.vectors)  # first: it may be wrong
     with doing("Indexing"):
-        index = build_index(collection.documents())
-    if given is None:
-        return collection, index
+        index = build_index(collection.documents(), tokeniser)
+    if how.embed is not None:
+        return with_embedded(index, collection.documents(), how.embed)
+    return index if given is None else with_vectors(index, given, skip_unknown=how.skip_unknown)
+
+
+def _with_query_vectors(collection: Collection, index: Index, how: Retrieval) -> Collection:
+    """The same collection; its queries have vectors where the documents have them."""
     table = collection.queries
-    if given.queries is None:
-        raise DataError(f"{how.vectors}: there are no vectors of queries here. Expected queries.npy and queries.json.")
-    if table is not None:
-        table = replace(table, vectors=_query_vectors(given.queries, table, collection))
-    return replace(collection, queries=table), with_vectors(index, given, skip_unknown=how.skip_unknown)
+    if table is None or not how.by_vectors:
+        return collection
+    if how.vectors is None:
+        embedder, record = query_embedder(index)
+        vectors = embedded_queries(embedder, table.texts or (None,) * len(table), record)
+    else:
+        given = read_vectors(how.vectors).queries
+        if given is None:
+            raise DataError(
+                f"{how.vectors}: there are no vectors of queries here. Expected queries.npy and queries.json."
+            )
+        vectors = _query_vectors(given, table, collection)
+    return replace(collection, queries=replace(table, vectors=vectors))
 
 
 def _query_vectors(given: Vectors, table: QueryTable, collection: Collection) -> Floats:

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from querywise.data.collections import Collection
+from querywise.data.judged import Candidates
 from querywise.data.query_table import QueryTable
+from querywise.data.run_columns import run_columns
 from querywise.errors import DataError
-from querywise.retrieval.features import candidates_for
+from querywise.retrieval.features import TOP, candidates_for
 from querywise.retrieval.index import Index
+from querywise.retrieval.indexed_vectors import without_vectors
 from querywise.retrieval.scores import BM25, Smoothing
+from querywise.runtime.arrays import Floats
 
 if TYPE_CHECKING:
     from querywise.contracts.answers import Scorer
@@ -25,7 +29,7 @@ class Answer(NamedTuple):
     snippet: str
     score: float
     bm25: float
-    bm25_rank: int
+    bm25_rank: int | None  # None: vectors alone found it
 
 
 def judged_query(collection: Collection, query: str) -> tuple[str, dict[str, int]]:
@@ -44,13 +48,27 @@ def judged_query(collection: Collection, query: str) -> tuple[str, dict[str, int
 
 
 def answer(
-    index: Index, text: str, *, top: int | None = None, ranker: Scorer | None = None, smoothing: Smoothing | None = None
+    index: Index,
+    text: str,
+    *,
+    top: int | None = None,
+    ranker: Scorer | None = None,
+    smoothing: Smoothing | None = None,
+    vector: Floats | None = None,
+    vector_top: int | None = None,
 ) -> list[Answer]:
-    """The best documents for a query, best first; with a ranker, BM25's `top` in the ranker's order."""
-    candidates = candidates_for(index, QueryTable(("query",), texts=(text,)), top=top, smoothing=smoothing)
+    """The best documents for a query, best first; with a ranker, all candidates in the ranker's order.
+
+    vector: the query's, for a ranker and an index with vectors. Without a ranker BM25 alone finds and ranks.
+    """
+    table = QueryTable(("query",), texts=(text,), vectors=None if vector is None else vector[None, :])
+    searched = without_vectors(index) if ranker is None else index
+    depth = TOP if ranker is None and top is None else top
+    candidates = candidates_for(searched, table, top=depth, vector_top=vector_top, smoothing=smoothing)
     assert candidates.document_ids is not None
     bm25 = candidates.features[:, candidates.column_of(BM25)]
     scores = bm25 if ranker is None or not len(bm25) else ranker.predict(candidates)
+    by_words = _found_by_words(candidates)
     found = []
     for row in np.argsort(-scores, kind="stable").tolist():
         place = index.place_of(candidates.document_ids[row])
@@ -62,7 +80,13 @@ def answer(
                 index.snippets[place],
                 float(scores[row]),
                 float(bm25[row]),
-                row + 1,
+                row + 1 if row < by_words else None,
             )
         )
     return found
+
+
+def _found_by_words(candidates: Candidates) -> int:
+    """How many of the candidates BM25 found; they come first, in its order."""
+    runs = [run for run in run_columns(candidates.feature_names) if run.name == "bm25"]
+    return int(np.sum(candidates.features[:, runs[0].reciprocal_rank] > 0)) if runs else len(candidates.features)

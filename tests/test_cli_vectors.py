@@ -1,0 +1,130 @@
+"""The command line on words and vectors, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from querywise.data.folds import read_folds
+from querywise.data.run_columns import run_columns
+from querywise.storage import read_manifest
+from tests.commands import output, refused
+from tests.commands import run as call
+
+WORDS = ("apple", "pear", "plum", "fig", "kiwi", "lime", "melon", "grape", "cherry", "mango")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A collection whose queries use other words than the documents, and vectors that know what they mean."""
+    folder = tmp_path_factory.mktemp("vectors")
+    (folder / "docs").mkdir()
+    (folder / "vectors").mkdir()
+    rng = np.random.default_rng(0)
+    meaning = rng.normal(size=(len(WORDS), 6))
+    documents = [
+        {"_id": f"{kind}-{word}", "title": word, "text": f"{word} {kind}"} for word in WORDS for kind in ("tree", "jam")
+    ]
+    queries = [{"_id": f"q{place}{kind}", "text": f"{kind} fruit"} for place in range(10) for kind in ("tree", "jam")]
+    lines = {"corpus": documents, "queries": queries}
+    for name, records in lines.items():
+        (folder / "docs" / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    grades = [f"q{place}{kind} 0 {kind}-{WORDS[place]} 1" for place in range(10) for kind in ("tree", "jam")]
+    (folder / "docs" / "qrels.txt").write_text("\n".join(grades) + "\n")
+    of_documents = np.repeat(meaning, 2, axis=0) + 0.01 * rng.normal(size=(20, 6))
+    for name, records, values in (
+        ("documents", documents, of_documents),
+        ("queries", queries, np.repeat(meaning, 2, axis=0)),
+    ):
+        np.save(folder / "vectors" / f"{name}.npy", values.astype(np.float32))
+        (folder / "vectors" / f"{name}.json").write_text(json.dumps([each["_id"] for each in records]))
+    return folder
+
+
+def run(folder: Path, *words: object) -> str:
+    return output(call(folder, *words))
+
+
+def test_features_with_vectors_are_files_that_can_be_compared(place: Path, tmp_path: Path) -> None:
+    text = run(
+        place, "features", "docs", "--vectors", "vectors", "--top", 5, "--vector-top", 4, "--out", tmp_path / "f"
+    )
+
+    assert "Recall of each list: " in text
+    parts = read_folds(tmp_path / "f").whole().candidates
+    assert [run.name for run in run_columns(parts.feature_names)] == ["bm25", "vectors"]
+    assert parts.queries is not None
+    assert parts.queries.vectors is not None
+    assert parts.queries.vectors.shape == (20, 6)
+    assert parts.sizes.max() <= 9
+
+
+def test_vectors_help_where_words_do_not(place: Path) -> None:
+    def value(*more: object) -> float:
+        found = json.loads(run(place, "compare", "docs", "--methods", "single", *more, "--json", "-q"))
+        return float(found["methods"]["single"]["mean"]["map"])
+
+    assert value("--vectors", "vectors") > value() + 0.2
+
+
+def test_recall_of_either_list_is_under_the_table(place: Path) -> None:
+    text = run(place, "compare", "docs", "--methods", "single", "--vectors", "vectors", "-q")
+    assert "Recall of each list: " in text
+
+
+def test_fit_remembers_the_vectors_and_search_uses_an_index_with_them(place: Path, tmp_path: Path) -> None:
+    run(place, "fit", "docs", "--embed", "lsa", "--out", tmp_path / "m", "--vector-top", 7, "-q")
+    notes = read_manifest(tmp_path / "m").notes["vectors"]
+    assert isinstance(notes, dict)
+    assert isinstance(notes["embedder"], dict)
+    assert (notes["top"], notes["vector_top"], notes["embedder"]["name"]) == (50, 7, "lsa")
+    run(place, "index", "docs", "--embed", "lsa", "--out", tmp_path / "i", "-q")
+
+    found = json.loads(run(place, "search", tmp_path / "i", "apple jam", "--model", tmp_path / "m", "--json"))
+
+    assert {"tree-apple", "jam-apple"} <= {each["document"] for each in found}
+    assert found[0].keys() == {"document", "title", "snippet", "score", "bm25", "bm25_rank"}
+
+
+def test_an_index_of_another_kind_is_refused(place: Path, tmp_path: Path) -> None:
+    run(place, "fit", "docs", "--vectors", "vectors", "--out", tmp_path / "m", "-q")
+    run(place, "fit", "docs", "--out", tmp_path / "plain", "-q")
+    for name, *how in (("words",), ("files", "--vectors", "vectors"), ("lsa", "--embed", "lsa")):
+        run(place, "index", "docs", *how, "--out", tmp_path / name, "-q")
+
+    def said(index: str, model: str = "m") -> str:
+        return refused(call(place, "search", tmp_path / index, "apple", "--model", tmp_path / model))
+
+    assert "was trained with vectors, and this index is one without them" in said("words")
+    assert "was trained without vectors, and this index is one with them" in said("lsa", "plain")
+    assert "Name the same embedding model with --embed NAME" in said("files")
+    assert "was trained with vectors of 6" in said("lsa")
+    assert run(place, "search", tmp_path / "files", "apple", "--json")  # BM25 needs no vector
+
+
+def test_what_does_not_belong_together_is_refused(place: Path, tmp_path: Path) -> None:
+    def said(*words: object) -> str:
+        return refused(call(place, *words))
+
+    assert "--vectors vectors and --embed lsa: which of them?" in said(
+        "compare", "docs", "--vectors", "vectors", "--embed", "lsa"
+    )
+    assert "--embed lsi: there is no such embedder" in said("compare", "docs", "--embed", "lsi")
+    assert "--vector-top 5 is for documents with vectors" in said("compare", "docs", "--vector-top", 5)
+    run(place, "features", "docs", "--out", tmp_path / "f", "-q")
+    assert "--vectors vectors: vectors belong to a text collection" in said(
+        "compare", tmp_path / "f", "--vectors", "vectors"
+    )
+    ids = tmp_path / "v"
+    ids.mkdir()
+    for name in ("documents", "queries"):
+        for ending in (".npy", ".json"):
+            (ids / f"{name}{ending}").write_bytes((place / "vectors" / f"{name}{ending}").read_bytes())
+    known = json.loads((ids / "queries.json").read_text())
+    (ids / "queries.json").write_text(json.dumps([*known[:-1], "other"]))
+    assert "1 of 20 queries in the judgements of docs have no vector here; the first is 'q9jam'" in said(
+        "compare", "docs", "--vectors", ids
+    )

@@ -1,0 +1,317 @@
+"""Embedders: of the collection itself, of a token table, and behind an address; and that another one is refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from querywise.data.collections import Document
+from querywise.errors import DataError, ModelFileError
+from querywise.retrieval.embedders.lsa import LsaEmbedder, lsa_of
+from querywise.retrieval.embedders.named import check_name, embedded, find_embedder
+from querywise.retrieval.embedders.remote import KEY, RemoteEmbedder
+from querywise.retrieval.embedding import EmbedderRecord, query_vector, record_of, with_embedded
+from querywise.retrieval.index import Index, build_index, load_index, save_index
+from querywise.retrieval.indexed_vectors import vectors_of
+from querywise.runtime.arrays import Floats
+
+TEXTS = ("the boundary layer of a wing", "heat in a boundary layer", "a wing in the wind", "cats and dogs", "dogs bark")
+
+
+def index_of(texts: tuple[str, ...] = TEXTS) -> Index:
+    return build_index(documents_of(texts))
+
+
+def documents_of(texts: tuple[str, ...] = TEXTS) -> list[Document]:
+    return [Document(f"D{place}", "", text) for place, text in enumerate(texts)]
+
+
+def cosine(first: Floats, second: Floats) -> float:
+    return float(first @ second / np.sqrt((first @ first) * (second @ second)))
+
+
+# Latent semantic analysis
+
+
+def test_lsa_spans_what_a_dense_svd_spans() -> None:
+    rng = np.random.default_rng(0)
+    words = [f"w{number}" for number in range(300)]
+    texts = tuple(" ".join(rng.choice(words[: 20 + 5 * (place % 50)], 12)) for place in range(250))
+    embedder = lsa_of(index_of(texts))
+    from querywise.retrieval.embedders.lsa import _weighted  # the table itself is what the definition speaks of
+
+    table = _weighted(index_of(texts)).toarray()
+    values = np.linalg.svd(table, compute_uv=False)
+    rank = embedder.projection.shape[1]
+    assert rank == 128
+    reached = np.linalg.norm(table @ embedder.projection.astype(np.float64)) ** 2
+    assert reached >= 0.999 * (values[:rank] ** 2).sum()
+    np.testing.assert_allclose(embedder.projection.T @ embedder.projection, np.eye(rank), atol=1e-5)
+
+
+def test_lsa_finds_alike_what_shares_words_with_the_same_others() -> None:
+    embedder = lsa_of(index_of())
+    query, same, other = embedder(["wings", "a wing in the wind", "dogs bark"])
+    assert cosine(query, same) > 0.5
+    assert abs(cosine(query, other)) < 1e-6
+    assert not embedder(["zebra", ""]).any()
+
+
+def test_lsa_is_the_same_each_time_and_as_it_was_kept(tmp_path: Path) -> None:
+    made = with_embedded(index_of(), documents_of(), "lsa")
+    save_index(made, tmp_path / "index")
+    kept = load_index(tmp_path / "index")
+
+    assert lsa_of(index_of()).projection.tobytes() == lsa_of(kept).projection.tobytes()
+    vectors = vectors_of(kept)
+    assert vectors is not None
+    np.testing.assert_allclose(vectors.of(np.array([3])), lsa_of(kept)([TEXTS[3]]), rtol=1e-6)
+    assert query_vector(kept, "wings").tolist() == lsa_of(kept)(["wings"]).astype(np.float32).tolist()[0]
+
+
+def test_lsa_of_documents_without_words_has_zeros() -> None:
+    made = with_embedded(index_of(("the", "cats")), documents_of(("the", "cats")), "lsa")
+    vectors = vectors_of(made)
+    assert vectors is not None
+    assert vectors.lengths[0] == 0
+
+
+# Which embedder it was
+
+
+def test_another_embedder_is_refused() -> None:
+    made = with_embedded(index_of(), documents_of(), "lsa")
+    other = with_embedded(index_of(TEXTS[::-1][:4]), documents_of(TEXTS[::-1][:4]), "lsa")
+    turned = LsaEmbedder(index_of(), -lsa_of(index_of()).projection[:, ::-1].copy())
+    record = record_of(lsa_of(index_of()), "lsa")
+
+    record.require(record_of(lsa_of(index_of()), "lsa"), "m")
+    with pytest.raises(DataError, match="is not the embedder that made the vectors of m, lsa"):
+        record.require(record_of(turned, "other"), "m")
+    with pytest.raises(DataError, match=r"lsa makes vectors of \d numbers; those of m have \d, from lsa"):
+        query_vector(other, "wings", trained={"embedder": made.notes["embedder"]}, model="m")
+    with pytest.raises(DataError, match="m was trained with vectors of 384"):
+        query_vector(made, "wings", trained={"embedder": None, "dimension": 384}, model="m")
+
+
+def test_what_is_said_of_an_embedder_is_checked() -> None:
+    sound = EmbedderRecord("lsa", 2, (1.0, 0.5))
+    assert EmbedderRecord.from_json(sound.as_json(), "m") == sound
+    for broken in (
+        {},
+        {"name": 1},
+        {**sound.as_json(), "probe": [1.0]},
+        {**sound.as_json(), "probe": [1.0, "x"]},
+        None,
+    ):
+        with pytest.raises(ModelFileError, match="m: "):
+            EmbedderRecord.from_json(broken, "m")  # type: ignore[arg-type]
+
+
+def test_names_that_no_embedder_has_are_refused() -> None:
+    for name in ("", "lsi", "static:", "sentence-transformers", "ftp://host/v1/embeddings"):
+        with pytest.raises(DataError, match=r"there is no such embedder\. Known: lsa, static"):
+            check_name(name)
+    for name in ("http://", "http://host:no/v1/embeddings"):
+        with pytest.raises(DataError, match="expected an address like"):
+            check_name(name)
+    with pytest.raises(DataError, match="has a name or password in it") as error:
+        check_name("http://me:secret@host/v1/embeddings")
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("wordllama") is not None, reason="wordllama is installed")
+def test_without_the_packages_there_is_a_hint() -> None:
+    with pytest.raises(DataError, match=r"wordllama is not installed: pip install 'querywise\[static\]'"):
+        find_embedder("static", index_of())
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tokenizers") is None, reason="tokenizers is not installed")
+def test_a_static_table_gives_the_mean_of_the_tokens(tmp_path: Path) -> None:
+    from safetensors.numpy import save_file
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    made = Tokenizer(models.WordLevel({"wing": 0, "dog": 1, "[UNK]": 2}, unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    made.save(str(tmp_path / "tokenizer.json"))
+    save_file({"table": np.array([[1, 0], [0, 3], [0, 0]], np.float16)}, tmp_path / "table.safetensors")
+
+    found = find_embedder(f"static:{tmp_path}", index_of())(["wing dog", "", "dog"])
+
+    assert found.tolist() == [[0.5, 1.5], [0, 0], [0, 3]]
+
+
+def test_what_an_embedder_gives_is_checked() -> None:
+    for given, said in (
+        (np.ones((1, 2)), "2 texts became"),
+        (np.ones(2), "2 texts became"),
+        (np.ones((2, 3)), "vectors of 3 numbers; those before had 2"),
+        (np.array([[1.0, 1.0], [np.nan, 1.0]]), "the vector of 'b' has a number that is not finite"),
+    ):
+        with pytest.raises(DataError, match=said):
+            embedded(lambda texts, given=given: given, ["a", "b"], name="ours", dimension=2)
+
+
+# Behind an address
+
+
+class Service(ThreadingHTTPServer):
+    """A service that answers with the length of each text, and with whatever is wrong before that."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.wrong: list[Any] = []  # what to do instead, once each: a status, "late", "cut", or a body
+        self.asked: list[list[str]] = []
+        self.keys: list[str | None] = []
+        self.models: list[str] = []
+        self.done = threading.Event()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/v1/embeddings#small"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Service
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked.append(body["input"])
+        self.server.keys.append(self.headers.get("Authorization"))
+        self.server.models.append(body["model"])
+        rows = [{"index": place, "embedding": [len(text), 1.5]} for place, text in enumerate(body["input"])]
+        status, answer = 200, json.dumps({"data": rows[::-1]}).encode()  # in any order
+        if self.server.wrong:
+            wrong = self.server.wrong.pop(0)
+            if wrong == "late":
+                self.server.done.wait(20)
+                return
+            status = wrong if isinstance(wrong, int) else 200
+            answer = f"no: {self.headers.get('Authorization')}".encode() if isinstance(wrong, int) else answer
+            if isinstance(wrong, bytes):
+                answer = wrong
+            elif wrong == "cut":
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer[:10])
+                self.close_connection = True
+                return
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    server = Service()
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield server
+    server.done.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def asking(service: Service, cache: Path, **how: float) -> RemoteEmbedder:
+    return RemoteEmbedder(service.address, cache=cache, pause=0.01, **how)  # type: ignore[arg-type]
+
+
+def test_texts_are_sent_in_batches_and_only_once(service: Service, tmp_path: Path) -> None:
+    texts = [f"text {'x' * (place % 70)}" for place in range(150)]
+
+    found = asking(service, tmp_path)([*texts, ""])
+
+    assert found.tolist() == [*([float(len(text)), 1.5] for text in texts), [0, 0]]
+    assert [len(batch) for batch in service.asked] == [64, 6]
+    assert service.models == ["small", "small"]
+    again = asking(service, tmp_path)([texts[5], "new"])
+    assert again.tolist() == [[len(texts[5]), 1.5], [3, 1.5]]
+    assert service.asked[2:] == [["new"]]
+
+
+def test_a_service_that_is_late_busy_or_cut_short_is_asked_again(service: Service, tmp_path: Path) -> None:
+    service.wrong = ["late", 503, "cut", 429]
+    assert asking(service, tmp_path, timeout=0.3)(["abc"]).tolist() == [[3, 1.5]]
+    assert len(service.asked) == 5
+
+
+def test_one_that_never_answers_is_given_up_and_nothing_is_lost(service: Service, tmp_path: Path) -> None:
+    embedder = asking(service, tmp_path, attempts=2)
+    embedder(["a", "b"])
+    service.wrong = [500, 500]
+    with pytest.raises(DataError, match=r"/v1/embeddings: no answer in 2 attempts \(status 500"):
+        embedder(["a", "c"])
+    assert asking(service, tmp_path)(["b"]).tolist() == [[1, 1.5]]
+    assert service.asked == [["a", "b"], ["c"], ["c"]]
+
+
+def test_an_address_where_nobody_is_is_named(tmp_path: Path) -> None:
+    embedder = RemoteEmbedder("http://127.0.0.1:9/v1/embeddings", cache=tmp_path, attempts=2, pause=0.01)
+    with pytest.raises(DataError, match=r"http://127\.0\.0\.1:9/v1/embeddings: no answer in 2 attempts"):
+        embedder(["a"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b'{"data": [{"embedding": [1, 2]}]}', "1 vectors for 2 texts"),
+        (b'{"data": [{"embedding": [1, 2]}, {"embedding": [1]}]}', "not what /v1/embeddings gives"),
+        (b'{"data": [{"index": 0, "embedding": [1]}, {"index": 0, "embedding": [1]}]}', "has the index 0"),
+        (b'{"data": [{"embedding": [1, "x"]}, {"embedding": [1, 2]}]}', "not what /v1/embeddings gives"),
+        (b'{"data": [{"embedding": [1, NaN]}, {"embedding": [1, 2]}]}', "finite numbers"),
+        (b'{"error": "no"}', "not what /v1/embeddings gives"),
+        (b"[" * 100_000, "not what /v1/embeddings gives"),
+        (b"<html>", "not what /v1/embeddings gives"),
+    ],
+)
+def test_an_answer_that_is_short_or_odd_is_refused(service: Service, tmp_path: Path, answer: bytes, said: str) -> None:
+    service.wrong = [answer]
+    with pytest.raises(DataError, match=said):
+        asking(service, tmp_path)(["a", "b"])
+    assert list(tmp_path.rglob("*.npy")) == []
+
+
+def test_vectors_of_another_dimension_than_before_are_refused(service: Service, tmp_path: Path) -> None:
+    embedder = asking(service, tmp_path)
+    embedder(["a"])
+    service.wrong = [b'{"data": [{"embedding": [1, 2, 3]}]}']
+    with pytest.raises(DataError, match="vectors of 3 numbers; those before had 2"):
+        embedder(["b"])
+
+
+def test_the_key_is_sent_and_written_nowhere(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY, "sesame-77")
+    service.wrong = [401]
+    with pytest.raises(DataError, match=f"status 401: .*Put the key into the environment variable {KEY}") as error:
+        asking(service, tmp_path)(["a"])
+    assert "sesame" not in str(error.value)
+    asking(service, tmp_path)(["a"])
+    assert service.keys == ["Bearer sesame-77"] * 2
+    assert all(b"sesame" not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert "sesame" not in repr(record_of(asking(service, tmp_path), service.address))
+
+
+def test_a_damaged_cache_counts_as_not_there(service: Service, tmp_path: Path) -> None:
+    asking(service, tmp_path)(["a"])
+    kept = next(tmp_path.rglob("*.npy"))
+    kept.write_bytes(kept.read_bytes()[:-3])
+    (kept.parent / ".half.npy.part").write_bytes(b"x")
+
+    assert asking(service, tmp_path)(["a"]).tolist() == [[1, 1.5]]
+    assert service.asked == [["a"], ["a"]]
