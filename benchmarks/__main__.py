@@ -25,6 +25,7 @@ from benchmarks import (
     bench_service,
     bench_soak,
     bench_text,
+    bench_vectors,
     bench_web30k,
 )
 from benchmarks.results import RESULTS, Report, Result, load, merged, save, this_machine
@@ -45,6 +46,7 @@ BENCHES: dict[str, Callable[[], Iterator[Result]]] = {
     "ensemble": bench_ensemble.measure,
     "blend": bench_blend.measure,
     "text": bench_text.measure,
+    "vectors": bench_vectors.measure,
     "service": bench_service.measure,
     "faults": bench_soak.measure_faults,
     "memory": bench_cluster.measure_memory,

@@ -128,3 +128,21 @@ def test_what_does_not_belong_together_is_refused(place: Path, tmp_path: Path) -
     assert "1 of 20 queries in the judgements of docs have no vector here; the first is 'q9jam'" in said(
         "compare", "docs", "--vectors", ids
     )
+
+
+def test_vectors_of_zeros_are_counted(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "v").mkdir()
+    for path in (place / "vectors").iterdir():
+        (tmp_path / "v" / path.name).write_bytes(path.read_bytes())
+    for name, row in (("documents", 3), ("queries", 1)):
+        values = np.load(tmp_path / "v" / f"{name}.npy")
+        values[row] = 0
+        np.save(tmp_path / "v" / f"{name}.npy", values)
+
+    done = call(place, "features", "docs", "--vectors", tmp_path / "v", "--out", tmp_path / "f")
+
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        "hint: 1 of 20 documents have a vector of zeros, which is similar to nothing.",
+        "hint: 1 of 20 queries have a vector of zeros, which is similar to nothing.",
+    ]

@@ -307,6 +307,23 @@ def test_the_key_is_sent_and_written_nowhere(service: Service, tmp_path: Path, m
     assert "sesame" not in repr(record_of(asking(service, tmp_path), service.address))
 
 
+def test_documents_are_embedded_behind_an_address(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    documents = [*documents_of(), Document("T", "title", "text")]
+
+    made = with_embedded(build_index(documents), documents, service.address)
+
+    vectors = vectors_of(made)
+    assert vectors is not None
+    assert vectors.titles is not None
+    assert vectors.of(np.array([0, 5])).tolist() == [[len(TEXTS[0]), 1.5], [len("title. text"), 1.5]]
+    assert vectors.titles.of(np.array([0, 5])).tolist() == [[0, 0], [5, 1.5]]
+    assert query_vector(made, "abc").tolist() == [3, 1.5]
+    assert query_vector(made, " ").tolist() == [0, 0]
+
+
 def test_a_damaged_cache_counts_as_not_there(service: Service, tmp_path: Path) -> None:
     asking(service, tmp_path)(["a"])
     kept = next(tmp_path.rglob("*.npy"))

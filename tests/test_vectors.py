@@ -75,13 +75,6 @@ def test_whole_numbers_as_ids_are_their_digits(tmp_path: Path) -> None:
     assert read_vectors(tmp_path).documents.ids == ("1", "2", "3")
 
 
-def test_zero_vectors_are_counted(tmp_path: Path) -> None:
-    write_npy(tmp_path)
-    assert read_vectors(tmp_path).lines() == [
-        f"Vectors that are 0 throughout, and so similar to nothing: 1 of 3 in {tmp_path / 'documents.npy'}."
-    ]
-
-
 def bad(values: Numbers = VALUES, ids: list[str] | None = None) -> str:
     with pytest.raises(DataError) as error:
         as_vectors(IDS if ids is None else ids, values, where="v.npy")

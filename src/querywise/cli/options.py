@@ -62,8 +62,8 @@ Clusters = Annotated[
 ViewName = Annotated[
     str | None,
     typer.Option(
-        help="What makes queries alike: top-mean, text, columns, two-models, divergence, several joined by +, "
-        "learned:VIEW or gradient:VIEW.",
+        help="What makes queries alike: top-mean, text, vector, columns, signals, two-models, divergence, several "
+        "joined by +, learned:VIEW or gradient:VIEW.",
         show_default=False,
     ),
 ]

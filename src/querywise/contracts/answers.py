@@ -133,8 +133,8 @@ class TrainingQueries:
 class Place:
     """The positions of queries.
 
-    by: what gives a query its position, any of text, columns and documents. classes: those that a query may be given
-    with, which then decide. points: a row per query, where there are positions. known: the training queries that
+    by: what gives a query its position, any of text, vector, columns and documents. classes: those that a query may be
+    given with, which then decide. points: a row per query, where there are positions. known: the training queries that
     distances are measured to. nearest_to_relevant: the stored model nearest to each query's relevant documents, −1
     without any; None where the position does not depend on documents.
     """

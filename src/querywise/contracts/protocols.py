@@ -150,7 +150,7 @@ class FollowsRanker(Protocol):
 
 @runtime_checkable
 class LooksAt(Protocol):
-    """A view that reports what of a query it uses: any of text, columns and documents. Others use documents."""
+    """A view that reports what of a query it uses: any of text, vector, columns and documents. Others use documents."""
 
     @property
     def looks_at(self) -> tuple[str, ...]:

@@ -103,12 +103,6 @@ class CollectionVectors:
                     f"{self.documents.dimension}. All must come from the same embedding model."
                 )
 
-    def lines(self) -> list[str]:
-        """What is worth knowing of them, in a sentence or none."""
-        parts = [each for each in (self.documents, self.queries, self.titles) if each is not None]
-        told = [f"{each.zeros} of {len(each)} in {each.where}" for each in parts if each.zeros]
-        return [f"Vectors that are 0 throughout, and so similar to nothing: {', '.join(told)}."] if told else []
-
 
 def as_vectors(ids: Sequence[str], values: Numbers, *, where: str = "vectors", what: str = "document") -> Vectors:
     """Vectors with their ids, checked: as many ids as rows, none twice, every number finite.

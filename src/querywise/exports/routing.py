@@ -67,8 +67,8 @@ class ExportManifest(TypedDict):
 class Routing:
     """What decides which model answers a query.
 
-    by: any of text, columns, class and documents, the last the engine's first answers. These take a request of their
-    own; text, columns and class come with the query.
+    by: any of text, vector, columns, class and documents, the last the engine's first answers. These take a request of
+    their own; the others come with the query.
     """
 
     by: tuple[str, ...]
@@ -103,12 +103,14 @@ def route(ranker: Ranker, candidates: Candidates) -> Ints:
 class QueryFacts(TypedDict, total=False):
     """What may be known of a query beside its text.
 
-    query_class: its class. columns: numbers by name. documents: the features of the engine's first answers to it, as
-    numbers in the order of training or by their names in the engine; a feature that is left out is 0, one that the
-    export does not know is refused. Only models routed by documents use them.
+    query_class: its class. vector: its vector, from an embedding model. columns: numbers by name. documents: the
+    features of the engine's first answers to it, as numbers in the order of training or by their names in the engine; a
+    feature that is left out is 0, one that the export does not know is refused. Only models routed by documents use
+    them.
     """
 
     query_class: str | None
+    vector: Sequence[float] | None
     columns: Mapping[str, float] | None
     documents: Sequence[Document] | None
 
@@ -172,13 +174,13 @@ class Router:
     def _check_given(self, text: str | None, facts: QueryFacts) -> None:
         """Refuse a query without something that routing depends on; one of a known class needs nothing else."""
         by, query_class = self._routing["by"], facts.get("query_class")
-        given = {"text": text, "columns": facts.get("columns"), "documents": facts.get("documents")}
+        given = {"text": text, **{name: facts.get(name) for name in ("vector", "columns", "documents")}}
         lacking = [each for each in by if each != "class" and given[each] is None]
         if lacking and query_class not in self._classes:
             unknown = None if query_class is None else self.about_class(query_class)
             raise DataError(
                 f"This model goes by the query's {' and '.join(by)}; its {lacking[0]} "
-                f"{'was' if lacking[0] == 'text' else 'were'} not given.{_HOW_TO_GIVE[lacking[0]]}"
+                f"{'was' if lacking[0] in ('text', 'vector') else 'were'} not given.{_HOW_TO_GIVE[lacking[0]]}"
                 + ("" if unknown is None else f" {unknown}")
             )
 
@@ -192,9 +194,11 @@ class Router:
             classes=None if query_class is None else (query_class,),
             columns=np.array([list(values.values())], dtype=np.float64) if values else None,
             column_names=tuple(values),
+            vectors=_vector(facts.get("vector")),
         )
         rows = self._rows(facts.get("documents") or ())
-        return Candidates(rows, np.array([0, len(rows)]), ("query",), queries=table)
+        names = self.ranker.feature_names_
+        return Candidates(rows, np.array([0, len(rows)]), ("query",), queries=table, feature_names=names)
 
     def _rows(self, documents: Sequence[Document]) -> Floats:
         features = self.manifest["features"]
@@ -225,10 +229,23 @@ class Router:
 
 _HOW_TO_GIVE = {
     "text": "",
+    "vector": " With router.py: --vector '[0.1, 0.2]'.",
     "columns": " With router.py: --columns '{\"name\": 3}'.",
     "documents": " With router.py: --first writes the request that fetches them, --answer FILE reads what the engine "
     "answers to it.",
 }
+
+
+def _vector(values: Sequence[float] | None) -> Floats | None:
+    if values is None:
+        return None
+    try:
+        found = np.array([values], dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.zeros(0)
+    if found.ndim != 2 or not found.size or not np.isfinite(found).all():
+        raise DataError(f"The query's vector must be a list of finite numbers; found {values!r:.80}.")
+    return found
 
 
 def _numbers(values: Mapping[str, float], what: str) -> dict[str, float]:

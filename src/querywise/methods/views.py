@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from querywise.locality.views.topmean import TopMean
 
 TOP_MEAN = "top-mean"
-VIEWS = (TOP_MEAN, "text", "columns", "two-models", "divergence")
+VIEWS = (TOP_MEAN, "text", "vector", "columns", "signals", "two-models", "divergence")
 _LEARNED = ("learned", "gradient")  # of the view after the colon; of top-mean without one
 
 
 def view_named(top_mean: TopMean, view: str | None = TOP_MEAN) -> QueryView | None:
     """A view by name, its reference and number of documents those of `top_mean`.
 
-    view: how similarity of queries is measured: top-mean, text, columns, two-models or divergence, several joined by +,
-    and learned or gradient of one, as in gradient:text. None is the method's own.
+    view: how similarity of queries is measured: top-mean, text, vector, columns, signals, two-models or divergence,
+    several joined by +, and learned or gradient of one, as in gradient:text. None is the method's own.
     """
     if view is None:
         return None
@@ -27,8 +27,10 @@ def view_named(top_mean: TopMean, view: str | None = TOP_MEAN) -> QueryView | No
     from querywise.locality.views.divergence import Divergence
     from querywise.locality.views.gradients import GradientView
     from querywise.locality.views.metric import LearnedMetric
+    from querywise.locality.views.signals import SignalView
     from querywise.locality.views.text import TextView
     from querywise.locality.views.twomodels import TwoModels
+    from querywise.locality.views.vector import VectorView
     from querywise.rankers.column import OneFeature
 
     how, colon, rest = view.partition(":")
@@ -46,7 +48,9 @@ def view_named(top_mean: TopMean, view: str | None = TOP_MEAN) -> QueryView | No
     views: dict[str, QueryView] = {
         TOP_MEAN: top_mean,
         "text": TextView(),
+        "vector": VectorView(),
         "columns": Columns(),
+        "signals": SignalView(),
         "two-models": TwoModels(OneFeature() if reference is None else reference, None, top),
         "divergence": Divergence(reference),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from querywise.data.queries import read_queries
 from querywise.data.query_table import QueryTable
 from querywise.data.sources import Kind, kind_of, paths_of, read_features
 from querywise.data.vectors import Vectors, read_vectors
-from querywise.errors import DataError
+from querywise.errors import DataError, Hint
 from querywise.retrieval.embedders.named import check_name
 from querywise.retrieval.embedding import embedded_queries, query_embedder, with_embedded
 from querywise.retrieval.features import BOTH, judged_candidates
@@ -185,8 +186,21 @@ def index_of(collection: Collection, how: Retrieval, tokeniser: Tokeniser | None
     with doing("Indexing"):
         index = build_index(collection.documents(), tokeniser)
     if how.embed is not None:
-        return with_embedded(index, collection.documents(), how.embed)
-    return index if given is None else with_vectors(index, given, skip_unknown=how.skip_unknown)
+        index = with_embedded(index, collection.documents(), how.embed)
+    elif given is not None:
+        index = with_vectors(index, given, skip_unknown=how.skip_unknown)
+    made = vectors_of(index)
+    if made is not None:
+        _hint_at_zeros(made.lengths, "documents")
+    return index
+
+
+def _hint_at_zeros(lengths: Floats, what: str) -> None:
+    """Tell how many vectors are similar to nothing."""
+    zeros = int(np.sum(lengths == 0))
+    if zeros:
+        said = f"{zeros} of {len(lengths)} {what} have a vector of zeros, which is similar to nothing."
+        warnings.warn(said, Hint, stacklevel=2)
 
 
 def _with_query_vectors(collection: Collection, index: Index, how: Retrieval) -> Collection:
@@ -213,6 +227,7 @@ def _query_vectors(given: Vectors, table: QueryTable, collection: Collection) ->
     places = [place for place, query in enumerate(table.ids) if query in judged]
     found = np.zeros((len(table), given.dimension))
     found[places] = given.of([table.ids[place] for place in places], f"the judgements of {collection.name}")
+    _hint_at_zeros(np.abs(found[places]).max(axis=1, initial=0.0), "queries")
     return found
 
 

@@ -162,10 +162,10 @@ class LoadedModel:
 
 
 def query_table(ids: Sequence[str], queries: Sequence[Query]) -> QueryTable | None:
-    """Texts, classes and columns of the queries; None if the requests have none."""
+    """Texts, classes, columns and vectors of the queries; None if the requests have none."""
     texts, classes = tuple(query.text for query in queries), tuple(query.class_ for query in queries)
-    columns = [query.columns for query in queries]
-    if not any(columns) and not any(each is not None for each in (*texts, *classes)):
+    columns, vectors = [query.columns for query in queries], _query_vectors(queries)
+    if not any(columns) and vectors is None and not any(each is not None for each in (*texts, *classes)):
         return None
     names = tuple(columns[0] or ())
     for query, own in zip(queries, columns, strict=True):
@@ -175,7 +175,21 @@ def query_table(ids: Sequence[str], queries: Sequence[Query]) -> QueryTable | No
                 "same ones."
             )
     values = np.array([[(own or {})[name] for name in names] for own in columns]) if names else None
-    return QueryTable(tuple(ids), texts, classes, values, names)
+    return QueryTable(tuple(ids), texts, classes, values, names, vectors)
+
+
+def _query_vectors(queries: Sequence[Query]) -> Floats | None:
+    """The vectors of the queries, zeros for one without; None if none has one."""
+    width = next((len(query.vector) for query in queries if query.vector is not None), None)
+    if width is None:
+        return None
+    odd = next((each for each in queries if each.vector is not None and len(each.vector) != width), None)
+    if odd is not None and odd.vector is not None:
+        raise DataError(
+            f"Query {odd.id!r} has a vector of {len(odd.vector)} numbers; the first has {width}. All must come from "
+            "the same embedding model."
+        )
+    return np.array([query.vector or [0.0] * width for query in queries])
 
 
 def _features(documents: Sequence[Document], features: _Names, where: str) -> Floats:

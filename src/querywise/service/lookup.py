@@ -7,13 +7,17 @@ from functools import cached_property
 
 import numpy as np
 
+from querywise.contracts.protocols import Embedder
 from querywise.data.judged import Candidates, Judged
 from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.explanations.explain import as_dict, explain
 from querywise.measures.order import order
+from querywise.retrieval.embedding import EmbedderRecord, embedded_queries, query_embedder
 from querywise.retrieval.features import candidates_for, feature_names
 from querywise.retrieval.index import Index
+from querywise.retrieval.indexed_vectors import embedder_of, has_vectors
+from querywise.runtime.arrays import Floats
 from querywise.runtime.values import JsonObject
 from querywise.service.loaded_model import LoadedModel
 from querywise.service.schema import FoundDocument, KnownQuery, Query
@@ -47,8 +51,19 @@ class Lookup:
                     + (f" ({names[0]} …)" if names else "")
                     + ". Serve a model that was fitted on features of this index's kind (`querywise features`)."
                 )
+            self._check_embedder(model)
         if self.judged is not None:
             self.judged.candidates.require_features(count, names)
+
+    def _check_embedder(self, model: LoadedModel) -> None:
+        """Refuse an index whose vectors another embedder made than the model's; neither is started for it."""
+        known = model.manifest.notes.get("vectors")
+        trained = known.get("embedder") if isinstance(known, dict) else None
+        made = None if self.index is None else embedder_of(self.index)
+        if trained is not None and made is not None:
+            EmbedderRecord.from_json(trained, "The model").require(
+                EmbedderRecord.from_json(made, "The index"), "the model"
+            )
 
     def candidates(self, query: Query, top: int) -> Candidates:
         """The documents of a judged query, by its id, or what the index finds for a text."""
@@ -59,8 +74,23 @@ class Lookup:
             raise DataError(f"Query {query.id!r} has no text, so there is nothing to search for. {known}".strip())
         if self.index is None:
             raise DataError("No index is loaded, so there is nothing to search. Send the documents with the query.")
-        table = QueryTable(("q",), texts=(query.text,), classes=(query.class_,))
+        table = QueryTable(("q",), texts=(query.text,), classes=(query.class_,), vectors=self._vector(query))
         return candidates_for(self.index, table, top=top)
+
+    def _vector(self, query: Query) -> Floats | None:
+        """The vector of a query: the one it comes with, or from the embedder that made the index's; None without."""
+        if query.vector is not None:
+            return np.array([query.vector])
+        if self.index is None or not has_vectors(self.index):
+            return None
+        embedder, record = self._embedder
+        return embedded_queries(embedder, [query.text], record)
+
+    @cached_property
+    def _embedder(self) -> tuple[Embedder, EmbedderRecord]:
+        """What embeds queries, started when the first one is asked."""
+        assert self.index is not None
+        return query_embedder(self.index)
 
     def found(
         self, model: LoadedModel, candidates: Candidates, show: int, *, judged_as: str | None = None

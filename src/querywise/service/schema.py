@@ -30,6 +30,7 @@ class Query(Struct, forbid_unknown_fields=True):
     text: Annotated[str, Meta(max_length=10_000)] | None = None
     class_: str | None = field(default=None, name="class")
     columns: dict[str, float] | None = None
+    vector: Annotated[list[float], Meta(min_length=1, max_length=20_000)] | None = None
 
 
 class Document(Struct, forbid_unknown_fields=True, gc=False):

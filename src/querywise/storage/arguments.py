@@ -17,9 +17,8 @@ from querywise.storage.checks import AnyOf, Check, Known, Part, Role, Text, Valu
 RANKER = Role("ranker", lambda kind: hasattr(kind, "answer"))
 LEARNER = Role("learner", lambda kind: hasattr(kind, "answer") and "query_weights" in _taken_by_fit(kind))
 REGRESSOR = Role("regressor", lambda kind: hasattr(kind, "predict") and not hasattr(kind, "answer"))
-VIEW = Role.of(
-    "view", "Columns", "Divergence", "GradientView", "LearnedMetric", "SideBySide", "TextView", "TopMean", "TwoModels"
-)
+_VIEWS = ("Columns", "Divergence", "GradientView", "LearnedMetric", "SideBySide", "SignalView", "TextView")
+VIEW = Role.of("view", *_VIEWS, "TopMean", "TwoModels", "VectorView")
 NEIGHBORHOOD = Role.of("neighborhood", "Everyone", "Nearest", "Radius")
 GROUPING = Role.of("grouping", "Clusters")
 MODELS = Role.of("table of models", "FittedModels", "LinearModels")

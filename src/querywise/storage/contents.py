@@ -254,6 +254,8 @@ _VALUES: dict[str, Mapping[str, Check]] = {
         "reference_": _REFERENCE,
     },
     "Columns": {"names_": Several(Text(), "coordinates"), **_SCALING},
+    "VectorView": {"centre_": _floats("coordinates")},
+    "SignalView": _SCALING,
     "SideBySide": {"views_": Several(Part(VIEW), "views"), "scales_": _floats("views")},
     "TextView": {"spaces_": Several(_part("NGrams"), "spaces"), "scaling_": _part("Scaling", columns=4)},
     "NGrams": {

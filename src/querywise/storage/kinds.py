@@ -33,11 +33,13 @@ _PARTS = {
     "RelevantClusters": "querywise.locality.groupings",
     "Scaling": "querywise.runtime.scaling",
     "SideBySide": "querywise.locality.views.columns",
+    "SignalView": "querywise.locality.views.signals",
     "SimilarQueries": "querywise.locality.combinations",
     "TextView": "querywise.locality.views.text",
     "TopMean": "querywise.locality.views.topmean",
     "TreeRegression": "querywise.learners.trees.boosting",
     "TwoModels": "querywise.locality.views.twomodels",
+    "VectorView": "querywise.locality.views.vector",
 }
 SAVABLE = _PARTS | {name: module for module, name in (method.home.split(":") for method in METHODS.values())}
 # Other names under which earlier versions wrote a class, or something a class has learned (Class.name_).

@@ -6,6 +6,7 @@ ranked anew. It needs querywise, and the folder it lies in.
     python router.py "jaguar"                           the request, where routing goes by the query's text
     python router.py "jaguar" --class navigational      or by its class
     python router.py "jaguar" --columns '{"clicks": 3}' or by columns of its own
+    python router.py "jaguar" --vector '[0.1, 0.2]'     or by its vector
     python router.py "jaguar" --first                   the first of two requests, where it goes by documents
     python router.py "jaguar" --answer answer.json      the second, given the engine's answer to the first
     python router.py -- "-7 degrees"                    words that begin with a dash, after other options
@@ -47,7 +48,14 @@ def request_for(router: Router, given: argparse.Namespace) -> dict[str, Any]:
     if given.first:
         return logged(given.keywords, router.manifest["name"])
     documents = None if given.answer is None else read_documents(given.answer)
-    return routed(router, given.keywords, query_class=given.query_class, columns=given.columns, documents=documents)
+    return routed(
+        router,
+        given.keywords,
+        query_class=given.query_class,
+        vector=given.vector,
+        columns=given.columns,
+        documents=documents,
+    )
 
 
 def main() -> int:
@@ -56,6 +64,7 @@ def main() -> int:
     parser.add_argument("keywords")
     parser.add_argument("--class", dest="query_class")
     parser.add_argument("--columns", type=json.loads)
+    parser.add_argument("--vector", type=json.loads)
     parser.add_argument("--first", action="store_true")
     parser.add_argument("--answer", type=Path)
     given = parser.parse_args()

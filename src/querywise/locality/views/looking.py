@@ -8,7 +8,7 @@ from querywise.runtime.arrays import Floats
 
 
 def looked_at(*views: QueryView) -> tuple[str, ...]:
-    """What fitted views need of a query to give it a position: any of text, columns and documents."""
+    """What fitted views need of a query to give it a position: any of text, vector, columns and documents."""
     every = [view.looks_at if isinstance(view, LooksAt) else ("documents",) for view in views]
     return tuple(dict.fromkeys(each for part in every for each in part))
 

@@ -1,0 +1,58 @@
+"""A query's vector, from an embedding model, as a point."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+
+from querywise.data.judged import Candidates, Judged
+from querywise.errors import DataError, NotFittedError
+from querywise.runtime.arrays import Bools, Floats
+
+
+class VectorView:
+    """The vector of a query, made of length 1, so that near queries are those of similar meaning.
+
+    The vectors come with the queries (`queries.jsonl`: `vector`, or the vectors of a text collection). A query whose
+    vector is 0 throughout is put at the mean of the training queries.
+    """
+
+    def fit(self, data: Judged, /) -> Self:
+        """Learn the mean, and the dimension."""
+        units, known = _units(data.candidates)
+        if not known.any():
+            raise DataError("The view VectorView needs vectors of the queries, and all of these are 0 throughout.")
+        self.centre_ = units[known].mean(axis=0)
+        return self
+
+    @property
+    def looks_at(self) -> tuple[str, ...]:
+        """The vector of a query alone."""
+        return ("vector",)
+
+    def points(self, candidates: Candidates, /) -> Floats:
+        """One row per query."""
+        if not hasattr(self, "centre_"):
+            raise NotFittedError(self)
+        units, known = _units(candidates)
+        if units.shape[1] != len(self.centre_):
+            raise DataError(
+                f"The queries' vectors have {units.shape[1]} numbers; the model was trained with {len(self.centre_)}. "
+                "Use the same embedding model."
+            )
+        units[~known] = self.centre_
+        return units
+
+
+def _units(candidates: Candidates) -> tuple[Floats, Bools]:
+    """Vectors of length 1, and which of them are no zeros."""
+    table = candidates.queries
+    if table is None or table.vectors is None:
+        raise DataError(
+            "The view VectorView needs the vectors of the queries, and these have none. Give a queries.jsonl whose "
+            'lines have a "vector": data.with_queries(read_queries(path)); over HTTP, query.vector.',
+            arguments=("queries",),
+        )
+    lengths = np.sqrt(np.einsum("ij,ij->i", table.vectors, table.vectors))
+    return table.vectors / np.where(lengths > 0, lengths, 1.0)[:, None], lengths > 0

@@ -1,0 +1,186 @@
+"""Views by a query's vector and by its signals: offline, saved, over HTTP and in an export's router."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from querywise import GradientView, RankSVM, load, save
+from querywise.data.joining import concatenate
+from querywise.data.judged import Candidates, Judged
+from querywise.data.queries import read_queries, write_queries
+from querywise.data.query_table import QueryTable, join_tables
+from querywise.data.run_columns import run_feature_names
+from querywise.data.synthetic import make_judged
+from querywise.errors import DataError
+from querywise.exports.routing import Router
+from querywise.exports.writing import export_model
+from querywise.locality.views.signals import SignalView
+from querywise.locality.views.topmean import TopMean
+from querywise.locality.views.vector import VectorView
+from querywise.methods import find_method
+from querywise.methods.views import view_named
+from querywise.retrieval.signals import signals
+from querywise.service.loaded_model import LoadedModel
+from querywise.service.schema import Document, Query, RankRequest, unread
+
+
+def world(queries: int = 30) -> Judged:
+    """Queries of two kinds; their vectors say which, and two features are those of a run."""
+    data = make_judged(queries=queries, documents=8, features=4, kinds=2)
+    kinds = np.array([name == "kind 1" for name in data.classes], dtype=np.float64)
+    noise = np.random.default_rng(0).normal(size=(queries, 2))
+    vectors = np.column_stack([5 * kinds, 5 * (1 - kinds), noise])
+    table = data.candidates.queries
+    assert table is not None
+    names = ("a", "b", *run_feature_names(["bm25"]))
+    known = replace(table, vectors=vectors, texts=tuple(f"query {place}" for place in range(queries)))
+    return replace(data, candidates=replace(data.candidates, queries=known, feature_names=names))
+
+
+def test_points_are_vectors_of_length_one_and_unknown_ones_the_mean() -> None:
+    data = world()
+    view = VectorView().fit(data)
+    points = view.points(data.candidates)
+
+    assert view.looks_at == ("vector",)
+    np.testing.assert_allclose(np.linalg.norm(points, axis=1), 1)
+    table = data.candidates.queries
+    assert table is not None
+    assert table.vectors is not None
+    nothing = replace(data.candidates, queries=replace(table, vectors=np.zeros_like(table.vectors)))
+    np.testing.assert_allclose(view.points(nothing), np.tile(points.mean(axis=0), (30, 1)))
+    with pytest.raises(DataError, match="all of these are 0 throughout"):
+        VectorView().fit(replace(data, candidates=nothing))
+
+
+def test_queries_without_vectors_or_with_others_are_refused() -> None:
+    data = world()
+    view = VectorView().fit(data)
+    table = data.candidates.queries
+    assert table is not None
+    assert table.vectors is not None
+    with pytest.raises(DataError, match="needs the vectors of the queries, and these have none"):
+        view.points(replace(data.candidates, queries=replace(table, vectors=None)))
+    with pytest.raises(DataError, match="vectors have 3 numbers; the model was trained with 4"):
+        view.points(replace(data.candidates, queries=replace(table, vectors=table.vectors[:, :3])))
+
+
+def test_signals_are_a_view_where_there_are_runs() -> None:
+    data = world()
+    points = SignalView().fit(data).points(data.candidates)
+    assert points.shape == signals(data.candidates).values.shape
+    np.testing.assert_allclose(points.mean(axis=0), 0, atol=1e-9)
+    with pytest.raises(DataError, match="needs first-stage runs among the features"):
+        SignalView().fit(replace(data, candidates=replace(data.candidates, feature_names=None)))
+
+
+def test_names_people_type_give_these_views() -> None:
+    assert isinstance(view_named(TopMean(), "vector"), VectorView)
+    assert isinstance(view_named(TopMean(), "signals"), SignalView)
+    inside = view_named(TopMean(), "gradient:vector")
+    assert isinstance(inside, GradientView)
+    assert isinstance(inside.view, VectorView)
+
+
+@pytest.mark.parametrize("view", ["vector", "signals", "gradient:vector", "vector+signals+top-mean"])
+def test_a_model_with_such_a_view_is_saved_and_answers_requests_alike(tmp_path: Path, view: str) -> None:
+    data = world()
+    ranker = find_method("knn-offline-1").build(k=5, view=view)
+    ranker.fit(data)
+    save(ranker, tmp_path / "m")
+    loaded = load(tmp_path / "m")
+    expected = ranker.predict(data.candidates)
+    assert loaded.predict(data.candidates).tolist() == expected.tolist()
+
+    table, rows = data.candidates.queries, data.candidates.rows(3)
+    assert table is not None
+    assert table.vectors is not None
+    assert table.texts is not None
+    query = Query("x", text=table.texts[3], vector=table.vectors[3].tolist())
+    documents = [Document(str(row), unread(each.tolist())) for row, each in enumerate(data.candidates.features[rows])]
+    answered = LoadedModel.from_folder(tmp_path / "m").rank([RankRequest(query, documents)])[0][0]
+    scores = {each.id: each.score for each in answered.documents}
+    np.testing.assert_allclose([scores[str(row)] for row in range(8)], expected[rows], rtol=1e-12)
+
+
+def test_requests_with_vectors_of_two_dimensions_are_refused(tmp_path: Path) -> None:
+    save(RankSVM().fit(world()), tmp_path / "m")
+    requests = [RankRequest(Query(str(size), vector=[1.0] * size), []) for size in (3, 2)]
+    with pytest.raises(DataError, match="Query '2' has a vector of 2 numbers; the first has 3"):
+        LoadedModel.from_folder(tmp_path / "m").candidates(requests)
+
+
+def test_an_exports_router_goes_by_the_vector(tmp_path: Path) -> None:
+    data = world()
+    ranker = find_method("naive").build(clusters=2, view="vector")
+    ranker.fit(data)
+    export_model(ranker, "elasticsearch", tmp_path / "e")
+    router = Router(tmp_path / "e")
+    table = data.candidates.queries
+    assert table is not None
+    assert table.vectors is not None
+
+    chosen = {router.model(vector=vector.tolist()) for vector in table.vectors}
+
+    assert len(chosen) == 2
+    with pytest.raises(DataError, match=r"its vector was not given\. With router\.py: --vector"):
+        router.model("jaguar")
+    with pytest.raises(DataError, match="must be a list of finite numbers"):
+        router.model(vector=["x"])  # type: ignore[list-item]
+
+
+def test_vectors_of_queries_are_written_and_read(tmp_path: Path) -> None:
+    table = QueryTable(("a", "b"), vectors=np.array([[0.1, -2.0], [0.0, 1e-7]]))
+    write_queries(tmp_path / "queries.jsonl", table)
+    found = read_queries(tmp_path / "queries.jsonl")
+    assert found.vectors is not None
+    assert found.vectors.tolist() == [[0.1, -2.0], [0.0, 1e-7]]
+    for lines, said in (
+        ('{"_id": "a", "vector": [1]}\n{"_id": "b"}', 'queries.jsonl:2: "vector" must be a list'),
+        ('{"_id": "a", "vector": [1, NaN]}', 'queries.jsonl:1: "vector" must be a list'),
+        ('{"_id": "a", "vector": [1]}\n{"_id": "b", "vector": [1, 2]}', "queries.jsonl:2: the vector has 2 numbers"),
+    ):
+        (tmp_path / "queries.jsonl").write_text(lines + "\n")
+        with pytest.raises(DataError, match=said):
+            read_queries(tmp_path / "queries.jsonl")
+
+
+def test_vectors_travel_with_their_queries() -> None:
+    table = QueryTable(("a", "b", "c"), vectors=np.arange(6.0).reshape(3, 2))
+    chosen = table.select(["c", "a"])
+    assert chosen.vectors is not None
+    assert chosen.vectors.tolist() == [[4, 5], [0, 1]]
+    more = table.with_unknown(["d"]).vectors
+    assert more is not None
+    assert more[3].tolist() == [0, 0]
+    joined = join_tables([table.select(["b"]), table.select(["a"])]).vectors
+    assert joined is not None
+    assert joined.tolist() == [[2, 3], [0, 1]]
+    with pytest.raises(DataError, match="vectors of 2 numbers, others of 3"):
+        join_tables([table, QueryTable(("x",), vectors=np.ones((1, 3)))])
+    with pytest.raises(DataError, match="3 query ids but 2 vectors"):
+        QueryTable(("a", "b", "c"), vectors=np.ones((2, 2)))
+    with pytest.raises(DataError, match=r"Row 1, column 2 of QueryTable\.vectors is nan"):
+        QueryTable(("a",), vectors=np.array([[1.0, np.nan]]))
+
+
+def test_other_vectors_make_another_training_set() -> None:
+    data = world()
+    table = data.candidates.queries
+    assert table is not None
+    assert table.vectors is not None
+    other = data.with_queries(replace(table, vectors=table.vectors + 1))
+    assert other.fingerprint() != data.fingerprint()
+    halves = [data.select(range(15)), data.select(range(15, 30))]
+    assert concatenate(halves).fingerprint() == data.fingerprint()
+
+
+def test_candidates_keep_the_vectors_they_come_with() -> None:
+    candidates: Candidates = world().candidates.select([4])
+    assert candidates.queries is not None
+    assert candidates.queries.vectors is not None
+    assert candidates.queries.vectors.shape == (1, 4)
