@@ -9,6 +9,8 @@ Data flows one way:
     RankSVM, LambdaMART                                 learners: Judged → one scoring function
     RankBoost, ListNet, AdaRank, MultipleHyperplanes    the classic ones
     TopMean, TextView, Columns, SideBySide              views: a query as a point
+    read_vectors, with_vectors                          vectors of documents and queries, beside words
+    VectorView, SignalView, signals                     views: a query by its vector, or by what its runs tell of it
     TwoModels, Divergence                               views: a query by several models' scores of its documents
     GradientView, LearnedMetric                         views of views, learned
     Nearest, Radius, Everyone                           neighborhoods: which training queries count for a query
@@ -84,6 +86,7 @@ _HOMES = {
     "SSER": "querywise.rankers.ensemble.ensemble",
     "SelectRanker": "querywise.rankers.clusters",
     "SideBySide": "querywise.locality.views.columns",
+    "SignalView": "querywise.locality.views.signals",
     "Single": "querywise.rankers.single",
     "SolverError": "querywise.errors",
     "TextView": "querywise.locality.views.text",
@@ -91,6 +94,7 @@ _HOMES = {
     "Transform": "querywise.rankers.clusters",
     "TreeRegression": "querywise.learners.trees.boosting",
     "TwoModels": "querywise.locality.views.twomodels",
+    "VectorView": "querywise.locality.views.vector",
     "build_index": "querywise.retrieval.index",
     "candidates_for": "querywise.retrieval.features",
     "compare": "querywise.evaluation.compare",
@@ -115,15 +119,18 @@ _HOMES = {
     "read_queries": "querywise.data.queries",
     "read_run": "querywise.data.runs",
     "read_scores": "querywise.measures.score_files",
+    "read_vectors": "querywise.data.vectors",
     "recommended": "querywise.methods.table",
     "route": "querywise.exports.routing",
     "save": "querywise.storage.models",
     "save_index": "querywise.retrieval.index",
     "search": "querywise.retrieval.bm25",
+    "signals": "querywise.retrieval.signals",
     "split_queries": "querywise.data.folds",
     "stdlib_collection": "querywise.retrieval.stdlib",
     "tune": "querywise.evaluation.tuning",
     "why": "querywise.explanations.explain",
+    "with_vectors": "querywise.retrieval.indexed_vectors",
     "write_collection": "querywise.data.collections",
     "write_letor": "querywise.data.letor",
     "write_parts": "querywise.data.folds",

@@ -23,6 +23,7 @@ from querywise.data.queries import read_queries as read_queries
 from querywise.data.query_table import QueryTable as QueryTable
 from querywise.data.runs import read_run as read_run
 from querywise.data.synthetic import make_judged as make_judged
+from querywise.data.vectors import read_vectors as read_vectors
 from querywise.errors import DataError as DataError
 from querywise.errors import ModelFileError as ModelFileError
 from querywise.errors import NotFittedError as NotFittedError
@@ -57,9 +58,11 @@ from querywise.locality.views.columns import SideBySide as SideBySide
 from querywise.locality.views.divergence import Divergence as Divergence
 from querywise.locality.views.gradients import GradientView as GradientView
 from querywise.locality.views.metric import LearnedMetric as LearnedMetric
+from querywise.locality.views.signals import SignalView as SignalView
 from querywise.locality.views.text import TextView as TextView
 from querywise.locality.views.topmean import TopMean as TopMean
 from querywise.locality.views.twomodels import TwoModels as TwoModels
+from querywise.locality.views.vector import VectorView as VectorView
 from querywise.measures.score_files import read_scores as read_scores
 from querywise.measures.score_files import write_run as write_run
 from querywise.measures.score_files import write_scores as write_scores
@@ -86,7 +89,9 @@ from querywise.retrieval.index import Index as Index
 from querywise.retrieval.index import build_index as build_index
 from querywise.retrieval.index import load_index as load_index
 from querywise.retrieval.index import save_index as save_index
+from querywise.retrieval.indexed_vectors import with_vectors as with_vectors
 from querywise.retrieval.reading import read_judged as read_judged
+from querywise.retrieval.signals import signals as signals
 from querywise.retrieval.stdlib import stdlib_collection as stdlib_collection
 from querywise.runtime.ray import RayCluster as RayCluster
 from querywise.storage.models import load as load
