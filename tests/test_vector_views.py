@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from querywise import GradientView, RankSVM, load, save
+from querywise.data.collections import Collection
+from querywise.data.collections import Document as Described
 from querywise.data.joining import concatenate
 from querywise.data.judged import Candidates, Judged
+from querywise.data.judgements import Judgement
 from querywise.data.queries import read_queries, write_queries
 from querywise.data.query_table import QueryTable, join_tables
 from querywise.data.run_columns import run_feature_names
@@ -23,8 +26,13 @@ from querywise.locality.views.topmean import TopMean
 from querywise.locality.views.vector import VectorView
 from querywise.methods import find_method
 from querywise.methods.views import view_named
+from querywise.retrieval.embedding import query_vector, with_embedded
+from querywise.retrieval.features import judged_candidates
+from querywise.retrieval.index import build_index
 from querywise.retrieval.signals import signals
+from querywise.runtime.values import JsonObject
 from querywise.service.loaded_model import LoadedModel
+from querywise.service.lookup import Lookup
 from querywise.service.schema import Document, Query, RankRequest, unread
 
 
@@ -74,8 +82,10 @@ def test_signals_are_a_view_where_there_are_runs() -> None:
     points = SignalView().fit(data).points(data.candidates)
     assert points.shape == signals(data.candidates).values.shape
     np.testing.assert_allclose(points.mean(axis=0), 0, atol=1e-9)
-    with pytest.raises(DataError, match="needs first-stage runs among the features"):
-        SignalView().fit(replace(data, candidates=replace(data.candidates, feature_names=None)))
+    nameless = replace(data.candidates, feature_names=None)
+    with pytest.raises(DataError, match="was trained with 7 signals of a query, and these have 2"):
+        SignalView().fit(data).points(nameless)
+    assert SignalView().fit(replace(data, candidates=nameless)).points(nameless).shape == (30, 2)
 
 
 def test_names_people_type_give_these_views() -> None:
@@ -184,3 +194,28 @@ def test_candidates_keep_the_vectors_they_come_with() -> None:
     assert candidates.queries is not None
     assert candidates.queries.vectors is not None
     assert candidates.queries.vectors.shape == (1, 4)
+
+
+def test_the_service_finds_what_offline_retrieval_finds(tmp_path: Path) -> None:
+    texts = ["a large cat", "a fast car", "a large snake", "a language to program in", "cats and dogs", "a car race"]
+    documents = [Described(f"D{place}", text.split()[-1], text) for place, text in enumerate(texts)]
+    index = with_embedded(build_index(documents), documents, "lsa")
+    queries = QueryTable(("a", "b"), texts=("large cats", "fast cars"))
+    table = replace(queries, vectors=np.stack([query_vector(index, text) for text in ("large cats", "fast cars")]))
+    judgements = tuple(Judgement(query, document, 1, "here") for query, document in (("a", "D0"), ("b", "D1")))
+    judged, _ = judged_candidates(Collection("zoo", lambda: documents, table, judgements), index)
+    notes: JsonObject = {"vectors": {"embedder": index.notes["embedder"]}}
+    save(RankSVM().fit(judged), tmp_path / "m", notes=notes)
+    model, lookup = LoadedModel.from_folder(tmp_path / "m"), Lookup(index=index)
+    lookup.check(model)
+
+    found = lookup.candidates(Query("x", text="large cats"), 50)
+
+    assert found.document_ids == judged.candidates.document_ids[judged.candidates.rows(0)]  # type: ignore[index]
+    assert found.features.tolist() == judged.candidates.features[judged.candidates.rows(0)].tolist()
+    vector = query_vector(index, "large cats")
+    given = lookup.candidates(Query("x", text="large cats", vector=vector.tolist()), 50)
+    assert given.features.tolist() == found.features.tolist()
+    other = [Described(each.id, each.title, each.text[::-1]) for each in documents]
+    with pytest.raises(DataError, match=r"the vectors of the model, lsa|those of the model have"):
+        Lookup(index=with_embedded(build_index(other), other, "lsa")).check(model)

@@ -20,6 +20,8 @@ from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.neighborhoods import Everyone
 from querywise.locality.views.columns import Columns
 from querywise.locality.views.metric import LearnedMetric
+from querywise.locality.views.signals import SignalView
+from querywise.locality.views.vector import VectorView
 from querywise.methods import METHODS
 from querywise.rankers.knn import KnnOffline2, KnnOnline
 from querywise.storage import save
@@ -37,6 +39,8 @@ def plain_name(name: str) -> str:
 
 MORE: dict[str, Callable[[], Any]] = {
     "KnnOnline, columns, everyone": lambda: KnnOnline(RankSVM(), view=Columns(), neighborhood=Everyone()),
+    "KnnOnline, vector": lambda: KnnOnline(RankSVM(), k=5, view=VectorView()),
+    "KnnOnline, signals": lambda: KnnOnline(RankSVM(), k=5, view=SignalView()),
     "KnnOffline2, learned metric": lambda: KnnOffline2(RankSVM(), k=5, view=LearnedMetric(Columns())),
 }
 

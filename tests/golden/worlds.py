@@ -25,7 +25,7 @@ EXPLAINED = ("q0", "q4", "q9", "q12", "q14")
 
 
 def training() -> Judged:
-    """Queries of two kinds, with texts, classes and columns."""
+    """Queries of two kinds, with texts, classes, columns and vectors."""
     return _described(make_judged(32, 8, 4, kinds=2, seed=11))
 
 
@@ -41,7 +41,12 @@ def _described(data: Judged) -> Judged:
     assert table is not None
     texts = [" ".join(_WORDS[(row * step) % len(_WORDS)] for step in range(1 + row % 4)) for row in range(len(table))]
     columns = np.column_stack([np.arange(len(table)) % 5, np.arange(len(table)) % 3]).astype(np.float64)
-    known = replace(table, texts=("", None, *texts[2:]), columns=columns, column_names=("hour", "device"))
+    turns = np.arange(len(table), dtype=np.float64)
+    vectors = np.column_stack([np.cos(turns), np.sin(turns), turns % 3 - 1])
+    vectors[1] = 0
+    known = replace(
+        table, texts=("", None, *texts[2:]), columns=columns, column_names=("hour", "device"), vectors=vectors
+    )
     return replace(data, candidates=replace(data.candidates, feature_names=_NAMES, queries=known))
 
 

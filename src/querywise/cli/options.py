@@ -62,7 +62,7 @@ Clusters = Annotated[
 ViewName = Annotated[
     str | None,
     typer.Option(
-        help="What makes queries alike: top-mean, text, vector, columns, signals, two-models, divergence, several "
+        help="What makes queries alike: top-mean, text, columns, two-models, divergence, vector, signals, several "
         "joined by +, learned:VIEW or gradient:VIEW.",
         show_default=False,
     ),

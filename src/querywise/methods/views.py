@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from querywise.locality.views.topmean import TopMean
 
 TOP_MEAN = "top-mean"
-VIEWS = (TOP_MEAN, "text", "vector", "columns", "signals", "two-models", "divergence")
+VIEWS = (TOP_MEAN, "text", "columns", "two-models", "divergence", "vector", "signals")
 _LEARNED = ("learned", "gradient")  # of the view after the colon; of top-mean without one
 
 
 def view_named(top_mean: TopMean, view: str | None = TOP_MEAN) -> QueryView | None:
     """A view by name, its reference and number of documents those of `top_mean`.
 
-    view: how similarity of queries is measured: top-mean, text, vector, columns, signals, two-models or divergence,
+    view: how similarity of queries is measured: top-mean, text, columns, two-models, divergence, vector or signals,
     several joined by +, and learned or gradient of one, as in gradient:text. None is the method's own.
     """
     if view is None:
