@@ -146,3 +146,17 @@ def test_vectors_of_zeros_are_counted(place: Path, tmp_path: Path) -> None:
         "hint: 1 of 20 documents have a vector of zeros, which is similar to nothing.",
         "hint: 1 of 20 queries have a vector of zeros, which is similar to nothing.",
     ]
+
+
+def test_a_model_is_refused_an_index_of_another_language(place: Path, tmp_path: Path) -> None:
+    run(place, "fit", "docs", "--language", "german", "--out", tmp_path / "m", "-q")
+    assert read_manifest(tmp_path / "m").notes["language"] == "german"
+    run(place, "index", "docs", "--out", tmp_path / "english", "-q")
+    run(place, "index", "docs", "--language", "german", "--out", tmp_path / "german", "-q")
+
+    said = refused(call(place, "search", tmp_path / "english", "apple", "--model", tmp_path / "m"))
+
+    assert "was trained on text with the stemmer german, and this index was made with the stemmer english" in said
+    assert "`querywise index --language german` makes one that fits" in said
+    assert json.loads(run(place, "search", tmp_path / "german", "apple", "--model", tmp_path / "m", "--json"))
+    assert "There is no stemmer for 'klingon'" in refused(call(place, "compare", "docs", "--language", "klingon"))

@@ -12,6 +12,7 @@ from querywise.cli.options import (
     AsJson,
     EmbedderName,
     Judgements,
+    Language,
     Quiet,
     SkipUnknown,
     Top,
@@ -54,6 +55,7 @@ def features(
     vectors: VectorFolder = None,
     embed: EmbedderName = None,
     vector_top: VectorTop = None,
+    language: Language = "english",
     queries: Annotated[
         Path | None, typer.Option(help="queries.jsonl, TREC topics, or id <tab> text lines.", show_default=False)
     ] = None,
@@ -83,7 +85,7 @@ def features(
     if (out / "corpus.jsonl").exists() or (queries is not None and queries.resolve() == (out / QUERIES).resolve()):
         raise DataError(f"{out}: a collection is here, whose {QUERIES} would be written over. Name another folder.")
     check_parts_folder(out)
-    how = Retrieval(top, vectors, embed, vector_top, skip_unknown)
+    how = Retrieval(top, vectors, embed, vector_top, skip_unknown, None if language == "none" else language)
     with shown(quiet=quiet), working(cluster):
         judged, coverage, _ = judged_from_text(
             data, queries=queries, judgements=judgements, retrieval=how, add_judged=add_judged
@@ -103,7 +105,7 @@ def features(
 def index(
     data: CollectionPath,
     out: Annotated[Path, typer.Option(help="Folder to write the index to.", show_default=False)],
-    language: Annotated[str, typer.Option(help="Whose stemmer: english, german, …; none does not stem.")] = "english",
+    language: Language = "english",
     stop_words: Annotated[bool, typer.Option(help="Leave out the common words of English.")] = True,
     vectors: VectorFolder = None,
     embed: EmbedderName = None,
@@ -199,9 +201,11 @@ def _as_trained(index: Index, model: Path, query: str, embed: str | None) -> Sea
     from querywise.errors import DataError
     from querywise.retrieval.embedding import query_vector
     from querywise.retrieval.indexed_vectors import has_vectors
+    from querywise.retrieval.language import require_language
     from querywise.storage import read_manifest
 
     manifest = read_manifest(model)
+    require_language(index, manifest.notes, str(model))
     by_vectors = any(run.name == "vectors" for run in run_columns(manifest.feature_names))
     if by_vectors != has_vectors(index):
         told = ("with", "without") if by_vectors else ("without", "with")

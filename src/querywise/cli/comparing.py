@@ -16,6 +16,7 @@ from querywise.cli.options import (
     EmbedderName,
     FlavourName,
     Judgements,
+    Language,
     Measures,
     Neighbours,
     Queries,
@@ -82,6 +83,7 @@ def compare(
     vectors: VectorFolder = None,
     embed: EmbedderName = None,
     vector_top: VectorTop = None,
+    language: Language = "english",
     skip_unknown: SkipUnknown = False,
     seed: Annotated[int, typer.Option(help="How one file or collection is cut into five folds.")] = 0,
     cluster: ClusterAddress = None,
@@ -109,7 +111,7 @@ def compare(
         baseline=baseline,
         fixed=local_settings(k, clusters, view, reference) | ({} if bag is None else {"bag": bag}),
     )
-    how = Retrieval(top, vectors, embed, vector_top, skip_unknown)
+    how = Retrieval(top, vectors, embed, vector_top, skip_unknown, None if language == "none" else language)
     with shown(quiet=quiet), working(cluster):
         folds = folds_of(data, queries, seed=seed, judgements=judgements, retrieval=how)
         found, page = run(asked, folds, out, title=f"Methods compared on {data.absolute().name}")

@@ -86,6 +86,7 @@ Top = Annotated[
     int | None,
     typer.Option(min=1, help="Documents per query that BM25 retrieves: 100, or 50 beside vectors.", show_default=False),
 ]
+Language = Annotated[str, typer.Option(help="Whose stemmer, for text: english, german, …; none does not stem.")]
 VectorFolder = Annotated[
     Path | None,
     typer.Option(

@@ -18,6 +18,7 @@ from querywise.cli.options import (
     EmbedderName,
     Features,
     FlavourName,
+    Language,
     Measures,
     Neighbours,
     Queries,
@@ -97,6 +98,7 @@ def fit(
     vectors: VectorFolder = None,
     embed: EmbedderName = None,
     vector_top: VectorTop = None,
+    language: Language = "english",
     cluster: ClusterAddress = None,
     memory: Memory = None,
     quiet: Quiet = False,
@@ -127,7 +129,7 @@ def fit(
         raise DataError("--folds is for training data without a validation part; leave out --valid and --fold.")
     _refuse_unknown(chosen, fixed)
     check_model_folder(out)
-    how = Retrieval(top, vectors, embed, vector_top)
+    how = Retrieval(top, vectors, embed, vector_top, language=None if language == "none" else language)
     with shown(quiet=quiet), working(cluster, memory):
         read = read_training(data, valid or [], fold=fold, features=features, queries=queries, retrieval=how)
         require_parts(read.train, memory)

@@ -25,8 +25,9 @@ from querywise.retrieval.embedding import embedded_queries, query_embedder, with
 from querywise.retrieval.features import BOTH, judged_candidates
 from querywise.retrieval.index import Index, build_index
 from querywise.retrieval.indexed_vectors import embedder_of, vectors_of, with_vectors
+from querywise.retrieval.language import language_notes
 from querywise.retrieval.stdlib import NAME, stdlib_collection
-from querywise.retrieval.words import Tokeniser
+from querywise.retrieval.words import ENGLISH, Tokeniser
 from querywise.runtime.arrays import Floats
 from querywise.runtime.progress import doing
 from querywise.runtime.values import JsonObject
@@ -72,7 +73,8 @@ class Retrieval:
 
     top: documents that BM25 finds; None is 100, or 50 beside vectors. vectors: a folder with the vectors of documents
     and queries; embed: the name of what makes them instead. vector_top: documents that vectors find; None is 50.
-    skip_unknown: leave out judgements and vectors of documents that are not in the corpus.
+    skip_unknown: leave out judgements and vectors of documents that are not in the corpus. language: whose stemmer;
+    None does not stem.
     """
 
     top: int | None = None
@@ -80,8 +82,10 @@ class Retrieval:
     embed: str | None = None
     vector_top: int | None = None
     skip_unknown: bool = False
+    language: str | None = ENGLISH
 
     def __post_init__(self) -> None:
+        Tokeniser(self.language)  # refuses one that nobody knows
         if self.vectors is not None and self.embed is not None:
             said = f"vectors={str(self.vectors)!r} and embed={self.embed!r}: which of them? Name one."
             raise DataError(said, arguments=("vectors", "embed"))
@@ -171,20 +175,20 @@ def judged_from_text(
 
 
 def retrieval_notes(index: Index, how: Retrieval) -> JsonObject:
-    """What a model trained on candidates with vectors must remember of them; nothing without vectors."""
-    vectors = vectors_of(index)
+    """What a model must remember of the text it was trained on: the language, and the vectors."""
+    vectors, spoken = vectors_of(index), language_notes(index)
     if vectors is None:
-        return {}
+        return spoken
     depths: JsonObject = {"top": BOTH if how.top is None else how.top}
     depths |= {"vector_top": BOTH if how.vector_top is None else how.vector_top}
-    return {"vectors": {**depths, "dimension": vectors.dimension, "embedder": embedder_of(index)}}
+    return {**spoken, "vectors": {**depths, "dimension": vectors.dimension, "embedder": embedder_of(index)}}
 
 
 def index_of(collection: Collection, how: Retrieval, tokeniser: Tokeniser | None = None) -> Index:
     """The index of a collection's documents, with their vectors where there are some."""
     given = None if how.vectors is None else read_vectors(how.vectors)  # first: it may be wrong
     with doing("Indexing"):
-        index = build_index(collection.documents(), tokeniser)
+        index = build_index(collection.documents(), tokeniser or Tokeniser(how.language))
     if how.embed is not None:
         index = with_embedded(index, collection.documents(), how.embed)
     elif given is not None:

@@ -11,6 +11,7 @@ from itertools import chain
 
 from querywise.errors import DataError
 
+ENGLISH = "english"  # the language of text unless another is named
 # Stop words: grammar and little else.
 _GRAMMAR = """
 a about above after again all also am an and any are as at be because been before being below between both but
@@ -42,7 +43,7 @@ class Tokeniser:
     ['wing', 'aeroelast', 'model', '1958']
     """
 
-    def __init__(self, language: str | None = "english", *, stop_words: bool = True) -> None:
+    def __init__(self, language: str | None = ENGLISH, *, stop_words: bool = True) -> None:
         self.language = language
         self.stop_words = stop_words
         self._stemmed = _stemmer(language)

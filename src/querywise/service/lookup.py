@@ -17,6 +17,7 @@ from querywise.retrieval.embedding import EmbedderRecord, embedded_queries, quer
 from querywise.retrieval.features import candidates_for, feature_names
 from querywise.retrieval.index import Index
 from querywise.retrieval.indexed_vectors import embedder_of, has_vectors
+from querywise.retrieval.language import require_language
 from querywise.runtime.arrays import Floats
 from querywise.runtime.values import JsonObject
 from querywise.service.loaded_model import LoadedModel
@@ -51,6 +52,7 @@ class Lookup:
                     + (f" ({names[0]} …)" if names else "")
                     + ". Serve a model that was fitted on features of this index's kind (`querywise features`)."
                 )
+            require_language(self.index, model.manifest.notes, "The model")
             self._check_embedder(model)
         if self.judged is not None:
             self.judged.candidates.require_features(count, names)
