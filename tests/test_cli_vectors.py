@@ -157,6 +157,6 @@ def test_a_model_is_refused_an_index_of_another_language(place: Path, tmp_path: 
     said = refused(call(place, "search", tmp_path / "english", "apple", "--model", tmp_path / "m"))
 
     assert "was trained on text with the stemmer german, and this index was made with the stemmer english" in said
-    assert "`querywise index --language german` makes one that fits" in said
+    assert "Make the index anew in the language german." in said
     assert json.loads(run(place, "search", tmp_path / "german", "apple", "--model", tmp_path / "m", "--json"))
     assert "There is no stemmer for 'klingon'" in refused(call(place, "compare", "docs", "--language", "klingon"))

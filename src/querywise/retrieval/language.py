@@ -24,5 +24,5 @@ def require_language(index: Index, notes: JsonObject, model: str) -> None:
     if trained != found:
         raise DataError(
             f"{model} was trained on text with the stemmer {trained}, and this index was made with the stemmer {found}"
-            f". `querywise index --language {trained}` makes one that fits."
+            f". Make the index anew in the language {trained}."
         )
