@@ -134,7 +134,6 @@ def test_without_the_packages_there_is_a_hint() -> None:
         find_embedder("static", index_of())
 
 
-@pytest.mark.skipif(importlib.util.find_spec("tokenizers") is None, reason="tokenizers is not installed")
 def test_a_static_table_gives_the_mean_of_the_tokens(tmp_path: Path) -> None:
     from safetensors.numpy import save_file
     from tokenizers import Tokenizer, models, pre_tokenizers
