@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -13,6 +14,9 @@ PAGE = Path(__file__).parent / "cli.md"
 HTTP = Path(__file__).parent / "http.md"
 SETTINGS = Path(__file__).parent / "methods.md"
 REPRODUCTION = Path(__file__).parent / "reproduction.md"
+README = Path(__file__).parent.parent / "README.md"
+FIGURES = Path(__file__).parent / "figures"
+COMPARED = {"MQ2008": "MQ2008", "OHSUMED": "OHSUMED", "cranfield": "Cranfield", "vaswani": "Vaswani"}
 COMMANDS = (
     "demo", "features", "index", "search", "convert", "fit", "rank", "evaluate", "compare", "fuse", "explain", "serve",
     "export", "reproduce", "methods",
@@ -125,17 +129,60 @@ def _kind(schema: dict[str, Any]) -> str:
     return ", ".join([kind, *limits, *default])
 
 
+def write_summary_of_methods() -> None:
+    """What `compare` has written of every method on four collections, as numbers, and under one correction."""
+    from querywise.evaluation.significance import holm
+
+    found = {name: _table(FIGURES / f"methods-{name}" / "table.md") for name in COMPARED}
+    for name, methods in found.items():
+        _write_json(FIGURES / f"methods-{name}" / "numbers.json", methods)
+    rivals = [(name, method) for name, methods in found.items() for method in methods if method != "blend"]
+    corrected = dict(zip(rivals, holm([found[name][method]["p (map)"] for name, method in rivals]), strict=True))
+    rows = []
+    for name, shown in COMPARED.items():
+        cells = [f"{found[name]['blend']['map']:.4f}"]
+        for method in ("lambdamart", "single"):
+            cells += [f"{found[name][method]['map']:.4f}", f"{corrected[name, method]:.3f}"]
+        better = sum(each["map"] > found[name]["blend"]["map"] for each in found[name].values())
+        beaten = sum(p < 0.05 for (of, _), p in corrected.items() if of == name)
+        rows.append(f"| {shown} | {' | '.join(cells)} | {better} | {beaten} of {len(found[name]) - 1} |")
+    heads = ("MAP: blend", "lambdamart", "p", "single", "p", "methods with a higher MAP", "beaten with p < 0.05")
+    lines = ["| |" + "".join(f" {each} |" for each in heads), "|---|" + "---:|" * len(heads), *rows]
+    FIGURES.joinpath("methods").mkdir(exist_ok=True)
+    (FIGURES / "methods" / "table.md").write_text("\n".join(lines) + "\n")
+    tests = {f"{name}: {method}": p for (name, method), p in corrected.items()}
+    _write_json(FIGURES / "methods" / "numbers.json", {"tests": len(tests), "p_holm": tests, "methods": found})
+
+
+def _table(path: Path) -> dict[str, dict[str, float]]:
+    """A table of numbers, by the first cell of a row and the heading of a column."""
+    lines = [line.strip().strip("|").split("|") for line in path.read_text().splitlines() if line.startswith("|")]
+    heads, rows = [each.strip() for each in lines[0]], lines[2:]
+    found = {}
+    for row in rows:
+        cells = dict(zip(heads[1:], (each.strip().removeprefix("< ") for each in row[1:]), strict=True))
+        found[row[0].strip()] = {name: float(cell) for name, cell in cells.items() if re.fullmatch(r"-?[\d.]+", cell)}
+    return found
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=1) + "\n")
+
+
 def with_tables(page: str) -> str:
     """A page with the tables that commands have written, each between the two comments that name its file."""
 
     def table(found: re.Match[str]) -> str:
-        return f"<!-- {found[1]} -->\n\n{(REPRODUCTION.parent / found[1]).read_text().strip()}\n\n<!-- end -->"
+        opening = found[0].partition(" -->")[0]
+        return f"{opening} -->\n\n{(REPRODUCTION.parent / found[1]).read_text().strip()}\n\n<!-- end -->"
 
-    return re.sub(r"<!-- (figures/\S+\.md) -->.*?<!-- end -->", table, page, flags=re.DOTALL)
+    return re.sub(r"<!-- (?:docs/)?(figures/\S+\.md) -->.*?<!-- end -->", table, page, flags=re.DOTALL)
 
 
 if __name__ == "__main__":
     PAGE.write_text(command_line_page())
     HTTP.write_text(http_page())
     SETTINGS.write_text(methods_page())
-    REPRODUCTION.write_text(with_tables(REPRODUCTION.read_text()))
+    write_summary_of_methods()
+    for page in (REPRODUCTION, README):
+        page.write_text(with_tables(page.read_text()))
