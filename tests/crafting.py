@@ -39,6 +39,7 @@ from querywise.storage.kinds import SAVABLE
 from querywise.storage.models import decoded
 from tests.golden.make import HERE
 from tests.golden.worlds import asked
+from tests.worlds import as_runs
 
 GOLDEN = tuple(sorted(path.name for path in HERE.iterdir() if path.is_dir() and not path.name.startswith("routed")))
 FOLDERS = 50  # one case in so many is written to a real folder
@@ -95,8 +96,9 @@ class Corpus:
         bodies = {name: read_body(HERE / name) for name in self.names}
         self.bodies = {name: json.dumps(body) for name, body in bodies.items()}
         self.arrays = {name: read_arrays(HERE / name, body["arrays"]) for name, body in bodies.items()}
-        every = asked().candidates
-        self.asked = every.select(np.array([0, 4, len(every) - 3]))
+        some = [asked().candidates, as_runs(asked()).candidates]
+        some = [every.select(np.array([0, 4, len(every) - 3])) for every in some]
+        self.asked = {name: some["run.a.score" in body] for name, body in self.bodies.items()}
 
     def whole(self, name: str) -> Ranker:
         """A golden model as it is."""
@@ -296,7 +298,7 @@ def outcomes(corpus: Corpus, numbers: range, scratch: Path) -> Iterator[str]:
         yield f"{number} begins {name}"
         signal.setitimer(signal.ITIMER_REAL, LONGEST)
         try:
-            found = tried(load, corpus.asked)
+            found = tried(load, corpus.asked[name])
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the outcome
             where = traceback.extract_tb(error.__traceback__)[-1]
             found = f"raised {error!r:.200} in {Path(where.filename).name}:{where.lineno}"
@@ -311,7 +313,7 @@ def main(first: int, last: int, *names: str) -> None:
     faulthandler.register(signal.SIGALRM, chain=True)  # a case that takes too long tells where it was, and is ended
     corpus = Corpus(*names)
     for name in corpus.names:  # loads the libraries, and compiles the kernels, which may take longer than a case
-        assert tried(lambda name=name: corpus.whole(name), corpus.asked) == "ranked", name  # type: ignore[misc]
+        assert tried(lambda name=name: corpus.whole(name), corpus.asked[name]) == "ranked", name  # type: ignore[misc]
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + 4 * MOST_MEMORY, resource.RLIM_INFINITY))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

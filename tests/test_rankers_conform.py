@@ -44,9 +44,13 @@ from querywise.rankers.nearby import NearbyBlend
 from querywise.rankers.normalised import QueryNormalised
 from querywise.rankers.single import Single
 from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
+from querywise.rankers.weights.by_query import WeightsByQuery
+from querywise.rankers.weights.confidence import Confidence
+from querywise.rankers.weights.forest import ForestWeights
+from querywise.rankers.weights.fusion import EqualWeights, Fusion, Weights
 from querywise.runtime.arrays import Floats
 from querywise.storage import load, save
-from tests.worlds import ragged
+from tests.worlds import as_runs, ragged
 
 RANKERS: dict[str, Callable[[], Any]] = {
     "RankSVM": RankSVM,
@@ -127,6 +131,19 @@ RANKERS: dict[str, Callable[[], Any]] = {
     "Transform, LambdaMART": lambda: Transform(LambdaMART(3, prior="global"), 3),
     "KnnOffline2, divergence": lambda: KnnOffline2(RankSVM(), k=5, view=Divergence()),
     "KnnOnline, two models": lambda: KnnOnline(RankSVM(), k=5, view=TwoModels(0)),
+    "EqualWeights": EqualWeights,
+    "EqualWeights, rank": lambda: EqualWeights("rank"),
+    "Weights": Weights,
+    "Weights, z-score": lambda: Weights("z-score", measure="ndcg@3"),
+    "WeightsByQuery": lambda: WeightsByQuery(folds=2),
+    "WeightsByQuery, neighbours": lambda: WeightsByQuery("l2", way="neighbours", kappa=0.5, shrinkage=0.5),
+    "WeightsByQuery, top mean": lambda: WeightsByQuery(
+        way="neighbours", view=TopMean(), k=3, kappa=0.0, shrinkage=1.0, back_off=None
+    ),
+    "WeightsByQuery, signals": lambda: WeightsByQuery(way="signals", signals_l2=0.1, shrinkage=1.0),
+    "Confidence": Confidence,
+    "Confidence, entropy": lambda: Confidence("entropy", "b", normalise="rank"),
+    "ForestWeights": lambda: ForestWeights(trees=5),
 }
 # Whatever the table of methods has beside them: a new ranker is found here as soon as it stands there.
 _KNOWN = {type(build()).__name__ for build in RANKERS.values()}
@@ -145,7 +162,7 @@ class Fitted:
 @cache
 def fitted_once(name: str) -> Fitted:
     """One plain fit of each configuration, which all tests of a process ask. No test may change it."""
-    ranker, data = RANKERS[name](), training()
+    ranker, data = RANKERS[name](), training(name)
     return Fitted(ranker, ranker.fit(data), data)
 
 
@@ -173,17 +190,27 @@ def ranker(fitted: Fitted) -> Any:
     return fitted.ranker
 
 
-def training() -> Judged:
-    return worded(make_judged(40, 9, 4, kinds=2, seed=7))
+def training(name: str) -> Judged:
+    return for_ranker(name, worded(make_judged(40, 9, 4, kinds=2, seed=7)))
 
 
-@pytest.fixture(scope="module")
-def train() -> Judged:
-    return training()
+def for_ranker(name: str, data: Judged) -> Judged:
+    """The same data; for rankers that weigh first-stage runs, its first two features as such runs."""
+    return as_runs(data) if isinstance(RANKERS[name](), Fusion) else data
 
 
-@pytest.fixture(scope="module")
-def held_out() -> Judged:
+@pytest.fixture
+def train(name: str) -> Judged:
+    return training(name)
+
+
+@pytest.fixture
+def held_out(name: str) -> Judged:
+    return for_ranker(name, plain_held_out())
+
+
+@cache
+def plain_held_out() -> Judged:
     data = ragged(3)
     classes = tuple("long" if size > 5 else "short" for size in data.candidates.sizes)
     return worded(data.with_queries(QueryTable(data.candidates.query_ids, classes=classes)))
@@ -356,7 +383,8 @@ def test_fitting_twice_gives_the_same_bits_whatever_the_first_was_asked(
 
 def test_constant_features_are_fine(build: Callable[[], Any], train: Judged) -> None:
     features = np.column_stack([train.candidates.features, np.full(len(train.labels), 0.1)])
-    widened = replace(train, candidates=replace(train.candidates, features=features))
+    names = train.feature_names and (*train.feature_names, "constant")
+    widened = replace(train, candidates=replace(train.candidates, features=features, feature_names=names))
     assert np.isfinite(build().fit(widened).predict(widened.candidates)).all()
 
 
@@ -368,15 +396,16 @@ def test_another_number_of_features_is_refused_with_both_numbers(ranker: Any) ->
 
 
 def test_features_in_another_order_are_refused_by_name(build: Callable[[], Any], train: Judged) -> None:
-    named = replace(train, candidates=replace(train.candidates, feature_names=("bm25", "age", "clicks", "length")))
+    one, two, three, four = names = train.feature_names or ("bm25", "age", "clicks", "length")
+    named = replace(train, candidates=replace(train.candidates, feature_names=names))
     ranker = build().fit(named)
-    swapped = replace(named.candidates, feature_names=("bm25", "clicks", "age", "length"))
-    with pytest.raises(DataError, match="Feature 2 is 'clicks' but the model was trained with 'age' there"):
+    swapped = replace(named.candidates, feature_names=(one, three, two, four))
+    with pytest.raises(DataError, match=f"Feature 2 is '{three}' but the model was trained with '{two}' there"):
         ranker.predict(swapped)
 
 
-def test_the_data_is_left_as_it_was(fitted: Fitted) -> None:
+def test_the_data_is_left_as_it_was(name: str, fitted: Fitted) -> None:
     fitted.ranker.predict(fitted.data.candidates)
-    before = training()
+    before = training(name)
     assert np.array_equal(fitted.data.candidates.features, before.candidates.features)
     assert np.array_equal(fitted.data.labels, before.labels)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sysconfig
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 from querywise.data.judged import Candidates, Judged
+from querywise.data.run_columns import run_feature_names
 from querywise.runtime.arrays import Floats
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -79,6 +81,21 @@ def ragged(seed: int = 0, queries: int = 12, features: int = 4, grades: int = 3)
     labels[starts[-3] : starts[-2]] = 0
     x[starts[-2] :] = x[starts[-2]]
     return Judged(Candidates(x, starts, tuple(f"q{number}" for number in range(len(sizes)))), labels)
+
+
+def as_runs(data: Judged, names: tuple[str, ...] = ("a", "b")) -> Judged:
+    """The same documents with the columns of as many first-stage runs: its first features, below −0.5 not found."""
+    candidates = data.candidates
+    scores = candidates.features[:, : len(names)]
+    columns = np.zeros((len(scores), 2 * len(names)))
+    for query, run in itertools.product(range(len(candidates)), range(len(names))):
+        rows = candidates.rows(query)
+        own = scores[rows, run]
+        found = own >= -0.5
+        ranks = 1 + (own[None, :] > own[:, None]).sum(axis=1)  # those that are alike have the same rank
+        columns[rows, 2 * run] = np.where(found, own + 1, 0.0)
+        columns[rows, 2 * run + 1] = np.where(found, 1 / ranks, 0.0)
+    return replace(data, candidates=replace(candidates, features=columns, feature_names=run_feature_names(names)))
 
 
 def explicit_pairs(data: Judged, features: Floats | None = None) -> tuple[Floats, Floats]:

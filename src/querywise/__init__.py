@@ -20,6 +20,7 @@ Data flows one way:
     Naive, SelectRanker, Transform                      a model per cluster, picked or blended by query
     ATVT over TreeRegression or KernelRidge             one model, learned as if queries differed in level and scale
     SER, SSER                                           an ensemble of rankers, weighted for all queries or for each
+    Weights, WeightsByQuery                             first-stage runs, weighted for all queries or for each
     QueryContext over any learner                       features relative to the query's other candidates
     Blend                                               a weighted sum of several rankers' scores
     recommended                                         the ranker to try first: such a blend
@@ -95,6 +96,8 @@ _HOMES = {
     "TreeRegression": "querywise.learners.trees.boosting",
     "TwoModels": "querywise.locality.views.twomodels",
     "VectorView": "querywise.locality.views.vector",
+    "Weights": "querywise.rankers.weights.fusion",
+    "WeightsByQuery": "querywise.rankers.weights.by_query",
     "build_index": "querywise.retrieval.index",
     "candidates_for": "querywise.retrieval.features",
     "compare": "querywise.evaluation.compare",

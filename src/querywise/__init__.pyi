@@ -82,6 +82,8 @@ from querywise.rankers.knn import KnnOnline as KnnOnline
 from querywise.rankers.nearby import NearbyBlend as NearbyBlend
 from querywise.rankers.normalised import QueryNormalised as QueryNormalised
 from querywise.rankers.single import Single as Single
+from querywise.rankers.weights.by_query import WeightsByQuery as WeightsByQuery
+from querywise.rankers.weights.fusion import Weights as Weights
 from querywise.retrieval.bm25 import search as search
 from querywise.retrieval.features import candidates_for as candidates_for
 from querywise.retrieval.features import judged_candidates as judged_candidates

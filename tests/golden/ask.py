@@ -17,13 +17,15 @@ from tests.golden.worlds import asked, training
 
 def main(*removed: str) -> None:
     """Print the scores of all folders and methods but those named."""
-    data, queries = training(), asked()
     folders = sorted(path.name for path in HERE.iterdir() if path.is_dir() and path.name not in removed)
-    scores = {name: load(HERE / name).predict(queries.candidates).tolist() for name in folders}
-    known = [name for name in METHODS if name != "bm25"]
-    methods = {
-        name: find_method(name).build().fit(data, valid=queries).predict(queries.candidates).tolist() for name in known
-    }
+    models = {name: load(HERE / name) for name in folders}
+    scores = {name: model.predict(asked(model).candidates).tolist() for name, model in models.items()}
+    methods = {}
+    for name in METHODS:
+        if name != "bm25":
+            ranker = find_method(name).build()
+            queries = asked(ranker)
+            methods[name] = ranker.fit(training(ranker), valid=queries).predict(queries.candidates).tolist()
     sys.stdout.write(json.dumps({"scores": scores, "methods": methods}))
 
 

@@ -16,7 +16,8 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import QuerywiseError
 from querywise.evaluation.oracle import oracle_gap
 from querywise.explanations.explain import as_dict, explain, why
-from tests.worlds import ragged
+from querywise.rankers.weights.fusion import Fusion
+from tests.worlds import as_runs, ragged
 
 _LIBRARIES = ("numpy", "scipy", "numba", "lightgbm", "scikit-learn")
 _NAMES = ("bm25", "age", "clicks", "length")
@@ -24,13 +25,21 @@ _WORDS = ("how to", "red", "blue", "jaguar", "python", "the")
 EXPLAINED = ("q0", "q4", "q9", "q12", "q14")
 
 
-def training() -> Judged:
-    """Queries of two kinds, with texts, classes, columns and vectors."""
-    return _described(make_judged(32, 8, 4, kinds=2, seed=11))
+def training(ranker: Any = None) -> Judged:
+    """Queries of two kinds, with texts, classes, columns and vectors; for a ranker of first-stage runs, as such runs."""
+    return _for(ranker, _described(make_judged(32, 8, 4, kinds=2, seed=11)))
 
 
-def asked() -> Judged:
+def asked(ranker: Any = None) -> Judged:
     """Queries of several lengths, the last with one document, without a relevant one, and with all alike."""
+    return _for(ranker, _asked())
+
+
+def _for(ranker: Any, data: Judged) -> Judged:
+    return as_runs(data) if isinstance(ranker, Fusion) else data
+
+
+def _asked() -> Judged:
     data = ragged(5)
     classes = tuple("kind 1" if size > 5 else "kind 2" for size in data.candidates.sizes)
     return _described(data.with_queries(QueryTable(data.candidates.query_ids, classes=classes)))
@@ -58,7 +67,7 @@ def machine() -> dict[str, str]:
 
 def answers(ranker: Any) -> dict[str, Any]:
     """What a fitted ranker says of the asked queries beside their scores, as JSON can hold it."""
-    data = asked()
+    data = asked(ranker)
     gap = oracle_gap(ranker, data)
     return {
         "explained": {name: _said(lambda name=name: explain(ranker, data.candidates, name)) for name in EXPLAINED},

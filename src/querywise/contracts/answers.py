@@ -162,17 +162,28 @@ class Sizes(NamedTuple):
     empty: int
 
 
+class Gain(NamedTuple):
+    """What was tried in cross-validation: its mean gain per query, the standard error of that, whether it was taken."""
+
+    tried: str
+    gain: float
+    error: float
+    taken: bool
+
+
 @dataclass(frozen=True)
 class Facts:
     """What fitting found: a classifier's F1, the sizes of clusters, the (α, β) of training queries.
 
-    elsewhere: the scores are another system's, so the time to look them up is meaningless.
+    elsewhere: the scores are another system's, so the time to look them up is meaningless. gains: of what was compared
+    with one set of weights for all queries, where that was chosen among others.
     """
 
     f1: float | None = None
     sizes: Sizes | None = None
     moved: Callable[[], tuple[Moved, ...]] | None = None
     elsewhere: bool = False
+    gains: tuple[Gain, ...] = ()
 
 
 def _no_models() -> Models:
@@ -197,7 +208,8 @@ class Answer:
     each training query, queries × training queries. members: the answers of the rankers that a blend is made of, one
     for each model, `names` what these are called, and `usual` their weights in the global model. refused: why no engine
     can run it whatever its models are. power: the power of a query's number of documents with which the time for its
-    scores grows; 2 where all pairs of documents are compared.
+    scores grows; 2 where all pairs of documents are compared. runs: the first-stage runs, where models are weights of
+    these and `seen` has a feature for each.
     """
 
     seen: Candidates
@@ -216,6 +228,7 @@ class Answer:
     refused: Refusal | None = None
     facts: Callable[[], Facts] = Facts
     power: Literal[1, 2] = 1
+    runs: tuple[str, ...] = ()
 
     @property
     def highest_power(self) -> int:

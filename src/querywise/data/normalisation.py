@@ -1,8 +1,9 @@
-"""Score normalisation across lists: min-max, z-scores, ranks, Borda counts."""
+"""Score normalisation across lists: min-max, z-scores, ranks, Borda counts; and as engines do it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 
@@ -45,6 +46,72 @@ NORMALISATIONS: dict[str, Callable[[Floats], Floats]] = {
     "rank": by_rank,
     "none": lambda scores: scores,
 }
+
+
+RANK_CONSTANT = 60  # of reciprocal rank fusion, in OpenSearch and Elasticsearch
+_LEAST = 0.001  # what OpenSearch gives a document of a list in the place of 0
+
+
+def opensearch_min_max(scores: Floats) -> Floats:
+    """OpenSearch's `min_max`: (s − min)/(max − min), 0.001 in the place of 0, 1 for all where they are the same.
+
+    As in MinMaxScoreNormalizer of the plugin neural-search, which computes in 32 bits.
+
+    >>> opensearch_min_max(np.array([9.0, 5.0, 1.0])).tolist()
+    [1.0, 0.5, 0.001]
+    """
+    spread = _spread_out(scores)
+    return np.where(spread == 0, _LEAST, spread)
+
+
+def l2(scores: Floats) -> Floats:
+    """OpenSearch's `l2`, Elasticsearch's `l2_norm`: s/√Σs²; 0 for all where every score is 0.
+
+    >>> l2(np.array([3.0, 4.0])).tolist()
+    [0.6, 0.8]
+    """
+    largest = float(np.abs(scores).max(initial=0.0))
+    if largest == 0:
+        return np.zeros(len(scores))
+    shares = scores / largest  # squares of these neither overflow nor vanish
+    return shares / float(np.sqrt(np.sum(shares * shares)))
+
+
+def z_score(scores: Floats) -> Floats:
+    """OpenSearch's `z_score`: (s − mean)/deviation, 0.001 in the place of 0 and of what is below.
+
+    The deviation is that of a sample, with n − 1 below. A score that equals the mean in 32 bits gets the highest score
+    as it stands: as in ZScoreNormalizer of the plugin neural-search. So do lists of one document.
+
+    >>> z_score(np.array([4.0, 2.0, 1.0, 1.0])).tolist() == [2 / np.sqrt(2), 0.001, 0.001, 0.001]
+    True
+    """
+    size = max(float(np.abs(scores).max(initial=0.0)), np.finfo(np.float64).tiny)
+    away = scores / size - float(np.mean(scores / size))
+    deviation = float(np.sqrt(np.sum(away * away) / max(len(scores) - 1, 1)))
+    with np.errstate(over="ignore"):  # beyond 32 bits: no engine has such scores
+        level = scores.astype(np.float32) == np.float32(np.mean(scores / size) * size)
+    found = np.maximum(away / deviation, _LEAST) if deviation > 0 else np.full(len(scores), scores.min())
+    return np.where(level, scores.max(), np.where(found > 0, found, _LEAST))
+
+
+def reciprocal_ranks(ranks: Floats) -> Floats:
+    """1/(60 + rank): weighted sums of these are the weighted reciprocal rank fusion of engines."""
+    return 1 / (RANK_CONSTANT + ranks)
+
+
+EngineNormalisation = Literal["opensearch-min-max", "l2", "z-score", "rank"]
+_OF_SCORES: dict[str, Callable[[Floats], Floats]] = {
+    "opensearch-min-max": opensearch_min_max,
+    "l2": l2,
+    "z-score": z_score,
+}
+ENGINE_NORMALISATIONS = (*_OF_SCORES, "rank")
+
+
+def as_in_engine(normalise: str, scores: Floats, ranks: Floats) -> Floats:
+    """The scores of one list, not empty, as an engine normalises them; its ranks, from 1, count for `rank` alone."""
+    return reciprocal_ranks(ranks) if normalise == "rank" else _OF_SCORES[normalise](scores)
 
 
 def _spread_out(levels: Floats) -> Floats:

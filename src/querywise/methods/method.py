@@ -57,7 +57,7 @@ class Method:
         """What is worth trying on some data, with some base: where queries have a text, a view of it too."""
         if base is not None and base in self.grids:
             return self.grids[base]
-        view = self.settings.get("view")
+        view = None if "view" in self.grid else self.settings.get("view")
         return {**self.grid, "view": (view.default, TEXT_VIEW)} if view is not None and data.has_texts() else self.grid
 
     def as_json(self) -> JsonObject:

@@ -18,11 +18,25 @@ if TYPE_CHECKING:
 _JOINING = "querywise.methods.joining"
 _LEARNERS = "querywise.learners"
 _RANKERS = "querywise.rankers"
+_FUSION = f"{_RANKERS}.weights"
 _RANKSVM = f"{_LEARNERS}.ranksvm.ranksvm:RankSVM"
 _LAMBDAMART = f"{_LEARNERS}.trees.boosting:LambdaMART"
 
 _GROWTH = ("trees", "leaves", "learning_rate", "min_documents", "seed")
 _AGREEMENT = ("cost", "grades", "theta", "smoothing", "similarity", "similarity_scale", "norm")
+_BY_QUERY = (
+    "normalise",
+    "measure",
+    "way",
+    "k",
+    "kappa",
+    "l2",
+    "signals_l2",
+    "shrinkage",
+    "back_off",
+    "folds",
+    "seed",
+)
 _SVM = Part(_RANKSVM, ("l2", "loss", "pairs"))
 _WHOLE_SVM = Part(_RANKSVM, ("l2", "loss", "pairs", "scale", "tolerance"))
 _TOP_MEAN = Part("querywise.locality.views.topmean:TopMean", ("reference", "top"))
@@ -209,6 +223,49 @@ METHODS = {
             "a ranking SVM per pair of grades, combined by Borda count",
             Part(f"{_LEARNERS}.classic.hyperplanes:MultipleHyperplanes", ("l2", "loss", "pairs")),
             {"l2": (0.1, 1.0, 3.0)},
+        ),
+        Method(
+            "rrf",
+            "no learning: first-stage runs by reciprocal ranks",
+            Part(f"{_FUSION}.fusion:EqualWeights", (), differs={"normalise": "rank"}),
+            normalisable=False,
+        ),
+        Method(
+            "combsum",
+            "no learning: the sum of first-stage runs' normalised scores",
+            Part(f"{_FUSION}.fusion:EqualWeights", ("normalise",)),
+            normalisable=False,
+        ),
+        Method(
+            "weights",
+            "one weight per first-stage run for all queries",
+            Part(f"{_FUSION}.fusion:Weights", ("normalise", "measure")),
+            normalisable=False,
+        ),
+        Method(
+            "weights-by-query",
+            "weights of first-stage runs for each query its own, where cross-validation shows a gain",
+            Part(f"{_FUSION}.by_query:WeightsByQuery", _BY_QUERY, {"view": _OWN_VIEW}),
+            {"view": (None,)},  # what is worth trying is tried by the method itself
+            normalisable=False,
+        ),
+        Method(
+            "margin",
+            "no labels: a run's weight is how far its top score stands out (the last run, as vectors)",
+            Part(f"{_FUSION}.confidence:Confidence", ("run", "normalise"), differs={"sign": "margin"}),
+            normalisable=False,
+        ),
+        Method(
+            "entropy",
+            "no labels: a run's weight is how uneven its scores are (the first run, as BM25)",
+            Part(f"{_FUSION}.confidence:Confidence", ("run", "normalise"), differs={"sign": "entropy"}),
+            normalisable=False,
+        ),
+        Method(
+            "forest",
+            "weights of first-stage runs that a random forest predicts from a query's signals",
+            Part(f"{_FUSION}.forest:ForestWeights", ("normalise", "measure", "trees", "seed")),
+            normalisable=False,
         ),
         Method(
             RECOMMENDED,

@@ -9,7 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from querywise.data.rows import count_pairs
+from querywise.data.run_columns import run_columns
 from querywise.learners.trees.text import width_of
+from querywise.retrieval.signals import signal_names
 from querywise.storage.checks import Known, Starts, Stored, WrongValueError
 
 Together: TypeAlias = Callable[[Stored, Known], None]
@@ -136,22 +138,49 @@ def _similar(made: Any, known: Known) -> None:
     _demand(bool(np.isin(falls, made.starts_).all()), "SimilarQueries.values_ are not in ascending order")
 
 
+def _fusion(made: Any, known: Known) -> None:
+    known.tie("runs", len(run_columns(made.feature_names_)), "Fusion.weights_")
+    _demand(known.sizes["runs"] > 1, "Fusion.feature_names_ name fewer than two runs")
+
+
+def _by_query(made: Any, known: Known) -> None:
+    _demand(made.taken_ < known.sizes["tried"], f"WeightsByQuery.taken_ is {made.taken_}; it is none of those tried")
+
+
+def _run_signals(made: Any, known: Known) -> None:
+    runs = [run.name for run in run_columns(made.feature_names_)]
+    _demand(len(runs) > 0, "RunSignals.feature_names_ name no run")
+    known.tie("coordinates", len(signal_names(runs)), "RunSignals.scaling_")
+
+
+def _weight_forest(made: Any, known: Known) -> None:
+    _demand(known.sizes["options"] > 0, "ForestWeights has no options")
+    own = np.arange(known.sizes["nodes"])
+    for side in (made.low_, made.high_):
+        _demand(bool((side >= own).all()), "ForestWeights has a node whose child comes before it")
+    _demand(bool(((made.low_ == own) == (made.high_ == own)).all()), "ForestWeights has a node with one child")
+
+
 TOGETHER: dict[str, Together] = {
     "Blend": _at_least_one("rankers"),
     "Clusters": _at_least_one("groups"),
     "Divergence": _divergence,
     "FittedModels": _at_least_one("models"),
+    "ForestWeights": _weight_forest,
+    "Fusion": _fusion,
     "KernelRidge": _kernel,
     "LambdaMART": _forests,
     "LinearModels": _at_least_one("models"),
     "Locality": _at_least_one("queries"),
     "NGrams": _grams,
     "NearbyBlend": _nearby,
+    "NeighbourWeights": _at_least_one("options"),
     "OfflineModels": _offline,
     "PreparedRankSVM": _prepared,
     "PreparedRows": _prepared_rows,
     "QueryClasses": _classes,
     "QueryContext": _context,
+    "RunSignals": _run_signals,
     "SSER": _at_least_one("starts"),
     "SideBySide": _side_by_side,
     "SimilarQueries": _similar,
@@ -159,4 +188,5 @@ TOGETHER: dict[str, Together] = {
     "TopMean": _top_mean,
     "TreeRegression": _forest,
     "TwoModels": _two_models,
+    "WeightsByQuery": _by_query,
 }

@@ -1,0 +1,92 @@
+"""Which weights by query are worth it: cross-validation against one set of weights for all queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, Self
+
+import numpy as np
+
+from querywise.contracts.answers import Gain
+from querywise.data.judged import Candidates
+from querywise.rankers.weights.fusion import OwnWeights, Weights
+from querywise.rankers.weights.lists import Lists
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.cache import caching
+from querywise.runtime.parameters import unfitted
+from querywise.runtime.progress import track
+
+FEWEST = 20  # queries; from fewer nothing is chosen
+CHOICE = "the best of these in other parts"
+
+
+class Way(Protocol):
+    """A way to weights of a query's own."""
+
+    def fit(self, lists: Lists, everyone: Weights, /) -> Self:
+        """Learn from judged lists."""
+        ...
+
+    def own(self, candidates: Candidates, /) -> OwnWeights:
+        """The weights of these queries."""
+        ...
+
+    def said(self) -> str:
+        """What it is, in words."""
+        ...
+
+
+def shrunk(own: Floats, common: Floats, shrinkage: float) -> Floats:
+    """w̄ + ρ (u − w̄): with ρ = 0, or where u is w̄, exactly w̄."""
+    return common + shrinkage * (own - common)
+
+
+def cross_validated(
+    lists: Lists, ways: Sequence[Way], shrinkages: Sequence[float], everyone: Weights, *, folds: int, seed: int
+) -> tuple[list[Gain], int]:
+    """The gain of every way and shrinkage over w̄, and the number of the one to take; −1 is w̄.
+
+    Every query is ranked by what was learned from other parts. The one with the highest mean gain is taken, the first
+    of equals, if two gains exceed one standard error: its own, and that of the choice itself, where every part has what
+    was best in the others. The second, the last of the list, keeps out what is best by luck, as one of many always is.
+    """
+    place = np.random.default_rng(seed).permutation(len(lists.data)) % folds
+    commons, found = _held_out(lists, ways, everyone, place)
+    usual = lists.values(commons)
+    said = [f"{way.said()}, shrinkage={each:g}" for way in ways for each in shrinkages]
+    paired = np.array([lists.values(shrunk(own, commons, each)) - usual for own in found for each in shrinkages])
+    gains = [
+        _gain(name, row) for name, row in zip([*said, CHOICE], [*paired, _of_the_choice(paired, place)], strict=True)
+    ]
+    best = int(np.argmax([each.gain for each in gains[:-1]]))
+    taken = all(each.gain > each.error and each.gain > 0 for each in (gains[best], gains[-1]))
+    return [each._replace(taken=taken and number == best) for number, each in enumerate(gains)], best if taken else -1
+
+
+def _held_out(lists: Lists, ways: Sequence[Way], everyone: Weights, place: Ints) -> tuple[Floats, Floats]:
+    """The common weights and those of every way, for each query by what was learned from other parts."""
+    commons = np.empty((len(lists.data), lists.options.shape[1]))
+    found = np.empty((len(ways), *commons.shape))
+    for part in track(np.unique(place).tolist(), "Weights by query"):
+        held, rest = np.flatnonzero(place == part), np.flatnonzero(place != part)
+        train, asked = lists.select(rest), lists.data.candidates.select(held)
+        common = unfitted(everyone).found_in(train)
+        commons[held] = common.weights_
+        with caching():
+            for number, way in enumerate(ways):
+                found[number, held] = unfitted(way).fit(train, common).own(asked).weights
+    return commons, found
+
+
+def _of_the_choice(paired: Floats, place: Ints) -> Floats:
+    """The gain of every query under what is best in the other parts; 0 where nothing gains there."""
+    gains = np.zeros(len(place))
+    for part in np.unique(place):
+        means = paired[:, place != part].mean(axis=1)
+        if means.max() > 0:
+            gains[place == part] = paired[int(np.argmax(means)), place == part]
+    return gains
+
+
+def _gain(said: str, paired: Floats) -> Gain:
+    return Gain(said, float(paired.mean()), float(paired.std(ddof=1) / np.sqrt(len(paired))), False)

@@ -1,0 +1,169 @@
+"""What the rankers that weigh runs share: the lists, the answer, and one set of weights for all queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from querywise.contracts.answers import Answer, Facts, Models, Once, Place, alone, local_or_global, one_each, ready
+from querywise.contracts.forms import Refusal, depends_on_the_list
+from querywise.contracts.run_weights import run_weights
+from querywise.data.judged import Candidates, Judged
+from querywise.data.normalisation import EngineNormalisation
+from querywise.data.run_columns import RunColumns, run_columns
+from querywise.learners.classic.lists import check_worth
+from querywise.learners.linear import LinearModel, LinearModels
+from querywise.rankers.weights.lists import Lists, check_normalise, normalised_runs, runs_of, together
+from querywise.runtime.arrays import Bools, Floats
+
+
+class OwnWeights(NamedTuple):
+    """Queries × runs, and which queries have weights of their own; the others have the common ones."""
+
+    weights: Floats
+    local: Bools
+
+
+class Fusion:
+    """A weighted sum of the runs' normalised scores. `weights_` are the common weights."""
+
+    normalise: EngineNormalisation
+    weights_: Floats
+    feature_count_: int
+    feature_names_: tuple[str, ...] | None
+
+    @property
+    def runs_(self) -> tuple[str, ...]:
+        """What the runs are called."""
+        return tuple(run.name for run in self._columns())
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document: Σ_r w_r(q) s_r."""
+        return self.answer(candidates).scores()
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """One set of weights for all queries."""
+        return self.fused(self.lists(candidates))
+
+    def run_weights(self, candidates: Candidates, /) -> Floats:
+        """Queries × runs: how much each run counts."""
+        return run_weights(self.answer(candidates))
+
+    def lists(self, candidates: Candidates) -> Candidates:
+        """The documents with a feature per run."""
+        return normalised_runs(ready(self, candidates), self._columns(), self.normalise)
+
+    def judged_lists(self, data: Judged, valid: Judged | None, measure: str) -> Lists:
+        """Those of training and validation queries; the columns are remembered."""
+        check_normalise(type(self), self.normalise)
+        check_worth(measure)
+        self.remember(data)
+        return Lists.of(together(data, valid), self._columns(), self.normalise, measure)
+
+    def remember(self, data: Judged) -> None:
+        """Remember the columns; those of fewer than two runs are refused."""
+        data.require_learnable()
+        runs_of(type(self), data.feature_names)
+        self.feature_count_ = data.feature_count
+        self.feature_names_ = data.feature_names
+
+    def fused(
+        self,
+        seen: Candidates,
+        own: Callable[[], OwnWeights] | None = None,
+        *,
+        teachers: Once[csr_array] | None = None,
+        place: Place | None = None,
+        facts: Callable[[], Facts] = Facts,
+    ) -> Answer:
+        """The answer by the common weights, or by those that some queries have of their own."""
+        common, runs, refused = LinearModel(self.weights_), self.runs_, refusal(type(self))
+        if own is None:
+            one = alone(common, seen)
+            return Answer(seen, one.common, one.scores, refused=refused, runs=runs, facts=facts)
+        found = Once(own)
+        models: Once[Models] = Once(lambda: LinearModels(found().weights[found().local]))
+        return Answer(
+            seen,
+            lambda: common,
+            Once(
+                lambda: local_or_global(
+                    seen, found().local, lambda queries, part: models().pick(part, np.arange(len(queries))), common
+                )
+            ),
+            varies=True,
+            models=models,
+            shares=Once(lambda: _one_each(found().local)),
+            teachers=teachers,
+            place=place,
+            refused=refused,
+            runs=runs,
+            facts=facts,
+        )
+
+    def _columns(self) -> list[RunColumns]:
+        return run_columns(self.feature_names_)
+
+
+def _one_each(local: Bools) -> csr_array:
+    return one_each(np.where(local, np.cumsum(local) - 1, -1), int(local.sum()))
+
+
+def refusal(whose: type) -> Refusal:
+    """Why no engine's model is made of weights of runs."""
+    return depends_on_the_list(
+        whose,
+        "adds up scores of several runs, each normalised over its own list",
+        "Its weights go into a hybrid query instead.",
+    )
+
+
+class EqualWeights(Fusion):
+    """Every run counts the same: CombSUM; with `rank`, reciprocal rank fusion. Nothing is learned.
+
+    normalise: how a run's scores are made comparable over its own list, as engines do it. opensearch-min-max, l2 and
+    z-score are OpenSearch's; rank is 1/(60 + rank), as in reciprocal rank fusion. A document that a run did not find
+    counts 0 there.
+    """
+
+    def __init__(self, normalise: EngineNormalisation = "opensearch-min-max") -> None:
+        self.normalise = normalise
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Remember the columns; there is nothing to learn."""
+        check_normalise(type(self), self.normalise)
+        self.remember(data)
+        count = len(self.runs_)
+        self.weights_ = np.full(count, 1 / count)
+        return self
+
+
+class Weights(Fusion):
+    """One weight per run for all queries: those under which training and validation queries are ranked best.
+
+    w̄ maximises the mean measure over all weights in steps of 0.05; of equally good ones it is the nearest to equal
+    weights. With more than three runs a coarser grid is tried, and then moves of 0.05 from one run to another. What was
+    judged beyond the candidates counts.
+
+    normalise: how a run's scores are made comparable over its own list, as engines do it. opensearch-min-max, l2 and
+    z-score are OpenSearch's; rank is 1/(60 + rank), as in reciprocal rank fusion. A document that a run did not find
+    counts 0 there.
+    measure: the measure that weights maximise: map, ndcg or ndcg@k.
+    """
+
+    def __init__(self, normalise: EngineNormalisation = "opensearch-min-max", *, measure: str = "map") -> None:
+        self.normalise = normalise
+        self.measure = measure
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Find the weights on training and validation queries together."""
+        return self.found_in(self.judged_lists(data, valid, self.measure))
+
+    def found_in(self, lists: Lists) -> Self:
+        """Find the weights on lists that are made already."""
+        self.remember(lists.data)
+        self.weights_ = lists.best
+        return self

@@ -1,0 +1,66 @@
+"""Weights of a query from the training queries around it."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from querywise.contracts.protocols import QueryView
+from querywise.data.judged import Candidates
+from querywise.locality.neighborhoods import Nearest
+from querywise.locality.views.text import TextView
+from querywise.rankers.neighbors import Locality, without
+from querywise.rankers.weights.fusion import OwnWeights, Weights
+from querywise.rankers.weights.lists import Lists
+from querywise.rankers.weights.options import best_of
+from querywise.runtime.arrays import Floats
+
+
+class NeighbourWeights:
+    """The weights that rank a query's neighbours and, κ times, all training queries best.
+
+        u(q) = argmax_w  Σ_i v_i(q) T_i(w) + κ T̄(w)
+
+    T_i(w) is the measure of training query i under weights w, T̄ its mean over all, v(q) the neighbours' weights, with
+    sum 1. Of equally good weights u is the nearest to w̄. A query without neighbours, or too far from all training
+    queries, has w̄.
+
+    view, k: the neighbours are the k nearest in a view; by default of the query's text, and without texts in TopMean.
+    kappa: κ; infinity is w̄ for all queries.
+    back_off: the share of training queries that are nearer to each other than a query may be to the nearest of them.
+    """
+
+    def __init__(self, view: QueryView | None, k: float, kappa: float, back_off: float | None) -> None:
+        self.view = view
+        self.k = k
+        self.kappa = kappa
+        self.back_off = back_off
+
+    def fit(self, lists: Lists, everyone: Weights) -> Self:
+        """Compute the training queries' positions, and keep their measures under all weights."""
+        view = TextView() if self.view is None and lists.data.has_texts() else self.view
+        kept = lists.with_best()
+        self.locality_ = Locality(view, Nearest(self.k), self.back_off).fit(lists.data, everyone)
+        self.options_, self.table_, self.common_ = kept.options, kept.table, kept.best
+        return self
+
+    def neighbours(self, points: Floats) -> csr_array:
+        """New queries × training queries; an empty row is w̄."""
+        return without(self.locality_.weights(points), self.locality_.is_far(points))
+
+    def own(self, candidates: Candidates) -> OwnWeights:
+        """The weights of these queries."""
+        rows = self.neighbours(self.locality_.points(candidates))
+        totals = np.asarray(rows.sum(axis=1)).ravel()
+        near = np.asarray(rows @ self.table_) / np.where(totals > 0, totals, 1.0)[:, None]
+        share = 1 / (1 + self.kappa)
+        values = share * near + (1 - share) * self.table_.mean(axis=0)
+        found = np.array([self.options_[best_of(each, self.options_, self.common_)] for each in values])
+        local = totals > 0
+        return OwnWeights(np.where(local[:, None], found.reshape(-1, len(self.common_)), self.common_), local)
+
+    def said(self) -> str:
+        """What it is, in words."""
+        return f"neighbours, kappa={self.kappa:g}"
