@@ -11,14 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from querywise.contracts.run_weights import run_weights
 from querywise.data.collections import Collection, Document
 from querywise.data.judged import Candidates, Judged
 from querywise.data.judgements import Judgement
 from querywise.data.normalisation import NORMALISATIONS, minmax, zscore
+from querywise.data.queries import read_queries
 from querywise.data.query_table import QueryTable
-from querywise.data.runs import Run, join_runs, judge, read_run, read_runs
+from querywise.data.runs import Run, join_runs, judge, read_run, read_runs, tabulate_runs
 from querywise.errors import DataError, NotFittedError
-from querywise.jobs.fuse import BEST_RUN, VOTES, Fusing, compare_fusions, fused, vote
+from querywise.jobs.fuse import BEST_RUN, LEARNED, VOTES, Fusing, best_fusion, compare_fusions, fused, vote
 from querywise.measures.score_files import write_runs
 from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
 from querywise.retrieval.bm25 import search
@@ -268,18 +270,18 @@ def world(queries: int = 20) -> tuple[list[Run], list[Judgement]]:
 
 def test_learned_weights_prefer_the_run_that_knows() -> None:
     runs, said = world()
-    data, _ = judge(join_runs(runs), said)
+    data, _ = judge(tabulate_runs(runs), said)
     found = compare_fusions(data, Fusing())
     means = {each.name: each.means["map"] for each in found.methods}
-    assert list(means) == [BEST_RUN, "run good", "run noise", "combsum", "combmnz", "rrf", "borda", "ser", "sser"]
-    assert means["run noise"] < means["combsum"] < means["sser"]
+    assert list(means) == [BEST_RUN, "run good", "run noise", *VOTES, "weights", "weights-by-query", "ser", "sser"]
+    assert means["run noise"] < means["combsum"] < min(means["sser"], means["weights"])
     assert found.compared.baseline == max((BEST_RUN, *VOTES), key=lambda name: means[name])
-    assert found.compared_with == 2, "only what learns weights is corrected for"
+    assert found.compared_with == 4, "only what learns weights is corrected for"
 
 
 def test_every_judged_query_is_scored_by_folds_that_did_not_see_it_and_the_others_by_all() -> None:
     runs, said = world()
-    candidates = join_runs(runs)
+    candidates = tabulate_runs(runs)
     data, _ = judge(candidates, [each for each in said if each.query not in ("3", "11")])
     asked = Fusing(method="sser")
     found = compare_fusions(data, asked)
@@ -292,7 +294,36 @@ def test_every_judged_query_is_scored_by_folds_that_did_not_see_it_and_the_other
     lone = scores[candidates.rows(candidates.query_ids.index("11"))]
     assert len(set(lone.tolist())) > 1
     best = fused(candidates, data, found.compared, Fusing(method=BEST_RUN))
-    assert np.array_equal(best[candidates.rows(3)], candidates.features[candidates.rows(3), 0])
+    assert np.array_equal(best[candidates.rows(3)], join_runs(runs).features[candidates.rows(3), 0])
+
+
+def test_what_is_written_is_the_best_plain_one_unless_weights_gain_more_than_an_error() -> None:
+    runs, said = world()
+    data, _ = judge(tabulate_runs(runs), said)
+    compared = compare_fusions(data, Fusing()).compared
+    means = {name: each.mean()["map"] for name, each in compared.evaluations.items()}
+    chosen = best_fusion(compared, Fusing())
+    assert chosen in (compared.baseline, *LEARNED)
+    gains = {
+        name: compared.evaluations[name]["map"] - compared.evaluations[compared.baseline]["map"] for name in LEARNED
+    }
+    sure = {name for name, each in gains.items() if each.mean() > each.std(ddof=1) / np.sqrt(len(each))}
+    assert chosen == max(sure, key=lambda name: means[name], default=compared.baseline)
+
+
+def test_two_runs_alike_are_fused_by_a_vote() -> None:
+    """Nothing can be learned from them: what is written is what is plain."""
+    runs, said = world()
+    data, _ = judge(tabulate_runs([runs[0], Run("again", runs[0].scores)]), said)
+    assert best_fusion(compare_fusions(data, Fusing()).compared, Fusing()) in (BEST_RUN, *VOTES)
+
+
+@pytest.mark.parametrize("normalise", ["minmax", "rank", "zscore"])
+@pytest.mark.parametrize("method", VOTES)
+def test_votes_on_the_columns_of_runs_are_those_on_joined_runs(method: str, normalise: str) -> None:
+    runs, _ = world(5)
+    expected = vote(join_runs(runs, normalise=normalise), method)
+    assert vote(tabulate_runs(runs), method, normalise) == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_collections_own_runs_hold_each_rankers_best_documents() -> None:
@@ -363,14 +394,38 @@ def test_without_judgements_the_runs_vote(place: Path, tmp_path: Path) -> None:
 def test_with_judgements_it_compares_gives_a_verdict_and_writes_all_queries(place: Path, tmp_path: Path) -> None:
     out = tmp_path / "fused.trec"
     text = run(place, "good.trec", "noise.trec", "--judged", "qrels.txt", "--names", "ours,theirs", "--out", out)
-    for name in ("best-run", "run ours", "run theirs", "combsum", "combmnz", "rrf", "borda", "ser", "sser"):
+    for name in ("best-run", "run ours", "run theirs", *VOTES, *LEARNED):
         assert re.search(rf"^\s*{name}\s+0\.\d{{4}}", text, re.MULTILINE), name
     assert "18 test queries, flavour standard; p: paired t-test against" in text
-    assert re.search(r"^(Nothing beats|s?ser is better than) ", text, re.MULTILINE)
+    assert re.search(r"^(Nothing beats|[a-z-]+ is better than) ", text, re.MULTILINE)
     assert "36 of 36 relevant documents (100%) are among the candidates" in text
     assert "2 queries of the runs have no judgement; nothing is learned there." in text
-    assert text.endswith(f"220 documents of 20 queries fused by sser, written to {out}\n")
+    assert re.search(rf"220 documents of 20 queries fused by [a-z-]+, written to {out}\n$", text)
     assert set(read_run(out).scores) == {str(query) for query in range(20)}
+
+
+@pytest.mark.slow
+def test_a_folder_gets_the_model_the_weights_and_the_report(place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "fusion"
+    texts = [json.dumps({"_id": str(query), "text": f"query {query}"}) for query in range(20)]
+    written(tmp_path, "queries.jsonl", "\n".join(texts))
+    words = ("good.trec", "noise.trec", "--judged", "qrels.txt", "--queries", tmp_path / "queries.jsonl", "--out", out)
+    text = run(place, *words, "--method", "weights-by-query", "--normalise", "l2")
+    assert f"weights-by-query, fitted on all judged queries, written to {out}" in text
+    assert (out / "report" / "report.html").is_file()
+    lines = [json.loads(line) for line in (out / "weights.jsonl").read_text().splitlines()]
+    assert [each["_id"] for each in lines] == [str(query) for query in range(20)]
+    ranker = load(out)
+    candidates = tabulate_runs(read_runs([place / "good.trec", place / "noise.trec"]))
+    candidates = candidates.with_queries(read_queries(tmp_path / "queries.jsonl"))
+    found = run_weights(ranker.answer(candidates))
+    assert [list(each["weights"].values()) for each in lines] == found.tolist()
+    assert list(lines[0]["weights"]) == ["good", "noise"]
+    content = json.loads(run(place, *words, "--method", "rrf", "--json"))
+    assert content["method"] == "rrf"
+    assert run_weights(load(out).answer(candidates))[0].tolist() == [0.5, 0.5]
+    run(place, *words, "--method", "borda")
+    assert not (out / "weights.jsonl").exists(), "votes have no weights"
 
 
 @pytest.mark.slow
@@ -417,6 +472,11 @@ def test_a_collection_makes_four_runs_that_can_be_kept(place: Path, tmp_path: Pa
         ("good.trec noise.trec --out new --normalise sum", "Unknown normalisation 'sum'"),
         ("good.trec noise.trec --out nowhere/new", "nowhere does not exist; make it first"),
         ("good.trec noise.trec --keep-runs new --out new", "name one with --collection"),
+        ("good.trec noise.trec --judged qrels.txt --out docs", "docs"),
+        (
+            "good.trec noise.trec --judged qrels.txt --queries docs/queries.jsonl",
+            "are not in the query table, the first",
+        ),
         ("good.trec noise.trec --judged nowhere.txt", "nowhere.txt: there is no such file"),
         ("good.trec noise.trec --judged empty.trec", "empty.trec: the file holds no judgement"),
         ("good.trec noise.trec --judged good.trec", "good.trec:1: expected 'query <tab> document <tab> grade'"),

@@ -48,6 +48,7 @@ from querywise.rankers.weights.by_query import WeightsByQuery
 from querywise.rankers.weights.confidence import Confidence
 from querywise.rankers.weights.forest import ForestWeights
 from querywise.rankers.weights.fusion import EqualWeights, Fusion, Weights
+from querywise.rankers.weights.on_runs import OnRuns
 from querywise.runtime.arrays import Floats
 from querywise.storage import load, save
 from tests.worlds import as_runs, ragged
@@ -144,6 +145,8 @@ RANKERS: dict[str, Callable[[], Any]] = {
     "Confidence": Confidence,
     "Confidence, entropy": lambda: Confidence("entropy", "b", normalise="rank"),
     "ForestWeights": lambda: ForestWeights(trees=5),
+    "OnRuns, SER": lambda: OnRuns(SER()),
+    "OnRuns, CombSUM, z-scores": lambda: OnRuns(CombSUM(), "zscore"),
 }
 # Whatever the table of methods has beside them: a new ranker is found here as soon as it stands there.
 _KNOWN = {type(build()).__name__ for build in RANKERS.values()}
@@ -196,7 +199,7 @@ def training(name: str) -> Judged:
 
 def for_ranker(name: str, data: Judged) -> Judged:
     """The same data; for rankers that weigh first-stage runs, its first two features as such runs."""
-    return as_runs(data) if isinstance(RANKERS[name](), Fusion) else data
+    return as_runs(data) if isinstance(RANKERS[name](), Fusion | OnRuns) else data
 
 
 @pytest.fixture

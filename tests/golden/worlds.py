@@ -17,6 +17,7 @@ from querywise.errors import QuerywiseError
 from querywise.evaluation.oracle import oracle_gap
 from querywise.explanations.explain import as_dict, explain, why
 from querywise.rankers.weights.fusion import Fusion
+from querywise.rankers.weights.on_runs import OnRuns
 from tests.worlds import as_runs, ragged
 
 _LIBRARIES = ("numpy", "scipy", "numba", "lightgbm", "scikit-learn")
@@ -36,7 +37,7 @@ def asked(ranker: Any = None) -> Judged:
 
 
 def _for(ranker: Any, data: Judged) -> Judged:
-    return as_runs(data) if isinstance(ranker, Fusion) else data
+    return as_runs(data) if isinstance(ranker, Fusion | OnRuns) else data
 
 
 def _asked() -> Judged:

@@ -33,20 +33,33 @@ def fuse(
     method: Annotated[
         str | None,
         typer.Option(
-            help="What the fused run is made by: combsum, combmnz, rrf, borda; with judgements also best-run, ser, "
-            "sser and all of `querywise methods`. By default rrf, or sser with judgements.",
+            help="What is written: combsum, combmnz, rrf, borda; with judgements also best-run and all of `querywise "
+            "methods`. By default rrf, or with judgements what is best on queries that nothing was learned from.",
             show_default=False,
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where to write the fused run, of all queries.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Where to write: a name with an ending, as in fused.trec, is a run of all queries; one without, as in "
+            "fusion/, is a model folder with the weights of all queries and a report, and needs judgements.",
+            show_default=False,
+        ),
+    ] = None,
+    queries: Annotated[
+        Path | None,
+        typer.Option(help="The queries' texts, as queries.jsonl; weights by query use them.", show_default=False),
     ] = None,
     names: Annotated[
         str | None,
         typer.Option(help="What the runs are called, separated by commas; else as their files.", show_default=False),
     ] = None,
     normalise: Annotated[
-        str, typer.Option(help="How a run's scores of a query are made comparable: minmax, zscore, rank or none.")
+        str,
+        typer.Option(
+            help="How a run's scores of a query are made comparable: minmax, zscore, rank or none. Weights are of "
+            "scores as an engine normalises them, by default opensearch-min-max: also l2, z-score and rank."
+        ),
     ] = "minmax",
     collection: Annotated[
         Path | None,
@@ -77,10 +90,10 @@ def fuse(
     """Put the runs of several search engines together, and with judgements say whether learned weights help.
 
     Without judgements the runs vote. With them every query is ranked by weights learned from other queries, beside
-    the votes and each run alone.
+    the votes and each run alone; what is best is written.
     """
-    from querywise.data.runs import join_runs, read_runs
-    from querywise.jobs.fuse import Fusing, check_fusing, run
+    from querywise.data.runs import check_positive, read_runs, tabulate_runs
+    from querywise.jobs.fuse import Fusing, check_fusing, check_normalisation, run
     from querywise.measures.flavours import find_flavour
     from querywise.measures.formulas import find_measures
     from querywise.methods import current_name
@@ -89,39 +102,64 @@ def fuse(
     find_measures([*measures.split(","), measure])
     find_flavour(flavour)
     called = None if names is None else _names(names)
-    _check_places(out, keep_runs, collection)
+    check_normalisation(normalise)
+    _check_places(out, keep_runs, collection, judged=judged is not None or collection is not None)
     say_renamed([method, baseline], quiet=quiet)
     method, baseline = (None if each is None else current_name(each) for each in (method, baseline))
     if method is not None:
         check_fusing(method, judged=judged is not None or collection is not None)
     with shown(quiet=quiet):
         table, judgements, made = _known(collection, judged, top, keep_runs)
-        chosen = method or ("rrf" if judgements is None else "sser")
-        check_fusing(chosen, judged=judgements is not None)
+        check_fusing(method or "rrf", judged=judgements is not None)
         _check_use(out, judgements)
         every = [*made, *read_runs(runs or [], called)]
-        candidates = join_runs(every, normalise=normalise)
-        if table is not None and set(candidates.query_ids) <= set(table.ids):
-            candidates = candidates.with_queries(table)
-        asked = Fusing(chosen, measures, measure, flavour, baseline, folds, seed)
+        candidates = tabulate_runs(every)
+        if normalise == "none":
+            check_positive(every)
+        candidates = _with_texts(candidates, table, queries)
+        asked = Fusing(method, measures, measure, flavour, baseline, folds, seed, normalise)
         done = run(candidates, judgements, asked, out, every)
     if as_json:
-        print_json(_as_json(candidates, chosen, done, out))
+        print_json(_as_json(candidates, [each.name for each in every], done, out))
     else:
         _say_fused(done, quiet=quiet)
-        if done.scores is not None and not quiet:
-            say(f"{len(done.scores)} documents of {len(candidates)} queries fused by {chosen}, written to {out}")
+        if out is not None and not quiet:
+            _say_written(done, candidates, out)
 
 
-def _as_json(candidates: Candidates, method: str, done: Fused, out: Path | None) -> JsonObject:
+def _with_texts(candidates: Candidates, table: QueryTable | None, queries: Path | None) -> Candidates:
+    """The candidates with their queries' texts, where these are known."""
+    from querywise.data.queries import read_queries
+
+    if queries is not None:
+        return candidates.with_queries(read_queries(queries))
+    if table is not None and set(candidates.query_ids) <= set(table.ids):
+        return candidates.with_queries(table)
+    return candidates
+
+
+def _say_written(done: Fused, candidates: Candidates, out: Path) -> None:
+    if done.scores is not None:
+        say(f"{len(done.scores)} documents of {len(candidates)} queries fused by {done.method}, written to {out}")
+        return
+    for each in done.gains:
+        taken = ", taken" if each.taken else ""
+        say(f"  {each.tried}: gain {each.gain:+.4f}, standard error {each.error:.4f}{taken}")
+    page = out / "report" / "report.html"
+    say(f"{done.method}, fitted on all judged queries, written to {out}; the report is {page}")
+
+
+def _as_json(candidates: Candidates, runs: list[str], done: Fused, out: Path | None) -> JsonObject:
     from dataclasses import asdict
 
-    content: JsonObject = {"method": method, "runs": list(candidates.feature_names or ())}
+    content: JsonObject = {"method": done.method, "runs": list(runs)}
     if done.found is not None and done.coverage is not None:
         compared = done.found.compared.as_json()
         content |= {"coverage": asdict(done.coverage), **compared, "verdict": done.found.verdict}
     if done.scores is not None:
         content |= {"out": str(out), "queries_written": len(candidates), "documents": len(done.scores)}
+    if done.ranker is not None:
+        content |= {"out": str(out), "gains": [each._asdict() for each in done.gains]}
     return content
 
 
@@ -172,11 +210,15 @@ def _names(text: str) -> list[str]:
     return names
 
 
-def _check_places(out: Path | None, keep_runs: Path | None, collection: Path | None) -> None:
+def _check_places(out: Path | None, keep_runs: Path | None, collection: Path | None, *, judged: bool) -> None:
     from querywise.errors import DataError
+    from querywise.jobs.fuse import is_folder
     from querywise.runtime.files import check_folder, check_writable
+    from querywise.storage import check_model_folder
 
-    if out is not None:
+    if out is not None and judged and is_folder(out):
+        check_model_folder(out)
+    elif out is not None:
         check_writable(out)
     if keep_runs is not None:
         if collection is None:

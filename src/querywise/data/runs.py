@@ -6,7 +6,7 @@ as in trec_eval; the rank in the file is not read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,7 +17,8 @@ from querywise.data.coverage import Coverage, coverage_of
 from querywise.data.judged import Candidates, Judged, judged_by
 from querywise.data.judgements import Grades, Judgement, grades_of
 from querywise.data.letor import PathLike
-from querywise.data.normalisation import NORMALISATIONS
+from querywise.data.normalisation import NORMALISATIONS, borda
+from querywise.data.run_columns import run_feature_names
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
 from querywise.runtime.numerals import finite_number
@@ -116,24 +117,51 @@ def join_runs(runs: Sequence[Run], *, normalise: str = "minmax") -> Candidates:
         raise DataError(f"Unknown normalisation {normalise!r}. Known: {', '.join(NORMALISATIONS)}.")
     _check(runs)
     if normalise == "none":
-        _check_positive(runs)
+        check_positive(runs)
+
+    def fill(scores: Floats) -> Floats:
+        return NORMALISATIONS[normalise](scores)[:, None]
+
+    return _joined(runs, fill, tuple(run.name for run in runs))
+
+
+def tabulate_runs(runs: Sequence[Run]) -> Candidates:
+    """Every query's documents of all runs, by id, with two features per run: its raw score, and 1 / rank in its list.
+
+    Both are 0 where the run does not have the document. Tied documents share their mean rank. These are what rankers
+    that weigh runs are fitted on.
+
+    >>> runs = [Run("a", {"q": {"D1": 9.0, "D2": 5.0}}), Run("b", {"q": {"D2": -1.0}})]
+    >>> tabulate_runs(runs).features.tolist()
+    [[9.0, 1.0, 0.0, 0.0], [5.0, 0.5, -1.0, 1.0]]
+    """
+    _check(runs)
+
+    def fill(scores: Floats) -> Floats:
+        return np.column_stack([scores, 2 / (len(scores) + 1 - borda(scores))])
+
+    return _joined(runs, fill, run_feature_names([run.name for run in runs]))
+
+
+def _joined(runs: Sequence[Run], fill: Callable[[Floats], Floats], names: tuple[str, ...]) -> Candidates:
+    """The documents of all runs, with features that `fill` makes of the scores of one query in one run."""
     queries = _by_id({query for run in runs for query in run.scores})
     documents = [sorted({each for run in runs for each in run.scores.get(query, ())}) for query in queries]
-    starts = np.cumsum([0, *map(len, documents)])
-    features = np.zeros((int(starts[-1]), len(runs)))
+    starts, width = np.cumsum([0, *map(len, documents)]), len(names) // len(runs)
+    features = np.zeros((int(starts[-1]), len(names)))
     for query, own, first in zip(queries, documents, starts.tolist(), strict=False):
         places = {document: first + place for place, document in enumerate(own)}
-        for column, run in enumerate(runs):
+        for number, run in enumerate(runs):
             found = run.scores.get(query)
             if found:
                 rows = [places[document] for document in found]
-                features[rows, column] = NORMALISATIONS[normalise](np.array(list(found.values())))
+                features[rows, number * width : (number + 1) * width] = fill(np.array(list(found.values())))
     return Candidates(
         features=features,
         starts=starts,
         query_ids=tuple(queries),
         document_ids=tuple(document for own in documents for document in own),
-        feature_names=tuple(run.name for run in runs),
+        feature_names=names,
     )
 
 
@@ -179,7 +207,8 @@ def _check(runs: Sequence[Run]) -> None:
         )
 
 
-def _check_positive(runs: Sequence[Run]) -> None:
+def check_positive(runs: Sequence[Run]) -> None:
+    """Refuse a score that a missing document's 0 would not be below."""
     for run in runs:
         for query, found in run.scores.items():
             for document, score in found.items():

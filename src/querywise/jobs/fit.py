@@ -55,6 +55,8 @@ def run(asked: Asked, train: Training, valid: Judged | None, out: Path, *, clust
             notes["classifier_f1"] = round(facts.f1, 4)
         if facts.sizes is not None:
             notes["clusters"] = facts.sizes._asdict()
+        if facts.gains:
+            notes["gains"] = [each._asdict() for each in facts.gains]
         save(tuned.ranker, out, notes=notes)
     return Fitted(tuned, notes, facts.sizes)
 

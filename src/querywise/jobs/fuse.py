@@ -1,4 +1,4 @@
-"""The whole job of `querywise fuse`: fusion methods compared, and the fused run."""
+"""The whole job of `querywise fuse`: fusion methods compared, and what is best of them written."""
 
 from __future__ import annotations
 
@@ -6,28 +6,38 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from querywise.contracts.answers import Gain, facts_of
 from querywise.contracts.protocols import Ranker
+from querywise.contracts.run_weights import run_weights
 from querywise.data.coverage import Coverage
 from querywise.data.folds import make_folds
 from querywise.data.judged import Candidates, Judged
 from querywise.data.judgements import Judgement
+from querywise.data.normalisation import ENGINE_NORMALISATIONS, NORMALISATIONS
+from querywise.data.queries import json_line
+from querywise.data.run_columns import run_columns
 from querywise.data.runs import Run, judge
 from querywise.errors import DataError
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.findings import Findings, findings
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import cross_validate, tuned_fit
-from querywise.measures.formulas import find_measure, find_measures
+from querywise.measures.formulas import average_precision, find_measure, find_measures, ndcg
 from querywise.measures.score_files import write_run
 from querywise.methods import METHODS, Method
 from querywise.rankers.column import OneFeature
 from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
+from querywise.rankers.weights.fusion import EqualWeights, Fusion
+from querywise.rankers.weights.on_runs import OnRuns
 from querywise.runtime.arrays import Floats
+from querywise.runtime.files import atomic_text
 from querywise.runtime.progress import doing
-from querywise.runtime.values import Grid
+from querywise.runtime.values import Grid, JsonObject
+from querywise.storage import save
 
 VOTES: Mapping[str, Callable[[], Ranker]] = {
     "combsum": CombSUM,
@@ -36,29 +46,44 @@ VOTES: Mapping[str, Callable[[], Ranker]] = {
     "borda": Borda,
 }
 BEST_RUN = "best-run"
-LEARNED = ("ser", "sser")
+PLAIN = (BEST_RUN, *VOTES)
+LEARNED = ("weights", "weights-by-query", "ser", "sser")
+WEIGHTS = "weights.jsonl"  # in a model folder: the weights of every query of the runs
 
 
 @dataclass(frozen=True)
 class Fusing:
-    """How runs are fused and compared. `method` makes the fused run."""
+    """How runs are fused and compared. `method` is what is written; None: what is best in validation.
 
-    method: str = "sser"
+    normalise: how a run's scores are made comparable; a name that engines alone have is for weights, and the others
+    have minmax.
+    """
+
+    method: str | None = None
     measures: str = "map,ndcg@10"
     measure: str = "map"
     flavour: str = "standard"
     baseline: str | None = None
     folds: int = 5
     seed: int = 0
+    normalise: str = "minmax"
 
 
 @dataclass(frozen=True)
 class Fused:
-    """What came out: the comparison and what the runs cover, with judgements; scores, where a run is asked for."""
+    """What came out.
 
+    method: what is written, or would be. found, coverage: the comparison and what the runs cover, with judgements.
+    scores: where a run is written. ranker: where a model is written, fitted on all judged queries; gains: what its own
+    choice was made by.
+    """
+
+    method: str
     found: Findings | None = None
     coverage: Coverage | None = None
     scores: Floats | None = None
+    ranker: Ranker | None = None
+    gains: tuple[Gain, ...] = ()
 
 
 def run(
@@ -68,24 +93,43 @@ def run(
     out: Path | None,
     runs: Sequence[Run] = (),
 ) -> Fused:
-    """Compare where there are judgements; with a file to write to, write the fused run.
+    """Compare where there are judgements; then write the fused run, or the model to a folder (`is_folder`).
 
-    runs: what the candidates were joined from; each alone is measured on its own list.
+    candidates: of `tabulate_runs`. runs: what they were joined from; each alone is measured on its own list.
     """
     if judgements is None:
-        done = Fused(scores=None if out is None else vote(candidates, asked.method))
-    else:
-        judged, coverage = judge(candidates, judgements)
-        found = compare_fusions(judged, asked, runs)
-        done = Fused(found, coverage, None if out is None else fused(candidates, judged, found.compared, asked))
-    if out is not None and done.scores is not None:
-        write_run(out, candidates, done.scores, tag=asked.method)
+        method = asked.method or "rrf"
+        done = Fused(method, scores=None if out is None else vote(candidates, method, _for_others(asked.normalise)))
+        if out is not None and done.scores is not None:
+            write_run(out, candidates, done.scores, tag=method)
+        return done
+    judged, coverage = judge(candidates, judgements)
+    found = compare_fusions(judged, asked, runs)
+    asked = replace(asked, method=asked.method or best_fusion(found.compared, asked))
+    assert asked.method is not None
+    done = Fused(asked.method, found, coverage)
+    if out is None:
+        return done
+    if not is_folder(out):
+        done = replace(done, scores=fused(candidates, judged, found.compared, asked))
+        assert done.scores is not None
+        write_run(out, candidates, done.scores, tag=done.method)
+        return done
+    with doing("Training on all judged queries"):
+        ranker = on_everything(judged, asked)
+    done = replace(done, ranker=ranker, gains=facts_of(ranker).gains)
+    _write_model(out, candidates, done)
     return done
+
+
+def is_folder(out: Path) -> bool:
+    """Whether a place is for a model folder: a name without an ending, as in fusion/; fused.trec is for a run."""
+    return out.is_dir() or not out.suffix
 
 
 def check_fusing(method: str, *, judged: bool) -> None:
     """Refuse a method that does not exist, or that learns where there is nothing to learn from."""
-    known = (*VOTES, BEST_RUN, *METHODS)
+    known = tuple(dict.fromkeys((*VOTES, BEST_RUN, *METHODS)))
     if method not in known:
         raise DataError(f"Unknown method {method!r}. Known: {', '.join(known)}.")
     if not judged and method not in VOTES:
@@ -96,18 +140,30 @@ def check_fusing(method: str, *, judged: bool) -> None:
         )
 
 
-def vote(candidates: Candidates, method: str) -> Floats:
-    """One score per document, by a method that learns nothing."""
+def check_normalisation(normalise: str) -> None:
+    """Refuse a normalisation that does not exist."""
+    known = tuple(dict.fromkeys((*NORMALISATIONS, *ENGINE_NORMALISATIONS)))
+    if normalise not in known:
+        raise DataError(f"Unknown normalisation {normalise!r}. Known: {', '.join(known)}.")
+
+
+def vote(candidates: Candidates, method: str, normalise: str = "minmax") -> Floats:
+    """One score per document, by a method that learns nothing; of candidates of `tabulate_runs` or `join_runs`."""
     nothing = Judged(candidates, np.zeros(len(candidates.features), np.int64))
-    return VOTES[method]().fit(nothing).predict(candidates)
+    voter: Any = VOTES[method]()
+    if run_columns(candidates.feature_names):
+        voter = _on_runs(voter, normalise)
+    scores: Floats = voter.fit(nothing).predict(candidates)
+    return scores
 
 
 def compare_fusions(judged: Judged, asked: Fusing, runs: Sequence[Run] = ()) -> Findings:
-    """Every run, the best of them, the votes and the ensembles, each query ranked by weights learned from others.
+    """Every run, the best of them, the votes and what learns weights, each query ranked by weights from others.
 
     The baseline, unless one is named, is the best of the votes and of the best run, by its mean over the test queries:
     the hardest to beat. Only what learns weights is counted in the verdict.
     """
+    check_normalisation(asked.normalise)
     measure = find_measure(asked.measure).name
     fits = _fits(judged, replace(asked, measure=measure))
     if asked.baseline is not None and asked.baseline not in fits:
@@ -121,19 +177,36 @@ def compare_fusions(judged: Judged, asked: Fusing, runs: Sequence[Run] = ()) -> 
         baseline=asked.baseline,
     )
     compared = replace(compared, runs=_own_lists(compared, runs))
-    plain = (BEST_RUN, *VOTES)
     if asked.baseline is None:
-        means = {name: compared.evaluations[name].mean()[measure] for name in plain}
-        compared = replace(compared, baseline=max(plain, key=lambda name: means[name]))
+        compared = replace(compared, baseline=_best_plain(compared, measure))
     with doing("Tests and tables"):
-        counted = {*LEARNED, asked.method} - set(plain)
+        counted = {*LEARNED, asked.method} - set(PLAIN)
         return findings(compared, measure, left_out=[name for name in compared.names if name not in counted])
+
+
+def best_fusion(compared: Compared, asked: Fusing) -> str:
+    """What is best on queries that nothing was learned from.
+
+    That is the best of the votes and of the best run, unless what learns weights has a mean gain over it that exceeds
+    one standard error: then the one with the highest mean.
+    """
+    measure = find_measure(asked.measure).name
+    plain = _best_plain(compared, measure)
+    usual = compared.evaluations[plain][measure]
+    best, highest = plain, 0.0
+    for name in LEARNED:
+        gains = compared.evaluations[name][measure] - usual
+        mean, error = float(gains.mean()), float(gains.std(ddof=1) / np.sqrt(len(gains)))
+        if mean > max(highest, error):
+            best, highest = name, mean
+    return best
 
 
 def fused(candidates: Candidates, judged: Judged, compared: Compared, asked: Fusing) -> Floats:
     """One score per document of all queries: of judged ones by weights from others, of the rest by weights from all."""
+    assert asked.method is not None, "a method was chosen"
     if asked.method in VOTES:
-        return vote(candidates, asked.method)
+        return vote(candidates, asked.method, _for_others(asked.normalise))
     scores = np.empty(len(candidates.features))
     place = {query: number for number, query in enumerate(candidates.query_ids)}
     tested = compared.test.candidates
@@ -143,11 +216,70 @@ def fused(candidates: Candidates, judged: Judged, compared: Compared, asked: Fus
         scores[candidates.rows(place.pop(query))] = compared.scores[asked.method][tested.rows(number)]
     others = list(place.values())
     if others:
-        answers, rest = _on_everything(judged, asked), candidates.select(others)
+        answers, rest = on_everything(judged, asked), candidates.select(others)
         found = answers.predict(rest)
         for number, other in enumerate(others):
             scores[candidates.rows(other)] = found[rest.rows(number)]
     return scores
+
+
+def on_everything(judged: Judged, asked: Fusing) -> Ranker:
+    """What is asked for, fitted on all judged queries; reciprocal rank fusion as equal weights of ranks."""
+    name = asked.method
+    assert name is not None, "a method was chosen"
+    if name == "rrf":
+        return EqualWeights("rank").fit(judged)
+    if name in VOTES or name == BEST_RUN:
+        voter: Any = VOTES[name]() if name in VOTES else OneFeature()
+        return _on_runs(voter, asked.normalise).fit(judged)
+    method = METHODS[name]
+    grid, fixed = _grid(method, judged), _fixed(method, asked)
+    if not any(len(values) > 1 for values in grid.values()):
+        return _build(method, asked)(**fixed).fit(judged)
+    return cross_validate(
+        _build(method, asked),
+        grid,
+        fixed=fixed,
+        data=judged,
+        folds=asked.folds,
+        measure=find_measure(asked.measure).name,
+        flavour=asked.flavour,
+        seed=asked.seed,
+    ).ranker
+
+
+def weight_lines(ranker: Ranker, candidates: Candidates) -> list[JsonObject]:
+    """The weights of the runs for every query, where a ranker weighs runs."""
+    answer = ranker.answer(candidates)
+    if not answer.runs:
+        return []
+    rows = run_weights(answer).tolist()
+    return [
+        {"_id": query, "weights": dict(zip(answer.runs, row, strict=True))}
+        for query, row in zip(candidates.query_ids, rows, strict=True)
+    ]
+
+
+def _write_model(out: Path, candidates: Candidates, done: Fused) -> None:
+    """The model, then the weights of every query and the report beside it."""
+    from querywise.report.writing import write_report  # matplotlib takes a second to import
+
+    assert done.ranker is not None
+    assert done.found is not None
+    gains = [each._asdict() for each in done.gains]
+    save(done.ranker, out, notes={"method": done.method, "verdict": done.found.verdict, "gains": gains})
+    lines = weight_lines(done.ranker, candidates)
+    if lines:
+        with atomic_text(out / WEIGHTS) as file:
+            file.writelines(json_line(each) for each in lines)
+    else:
+        (out / WEIGHTS).unlink(missing_ok=True)
+    write_report(done.found, out / "report", title="Fusing runs")
+
+
+def _best_plain(compared: Compared, measure: str) -> str:
+    means = {name: compared.evaluations[name].mean()[measure] for name in PLAIN}
+    return max(PLAIN, key=lambda name: means[name])
 
 
 def _own_lists(compared: Compared, runs: Sequence[Run]) -> dict[str, Run]:
@@ -168,23 +300,53 @@ def _alone(name: str) -> str:
 
 
 def _fits(judged: Judged, asked: Fusing) -> dict[str, Fit]:
-    runs = judged.candidates.feature_names or ()
-    fits: dict[str, Fit] = {BEST_RUN: _plainly(OneFeature)}
-    fits |= {_alone(name): _plainly(partial(OneFeature, name)) for name in runs}
-    fits |= {name: _plainly(build) for name, build in VOTES.items()}
+    def plainly(build: Callable[[], Ranker]) -> Fit:
+        return lambda train, valid: _on_runs(build(), asked.normalise).fit(train)
+
+    fits: dict[str, Fit] = {BEST_RUN: plainly(OneFeature)}
+    fits |= {_alone(run.name): plainly(partial(OneFeature, run.name)) for run in run_columns(judged.feature_names)}
+    fits |= {name: plainly(build) for name, build in VOTES.items()}
     return fits | {name: _tuned(METHODS[name], asked) for name in _learned(asked) if name not in fits}
 
 
 def _learned(asked: Fusing) -> Sequence[str]:
-    return LEARNED if asked.method in LEARNED else (*LEARNED, asked.method)
-
-
-def _plainly(build: Callable[[], Ranker]) -> Fit:
-    return lambda train, valid: build().fit(train)
+    return LEARNED if asked.method is None or asked.method in LEARNED else (*LEARNED, asked.method)
 
 
 def _tuned(method: Method, asked: Fusing) -> Fit:
-    return tuned_fit(method.build, partial(_grid, method), measure=asked.measure, flavour=asked.flavour)
+    grid, fixed = partial(_grid, method), _fixed(method, asked)
+    return tuned_fit(_build(method, asked), grid, fixed=fixed, measure=asked.measure, flavour=asked.flavour)
+
+
+def _build(method: Method, asked: Fusing) -> Callable[..., Ranker]:
+    """What makes a method's ranker: on the runs themselves where it weighs them, else on a feature per run."""
+    if _weighs(method):
+        return method.build
+    return lambda **settings: _on_runs(method.build(**settings), asked.normalise)
+
+
+def _weighs(method: Method) -> bool:
+    return isinstance(method.build(), Fusion)
+
+
+def _fixed(method: Method, asked: Fusing) -> JsonObject:
+    """The settings that a method of weights takes from what is asked."""
+    if not _weighs(method):
+        return {}
+    learnable = find_measure(asked.measure).function in (average_precision, ndcg)
+    found: JsonObject = {"measure": find_measure(asked.measure).name if learnable else "map"}
+    if asked.normalise in ENGINE_NORMALISATIONS:
+        found["normalise"] = asked.normalise
+    return {name: value for name, value in found.items() if name in method.settings}
+
+
+def _on_runs(ranker: Ranker, normalise: str) -> OnRuns:
+    known: Any = _for_others(normalise)
+    return OnRuns(ranker, known)
+
+
+def _for_others(normalise: str) -> str:
+    return normalise if normalise in NORMALISATIONS else "minmax"
 
 
 def _grid(method: Method, data: Judged) -> Grid:
@@ -192,19 +354,3 @@ def _grid(method: Method, data: Judged) -> Grid:
     grid = method.grid_on(data)
     graded = "grades" in method.settings and len(np.unique(data.labels[data.labels > 0])) > 1
     return {**grid, "grades": ("three", "difference")} if graded else grid
-
-
-def _on_everything(judged: Judged, asked: Fusing) -> Ranker:
-    if asked.method == BEST_RUN:
-        return OneFeature().fit(judged)
-    method = METHODS[asked.method]
-    return cross_validate(
-        method.build,
-        _grid(method, judged),
-        fixed={},
-        data=judged,
-        folds=asked.folds,
-        measure=find_measure(asked.measure).name,
-        flavour=asked.flavour,
-        seed=asked.seed,
-    ).ranker

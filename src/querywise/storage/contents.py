@@ -221,6 +221,7 @@ _VALUES: dict[str, Mapping[str, Check]] = {
     },
     # Weights of first-stage runs.
     "Fusion": {**_FITTED, "weights_": _floats("runs", least=0.0)},
+    "OnRuns": {**_FITTED, "ranker_": Part(RANKER, {"features": "runs"})},
     "WeightsByQuery": {
         "way_": Optional(Part(Role.of("way", "NeighbourWeights", "SignalWeights"), {"runs": "runs"})),
         "shrinkage_": _SHARE,

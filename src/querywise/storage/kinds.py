@@ -25,6 +25,7 @@ _PARTS = {
     "Nearest": "querywise.locality.neighborhoods",
     "NeighbourWeights": "querywise.rankers.weights.neighbours",
     "OfflineModels": "querywise.rankers.knn",
+    "OnRuns": "querywise.rankers.weights.on_runs",
     "PreparedRankSVM": "querywise.learners.ranksvm.local_models",
     "PreparedRows": "querywise.learners.local_models",
     "QueryContext": "querywise.learners.trees.context",

@@ -143,6 +143,10 @@ def _fusion(made: Any, known: Known) -> None:
     _demand(known.sizes["runs"] > 1, "Fusion.feature_names_ name fewer than two runs")
 
 
+def _on_runs(made: Any, known: Known) -> None:
+    known.tie("runs", len(run_columns(made.feature_names_)), "OnRuns.ranker_")
+
+
 def _by_query(made: Any, known: Known) -> None:
     _demand(made.taken_ < known.sizes["tried"], f"WeightsByQuery.taken_ is {made.taken_}; it is none of those tried")
 
@@ -176,6 +180,7 @@ TOGETHER: dict[str, Together] = {
     "NearbyBlend": _nearby,
     "NeighbourWeights": _at_least_one("options"),
     "OfflineModels": _offline,
+    "OnRuns": _on_runs,
     "PreparedRankSVM": _prepared,
     "PreparedRows": _prepared_rows,
     "QueryClasses": _classes,

@@ -1,0 +1,68 @@
+"""Any ranker on first-stage runs: a feature per run, its score made comparable over its own list."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal, Self
+
+import numpy as np
+
+from querywise.contracts.answers import Answer, ready
+from querywise.contracts.forms import depends_on_the_list
+from querywise.contracts.protocols import Ranker
+from querywise.data.judged import Candidates, Judged
+from querywise.data.normalisation import NORMALISATIONS
+from querywise.data.run_columns import run_columns
+from querywise.errors import DataError
+from querywise.rankers.weights.lists import runs_of
+from querywise.runtime.arrays import Floats
+from querywise.runtime.parameters import unfitted
+
+
+class OnRuns:
+    """A ranker on a feature per run: the run's score, normalised over its own list, 0 where it has no such document.
+
+    The features are those of `join_runs`, made of the columns run.NAME.score and run.NAME.reciprocal_rank.
+
+    normalise: minmax goes from 1/n for the worst of n documents to 1, zscore counts standard deviations above the
+    worst, rank is (n + 1 − rank)/n, none leaves scores as they are, which must then be above 0.
+    """
+
+    def __init__(self, ranker: Ranker, normalise: Literal["minmax", "zscore", "rank", "none"] = "minmax") -> None:
+        self.ranker = ranker
+        self.normalise = normalise
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Fit the ranker on the runs' features."""
+        if self.normalise not in NORMALISATIONS:
+            raise DataError(f"Unknown normalisation {self.normalise!r}. Known: {', '.join(NORMALISATIONS)}.")
+        runs_of(type(self), data.feature_names)
+        data.candidates.require_moderate()
+        self.feature_count_ = data.feature_count
+        self.feature_names_ = data.feature_names
+        held_out = None if valid is None else replace(valid, candidates=self.joined(valid.candidates))
+        self.ranker_ = unfitted(self.ranker).fit(replace(data, candidates=self.joined(data.candidates)), valid=held_out)
+        return self
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document."""
+        seen = self.joined(ready(self, candidates))
+        return self.ranker_.predict(seen)
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """That of the ranker inside, for the runs' features."""
+        why = depends_on_the_list(type(self), "sees every run's scores on the scale of its own list")
+        seen = self.joined(ready(self, candidates))
+        return replace(self.ranker_.answer(seen), refused=why)
+
+    def joined(self, candidates: Candidates) -> Candidates:
+        """The documents with a feature per run."""
+        runs, scale = run_columns(self.feature_names_), NORMALISATIONS[self.normalise]
+        found = np.zeros((len(candidates.features), len(runs)))
+        for query in range(len(candidates)):
+            rows = candidates.rows(query)
+            for column, run in enumerate(runs):
+                listed = np.flatnonzero(candidates.features[rows, run.reciprocal_rank] > 0) + rows.start
+                if len(listed):
+                    found[listed, column] = scale(candidates.features[listed, run.score])
+        return replace(candidates, features=found, feature_names=tuple(run.name for run in runs))
