@@ -2,27 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from querywise.contracts.answers import Answer, Model
 from querywise.contracts.forms import Linear
+from querywise.contracts.protocols import Ranker
+from querywise.data.judged import Candidates
+from querywise.data.normalisation import borda
+from querywise.data.query_table import QueryTable
+from querywise.data.run_columns import run_columns
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
+
+Lists = Mapping[str, Mapping[str, float]]  # of one query: run → document → score
 
 
 def run_weights(answer: Answer) -> Floats:
     """Queries × runs: how much each run counts for each query, none negative, each row with sum 1."""
     if not answer.runs:
-        raise DataError(
-            "This model does not weigh first-stage runs, so it has no weights of runs. Those of `querywise fuse`, and "
-            "of the methods weights and weights-by-query, have."
-        )
+        raise _no_runs()
     common = _weights(answer.everyone)
     found = np.tile(common, (len(answer.seen), 1))
     chosen = answer.chosen() if answer.varies else np.full(len(found), -1)
     for query in np.flatnonzero(chosen >= 0).tolist():
         found[query] = _weights(answer.models()[int(chosen[query])])
     return found
+
+
+def weights_of_query(ranker: Ranker, query: QueryTable | None = None, lists: Lists | None = None) -> dict[str, float]:
+    """The weight of each run for one query, from what is known of it before anything is fused.
+
+    query: a table of that one query. lists: the runs' scores of its documents, where the weights depend on them;
+    without them such a query has the weights for all. The service and routers compute these weights here too.
+    """
+    names = ranker.feature_names_
+    runs = tuple(run.name for run in run_columns(names))
+    if not runs:
+        raise _no_runs()
+    stray = next((name for name in lists or {} if name not in runs), None)
+    if stray is not None:
+        raise DataError(f"There is no run {stray!r}; the model weighs {', '.join(runs)}.")
+    answer = ranker.answer(one_query(names, query, lists or {}))
+    return dict(zip(runs, run_weights(answer)[0].tolist(), strict=True))
+
+
+def _no_runs() -> DataError:
+    return DataError(
+        "This model does not weigh first-stage runs, so it has no weights of runs. Those of `querywise fuse`, and of "
+        "the methods weights and weights-by-query, have."
+    )
+
+
+def one_query(feature_names: tuple[str, ...] | None, query: QueryTable | None, lists: Lists) -> Candidates:
+    """The documents of all lists of one query, by id, with the columns of their runs; other features are 0."""
+    documents = sorted({document for own in lists.values() for document in own})
+    places = {document: place for place, document in enumerate(documents)}
+    features = np.zeros((len(documents), len(feature_names or ())))
+    for run in run_columns(feature_names):
+        own = lists.get(run.name)
+        if own:
+            scores = np.array(list(own.values()), dtype=np.float64)
+            rows = [places[document] for document in own]
+            features[rows, run.score] = scores
+            features[rows, run.reciprocal_rank] = 2 / (len(scores) + 1 - borda(scores))
+    ids = ("query",) if query is None else query.ids
+    starts = np.array([0, len(documents)])
+    return Candidates(features, starts, ids, tuple(documents), feature_names=feature_names, queries=query)
 
 
 def _weights(model: Model) -> Floats:

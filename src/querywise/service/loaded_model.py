@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ import numpy as np
 
 from querywise.contracts.answers import Answer, nobody
 from querywise.contracts.protocols import Ranker
+from querywise.contracts.run_weights import weights_of_query
 from querywise.data.decimals import read_rows
 from querywise.data.judged import Candidates
 from querywise.data.query_table import QueryTable
@@ -32,6 +34,7 @@ from querywise.service.schema import (
     RankedDocument,
     RankRequest,
     RankResponse,
+    WeightsRequest,
     read_values,
     unread,
 )
@@ -151,6 +154,15 @@ class LoadedModel:
             ]
             answers.append(RankResponse(request.query.id, self.version, ranked[: request.top]))
         return answers, answer
+
+    def weights(self, request: WeightsRequest) -> dict[str, float]:
+        """The weight of each first-stage run for a query."""
+        for name, own in (request.runs or {}).items():
+            wrong = next((document for document, score in own.items() if not math.isfinite(score)), None)
+            if wrong is not None:
+                raise RequestDataError(f"The score of document {wrong!r} is no finite number.", f"runs.{name}")
+        table = query_table((request.query.id or "0",), [request.query])
+        return weights_of_query(self.ranker, table, request.runs)
 
     def explain(self, candidates: Candidates, request: ExplainRequest) -> Explanation | Reason:
         """What is particular to a query, or why one document is above another."""

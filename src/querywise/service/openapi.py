@@ -16,6 +16,7 @@ _DESCRIBED = (
     schema.BatchRequest,
     schema.BatchResponse,
     schema.ExplainRequest,
+    schema.WeightsRequest,
     schema.SearchResponse,
     schema.QueriesResponse,
     schema.ModelResponse,

@@ -26,6 +26,7 @@ _LARGE_BODY = 1_000_000  # bytes: reading more would keep the event loop from ot
 _INLINE_QUERIES = 4  # a batch of fewer queries may be ranked in the event loop
 _RANK = msgspec.json.Decoder(schema.RankRequest)
 _BATCH = msgspec.json.Decoder(schema.BatchRequest)
+_WEIGHTS = msgspec.json.Decoder(schema.WeightsRequest)
 _EXPLAIN = msgspec.json.Decoder(schema.ExplainRequest)
 
 
@@ -36,6 +37,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
         ("POST", "/v1/rank", rank.rank, schema.RankRequest, schema.RankResponse),
         ("POST", "/v1/rank/batch", rank.rank_batch, schema.BatchRequest, schema.BatchResponse),
         ("POST", "/v1/explain", rank.explain, schema.ExplainRequest, dict[str, Any]),
+        ("POST", "/v1/weights", rank.weights, schema.WeightsRequest, dict[str, float]),
         ("GET", "/v1/search", look_up.search, None, schema.SearchResponse),
         ("GET", "/v1/queries", look_up.queries, None, schema.QueriesResponse),
         ("GET", "/v1/model", status.model, None, schema.ModelResponse),
@@ -78,6 +80,21 @@ class RankRoutes:
         answers, answer = await service.run(lambda: model.rank(asked.requests), request, inline=inline)
         service.observe(answer)
         return Response(encode(schema.BatchResponse(answers)), media_type=JSON)
+
+    async def weights(self, request: Request) -> Response:
+        """The weight of each first-stage run for a query, by name; none is negative, and they sum to 1.
+
+        Only of a model that weighs runs, as `querywise fuse` writes it.
+        """
+        service = self._service
+        asked, large = await self._read(_WEIGHTS, request)
+        documents = sum(map(len, (asked.runs or {}).values()))
+        check_counts(service.limits, documents=documents)
+        model = service.models.current
+        check_cost(model.cost, service.limits, [documents])
+        inline = not large and model.is_quick(documents)
+        found = await service.run(lambda: model.weights(asked), request, inline=inline)
+        return Response(encode(found), media_type=JSON)
 
     async def explain(self, request: Request) -> Response:
         """What is particular to a query, or why one document is above another; the parts add up exactly.

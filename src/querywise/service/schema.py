@@ -67,6 +67,17 @@ class ExplainRequest(Struct, forbid_unknown_fields=True):
     top: Count = 100
 
 
+class WeightsRequest(Struct, forbid_unknown_fields=True):
+    """One query whose runs are to be fused.
+
+    `runs` are their scores, by run and document, for a model whose weights depend on them; without them such a query
+    has the weights for all queries.
+    """
+
+    query: Query
+    runs: dict[str, dict[Annotated[str, Meta(max_length=1000)], float]] | None = None
+
+
 class RankedDocument(Struct, gc=False):
     """A document and its score; only scores of one query can be compared."""
 

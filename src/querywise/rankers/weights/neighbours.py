@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 from querywise.contracts.protocols import QueryView
 from querywise.data.judged import Candidates
 from querywise.locality.neighborhoods import Nearest
+from querywise.locality.views.looking import looked_at
 from querywise.locality.views.text import TextView
 from querywise.rankers.neighbors import Locality, without
 from querywise.rankers.weights.fusion import OwnWeights, Weights
@@ -59,6 +60,8 @@ class NeighbourWeights:
         values = share * near + (1 - share) * self.table_.mean(axis=0)
         found = np.array([self.options_[best_of(each, self.options_, self.common_)] for each in values])
         local = totals > 0
+        if "documents" in looked_at(self.locality_.view_):  # a query without any has no position
+            local &= candidates.sizes > 0
         return OwnWeights(np.where(local[:, None], found.reshape(-1, len(self.common_)), self.common_), local)
 
     def said(self) -> str:

@@ -1,0 +1,118 @@
+"""The weights of runs over HTTP: the same digits as from Python, within bounds, with one message for what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from querywise.contracts.run_weights import one_query, run_weights, weights_of_query
+from querywise.data.query_table import QueryTable
+from querywise.data.run_columns import run_columns
+from querywise.errors import DataError
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.rankers.weights.by_query import WeightsByQuery
+from querywise.rankers.weights.fusion import Weights
+from querywise.storage import save
+from tests.serving import Serving, serving
+from tests.test_weights import RUNS, planted
+from tests.worlds import ragged
+
+DATA = planted(120)
+NEAR = WeightsByQuery(way="neighbours", kappa=0.0, shrinkage=0.5)
+BY_SIGNALS = WeightsByQuery(way="signals", signals_l2=0.1, shrinkage=1.0)
+
+
+@pytest.fixture(scope="module", params=[NEAR, BY_SIGNALS], ids=["neighbours", "signals"])
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Serving, WeightsByQuery]]:
+    folder = tmp_path_factory.mktemp("weights") / "fusion"
+    ranker: WeightsByQuery = request.param.fit(DATA)
+    save(ranker, folder)
+    with serving(folder, "--max-documents", 100) as server:
+        yield server, ranker
+
+
+def lists_of(query: int) -> dict[str, dict[str, float]]:
+    """The runs of a query as a request has them."""
+    rows = DATA.candidates.rows(query)
+    features, ids = DATA.candidates.features[rows], (DATA.candidates.document_ids or ())[rows]
+    return {
+        run.name: {ids[row]: features[row, run.score] for row in np.flatnonzero(features[:, run.reciprocal_rank])}
+        for run in run_columns(DATA.feature_names)
+    }
+
+
+def text_of(query: int) -> str | None:
+    table = DATA.candidates.queries
+    assert table is not None
+    assert table.texts is not None
+    return table.texts[query]
+
+
+def test_http_and_python_give_the_same_digits(served: tuple[Serving, WeightsByQuery]) -> None:
+    server, ranker = served
+    offline = ranker.run_weights(DATA.candidates)
+    for query in range(0, 120, 7):
+        asked = {"query": {"text": text_of(query)}, "runs": lists_of(query)}
+        answer = server.post("/v1/weights", asked)
+        assert answer.status_code == 200
+        found = answer.json()
+        assert list(found) == list(RUNS)
+        table = QueryTable(("query",), texts=(text_of(query),))
+        assert found == weights_of_query(ranker, table, lists_of(query))
+        assert list(found.values()) == pytest.approx(offline[query].tolist(), abs=1e-12)
+        assert sum(found.values()) == pytest.approx(1)
+
+
+def test_a_query_of_which_too_little_is_known_has_the_weights_for_all(served: tuple[Serving, WeightsByQuery]) -> None:
+    server, ranker = served
+    usual = dict(zip(RUNS, ranker.weights_.tolist(), strict=True))
+    if ranker.way == "signals":
+        assert server.post("/v1/weights", {"query": {"text": "how can disk"}}).json() == usual
+    else:
+        assert server.post("/v1/weights", {"query": {"text": "how can disk"}}).json() != usual
+        assert "text" in server.post("/v1/weights", {"query": {}}).json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "message"),
+    [
+        ({"runs": {"clicks": {"d1": 1.0}}}, 422, "There is no run 'clicks'; the model weighs words, vectors"),
+        ({"runs": {"words": {f"d{number}": 1.0 for number in range(101)}}}, 413, "up to 100 are ranked at a time"),
+        ({"runs": {"words": {"d1": "high"}}}, 422, "Expected `float`"),
+        ({"runs": {"words": {"d1": None}}}, 422, "Expected `float`"),
+        ({"documents": []}, 422, "unknown field `documents`"),
+        ({"query": {"text": 5}}, 422, "Expected `str | null`"),
+    ],
+)
+def test_what_is_wrong_is_refused(
+    served: tuple[Serving, WeightsByQuery], changes: dict[str, Any], status: int, message: str
+) -> None:
+    answer = served[0].post("/v1/weights", {"query": {"text": "how can disk"}, **changes})
+    assert answer.status_code == status
+    assert message in answer.json()["error"]["message"]
+
+
+def test_a_score_that_is_not_finite_is_refused(served: tuple[Serving, WeightsByQuery]) -> None:
+    answer = served[0].post("/v1/weights", b'{"query": {"text": "x"}, "runs": {"words": {"d1": 1e999}}}')
+    assert answer.status_code in (400, 422)
+    assert "error" in answer.json()
+
+
+def test_a_model_that_weighs_no_runs_has_no_weights() -> None:
+    with pytest.raises(DataError, match="does not weigh first-stage runs"):
+        weights_of_query(RankSVM().fit(ragged()))
+
+
+def test_one_query_is_the_row_of_a_table_of_runs() -> None:
+    ranker = Weights().fit(DATA)
+    for query in (0, 5):
+        made = one_query(ranker.feature_names_, None, lists_of(query))
+        assert sorted(ranker.predict(made)) == pytest.approx(
+            sorted(ranker.predict(DATA.candidates.select([query])))[-len(made.features) :]
+        )
+        assert run_weights(ranker.answer(made)).tolist() == [ranker.weights_.tolist()]
