@@ -31,6 +31,7 @@ Data flows one way:
     explain, why                                        what is particular to a query; why one document is above another
     save, load                                          a fitted ranker ↔ a folder
     export_model, route, Router                         a fitted ranker → the engine that runs it
+    export_hybrid, HybridRouter                         weights of runs → the engine that fuses them
 
 Names are resolved when first used, so that importing querywise costs next to nothing.
 """
@@ -55,6 +56,7 @@ _HOMES = {
     "Everyone": "querywise.locality.neighborhoods",
     "Fold": "querywise.data.folds",
     "GradientView": "querywise.locality.views.gradients",
+    "HybridRouter": "querywise.exports.hybrid_folder",
     "Index": "querywise.retrieval.index",
     "Judged": "querywise.data.judged",
     "Judgements": "querywise.data.judgements",
@@ -104,6 +106,7 @@ _HOMES = {
     "evaluate": "querywise.evaluation.evaluate",
     "evaluate_run": "querywise.evaluation.evaluate",
     "explain": "querywise.explanations.explain",
+    "export_hybrid": "querywise.exports.hybrid_folder",
     "export_model": "querywise.exports.writing",
     "from_arrays": "querywise.data.frames",
     "from_frame": "querywise.data.frames",

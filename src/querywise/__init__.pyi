@@ -36,6 +36,8 @@ from querywise.evaluation.evaluate import evaluate_run as evaluate_run
 from querywise.evaluation.tuning import tune as tune
 from querywise.explanations.explain import explain as explain
 from querywise.explanations.explain import why as why
+from querywise.exports.hybrid_folder import HybridRouter as HybridRouter
+from querywise.exports.hybrid_folder import export_hybrid as export_hybrid
 from querywise.exports.routing import Router as Router
 from querywise.exports.routing import route as route
 from querywise.exports.writing import export_model as export_model

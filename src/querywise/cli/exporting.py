@@ -11,6 +11,7 @@ from querywise.cli.app import app
 from querywise.cli.options import AsJson, Features, Queries, Quiet, guarded_command, print_json, say
 
 if TYPE_CHECKING:
+    from querywise.contracts.protocols import Ranker
     from querywise.exports.writing import Written
     from querywise.runtime.values import Json, JsonObject
 
@@ -21,7 +22,14 @@ _MANY = 100
 @guarded_command
 def export(
     model: Annotated[Path, typer.Argument(help="A model folder.", show_default=False)],
-    to: Annotated[str, typer.Option(help="The engine: opensearch, elasticsearch, solr or vespa.", show_default=False)],
+    to: Annotated[
+        str,
+        typer.Option(
+            help="The engine: opensearch, elasticsearch, solr or vespa; for weights of runs, as fuse writes them, "
+            "opensearch-hybrid, elasticsearch-retriever, vespa or postgres.",
+            show_default=False,
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="Folder to write the export to.", show_default=False)],
     data: Annotated[
         Path | None,
@@ -54,19 +62,25 @@ def export(
     Query-dependent models come with a router: which model answers a query, and the request to the engine.
     """
     from querywise.errors import DataError
-    from querywise.exports.engines import find_engine
+    from querywise.exports.engines import ENGINES, find_engine
+    from querywise.exports.hybrid_folder import weighs_runs
+    from querywise.exports.hybrids import HYBRIDS
     from querywise.exports.writing import check_export_folder, export_model
     from querywise.exports.writing import read_features as features_from
     from querywise.retrieval.reading import read_judged
     from querywise.runtime.progress import shown
     from querywise.storage import load
 
-    find_engine(to)
+    if to not in HYBRIDS:
+        find_engine(to)
     lonely = next((option for option, given in (("queries", queries), ("features", features)) if given), None)
     if data is None and lonely is not None:
         raise DataError(f"--{lonely} says more of the documents in --data; name that file too, or leave it out.")
     check_export_folder(out, to, force=force)
     ranker = load(model)
+    if weighs_runs(ranker) or to not in ENGINES:
+        _export_weights(ranker, to, out, name=name, force=force, quiet=quiet, as_json=as_json)
+        return
     given = None if feature_set is None else features_from(feature_set)
     with shown(quiet=quiet):
         documents = None if data is None else read_judged(data, features=features, queries=queries)
@@ -79,6 +93,21 @@ def export(
         say(f"{len(done.models)} model{'s' if len(done.models) > 1 else ''} for {to} written to {out}")
         _say_exported(done)
         say(f"Read {out / 'README.md'}")
+
+
+def _export_weights(ranker: Ranker, to: str, out: Path, *, name: str, force: bool, quiet: bool, as_json: bool) -> None:
+    """Write weights of runs as an engine's request."""
+    from querywise.exports.hybrid_folder import export_hybrid
+
+    done = export_hybrid(ranker, to, out, name=name, force=force)
+    if as_json:
+        print_json({"out": str(out), "engine": to, "weights": dict(done.weights), "by": list(done.by)})
+    elif not quiet:
+        said = ", ".join(f"{run} {weight:.4g}" for run, weight in done.weights.items())
+        say(f"Weights of {len(done.weights)} runs for {to} written to {out}: {said}")
+        if done.by:
+            say(f"Queries have weights of their own, by {' and '.join(done.by)}: router.py")
+        say(f"Fill in what is marked EDIT_ME. Read {out / 'README.md'}")
 
 
 def _as_json(done: Written) -> JsonObject:

@@ -1,0 +1,52 @@
+"""Fusion as one SQL query for PostgreSQL: lists by full text search and by pgvector, normalised, weighted, added up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from querywise.exports.engine import UNFINISHED
+
+# What a list's score becomes; windows without a frame are over the whole list.
+_MEAN = "avg(score) OVER ()"
+_NORMALISED = {
+    "opensearch-min-max": (
+        "CASE WHEN max(score) OVER () = min(score) OVER () THEN 1.0 WHEN score = min(score) OVER () THEN 0.001 "
+        "ELSE (score - min(score) OVER ()) / (max(score) OVER () - min(score) OVER ()) END"
+    ),
+    "l2": "CASE WHEN sum(score * score) OVER () = 0 THEN 0.0 ELSE score / sqrt(sum(score * score) OVER ()) END",
+    "z-score": (
+        f"CASE WHEN score = {_MEAN} THEN max(score) OVER () WHEN score < {_MEAN} THEN 0.001 "
+        f"ELSE (score - {_MEAN}) / stddev_samp(score) OVER () END"
+    ),
+    "rank": ("1.0 / (60 + rank() OVER (ORDER BY score DESC) + (count(*) OVER (PARTITION BY score) - 1) / 2.0)"),
+}
+
+
+def sql_form(runs: Mapping[str, bool], normalise: str, depth: int) -> str:
+    """The query; runs: whether each is by vectors. Parameters are named as in psycopg: text, vector, weight_RUN."""
+    lists = [
+        f"{run}_list AS (\n{_by_vectors(depth) if vectors else _by_words(depth)}\n)" for run, vectors in runs.items()
+    ]
+    scaled = [f"{run} AS (\n    SELECT id, {_NORMALISED[normalise]} AS score FROM {run}_list\n)" for run in runs]
+    names = list(runs)
+    joined = names[0] + "".join(f"\n    FULL JOIN {run} USING (id)" for run in names[1:])
+    total = "\n        + ".join(f"%(weight_{run})s * COALESCE({run}.score, 0.0)" for run in names)
+    body = f"SELECT id,\n    {total} AS score\nFROM {joined}\nORDER BY score DESC, id\nLIMIT 10;\n"
+    return "WITH\n" + ",\n".join([*lists, *scaled]) + "\n" + body
+
+
+def _by_words(depth: int) -> str:
+    return f"""\
+    SELECT id, ts_rank_cd({UNFINISHED}_tsvector, words)::double precision AS score
+    FROM {UNFINISHED}_table, websearch_to_tsquery('english', %(text)s) AS words
+    WHERE {UNFINISHED}_tsvector @@ words
+    ORDER BY score DESC, id
+    LIMIT {depth}"""
+
+
+def _by_vectors(depth: int) -> str:
+    return f"""\
+    SELECT id, 1 - ({UNFINISHED}_vector <=> %(vector)s::vector) AS score
+    FROM {UNFINISHED}_table
+    ORDER BY {UNFINISHED}_vector <=> %(vector)s::vector, id
+    LIMIT {depth}"""

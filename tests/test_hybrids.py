@@ -1,0 +1,168 @@
+"""Weights of runs in engines' requests: the same weights as from Python, and SQL that adds up as the model does."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from querywise.data.normalisation import ENGINE_NORMALISATIONS
+from querywise.errors import DataError
+from querywise.exports.hybrid_folder import HybridRouter, export_hybrid
+from querywise.exports.hybrid_sql import sql_form
+from querywise.exports.hybrids import HYBRIDS, by_vectors, filled
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.rankers.weights.by_query import WeightsByQuery
+from querywise.rankers.weights.fusion import EqualWeights, Weights
+from querywise.storage import save
+from tests import commands
+from tests.test_service_weights import lists_of, text_of
+from tests.test_weights import RUNS, planted
+from tests.worlds import as_runs, ragged
+
+DATA = planted(120)
+NEAR = WeightsByQuery(way="neighbours", kappa=0.0, shrinkage=0.5)
+
+
+def weights_in(request: Any) -> list[float]:
+    """The weights of a request of any engine, in the order of the runs."""
+    if "parameters" in request:
+        return [request["parameters"][f"weight_{run}"] for run in RUNS]
+    if "retriever" in request:
+        return [each["weight"] for each in next(iter(request["retriever"].values()))["retrievers"]]
+    if "yql" in request:
+        return [request[f"input.query(w_{run})"] for run in RUNS]
+    processor = next(iter(request["search_pipeline"]["phase_results_processors"][0].values()))
+    found: list[float] = processor["combination"]["parameters"]["weights"]
+    return found
+
+
+@pytest.mark.parametrize("engine", HYBRIDS)
+def test_a_routers_request_has_the_weights_that_python_gives(engine: str, tmp_path: Path) -> None:
+    ranker = NEAR.fit(DATA)
+    done = export_hybrid(ranker, engine, tmp_path / "export")
+    assert done.weights == dict(zip(RUNS, ranker.weights_.tolist(), strict=True))
+    assert done.by == ("text",)
+    router, offline = HybridRouter(tmp_path / "export"), ranker.run_weights(DATA.candidates)
+    for query in range(0, 120, 17):
+        request: Any = router.request(text_of(query), vector=[0.1, 0.2], runs=lists_of(query))
+        assert weights_in(request) == pytest.approx(offline[query].tolist(), abs=1e-12)
+        assert weights_in(request) == list(router.weights(text_of(query)).values())
+        assert "$" not in json.dumps(request).replace("%(", "")
+
+
+def test_opensearchs_request_is_a_hybrid_query_with_its_pipeline(tmp_path: Path) -> None:
+    export_hybrid(Weights("z-score").fit(DATA), "opensearch-hybrid", tmp_path / "export")
+    request: Any = HybridRouter(tmp_path / "export").request("disk", vector=[1])
+    words, vectors = request["query"]["hybrid"]["queries"]
+    assert words == {"match": {"EDIT_ME_text_field": {"query": "disk"}}}
+    assert vectors == {"knn": {"EDIT_ME_vector_field": {"vector": [1.0], "k": 100}}}
+    processor = request["search_pipeline"]["phase_results_processors"][0]["normalization-processor"]
+    assert processor["normalization"] == {"technique": "z_score"}
+    assert processor["combination"]["technique"] == "arithmetic_mean"
+
+
+@pytest.mark.parametrize(
+    ("engine", "place"),
+    [
+        ("opensearch-hybrid", "score-ranker-processor"),
+        ("elasticsearch-retriever", '"rrf"'),
+        ("vespa", "reciprocal_rank"),
+    ],
+)
+def test_weights_of_ranks_are_weighted_reciprocal_rank_fusion(engine: str, place: str, tmp_path: Path) -> None:
+    export_hybrid(EqualWeights("rank").fit(DATA), engine, tmp_path / "export")
+    assert any(place in path.read_text() for path in (tmp_path / "export").glob("*.*") if path.suffix != ".md")
+
+
+class Deviation:
+    """PostgreSQL's stddev_samp, for SQLite."""
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+
+    def step(self, value: float) -> None:
+        self.values.append(value)
+
+    def inverse(self, value: float) -> None:
+        self.values.remove(value)
+
+    def value(self) -> float | None:
+        return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+    finalize = value
+
+
+@pytest.mark.parametrize("normalise", ENGINE_NORMALISATIONS)
+def test_the_sql_scores_as_the_model_does(normalise: Any, tmp_path: Path) -> None:
+    """The lists themselves are PostgreSQL's; what is made of them runs in SQLite too."""
+    ranker = Weights(normalise).fit(DATA)
+    text = sql_form({run: by_vectors(run) for run in RUNS}, normalise, 100)
+    made = "WITH\n" + text[text.index("words AS (") :].replace("LIMIT 10", "LIMIT 100")
+    made = made.replace("%(weight_words)s", ":words").replace("%(weight_vectors)s", ":vectors")
+    weights = dict(zip(RUNS, ranker.weights_.tolist(), strict=True))
+    database = sqlite3.connect(":memory:")
+    database.create_window_function("stddev_samp", 1, Deviation)
+    for query in (0, 3, 8):
+        for run, own in lists_of(query).items():
+            database.execute(f"CREATE TABLE {run}_list (id TEXT, score REAL)")
+            database.executemany(f"INSERT INTO {run}_list VALUES (?, ?)", own.items())
+        found = dict(database.execute(made, weights).fetchall())
+        rows = DATA.candidates.rows(query)
+        expected = dict(
+            zip((DATA.candidates.document_ids or ())[rows], ranker.predict(DATA.candidates)[rows].tolist(), strict=True)
+        )
+        assert found == pytest.approx({each: expected[each] for each in found}, rel=1e-9)
+        assert set(found) == {each for own in lists_of(query).values() for each in own}
+        for run in RUNS:
+            database.execute(f"DROP TABLE {run}_list")
+
+
+def test_the_command_writes_the_export_and_its_router_prints_a_request(tmp_path: Path) -> None:
+    save(NEAR.fit(DATA), tmp_path / "fusion")
+    text = commands.output(commands.run(tmp_path, "export", "fusion", "--to", "elasticsearch-retriever", "--out", "es"))
+    assert "Weights of 2 runs for elasticsearch-retriever written to es: words" in text
+    assert "by text: router.py" in text
+    (tmp_path / "vector.json").write_text("[0.5, 0.25]")
+    command = [sys.executable, "es/router.py", "how can disk", "vector.json"]
+    request = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout)
+    assert weights_in(request) == list(HybridRouter(tmp_path / "es").weights("how can disk").values())
+    (tmp_path / "es" / "request.json").write_text("{}")
+    refused = commands.refused(
+        commands.run(tmp_path, "export", "fusion", "--to", "elasticsearch-retriever", "--out", "es")
+    )
+    assert "request.json changed or came here since" in refused
+
+
+def test_what_cannot_be_exported_is_refused_with_the_reason(tmp_path: Path) -> None:
+    out = tmp_path / "export"
+    with pytest.raises(DataError, match="has no normalisation 'z-score', which the model was fitted with"):
+        export_hybrid(Weights("z-score").fit(DATA), "vespa", out)
+    with pytest.raises(DataError, match=r"'solr' is no engine that fuses runs\. Known: opensearch-hybrid"):
+        export_hybrid(Weights().fit(DATA), "solr", out)
+    with pytest.raises(DataError, match="takes weights of first-stage runs, and a RankSVM has none"):
+        export_hybrid(RankSVM().fit(ragged()), "postgres", out)
+    with pytest.raises(DataError, match="fuses up to 5 runs; the model weighs 6"):
+        export_hybrid(EqualWeights().fit(as_runs(ragged(features=6), tuple("abcdef"))), "opensearch-hybrid", out)
+    with pytest.raises(DataError, match="are alike without their signs"):
+        export_hybrid(EqualWeights().fit(as_runs(ragged(), ("a-b", "a.b"))), "vespa", out)
+    assert not out.exists()
+    export_hybrid(Weights().fit(DATA), "opensearch-hybrid", out)
+    with pytest.raises(DataError, match=r"has '\$vector', and the query was given without it"):
+        HybridRouter(out).request("disk")
+    with pytest.raises(DataError, match=r"has '\$text_field', which nothing stands for"):
+        filled({"query": "$text_field"}, {"$text": "disk"})
+
+
+def test_weights_of_all_queries_need_no_text(tmp_path: Path) -> None:
+    ranker = Weights().fit(DATA)
+    export_hybrid(ranker, "postgres", tmp_path / "export")
+    router = HybridRouter(tmp_path / "export")
+    assert np.array_equal(list(router.weights().values()), ranker.weights_)
