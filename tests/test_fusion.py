@@ -424,7 +424,7 @@ def test_a_folder_gets_the_model_the_weights_and_the_report(place: Path, tmp_pat
     content = json.loads(run(place, *words, "--method", "rrf", "--json"))
     assert content["method"] == "rrf"
     assert run_weights(load(out).answer(candidates))[0].tolist() == [0.5, 0.5]
-    run(place, *words, "--method", "borda")
+    assert "borda has no weights of runs; --method weights" in run(place, *words, "--method", "borda")
     assert not (out / "weights.jsonl").exists(), "votes have no weights"
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,9 @@ from querywise.contracts.run_weights import one_query, run_weights, weights_of_q
 from querywise.data.query_table import QueryTable
 from querywise.data.run_columns import run_columns
 from querywise.errors import DataError
+from querywise.exports.hybrid_folder import HybridRouter, export_hybrid
 from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.locality.views.vector import VectorView
 from querywise.rankers.weights.by_query import WeightsByQuery
 from querywise.rankers.weights.fusion import Weights
 from querywise.storage import save
@@ -116,3 +120,33 @@ def test_one_query_is_the_row_of_a_table_of_runs() -> None:
             sorted(ranker.predict(DATA.candidates.select([query])))[-len(made.features) :]
         )
         assert run_weights(ranker.answer(made)).tolist() == [ranker.weights_.tolist()]
+
+
+def test_a_vector_decides_where_neighbours_are_sought_by_vectors(tmp_path: Path) -> None:
+    table = DATA.candidates.queries
+    assert table is not None
+    kinds = [float((text or "").startswith(("how", "why", "explain"))) for text in table.texts or ()]
+    vectors = np.column_stack([kinds, 1 - np.array(kinds), np.linspace(0, 0.1, 120)])
+    data = DATA.with_queries(replace(table, texts=None, vectors=vectors))
+    ranker = WeightsByQuery(way="neighbours", view=VectorView(), kappa=0.0, shrinkage=1.0).fit(data)
+    offline = ranker.run_weights(data.candidates)
+    save(ranker, tmp_path / "fusion")
+    export_hybrid(ranker, "postgres", tmp_path / "export")
+    router = HybridRouter(tmp_path / "export")
+    with serving(tmp_path / "fusion") as server:
+        for query in (0, 1, 50, 119):
+            vector = vectors[query].tolist()
+            found = server.post("/v1/weights", {"query": {"vector": vector}}).json()
+            assert list(found.values()) == pytest.approx(offline[query].tolist(), abs=1e-12)
+            assert found == router.weights(vector=vector)
+        nothing = server.post("/v1/weights", {"query": {"vector": [0, 0, 0]}}).json()
+        assert list(nothing.values()) == ranker.weights_.tolist()
+        wrong = server.post("/v1/weights", {"query": {"vector": [1, 0]}}).json()["error"]["message"]
+        assert "the model was trained with 3" in wrong
+    assert len({tuple(row) for row in offline.tolist()}) > 1
+
+
+def test_a_query_without_words_has_the_weights_for_all() -> None:
+    ranker = NEAR.fit(DATA)
+    usual = dict(zip(RUNS, ranker.weights_.tolist(), strict=True))
+    assert weights_of_query(ranker, QueryTable(("query",), texts=(" ",))) == usual

@@ -27,7 +27,7 @@ EXPLAINED = ("q0", "q4", "q9", "q12", "q14")
 
 
 def training(ranker: Any = None) -> Judged:
-    """Queries of two kinds, with texts, classes, columns and vectors; for a ranker of first-stage runs, as such runs."""
+    """Queries of two kinds, with texts, classes, columns and vectors; as first-stage runs for a ranker of those."""
     return _for(ranker, _described(make_judged(32, 8, 4, kinds=2, seed=11)))
 
 

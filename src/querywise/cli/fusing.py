@@ -147,6 +147,8 @@ def _say_written(done: Fused, candidates: Candidates, out: Path) -> None:
         say(f"  {each.tried}: gain {each.gain:+.4f}, standard error {each.error:.4f}{taken}")
     page = out / "report" / "report.html"
     say(f"{done.method}, fitted on all judged queries, written to {out}; the report is {page}")
+    if done.ranker is not None and not done.ranker.answer(candidates.select([])).runs:
+        say(f"{done.method} has no weights of runs; --method weights, or weights-by-query, writes a model that has.")
 
 
 def _as_json(candidates: Candidates, runs: list[str], done: Fused, out: Path | None) -> JsonObject:

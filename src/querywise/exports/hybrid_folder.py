@@ -133,16 +133,20 @@ class HybridRouter:
             raise DataError(f"{folder}: this is not an export of weights of runs.")
         self.ranker = load(self._folder / "model")
 
-    def weights(self, text: str | None = None, runs: Lists | None = None) -> dict[str, float]:
+    def weights(
+        self, text: str | None = None, *, vector: Sequence[float] | None = None, runs: Lists | None = None
+    ) -> dict[str, float]:
         """The weight of each run."""
-        table = None if text is None else QueryTable(("query",), texts=(text,))
+        vectors = None if vector is None else np.array([vector], dtype=np.float64)
+        texts = None if text is None else (text,)
+        table = None if text is None and vector is None else QueryTable(("query",), texts=texts, vectors=vectors)
         return weights_of_query(self.ranker, table, runs)
 
     def request(
         self, text: str | None = None, *, vector: Sequence[float] | None = None, runs: Lists | None = None
     ) -> Json:
         """The request; of SQL the query and its parameters, as {"sql": …, "parameters": …}."""
-        weights = self.weights(text, runs)
+        weights = self.weights(text, vector=vector, runs=runs)
         form = read_text(self._folder / str(self.manifest["request"]))
         if str(self.manifest["request"]).endswith(".sql"):
             given: dict[str, Json] = {"text": text} if text is not None else {}

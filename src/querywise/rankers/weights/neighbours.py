@@ -16,7 +16,7 @@ from querywise.rankers.neighbors import Locality, without
 from querywise.rankers.weights.fusion import OwnWeights, Weights
 from querywise.rankers.weights.lists import Lists
 from querywise.rankers.weights.options import best_of
-from querywise.runtime.arrays import Floats
+from querywise.runtime.arrays import Bools, Floats
 
 
 class NeighbourWeights:
@@ -25,8 +25,8 @@ class NeighbourWeights:
         u(q) = argmax_w  Σ_i v_i(q) T_i(w) + κ T̄(w)
 
     T_i(w) is the measure of training query i under weights w, T̄ its mean over all, v(q) the neighbours' weights, with
-    sum 1. Of equally good weights u is the nearest to w̄. A query without neighbours, or too far from all training
-    queries, has w̄.
+    sum 1. Of equally good weights u is the nearest to w̄. A query without neighbours, too far from all training queries,
+    or without anything that would give it a position (a word, a vector) has w̄.
 
     view, k: the neighbours are the k nearest in a view; by default of the query's text, and without texts in TopMean.
     kappa: κ; infinity is w̄ for all queries.
@@ -59,11 +59,23 @@ class NeighbourWeights:
         share = 1 / (1 + self.kappa)
         values = share * near + (1 - share) * self.table_.mean(axis=0)
         found = np.array([self.options_[best_of(each, self.options_, self.common_)] for each in values])
-        local = totals > 0
-        if "documents" in looked_at(self.locality_.view_):  # a query without any has no position
-            local &= candidates.sizes > 0
+        local = (totals > 0) & has_position(candidates, looked_at(self.locality_.view_))
         return OwnWeights(np.where(local[:, None], found.reshape(-1, len(self.common_)), self.common_), local)
 
     def said(self) -> str:
         """What it is, in words."""
         return f"neighbours, kappa={self.kappa:g}"
+
+
+def has_position(candidates: Candidates, by: tuple[str, ...]) -> Bools:
+    """Which queries have something of what gives a position: documents, words, a vector that is not 0; or columns."""
+    table, found = candidates.queries, np.zeros(len(candidates), np.bool_)
+    if "columns" in by:
+        return np.ones(len(candidates), np.bool_)
+    if "documents" in by:
+        found |= candidates.sizes > 0
+    if "text" in by and table is not None and table.texts is not None:
+        found |= np.array([bool((text or "").strip()) for text in table.texts], np.bool_)
+    if "vector" in by and table is not None and table.vectors is not None:
+        found |= table.vectors.any(axis=1)
+    return found
