@@ -125,6 +125,7 @@ def test_the_sql_scores_as_the_model_does(normalise: Any, tmp_path: Path) -> Non
             database.execute(f"DROP TABLE {run}_list")
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_export_and_its_router_prints_a_request(tmp_path: Path) -> None:
     save(NEAR.fit(DATA), tmp_path / "fusion")
     text = commands.output(commands.run(tmp_path, "export", "fusion", "--to", "elasticsearch-retriever", "--out", "es"))

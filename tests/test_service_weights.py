@@ -122,6 +122,7 @@ def test_one_query_is_the_row_of_a_table_of_runs() -> None:
         assert run_weights(ranker.answer(made)).tolist() == [ranker.weights_.tolist()]
 
 
+@pytest.mark.slow
 def test_a_vector_decides_where_neighbours_are_sought_by_vectors(tmp_path: Path) -> None:
     table = DATA.candidates.queries
     assert table is not None

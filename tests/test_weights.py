@@ -162,6 +162,7 @@ def oracle(data: Judged) -> float:
     return float(Lists.of(data, run_columns(data.feature_names), "opensearch-min-max", "map").table.max(axis=1).mean())
 
 
+@pytest.mark.slow
 def test_half_of_the_oracles_gap_is_closed_where_the_text_says_the_kind_of_query() -> None:
     train, test = planted(seed=1), planted(seed=2)
     common, local = Weights().fit(train), WeightsByQuery().fit(train)
@@ -180,6 +181,7 @@ def test_signals_tell_the_kind_of_query_too() -> None:
     assert mean_map(local, test) > mean_map(Weights().fit(train), test) + 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_without_structure_the_weights_for_all_queries_are_returned(seed: int) -> None:
     data = planted(told=False, seed=seed)
