@@ -182,7 +182,7 @@ def test_signals_tell_the_kind_of_query_too() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(4))
 def test_without_structure_the_weights_for_all_queries_are_returned(seed: int) -> None:
     data = planted(told=False, seed=seed)
     common, local = Weights().fit(data), WeightsByQuery().fit(data)
