@@ -16,6 +16,7 @@ from querywise.evaluation.significance import (
     TESTS,
     bootstrap_interval,
     effect_size,
+    equivalence_test,
     find_test,
     holm,
     paired_t_test,
@@ -40,6 +41,22 @@ def gains_of(*values: float) -> tuple[Floats, Floats]:
 
 
 # Against SciPy, and against the definitions
+
+
+def test_the_equivalence_test_is_the_larger_of_two_one_sided_t_tests() -> None:
+    rng = np.random.default_rng(3)
+    ours = rng.normal(size=40)
+    theirs = ours + rng.normal(0.002, 0.02, 40)
+    gain = ours - theirs
+    sides = [
+        stats.ttest_1samp(gain, -0.01, alternative="greater").pvalue,
+        stats.ttest_1samp(gain, 0.01, alternative="less").pvalue,
+    ]
+    assert equivalence_test(ours, theirs, 0.01).p == pytest.approx(max(sides), rel=1e-9)
+    assert equivalence_test(ours, ours + 0.02, 0.01).p == 1.0
+    assert equivalence_test(ours[:1], ours[:1], 0.01).p == 1.0, "one query is no evidence"
+    with pytest.raises(DataError, match="must be above 0"):
+        equivalence_test(ours, theirs, 0.0)
 
 
 @pytest.mark.parametrize("queries", [2, 3, 10, 100, 1000])

@@ -47,6 +47,28 @@ def paired_t_test(ours: Floats, theirs: Floats) -> Comparison:
     return _compared("paired t-test", gain, p)
 
 
+def equivalence_test(ours: Floats, theirs: Floats, bound: float) -> Comparison:
+    """Two one-sided paired t-tests: p is small where the mean difference surely lies within ±bound.
+
+    A p above 0.05 of an ordinary test says that no difference was seen; a p below 0.05 of this one, that none is large.
+
+    >>> equivalence_test(np.array([0.5, 0.7, 0.9]), np.array([0.5, 0.7, 0.9]), 0.01).p
+    0.0
+    """
+    if not bound > 0:
+        raise DataError(f"equivalence_test(bound={bound}) must be above 0: the largest difference that counts as none.")
+    from scipy.special import stdtr
+
+    gain = _gains(ours, theirs)
+    count = len(gain)
+    if count < 2:
+        return _compared("equivalence", gain, 1.0)
+    mean, error = float(gain.mean()), float(gain.std(ddof=1)) / np.sqrt(count)
+    room = bound - abs(mean)
+    p = float(stdtr(count - 1, -room / error)) if error > 0 else float(room <= 0)
+    return _compared("equivalence", gain, p)
+
+
 def wilcoxon_test(ours: Floats, theirs: Floats) -> Comparison:
     """Wilcoxon's signed-rank test, two-sided; queries that do not differ are left out. None differs: p = 1."""
     gain = _gains(ours, theirs)

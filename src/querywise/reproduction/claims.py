@@ -7,24 +7,46 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from querywise.report.tables import Column, Table
+from querywise.report.tables import Cell, Column, Table
 from querywise.runtime.files import atomic_text
 from querywise.runtime.values import Json
 
-REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE = "reproduced", "not reproduced", "not testable here"
+SIGNIFICANT = 0.05
+SAME_SIGNIFICANT = "same direction, significant"
+SAME = "same direction, not significant"
+NOT_REPRODUCED = "not reproduced"
+NOT_TESTABLE = "not testable here"
 
 
 class Claim(NamedTuple):
-    """The paper's claim, the result here, and whether it holds."""
+    """A claim with the paper's p, the result here with our p, and what the one rule says of it."""
 
     claim: str
+    paper: str
     here: str
+    p: float | None
     outcome: str
 
 
+def claimed(claim: str, here: str, *, same: bool, p: float | None = None, paper: str = "") -> Claim:
+    """A claim by the one rule: the direction is the paper's or not, and if it is, p is below 0.05 or not.
+
+    `same`: every difference that the claim names has the paper's sign. `p`: the largest of their p; without a test
+    (None) nothing is significant. `paper`: the p that the paper prints.
+    """
+    if not same:
+        return Claim(claim, paper, here, p, NOT_REPRODUCED)
+    return Claim(claim, paper, here, p, SAME_SIGNIFICANT if p is not None and p < SIGNIFICANT else SAME)
+
+
+def untestable(claim: str, because: str, *, paper: str = "") -> Claim:
+    """A claim that this data cannot test, and why."""
+    return Claim(claim, paper, because, None, NOT_TESTABLE)
+
+
 def judged(claim: str, here: str, holds: bool | None) -> Claim:
-    """A claim that holds, does not, or cannot be tested (None)."""
-    return Claim(claim, here, NOT_TESTABLE if holds is None else REPRODUCED if holds else NOT_REPRODUCED)
+    """A claim without a test; goes when every reproduction states its p."""
+    return untestable(claim, here) if holds is None else claimed(claim, here, same=holds)
 
 
 def p_text(p: float) -> str:
@@ -44,4 +66,11 @@ def write_findings(out: Path, numbers: Mapping[str, Json], tables: Sequence[str]
 
 
 def _table(claims: Sequence[Claim]) -> str:
-    return Table((Column("the paper"), Column("here"), Column("outcome")), tuple(map(tuple, claims))).markdown()
+    columns = (Column("the paper"), Column("its p"), Column("here"), Column("our p", "p"), Column("outcome"))
+    return Table(columns, tuple(_row(each) for each in claims)).markdown()
+
+
+def _row(claim: Claim) -> tuple[Cell, ...]:
+    if claim.outcome == NOT_TESTABLE:
+        return (claim.claim, claim.paper, "", None, f"{NOT_TESTABLE}, because {claim.here}")
+    return (claim.claim, claim.paper, claim.here, claim.p, claim.outcome)
