@@ -212,12 +212,13 @@ def test_no_model_or_more_than_queries_are_refused(models: int) -> None:
 
 
 @pytest.mark.parametrize("build", [KnnOffline1, KnnOffline2])
-def test_a_training_query_is_its_own_first_neighbour_even_among_many_twins(build: Callable[..., Any]) -> None:
+def test_training_queries_that_coincide_share_the_places_of_their_neighborhood(build: Callable[..., Any]) -> None:
     train = two_faced(8)  # four twins each
     ranker = build(RankSVM(0.01), k=2, view=TopMean(reference=1)).fit(train)
     members = ranker.offline_.members_.toarray()
-    assert np.diag(members).tolist() == [1.0] * 8
+    assert np.diag(members).tolist() == [0.5] * 8
     assert members.sum(axis=1).tolist() == [2.0] * 8
+    assert len({tuple(row) for row in members.tolist()}) == 2  # twins have the same model
 
 
 @pytest.mark.parametrize("prior", [None, "global"])

@@ -17,6 +17,7 @@ from querywise.runtime.parameters import number_of
 from tests.worlds import examples
 
 LINE = np.array([[0.0], [1.0], [2.0], [4.0]])  # points whose distances can be seen
+SEARCHES: tuple[Literal["brute", "kd_tree", "ball_tree"], ...] = ("brute", "kd_tree", "ball_tree")
 KINDS: dict[str, Callable[[], Any]] = {
     "Everyone": Everyone,
     "Nearest": lambda: Nearest(2),
@@ -30,16 +31,22 @@ def members(weights: csr_array) -> list[list[int]]:
     return [sorted(weights[[row]].indices.tolist()) for row in range(weights.shape[0])]
 
 
-def by_hand(place: Floats, points: Floats, k: int) -> list[int]:
-    """The k nearest in exact arithmetic: sorted by distance, then by order."""
+def squared(point: Floats, place: Floats) -> Fraction:
+    """The square of a distance in exact arithmetic."""
+    return sum(((Fraction(float(a)) - Fraction(float(b))) ** 2 for a, b in zip(point, place, strict=True)), Fraction())
 
-    def squared(point: Floats) -> Fraction:
-        return sum(
-            ((Fraction(float(a)) - Fraction(float(b))) ** 2 for a, b in zip(point, place, strict=True)), Fraction()
-        )
 
-    gaps = [squared(point) for point in points]
-    return sorted(range(len(points)), key=lambda number: (gaps[number], number))[:k]
+def by_hand(place: Floats, points: Floats, k: int) -> list[list[float]]:
+    """The k nearest in exact arithmetic: sorted by distance, then by coordinates."""
+    return sorted(points.tolist(), key=lambda point: (squared(np.array(point), place), point))[:k]
+
+
+def shares_by_hand(place: Floats, points: Floats, k: int) -> list[float]:
+    """1 for whoever has fewer than k others as near, 0 for whoever has k nearer; the others share what is left."""
+    gaps = [squared(point, place) for point in points]
+    cut = sorted(gaps)[k - 1]
+    near, equal = sum(gap < cut for gap in gaps), sum(gap == cut for gap in gaps)
+    return [1.0 if gap < cut else (k - near) / equal if gap == cut else 0.0 for gap in gaps]
 
 
 @st.composite
@@ -61,14 +68,17 @@ def test_nearest_is_the_plain_loop_whatever_the_ties_and_however_far_from_zero(
     world: tuple[Floats, Floats, int],
 ) -> None:
     places, points, k = world
-    assert Search(points).nearest(places, k).tolist() == [by_hand(place, points, k) for place in places]
-    found = Nearest(k).fit(points).weights(places)
-    assert members(found) == [sorted(by_hand(place, points, k)) for place in places]
+    found = Search(points).nearest(places, k)
+    assert [points[row].tolist() for row in found] == [by_hand(place, points, k) for place in places]
+    expected = [shares_by_hand(place, points, k) for place in places]
+    for search in SEARCHES:
+        assert Nearest(k, search=search).fit(points).weights(places).toarray() == pytest.approx(np.array(expected))
 
 
 def test_a_hair_decides_even_where_the_expansion_keeps_no_digit() -> None:
     far = 1e8 + np.array([[3.0], [2.0 + 2.0**-20], [2.0], [-2.0]])
-    assert Search(far).nearest(np.array([[1e8]]), 2).tolist() == [[2, 3]]
+    assert Search(far).nearest(np.array([[1e8]]), 2).tolist() == [[3, 2]]
+    assert members(Nearest(2).fit(far).weights(np.array([[1e8]]))) == [[2, 3]]
 
 
 def test_in_many_blocks_the_answer_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,14 +88,21 @@ def test_in_many_blocks_the_answer_is_the_same(monkeypatch: pytest.MonkeyPatch) 
     assert np.array_equal(Search(points).nearest(points, 7), whole)
 
 
-def test_equally_distant_queries_keep_their_order() -> None:
+def test_of_equally_distant_points_the_first_by_its_coordinates_is_taken() -> None:
     points = np.array([[1.0], [-1.0], [1.0], [-1.0], [0.5]])
-    assert Search(points).nearest(np.array([[0.0]]), 4).tolist() == [[4, 0, 1, 2]]
+    assert Search(points).nearest(np.array([[0.0]]), 4).tolist() == [[4, 1, 3, 0]]
+    assert Search(points[:3]).nearest(np.array([[0.0]]), 1).tolist() == [[1]]
 
 
-def test_all_points_alike_gives_the_first_k() -> None:
+@pytest.mark.parametrize("search", SEARCHES)
+def test_those_tied_at_the_last_place_share_it(search: Literal["brute", "kd_tree", "ball_tree"]) -> None:
+    points = np.array([[1.0], [-1.0], [1.0], [-1.0], [0.5]])
+    finder = Nearest(3, search=search).fit(points)
+    found = finder.weights(np.array([[0.0], [0.6]]))
+    assert found.toarray().tolist() == [[0.5, 0.5, 0.5, 0.5, 1.0], [1.0, 0.0, 1.0, 0.0, 1.0]]
+    assert finder.weights(np.zeros((0, 1))).shape == (0, 5)
     alike = np.full((6, 3), 0.1)
-    assert members(Nearest(4).fit(alike).weights(alike[:2])) == [[0, 1, 2, 3]] * 2
+    assert Nearest(4, search=search).fit(alike).weights(alike[:1]).toarray() == pytest.approx(np.full((1, 6), 4 / 6))
 
 
 def test_k_is_a_number_or_a_share() -> None:

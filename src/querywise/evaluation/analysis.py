@@ -14,18 +14,18 @@ from querywise.runtime.arrays import Floats, Ints
 def change_ratios(ours: csr_array, theirs: csr_array, pairs: Ints) -> Floats:
     """γ = (p₁ + p₂ − 2Δ) / min(p₁, p₂) of two models' training pairs, row by row [geng2008]_.
 
-    A row of each says which training queries a model was trained on; Δ counts the pairs they share. Undefined, and
-    NaN, where a model has no pair.
+    A row of each says which training queries a model was trained on, 1 or, where a place is shared, a part of it; Δ
+    counts the pairs they share. Undefined, and NaN, where a model has no pair.
 
     >>> change_ratios(csr_array([[1.0, 1.0, 0.0]]), csr_array([[0.0, 1.0, 1.0]]), np.array([4, 6, 2]))
     array([0.75])
     """
     if ours.shape != theirs.shape:
         raise DataError(f"The two tables cover other queries: {ours.shape} against {theirs.shape}.")
-    first, second = ours.sign(), theirs.sign()
+    first, second = _parts(ours), _parts(theirs)
     counts = pairs.astype(np.float64)
     p1, p2 = np.asarray(first @ counts).ravel(), np.asarray(second @ counts).ravel()
-    shared = np.asarray(first.multiply(second) @ counts).ravel()
+    shared = np.asarray(first.minimum(second) @ counts).ravel()
     least = np.minimum(p1, p2)
     return np.where(least > 0, (p1 + p2 - 2 * shared) / np.where(least > 0, least, 1.0), np.nan)
 
@@ -63,7 +63,12 @@ def stability_bounds(
     return reach * gamma / l2, reach * apart / l2
 
 
+def _parts(members: csr_array) -> csr_array:
+    """How much each training query counts, at most 1."""
+    return csr_array((np.minimum(members.data, 1.0), members.indices, members.indptr), shape=members.shape)
+
+
 def _shares(members: csr_array, pairs: Ints) -> csr_array:
-    counted = members.sign().multiply(pairs[None, :].astype(np.float64)).tocsr()
+    counted = _parts(members).multiply(pairs[None, :].astype(np.float64)).tocsr()
     totals = np.asarray(counted.sum(axis=1)).ravel()
     return csr_array(counted.multiply((1 / np.where(totals > 0, totals, 1.0))[:, None]))

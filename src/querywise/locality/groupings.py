@@ -1,6 +1,7 @@
 """A fixed number of groups of training queries: each is a row of query weights, and becomes one local model.
 
-K-means is scikit-learn's, seeded, the best of several starts. There are never more groups than different points.
+K-means is scikit-learn's, seeded, the best of several starts. There are never more groups than different points. Points
+are put in the order of their coordinates first, so that the groups do not depend on the order of the training queries.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 
 from querywise.data.judged import Judged
+from querywise.data.ordering import by_coordinates
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.parameters import number_of
@@ -22,6 +24,7 @@ from querywise.runtime.scaling import Scaling
 _STARTS = 4
 _MANY = 50_000  # points beyond which the centres are those of a sample
 _BLOCK = 4_000_000  # distances in memory at a time
+_TIED = 1e-12  # of a distance: smaller differences are rounding
 _LEAST = 0.01  # of a query's largest membership: smaller ones are set to 0
 
 
@@ -104,10 +107,18 @@ def k_means(points: Floats, count: int, seed: int) -> Floats:
         # Points that differ by rounding alone become one cluster, and leave another empty.
         warnings.simplefilter("ignore", ConvergenceWarning)
         rng = np.random.default_rng(seed)
+        points = points[by_coordinates(points)]
         chosen = points if len(points) <= _MANY else points[np.sort(rng.choice(len(points), _MANY, replace=False))]
         number = min(count, len(np.unique(chosen, axis=0)))
         found = KMeans(number, n_init=_STARTS, random_state=seed).fit(chosen)
     return np.asarray(found.cluster_centers_, dtype=np.float64)
+
+
+def nearest_centre(distances: Floats) -> Ints:
+    """The nearest centre of each row of distances, the first of those that differ by rounding alone."""
+    least = distances.min(axis=1, keepdims=True)
+    found: Ints = np.argmax(distances <= least + _TIED * least, axis=1)
+    return found
 
 
 def _check_softness(softness: float) -> None:
@@ -126,7 +137,7 @@ def _reach(points: Floats, centres: Floats) -> float:
 def _memberships(points: Floats, centres: Floats, softness: float, reach: float) -> Floats:
     """Points × clusters: 1 for the nearest, less for the others, 0 for negligible ones."""
     squares = cdist(points, centres) ** 2
-    nearest = np.argmin(squares, axis=1)
+    nearest = nearest_centre(squares)
     found = np.zeros_like(squares)
     width = 2 * softness * softness * reach  # infinite, rather than an error, where the square overflows
     if width > 0:

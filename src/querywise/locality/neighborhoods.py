@@ -1,13 +1,15 @@
 """Which training queries count for a query: everyone, the k nearest, or all within a radius.
 
 Search is exact. Distances are computed in blocks by the expansion ‖a‖² + ‖b‖² − 2a·b; wherever its rounding could
-change the neighbours, they are computed again as ‖a − b‖. Equally distant queries keep their order.
+change the neighbours, they are computed again as ‖a − b‖. Training queries equally distant at the k-th place share the
+places that are left in equal parts; where one point must be chosen, the one that comes first by its coordinates is.
+Neither depends on the order of the training queries.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -21,6 +23,8 @@ from querywise.runtime.threads import in_threads
 Algorithm = Literal["brute", "kd_tree", "ball_tree"]
 
 _BLOCK = 4_000_000  # distances in memory at a time, in each thread
+_TIED = 1e-12  # of a distance: smaller differences are rounding
+_ALIKE = 9  # digits, in units of the distance, by which coordinates of equally distant points are compared
 
 
 class Everyone:
@@ -39,7 +43,7 @@ class Everyone:
 
 
 class Nearest:
-    """The k nearest training queries, equally weighted.
+    """The k nearest training queries, equally weighted; those tied at the k-th place share it.
 
     k: their number, or, between 0 and 1, their share.
     metric: how distance is measured.
@@ -61,18 +65,32 @@ class Nearest:
         return self
 
     def weights(self, points: Floats, /) -> csr_array:
-        """1 for each of the k nearest."""
+        """1 for each of the k nearest; those equally distant at the k-th place share what is left in equal parts."""
         if not hasattr(self, "points_"):
             raise NotFittedError(self)
         places = measured(points, self.metric)
         if getattr(self, "_search", None) is None:
             self._search = self._built()
         if self.search == "brute":
-            near = self._search.among_nearest(places, self.count_)
+            near, shared = self._search.among_nearest(places, self.count_)
         else:
             _require_near(np.einsum("ij,ij->i", places, places))
-            near = np.sort(self._search.query(places, k=self.count_, return_distance=False).astype(np.int64), axis=1)
-        return _rows_of_ones(near, len(self.points_))
+            near, shared = self._by_tree(places)
+        return _rows(near, shared, len(self.points_))
+
+    def _by_tree(self, places: Floats) -> tuple[Ints, dict[int, Shared]]:
+        """What `Search.among_nearest` finds, by a tree; rows with a tie at the k-th place by Search."""
+        k, more = self.count_, min(self.count_ + 1, len(self.points_))
+        if not len(places):
+            return np.zeros((0, k), np.int64), {}
+        gaps, found = self._search.query(places, k=more)
+        near = np.sort(found[:, :k].astype(np.int64), axis=1)
+        if more == k:
+            return near, {}
+        tied = np.flatnonzero(gaps[:, k] <= gaps[:, k - 1] * (1 + 10 * _TIED))
+        again, shared = Search(self.points_).among_nearest(places[tied], k) if len(tied) else (near[:0], {})
+        near[tied] = again
+        return near, {int(tied[row]): each for row, each in shared.items()}
 
     def _built(self) -> Any:
         """What is searched, built when first needed."""
@@ -108,6 +126,13 @@ class Radius:
         return csr_array((np.ones(len(indices)), indices, pointers), shape=(len(points), len(self.points_)))
 
 
+class Shared(NamedTuple):
+    """The neighbours of a query some of which share a place: who, in ascending order, and how much each counts."""
+
+    columns: Ints
+    weights: Floats
+
+
 class Search:
     """Points to be searched, with their squared norms."""
 
@@ -117,13 +142,27 @@ class Search:
         self.longest = float(self.squares.max(initial=0.0))
 
     def nearest(self, places: Floats, k: int) -> Ints:
-        """The k points nearest to each place, nearest first; equally distant ones in their order."""
+        """The k points nearest to each place, nearest first; equally distant ones by their coordinates."""
         if k == 1 and len(places) == 1:
             return np.array([[self._nearest_one(places[0])]])
-        found = self.among_nearest(places, k)
+        found, shared = self.among_nearest(places, k)
+        for row, each in shared.items():
+            found[row] = self._first(places[row], each.columns, k)
         for row, columns in enumerate(found if k > 1 else ()):
-            found[row] = columns[np.argsort(_exact(places[row], self.points[columns]), kind="stable")]
+            found[row] = self._first(places[row], columns, k)
         return found
+
+    def _first(self, place: Floats, columns: Ints, k: int) -> Ints:
+        """The k nearest of some points, equally distant ones by their coordinates, seen from the place."""
+        away = self.points[columns] - place
+        gaps = _lengths(away)
+        sides = np.round(away / np.where(gaps > 0, gaps, 1.0)[:, None], _ALIKE)
+        nearer = np.argsort(gaps, kind="stable")
+        steps = np.diff(gaps[nearer], prepend=gaps[nearer[:1]]) > _TIED * gaps[nearer]
+        level = np.empty(len(columns), np.int64)
+        level[nearer] = np.cumsum(steps)
+        first: Ints = columns[np.lexsort((*sides.T[::-1], level))[:k]]
+        return first
 
     def _nearest_one(self, place: Floats) -> int:
         """The nearest point to one place: what `among_nearest` finds, faster."""
@@ -131,14 +170,15 @@ class Search:
         gaps *= -2
         gaps += self.squares
         best = int(gaps.argmin())
-        slack = 2e-12 * (float(place @ place) + self.longest) + 1e-300
+        slack = _slack(float(place @ place), self.longest)
         _require_near(slack)
         close = np.flatnonzero(gaps <= gaps[best] + 2 * slack)
-        return best if len(close) == 1 else int(close[_exact(place, self.points[close]).argmin()])
+        return best if len(close) == 1 else int(self._first(place, close, 1)[0])
 
-    def among_nearest(self, places: Floats, k: int) -> Ints:
-        """The k points nearest to each place, in ascending order of their numbers."""
-        found = np.empty((len(places), k), dtype=np.int64)
+    def among_nearest(self, places: Floats, k: int) -> tuple[Ints, dict[int, Shared]]:
+        """The k points nearest to each place, in ascending order of their numbers; and rows in which points share."""
+        found = np.zeros((len(places), k), dtype=np.int64)
+        shared: dict[int, Shared] = {}
         size = max(1, _BLOCK // max(len(self.points), 1))
 
         def search(block: slice) -> None:
@@ -147,20 +187,44 @@ class Search:
             rough *= -2
             rough += self.squares
             # The expansion errs by a few roundings of its largest term: points that near the k-th are checked again.
-            slack = 2e-12 * (np.einsum("ij,ij->i", part, part) + self.longest) + 1e-300
+            slack = _slack(np.einsum("ij,ij->i", part, part), self.longest)
             _require_near(slack)
             for row, gaps in enumerate(rough):
                 cut = gaps.min() if k == 1 else np.partition(gaps, k - 1)[k - 1]
                 close = np.flatnonzero(gaps <= cut + slack[row])
                 if len(close) > k:
-                    doubtful = gaps[close] >= cut - slack[row]
-                    sure, close = close[~doubtful], close[doubtful]
-                    exact = _exact(part[row], self.points[close])
-                    close = np.sort(np.concatenate([sure, close[np.argsort(exact, kind="stable")[: k - len(sure)]]]))
+                    sure = close[gaps[close] < cut - slack[row]]
+                    doubtful = close[gaps[close] >= cut - slack[row]]
+                    each = _chosen(sure, doubtful, _exact(part[row], self.points[doubtful]), k)
+                    if len(each.columns) > k:
+                        shared[block.start + row] = each
+                        continue
+                    close = each.columns
                 found[block.start + row] = close
 
         in_threads(search, [slice(first, min(first + size, len(places))) for first in range(0, len(places), size)])
-        return found
+        return found, shared
+
+
+def _chosen(sure: Ints, doubtful: Ints, gaps: Floats, k: int) -> Shared:
+    """The k nearest: all that are sure, and the nearest of the doubtful; those equal at the last place share it."""
+    left = k - len(sure)
+    cut = np.partition(gaps, left - 1)[left - 1]
+    near = gaps < cut - _TIED * cut
+    equal = ~near & (gaps <= cut + _TIED * cut)
+    columns = np.concatenate([sure, doubtful[near], doubtful[equal]])
+    weights = np.ones(len(columns))
+    weights[len(columns) - int(equal.sum()) :] = (left - near.sum()) / equal.sum()
+    order = np.argsort(columns)
+    return Shared(columns[order], weights[order])
+
+
+_Number = TypeVar("_Number", Floats, float)
+
+
+def _slack(square: _Number, longest: float) -> _Number:
+    """How far the expansion of squared distances can be off, and more than equally distant points can differ by."""
+    return 1e-11 * (square + longest) + 1e-300
 
 
 def _require_near(squares: Floats | float) -> None:
@@ -197,6 +261,13 @@ def measured(points: Floats, metric: Metric) -> Floats:
     return points / np.where(lengths > 0, lengths, 1.0)[:, None]
 
 
-def _rows_of_ones(columns: Ints, count: int) -> csr_array:
-    pointers = np.arange(len(columns) + 1) * columns.shape[1]
-    return csr_array((np.ones(columns.size), columns.ravel(), pointers), shape=(len(columns), count))
+def _rows(columns: Ints, shared: dict[int, Shared], count: int) -> csr_array:
+    """A row of ones for every row of columns, but where points share a place."""
+    if not shared:
+        pointers = np.arange(len(columns) + 1) * columns.shape[1]
+        return csr_array((np.ones(columns.size), columns.ravel(), pointers), shape=(len(columns), count))
+    whole = np.ones(columns.shape[1])
+    every = [shared.get(row, Shared(each, whole)) for row, each in enumerate(columns)]
+    pointers = np.concatenate([[0], np.cumsum([len(each.columns) for each in every])])
+    values, indices = (np.concatenate([each[part] for each in every]) for part in (1, 0))
+    return csr_array((values, indices, pointers), shape=(len(columns), count))

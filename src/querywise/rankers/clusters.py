@@ -20,7 +20,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.errors import NotFittedError
 from querywise.learners.local_models import prepared
 from querywise.locality.combinations import SimilarQueries, by_distance, check_floor, without_the_weak
-from querywise.locality.groupings import Clusters, RelevantClusters
+from querywise.locality.groupings import Clusters, RelevantClusters, nearest_centre
 from querywise.locality.views.divergence import Divergence
 from querywise.locality.views.looking import looked_at, relevant_points
 from querywise.locality.views.topmean import TopMean
@@ -94,7 +94,7 @@ class GroupModels:
         points = relevant_points(self.view_, data)
         if points is None:
             return None
-        return np.where(has_relevant(data), np.argmin(self.grouping_.distances(points), axis=1), -1)
+        return np.where(has_relevant(data), nearest_centre(self.grouping_.distances(points)), -1)
 
 
 class _Grouped:
@@ -186,7 +186,7 @@ class Naive(_Grouped):
 
     def chosen(self, candidates: Candidates, /) -> Ints:
         """The number of the model that answers each query."""
-        chosen: Ints = np.argmin(self._required(candidates).distances(candidates), axis=1)
+        chosen: Ints = nearest_centre(self._required(candidates).distances(candidates))
         return chosen
 
     def model_weights(self, candidates: Candidates, /) -> Floats:

@@ -25,6 +25,8 @@ from querywise.rankers.neighbors import Locality, Surroundings, has_relevant, ne
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.parameters import number_of, unfitted
 
+_TIED = 1e-12  # of a number of shared pairs: smaller differences are rounding
+
 
 class KnnOnline:
     """A model of its own for every query, trained on its neighbours when it arrives.
@@ -115,6 +117,8 @@ class KnnOnline:
 
 class KnnOffline2:
     """Models trained beforehand around every training query; a query is scored by the nearest one's.
+
+    Of equally near ones the first by their coordinates scores it; training queries that coincide have the same model.
 
     k: how many training queries, or, between 0 and 1, which share of them.
     back_off: a share of the training queries; a query farther from its nearest training query than that share of them
@@ -213,7 +217,7 @@ class KnnOffline1(KnnOffline2):
     """Models trained beforehand around every training query; a query is scored by the most similarly trained one.
 
     That is the one whose training pairs have most in common with those of the query's own neighbours; the nearer of
-    equals. Parameters are those of KnnOffline2.
+    equals, of equally near ones the first by their coordinates. Parameters are those of KnnOffline2.
     """
 
     def _index(self, points: Floats) -> Ints:
@@ -223,7 +227,7 @@ class KnnOffline1(KnnOffline2):
         for query in range(len(points)):
             shared = self.offline_.shared_pairs(own[[query]])
             if shared.max(initial=0.0) > 0:
-                best = np.flatnonzero(shared == shared.max())
+                best = np.flatnonzero(shared >= shared.max() * (1 - _TIED))
                 equals = self.offline_.locality.search(self.offline_.anchors_[best])
                 index[query] = best[self.offline_.locality.nearest(points[[query]], equals)[0]]
         return index
@@ -254,8 +258,7 @@ class OfflineModels:
         self.locality.fit(data, ready.everyone)
         points = self.locality.points_
         self.anchors_ = points if self.models is None else self._centres(points)
-        members = self.locality.weights_of_many(self.anchors_)
-        self.members_ = _own_first(members) if self.models is None else members
+        self.members_ = self.locality.weights_of_many(self.anchors_)
         self.usable_ = self.locality.has_pairs(self.members_)
         self.models_ = ready.models(self.members_)
         self.everyone_ = ready.everyone
@@ -280,10 +283,14 @@ class OfflineModels:
         return np.where(good, index, -1)
 
     def shared_pairs(self, own: csr_array) -> Floats:
-        """How many training pairs each model has in common with one query's neighbours."""
-        pairs = np.zeros(own.shape[1])
-        pairs[own.indices] = self.locality.pairs_[own.indices]
-        return np.asarray(self.members_ @ pairs).ravel()
+        """How many training pairs each model has in common with one query's neighbours; shared places count in part."""
+        pairs, part = np.zeros(own.shape[1]), np.zeros(own.shape[1])
+        pairs[own.indices], part[own.indices] = self.locality.pairs_[own.indices], own.data
+        if own.data.min(initial=1.0) >= self.members_.data.max(initial=1.0):  # a product: the smaller part is theirs
+            return np.asarray(self.members_ @ pairs).ravel()
+        smaller = np.minimum(self.members_.data, part[self.members_.indices])
+        common = csr_array((smaller, self.members_.indices, self.members_.indptr), shape=self.members_.shape)
+        return np.asarray(common @ pairs).ravel()
 
     def gradients(self) -> Floats | None:
         """Training queries × features: the gradient of each one's loss at the global model, where known."""
@@ -306,16 +313,3 @@ class OfflineModels:
     def training_queries(self, index: Ints) -> csr_array:
         """The rows of the models named; empty for −1."""
         return without(self.members_[np.maximum(index, 0)], index < 0)
-
-
-def _own_first(members: csr_array) -> csr_array:
-    """Every training query among its own neighbours, even where more than k others have the very same position."""
-    left_out = np.flatnonzero(members.diagonal() == 0)
-    if not len(left_out):
-        return members
-    edited = members.tolil()
-    for query in left_out:
-        if edited.rows[query]:
-            edited[query, edited.rows[query][-1]] = 0.0
-        edited[query, query] = 1.0
-    return csr_array(edited)

@@ -13,6 +13,7 @@ from typing import Literal, Self
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from querywise.data.ordering import by_coordinates
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Floats
 from querywise.runtime.scaling import Scaling
@@ -91,7 +92,8 @@ class KernelRidge:
             chosen = np.arange(len(features))
             if not self._is_exact(features):
                 rng = np.random.default_rng(self.seed)
-                chosen = np.sort(rng.choice(len(features), min(self.landmarks, len(features)), replace=False))
+                drawn = np.sort(rng.choice(len(features), min(self.landmarks, len(features)), replace=False))
+                chosen = by_coordinates(self.scaling_.apply(features))[drawn]  # whatever the order of the rows
             self.points_ = self.scaling_.apply(features[chosen])
             if not self._is_exact(features):
                 with one_blas_thread():

@@ -13,6 +13,7 @@ from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
 from querywise.contracts.forms import Forest
 from querywise.contracts.protocols import Learner
 from querywise.data.judged import Candidates, Judged
+from querywise.data.ordering import content_order
 from querywise.errors import DataError, NotFittedError
 from querywise.learners.trees.forest import Grown, read_forest
 from querywise.learners.trees.growth import LARGEST, check_growth, check_visible, growth, own_gains
@@ -199,7 +200,8 @@ class LambdaMART:
         return shares if shares.any() else np.ones(len(valid))
 
     def _dataset(self, data: Judged, weights: Floats, grades: Ints, reference: Dataset | None) -> Dataset:
-        kept = np.flatnonzero((weights > 0) & (data.candidates.sizes > 0))
+        order = content_order(data)  # bins, sums and random numbers by query go by the order of the rows
+        kept = order[(weights[order] > 0) & (data.candidates.sizes[order] > 0)]
         rows, sizes = self._rows(data, kept)
         # Mean 1: LightGBM's limits on leaves are absolute, and weights are relative.
         scaled = weights[kept] / (weights[kept] @ sizes / sizes.sum())

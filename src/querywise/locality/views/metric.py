@@ -9,6 +9,7 @@ from scipy.optimize import nnls
 
 from querywise.contracts.protocols import QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
+from querywise.data.ordering import content_order
 from querywise.errors import NotFittedError
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.neighborhoods import Nearest
@@ -74,8 +75,9 @@ class LearnedMetric:
         trained_on = members.toarray() > 0
         rng = np.random.default_rng(self.seed)
         differences, losses = [np.zeros((0, points.shape[1]))], [np.zeros(0)]
-        for query in np.flatnonzero(data.pairs > 0):
-            others = np.flatnonzero(~trained_on[:, query])
+        order = content_order(data)
+        for query in order[data.pairs[order] > 0]:
+            others = order[~trained_on[order, query]]
             tried = rng.permutation(others)[:_TRIED]
             if len(tried) > 1:
                 lost = -_precisions(data, int(query), models.weights[tried])

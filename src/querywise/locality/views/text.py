@@ -93,7 +93,7 @@ class NGrams:
         self.vocabulary_ = "\n".join(kept)
         self.rarity_ = np.log((1 + len(texts)) / (1 + np.array([found[gram] for gram in kept], dtype=np.float64))) + 1
         self._places = None
-        table = self._table(texts)
+        table = self._table(sorted(texts))  # the directions drawn at random do not depend on the queries' order
         count = min(self.dimensions, *table.shape)
         self.directions_ = np.zeros((len(kept), count), dtype=np.float32)
         if count and table.nnz:

@@ -1,0 +1,55 @@
+"""Orders of queries and points by what they hold, which do not depend on the order they are given in."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from querywise.data.judged import Judged
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.cache import cached
+
+_DIGITS = 9  # of the largest, by which coordinates are compared
+
+
+def content_order(data: Judged) -> Ints:
+    """The queries sorted by a checksum of their documents, labels and data; ids do not count.
+
+    What draws queries at random, or adds them up in sequence, takes them in this order: then the same training queries
+    give the same model however they are permuted. Queries that are the same in everything stand in for each other.
+    """
+    return cached("content order", (), data, lambda: np.argsort(_checksums(data), kind="stable"))
+
+
+def by_coordinates(points: Floats) -> Ints:
+    """The order of points by their first coordinate, then their second and so on; rounding does not decide.
+
+    >>> by_coordinates(np.array([[2.0, 1.0], [1.0, 5.0], [2.0, 0.0]]))
+    array([1, 2, 0])
+    """
+    sizes = np.abs(points).max(axis=0, initial=0.0)
+    rounded = np.round(points / np.where(sizes > 0, sizes, 1.0), _DIGITS)
+    return np.lexsort(rounded.T[::-1]) if points.shape[1] else np.arange(len(points))
+
+
+def _checksums(data: Judged) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    candidates, table = data.candidates, data.candidates.queries
+    found = np.zeros(len(data), dtype=np.uint64)
+    for query in range(len(data)):
+        rows = candidates.rows(query)
+        known = () if table is None else (
+            None if table.texts is None else table.texts[query],
+            None if table.classes is None else table.classes[query],
+        )  # fmt: skip
+        parts = [repr(known).encode(), candidates.features[rows].tobytes(), data.labels[rows].tobytes()]
+        if data.judged is not None:
+            parts.append(data.judged[rows].tobytes())
+        if table is not None and table.columns is not None:
+            parts.append(table.columns[query].tobytes())
+        found[query] = _checksum(b"".join(parts))
+    return found
+
+
+def _checksum(content: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big")
