@@ -126,14 +126,26 @@ def test_a_query_dependent_model_is_fitted_ranked_with_and_explained(folder: Pat
 
 
 @pytest.mark.slow
-def test_the_papers_tables_and_figures_are_made_anew(folder: Path, tmp_path: Path) -> None:
-    text = run("reproduce", "geng2008", folder, "--out", tmp_path / "report")
-    assert "60 test queries, flavour letor4; p: paired t-test against single." in text
+def test_the_papers_tables_and_figures_are_made_anew(one_fold: Path, tmp_path: Path) -> None:
+    text = run("reproduce", "geng2008", one_fold, "--out", tmp_path / "report")
+    theirs, ours = (text.index(f"p: paired t-test against {name}.") for name in ("single, hinge", "single"))
+    assert theirs < ours, "the paper's rows come first"
+    assert "12 of 12 test queries have at most 50 documents: their top 50 is the whole list." in text
     numbers = json.loads((tmp_path / "report" / "numbers.json").read_text())
-    whole = {name: points[-1]["map"] for name, points in numbers["sweep"]["quality"].items()}
-    assert all(abs(value - numbers["sweep"]["single"]["map"]) < 1e-12 for value in whole.values()), "k = m is single"
-    assert numbers["sweep"]["change_ratio"]["knn-offline-2"][-1] == 0
+    methods = numbers["comparison"]["methods"]
+    assert methods["knn-online, no prior, kd_tree"]["mean"] == methods["knn-online, no prior"]["mean"], (
+        "search is exact"
+    )
+    swept = numbers["sweep"]
+    whole = {name: points["1"]["map"] for name, points in swept["quality"].items() if name != "knn-online, hinge"}
+    assert all(abs(value - swept["single"]["map"]) < 1e-12 for value in whole.values()), "k = m is single"
+    assert swept["change_ratio"]["knn-offline-2"][-1] == 0
+    assert set(swept["change_ratio_by_parts"]["knn-offline-1"]) == {"1", "2", "4"}
     assert numbers["stability"]["share_within_our_bound"] == 1.0
+    assert all(each["largest_change"] <= each["bound"] for each in numbers["stability"]["one_pair_left_out"])
+    assert {each["outcome"] for each in numbers["claims"]} <= {
+        "same direction, significant", "same direction, not significant", "not reproduced", "not testable here",
+    }  # fmt: skip
     drawn = {path.name for path in (tmp_path / "report").glob("*.svg")}
     assert drawn >= {"ndcg.svg", "map-against-k.svg", "change-ratio-against-k.svg"}
 
@@ -149,6 +161,14 @@ def test_the_tables_of_local_models_from_clusters_are_made_anew(one_fold: Path, 
     assert swept["by_rank"] == sorted(swept["by_rank"], reverse=True)
     assert swept["by_rank"][0] == pytest.approx(swept["map"]["UpperBound"][-1])
     assert sum(numbers["relevant"]) > 0
+    assert swept["groups"]["transform"][0] == 1
+    assert all(
+        fewer <= whole for fewer, whole in zip(swept["thin_groups"]["naive"], swept["groups"]["naive"], strict=True)
+    )
+    rows = list(numbers["comparison"]["methods"])
+    assert rows[:4] == ["single", "naive", "select-ranker", "transform"], "the paper's rows come first"
+    plain, prior = (numbers["chosen"][name] for name in ("naive", "naive, prior"))
+    assert len(plain) == len(prior) == 1
     assert {each["outcome"] for each in numbers["claims"]} >= {"not testable here"}
     drawn = {path.name for path in (tmp_path / "report").glob("*.svg")}
     assert drawn == {"against-clusters.svg", "by-rank.svg", "relevant.svg"}

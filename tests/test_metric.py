@@ -74,3 +74,10 @@ def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
 def test_points_before_fit_say_what_to_do() -> None:
     with pytest.raises(NotFittedError):
         LearnedMetric().points(moods_among_noise(5, seed=0).candidates)
+
+
+def test_the_order_of_the_training_queries_changes_nothing() -> None:
+    data = moods_among_noise(60, seed=1)
+    turned = data.select(np.random.default_rng(0).permutation(len(data)))
+    stretches = [LearnedMetric(Columns()).fit(each).stretch_ for each in (data, turned)]
+    assert stretches[0] == pytest.approx(stretches[1], abs=1e-9)

@@ -151,7 +151,7 @@ METHODS = {
             "the models of naive, blended by how well each ranks similar training queries",
             Part(
                 f"{_RANKERS}.clusters:SelectRanker",
-                ("clusters", "k", "reference", "floor", "softness", "seed"),
+                ("clusters", "k", "with_relevant", "reference", "floor", "softness", "seed"),
                 {
                     "learner": _LOCAL,
                     "view": replace(_OWN_VIEW, inside={"top_mean": replace(_TOP_MEAN, differs={"top": 10})}),

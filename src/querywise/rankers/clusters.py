@@ -286,6 +286,8 @@ class SelectRanker(_Blended):
 
     clusters: how many, or, between 0 and 1, a share of the training queries.
     k: how many training queries of each cluster count (see SimilarQueries).
+    with_relevant: choose these k among the training queries that have a relevant document, as the paper's Algorithm 2
+    filters them. Clusters of relevant documents have no others; with a `view` there may be some, and they count 0.
     reference: a feature by name or number from 0 or a ranker, None the feature that ranks the training queries best.
     floor: models whose weight is below this share of the largest are left out.
     view: see Naive.
@@ -299,6 +301,7 @@ class SelectRanker(_Blended):
         clusters: float = 20,
         k: int = 10,
         *,
+        with_relevant: bool = False,
         reference: int | str | Ranker | None = None,
         view: QueryView | None = None,
         floor: float = 0.0,
@@ -308,6 +311,7 @@ class SelectRanker(_Blended):
         self.learner = learner
         self.clusters = clusters
         self.k = k
+        self.with_relevant = with_relevant
         self.reference = reference
         self.view = view
         self.floor = floor
@@ -325,7 +329,11 @@ class SelectRanker(_Blended):
         precision = cached(
             "precision", groups.models_, data, lambda: precision_table(groups.models_, seen, FLAVOURS["standard"])
         )
-        self.similar_ = SimilarQueries(self.k).fit(self.places(data.candidates), groups.grouping_.members_, precision)
+        members = groups.grouping_.members_
+        if self.with_relevant:
+            members = csr_array(members.multiply(has_relevant(data)[None, :]))
+            members.eliminate_zeros()
+        self.similar_ = SimilarQueries(self.k).fit(self.places(data.candidates), members, precision)
         return self
 
     def places(self, candidates: Candidates, /) -> Floats:

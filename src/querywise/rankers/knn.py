@@ -23,6 +23,7 @@ from querywise.locality.views.looking import relevant_points
 from querywise.locality.views.topmean import TopMean
 from querywise.rankers.neighbors import Locality, Surroundings, has_relevant, neighborhood_or_nearest, without
 from querywise.runtime.arrays import Bools, Floats, Ints
+from querywise.runtime.cache import cached
 from querywise.runtime.parameters import number_of, unfitted
 
 _TIED = 1e-12  # of a number of shared pairs: smaller differences are rounding
@@ -258,9 +259,10 @@ class OfflineModels:
         self.locality.fit(data, ready.everyone)
         points = self.locality.points_
         self.anchors_ = points if self.models is None else self._centres(points)
-        self.members_ = self.locality.weights_of_many(self.anchors_)
+        settings = (self.locality.view_, self.locality.neighborhood, self.models, self.seed)
+        self.members_ = cached("members", settings, data, lambda: self.locality.weights_of_many(self.anchors_))
         self.usable_ = self.locality.has_pairs(self.members_)
-        self.models_ = ready.models(self.members_)
+        self.models_ = cached("models of members", (learner, valid), self.members_, lambda: ready.models(self.members_))
         self.everyone_ = ready.everyone
         self.gradients_ = ready.gradients()
         self._search = None

@@ -16,6 +16,7 @@ SAME_SIGNIFICANT = "same direction, significant"
 SAME = "same direction, not significant"
 NOT_REPRODUCED = "not reproduced"
 NOT_TESTABLE = "not testable here"
+QUICK = "**A quick run: the first fold and thin grids. It shows the shape of the tables; do not quote its numbers.**\n"
 
 
 class Claim(NamedTuple):

@@ -1,361 +1,274 @@
 """Query-dependent ranking by k nearest neighbours [geng2008]_: its comparison, its figures, its claims.
 
-All methods use a ranking SVM; parameters are chosen on the validation part of each fold by MAP. Rows named *hinge* have
-the paper's loss and weighting (hinge, every pair alike, no prior) with λ as chosen for the single model and two values
-of k; the others ours. That loss shares no curvature: with more than 600 training queries it is given one k and 50
-stored models. In the sweep over k there is no prior, as in the paper, and λ is the one validation chose for the single
-model.
+The paper's own rows come first, *hinge*: its loss and weighting (hinge, every pair alike, no prior), λ as validation
+chooses it for the single model, k and T as validation chooses them for Online; the stored models have the same k and T.
+They are tested against `single, hinge` and `query-classes, hinge`, and all claims are judged on them. Our rows follow,
+tested against `single` and `query-classes`: squared hinge, every query alike, λ, k, T and, where it says *prior*, μ
+chosen by MAP on the validation part. *radius*, *cosine*, *kd_tree* are what the paper names as future work; the radii
+tried are the median distances of training queries to their k-th neighbour, for the k that are tried.
+
+Less is tried where there is much data: with more than 600 training queries λ is that of the single model, T is 50, and
+the hinge loss, which shares no curvature, tries k of 30 and 60 %. A quick run has the first fold and one value of every
+parameter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from querywise.contracts.forms import Linear
 from querywise.data.folds import Fold, Folds
-from querywise.data.judged import Candidates, Judged
-from querywise.evaluation.analysis import change_ratios, class_shares, stability_bounds
+from querywise.data.judged import Judged
+from querywise.evaluation.analysis import class_shares
 from querywise.evaluation.compare import Compared, compare
-from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.trained import Fit
-from querywise.evaluation.tuning import tune, tune_or_fit
-from querywise.methods import METHODS, Method
+from querywise.evaluation.tuning import Tuned, tune_or_fit
+from querywise.locality.neighborhoods import Search
+from querywise.methods import METHODS
+from querywise.rankers.neighbors import fitted_view
 from querywise.report.figures import line_figure, plane_figure
-from querywise.report.tables import Column, Table
-from querywise.reproduction.claims import Claim, judged, p_text, write_findings
-from querywise.reproduction.rows import FLAVOUR, fitting, gain_of, p_of, rows_table
+from querywise.reproduction.claims import QUICK, write_findings
+from querywise.reproduction.geng2008_claims import claims_of
+from querywise.reproduction.geng2008_names import CLASSES, KNN, MAIN, PAPER, SINGLE, by_paper
+from querywise.reproduction.geng2008_stability import stability, stability_text
+from querywise.reproduction.geng2008_sweep import SWEPT, Sweep, sweep, sweep_table
+from querywise.reproduction.rows import FLAVOUR, fitting, rows_table
 from querywise.runtime.arrays import Floats
+from querywise.runtime.cache import cached
 from querywise.runtime.files import atomic_text, make_folder
-from querywise.runtime.progress import track
+from querywise.runtime.values import JsonObject, Settings
 
-SHARES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0)
 FEWER = (10, 30)  # stored models, where not one per training query
-KNN = ("knn-online", "knn-offline-1", "knn-offline-2")
-SINGLE, CLASSES = "single", "query-classes"
-PAPER = {"loss": "hinge", "pairs": "pair"}
-_PAPER_K = (0.2, 0.5)
-_MANY = 600  # training queries beyond which the paper's loss, which shares no curvature, is given less to do:
-_FEWER_OF_MANY = 50  # stored models, and only the first k
+MANY = 600  # training queries beyond which less is tried
+TOP = 50  # the paper's T
+_GRID: Mapping[str, Sequence[Any]] = {"l2": (0.1, 1.0, 10.0), "k": (0.1, 0.3, 0.6), "top": (10, TOP)}
+_PRIOR = {"prior_l2": (0.0, 2.0)}
+_K_OF_MANY = (0.3, 0.6)  # of the hinge loss
 _CURVE = tuple(f"ndcg@{position}" for position in range(1, 11))
-_MAIN = "mean_ndcg@10"
-_MEASURES = (*_CURVE, _MAIN, "map")
-_SWEPT = ("ndcg@5", "ndcg@10", "map")
-_FLAT = 0.05  # as in p < 0.05
+_MEASURES = (*_CURVE, MAIN, "map")
 
 
-def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None) -> Path:
-    """Write table.md, numbers.json and the figures into a folder; returns the table's path."""
+def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None, quick: bool = False) -> Path:
+    """Write table.md, numbers.json and the figures into a folder; returns the table's path.
+
+    quick: the shape of every table from one fold; its numbers are not to be quoted.
+    """
     make_folder(out)
-    parts = list(folds)
-    classes = any(parts[0].train.classes)
-    seen = _Seen()
-    compared = compare(
-        _fits(reference, classes=classes),
-        parts,
-        measures=_MEASURES,
-        flavour=FLAVOUR,
-        observe=seen.look,
-    )
-    swept = _sweep(parts, reference)
-    stability = _stability(parts[0], reference)
-    claims = _claims(compared, swept, seen)
-    numbers = {
+    parts = [folds[0]] if quick else list(folds)
+    seen = Seen()
+    fits = Rows(reference, quick=quick).all(classes=any(parts[0].train.classes))
+    compared = compare(fits, parts, measures=_MEASURES, flavour=FLAVOUR, observe=seen.look)
+    swept = sweep(parts, reference, quick=quick, many=len(parts[0].train) > MANY)
+    found = stability(parts[0], reference, queries=5 if quick else 20)
+    numbers: JsonObject = {
+        "quick": quick,
         "comparison": compared.as_json(),
-        "sweep": swept,
-        "stability": stability,
+        "chosen": {name: compared.parameters(name) for name in compared.names},
+        "lists": _lists(compared),
+        "sweep": swept.as_json(),
+        "stability": found,
         "locality": seen.locality,
         "classifier_f1": seen.f1,
     }
-    tables = [_table(compared), _sweep_table(swept), _stability_text(stability)]
-    table = write_findings(out, numbers, tables, claims)
+    tables = [*([QUICK] if quick else []), *_tables(compared), sweep_table(swept), stability_text(found)]
+    table = write_findings(out, numbers, tables, claims_of(compared, swept, seen.f1, seen.shares, seen.chance))
     _draw(out, compared, swept)
     return table
 
 
-class _Seen:
+class Seen:
     """What only the fitted rankers know: the classifier's F1, and how many neighbours are of a query's own class."""
 
     def __init__(self) -> None:
         self.f1: list[float] = []
         self._shares: list[Floats] = []
-        self._chance: list[float] = []
+        self._chance: list[Floats] = []
 
     def look(self, fold: Fold, name: str, ranker: Any) -> None:
-        if name == CLASSES:
+        """Called with every fitted ranker."""
+        if name == by_paper(CLASSES):
             self.f1.append(ranker.f1_)
-        if name == f"{KNN[0]}, no prior" and any(fold.test.classes):
+        if name == by_paper(KNN[0]) and any(fold.test.classes):
             members = ranker.training_queries(fold.test.candidates)
             self._shares.append(class_shares(members, fold.train.classes, fold.test.classes))
-            drawn = [_class_shares(part, fold.train) for part in (fold.train, fold.test)]
-            self._chance.append(float(drawn[0] @ drawn[1]))
+            self._chance.append(np.array([np.mean([each == own for each in fold.train.classes])
+                                          for own in fold.test.classes]))  # fmt: skip
+
+    @property
+    def shares(self) -> Floats:
+        """Of every test query with a class, the share of its neighbours that are of the same."""
+        return np.concatenate([np.zeros(0), *self._shares])
+
+    @property
+    def chance(self) -> Floats:
+        """The same share among all training queries."""
+        return np.concatenate([np.zeros(0), *self._chance])
 
     @property
     def locality(self) -> dict[str, float] | None:
         """The share of neighbours of the same class, and what it would be by chance."""
-        if not self._shares:
+        known = ~np.isnan(self.shares)
+        if not known.any():
             return None
-        return {"share": float(np.nanmean(np.concatenate(self._shares))), "chance": float(np.mean(self._chance))}
+        return {"share": float(self.shares[known].mean()), "chance": float(self.chance[known].mean())}
 
 
-def _class_shares(part: Judged, train: Judged) -> Floats:
-    """Which share of some queries is of each of the training queries' classes."""
-    return np.array(
-        [np.mean([each == name for each in part.classes]) for name in sorted(filter(None, {*train.classes}))]
-    )
+class Rows:
+    """How every row of the comparison is fitted."""
+
+    def __init__(self, reference: int | str | None, *, quick: bool) -> None:
+        self.asked: Settings = {"reference": reference}
+        self.quick = quick
+
+    def all(self, *, classes: bool) -> dict[str, Fit]:
+        """The paper's rows, then ours."""
+        fits: dict[str, Fit] = {by_paper(SINGLE): self._single_by_paper}
+        if classes:
+            fits[by_paper(CLASSES)] = self._classes_by_paper
+        fits |= {by_paper(name): self._knn_by_paper(name) for name in KNN}
+        fits[SINGLE] = fitting(SINGLE, {}, self._few(METHODS[SINGLE].grid))
+        if classes:
+            fits[CLASSES] = fitting(CLASSES, self.asked, self._few(METHODS[CLASSES].grid))
+        for name in KNN:
+            fits[f"{name}, no prior"] = self._ours(name, {"prior_l2": 0.0})
+            fits[f"{name}, prior"] = self._ours(name, {}, _PRIOR)
+        fits[f"{KNN[0]}, no prior, radius"] = self._by_radius
+        fits[f"{KNN[0]}, no prior, cosine"] = self._ours(KNN[0], {"prior_l2": 0.0, "top": TOP, "metric": "cosine"})
+        fits[f"{KNN[0]}, no prior, kd_tree"] = self._ours(KNN[0], {"prior_l2": 0.0, "search": "kd_tree"})
+        metrics = {**_PRIOR, "view": ("top-mean", "learned")}
+        fits[f"{KNN[2]}, prior, metric by validation"] = self._ours(KNN[2], {"top": TOP}, metrics)
+        for models in FEWER[:1] if self.quick else FEWER:
+            fits[f"{KNN[2]}, prior, {models} models"] = self._ours(KNN[2], {"top": TOP, "models": models}, _PRIOR)
+        return fits
+
+    def _few(self, grid: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+        """A grid as it is; quickly, one value of every parameter."""
+        return {name: tuple(values[1::9] or values) if self.quick else values for name, values in grid.items()}
+
+    def _single_by_paper(self, train: Judged, valid: Judged) -> Tuned[Any]:
+        return self._single(train, valid, PAPER)
+
+    def _single(self, train: Judged, valid: Judged, loss: Settings) -> Tuned[Any]:
+        """The single model with the best λ, found once in a fold."""
+        method = METHODS[SINGLE]
+        return cached(
+            "geng2008 single", (loss, self.quick), train,
+            lambda: tune_or_fit(
+                method.build, self._few(method.grid), fixed=loss, train=train, valid=valid, flavour=FLAVOUR
+            ),
+        )  # fmt: skip
+
+    def _classes_by_paper(self, train: Judged, valid: Judged) -> Tuned[Any]:
+        fixed = {**PAPER, **self.asked, "l2": self._single_by_paper(train, valid).parameters["l2"]}
+        return tune_or_fit(METHODS[CLASSES].build, {}, fixed=fixed, train=train, valid=valid, flavour=FLAVOUR)
+
+    def _online_by_paper(self, train: Judged, valid: Judged) -> Tuned[Any]:
+        """Online with the paper's loss, its k and T chosen; found once in a fold."""
+        grid = self._few({"k": _GRID["k"], "top": _GRID["top"]})
+        if len(train) > MANY:
+            grid = {"k": _K_OF_MANY, "top": (TOP,)}
+        fixed = {**PAPER, **self.asked, "l2": self._single_by_paper(train, valid).parameters["l2"]}
+        return cached(
+            "online", (PAPER, self.asked, self.quick), train,
+            lambda: tune_or_fit(
+                METHODS[KNN[0]].build, grid, fixed=fixed, train=train, valid=valid, flavour=FLAVOUR
+            ),
+        )  # fmt: skip
+
+    def _knn_by_paper(self, name: str) -> Fit:
+        def fit(train: Judged, valid: Judged) -> Any:
+            online = self._online_by_paper(train, valid)
+            if name == KNN[0]:
+                return online
+            return tune_or_fit(
+                METHODS[name].build, {}, fixed=online.parameters, train=train, valid=valid, flavour=FLAVOUR
+            )
+
+        return fit
+
+    def _ours(self, name: str, fixed: Settings, more: Mapping[str, Sequence[Any]] | None = None) -> Fit:
+        """A method with our loss: the grid, and more where there is more to choose."""
+
+        def fit(train: Judged, valid: Judged) -> Any:
+            grid = {**self._grid(train, valid), **({} if more is None else self._few(more))}
+            tried = {setting: values for setting, values in grid.items() if setting not in fixed}
+            every = {**self.asked, **fixed}
+            return tune_or_fit(METHODS[name].build, tried, fixed=every, train=train, valid=valid, flavour=FLAVOUR)
+
+        return fit
+
+    def _grid(self, train: Judged, valid: Judged) -> dict[str, Sequence[Any]]:
+        grid = self._few(_GRID)
+        if len(train) > MANY:
+            grid |= {"l2": (self._single(train, valid, {}).parameters["l2"],), "top": (TOP,)}
+        return grid
+
+    def _by_radius(self, train: Judged, valid: Judged) -> Tuned[Any]:
+        """Online with a radius instead of k: of the median distances to the k-th neighbour."""
+        method, grid = METHODS[KNN[0]], self._grid(train, valid)
+        view = fitted_view(method.build(**self.asked, top=TOP).view, train, self._single(train, valid, {}).ranker)  # type: ignore[attr-defined]
+        places = view.points(train.candidates)
+        radii = [_median_distance(places, share) for share in grid["k"]]
+        fixed = {**self.asked, "prior_l2": 0.0, "top": TOP}
+        tried = {"l2": grid["l2"], "radius": radii}
+        return tune_or_fit(method.build, tried, fixed=fixed, train=train, valid=valid, flavour=FLAVOUR)
 
 
-def _fits(reference: int | str | None, *, classes: bool) -> dict[str, Fit]:
-    asked = {"reference": reference}
-    fits = {SINGLE: fitting(SINGLE, {})}
-    if classes:
-        fits[CLASSES] = fitting(CLASSES, asked)
-    for name in KNN:
-        fits[f"{name}, no prior"] = fitting(name, {**asked, "prior_l2": 0.0})
-        fits[f"{name}, prior"] = fitting(name, asked)
-    metrics = {**METHODS[KNN[2]].grid, "view": ("top-mean", "learned")}
-    fits[f"{KNN[2]}, prior, metric by validation"] = fitting(KNN[2], asked, metrics)
-    for models in FEWER:
-        fits[f"{KNN[2]}, prior, {models} models"] = fitting(KNN[2], {**asked, "models": models})
-    fits[f"{SINGLE}, hinge"] = fitting(SINGLE, PAPER)
-    for name in ([CLASSES] if classes else []) + list(KNN):
-        fits[f"{name}, hinge"] = _by_the_paper(METHODS[name], asked)
-    return fits
+def _median_distance(places: Floats, share: float) -> float:
+    """The median, over the training queries, of the distance to the k-th nearest, itself included."""
+    count = max(1, round(share * len(places)))
+    last = Search(places).nearest(places, count)[:, -1]
+    return float(np.median(np.linalg.norm(places - places[last], axis=1)))
 
 
-def _by_the_paper(method: Method, asked: dict[str, Any]) -> Fit:
-    """A method with the paper's loss, λ from the single model's choice; k, where it has one, of two."""
-
-    def fit(train: Judged, valid: Judged) -> Any:
-        single = METHODS[SINGLE]
-        l2 = tune_or_fit(single.build, single.grid, fixed=PAPER, train=train, valid=valid, flavour=FLAVOUR).parameters
-        many = len(train) > _MANY
-        fixed = {**PAPER, **asked, "l2": l2["l2"]}
-        if many and method.name in KNN[1:]:
-            fixed["models"] = _FEWER_OF_MANY
-        grid = {"k": _PAPER_K[:1] if many else _PAPER_K} if "k" in method.settings else {}
-        return tune_or_fit(method.build, grid, fixed=fixed, train=train, valid=valid, flavour=FLAVOUR)
-
-    return fit
+def _lists(compared: Compared) -> dict[str, int]:
+    """How many test queries there are, and how many whose top T documents are all they have."""
+    sizes = compared.test.candidates.sizes
+    return {"queries": len(sizes), "no_longer_than_top": int(np.sum(sizes <= TOP))}
 
 
-def _sweep(folds: Sequence[Fold], reference: int | str | None) -> dict[str, Any]:
-    """Quality of every method, and change ratio of the offline ones, at every share k/m, over all test queries."""
-    values: dict[str, list[list[Floats]]] = {name: [[] for _ in SHARES] for name in KNN}
-    ratios: dict[str, list[list[Floats]]] = {name: [[] for _ in SHARES] for name in KNN[1:]}
-    single = []
-    for fold in track(folds, "Sweep over k"):
-        tuned = tune(
-            METHODS["single"].build, METHODS["single"].grid, train=fold.train, valid=fold.valid, flavour=FLAVOUR
-        )
-        single.append(_measured(tuned.ranker, fold))
-        for place, share in enumerate(track(SHARES, "k")):
-            trained = {}
-            for name in KNN:
-                ranker: Any = METHODS[name].build(k=share, reference=reference, **tuned.parameters).fit(fold.train)
-                values[name][place].append(_measured(ranker, fold))
-                trained[name] = ranker.training_queries(fold.test.candidates)
-            for name in KNN[1:]:
-                gammas = change_ratios(trained[name], trained[KNN[0]], fold.train.pairs)
-                ratios[name][place].append(gammas)
-    return {
-        "shares": list(SHARES),
-        "single": dict(zip(_SWEPT, np.concatenate(single).mean(axis=0).tolist(), strict=True)),
-        "quality": {name: [_means(parts) for parts in each] for name, each in values.items()},
-        "change_ratio": {
-            name: [float(np.nanmean(np.concatenate(parts))) for parts in each] for name, each in ratios.items()
-        },
-        "undefined_change_ratios": {
-            name: [int(np.isnan(np.concatenate(parts)).sum()) for parts in each] for name, each in ratios.items()
-        },
-    }
+def _tables(compared: Compared) -> list[str]:
+    """The paper's rows and ours: averages; p of MAP and of mean NDCG against Single and QC with the same loss."""
+    shown = {each: each.upper() for each in ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10")}
+    shown |= {MAIN: "mean NDCG@1..10", "map": "MAP"}
+    theirs = [name for name in compared.names if name.endswith("hinge")]
+    ours = [name for name in compared.names if name not in theirs]
+    tables = []
+    for names, rivals in ((theirs, [by_paper(SINGLE), by_paper(CLASSES)]), (ours, [SINGLE, CLASSES])):
+        known = [name for name in rivals if name in names]
+        tables.append(rows_table(compared, shown, known, {MAIN: "mean NDCG", "map": "MAP"}, names).markdown())
+    lists = _lists(compared)
+    said = f"{lists['no_longer_than_top']} of {lists['queries']} test queries have at most {TOP} documents"
+    return [*tables, f"{said}: their top {TOP} is the whole list.\n"]
 
 
-def _stability(fold: Fold, reference: int | str | None, *, queries: int = 20, l2: float = 1.0) -> dict[str, float]:
-    """The bounds on the difference of losses between Online's and Offline-2's models, beside the real differences.
-
-    The paper's loss and weighting: hinge, every pair alike, features as they are; the first test queries of a fold.
-    """
-    asked: dict[str, Any] = {"k": 0.3, "l2": l2, "loss": "hinge", "pairs": "pair", "scale": "none"}
-    asked["reference"] = reference
-    test = fold.test.select(range(min(queries, len(fold.test))))
-    rankers: list[Any] = [METHODS[name].build(**asked).fit(fold.train) for name in ("knn-online", "knn-offline-2")]
-    trained = [ranker.training_queries(test.candidates) for ranker in rankers]
-    weights = [_weights(ranker, test.candidates) for ranker in rankers]
-    train_pairs, test_pairs = _differences(fold.train), _differences(test)
-    reach = max(float(np.max(np.einsum("ij,ij->i", each, each))) for each in (train_pairs, test_pairs) if len(each))
-    theirs, ours = stability_bounds(trained[0], trained[1], fold.train.pairs, l2=l2, reach=reach)
-    losses = [np.maximum(0.0, 1 - test_pairs @ each.T) for each in weights]
-    real = np.abs(losses[0] - losses[1]).max(axis=0)
-    return {
-        "queries": len(test),
-        "reach": reach,
-        "paper_bound": float(np.nanmean(theirs)),
-        "our_bound": float(np.mean(ours)),
-        "largest_real_difference": float(real.max()),
-        "mean_real_difference": float(np.abs(losses[0] - losses[1]).mean()),
-        "share_within_our_bound": float(np.mean(real <= ours + 1e-9)),
-    }
-
-
-def _weights(ranker: Any, candidates: Candidates) -> Floats:
-    """Every query's weights, the global ones where it has no model of its own."""
-    answer = ranker.answer(candidates)
-    forms = [answer.answering(query).form() for query in range(len(candidates))]
-    return np.array([form.weights for form in forms if isinstance(form, Linear)])
-
-
-def _differences(data: Judged) -> Floats:
-    """x_a − x_b of every pair."""
-    found = [np.zeros((0, data.candidates.features.shape[1]))]
-    for query in range(len(data)):
-        rows = data.candidates.rows(query)
-        x, y = data.candidates.features[rows], data.labels[rows]
-        above, below = np.nonzero(y[:, None] > y[None, :])
-        found.append(x[above] - x[below])
-    return np.concatenate(found)
-
-
-def _stability_text(found: dict[str, float]) -> str:
-    return (
-        f"Stability, hinge loss, λ = 1, k = 30 % of m, {found['queries']:.0f} test queries: Online's and Offline-2's "
-        f"models differ in loss on held-out pairs by {found['mean_real_difference']:.3f} on average and "
-        f"{found['largest_real_difference']:.3f} at most; the paper's bound is {found['paper_bound']:.2f} on average, "
-        f"ours {found['our_bound']:.2f}, and holds for {100 * found['share_within_our_bound']:.0f} % of the queries.\n"
-    )
-
-
-def _measured(ranker: Any, fold: Fold) -> Floats:
-    return evaluate(ranker.predict(fold.test.candidates), fold.test, measures=_SWEPT, flavour=FLAVOUR).values
-
-
-def _means(parts: Sequence[Floats]) -> dict[str, float]:
-    return dict(zip(_SWEPT, np.concatenate(parts).mean(axis=0).tolist(), strict=True))
-
-
-def _draw(out: Path, compared: Compared, swept: dict[str, Any]) -> None:
-    shown = [SINGLE, *(name for name in (CLASSES,) if name in compared.names), *(f"{name}, prior" for name in KNN)]
+def _draw(out: Path, compared: Compared, swept: Sweep) -> None:
+    shown = [name for name in compared.names if name.endswith("hinge")]
     curves = {name: [compared.evaluations[name].mean()[measure] for measure in _CURVE] for name in shown}
-    line_figure(
-        out / "ndcg.svg", range(1, 11), curves, labels=("position", "NDCG"), title="NDCG at 1 to 10 (flavour letor4)"
-    )
-    percent = [100 * share for share in swept["shares"]]
-    for measure in _SWEPT:
+    title = "NDCG at 1 to 10, the paper's loss (flavour letor4)"
+    line_figure(out / "ndcg.svg", range(1, 11), curves, labels=("position", "NDCG"), title=title)
+    percent = [100 * share for share in swept.shares]
+    for measure in SWEPT:
         line_figure(
             out / f"{measure.replace('@', '-')}-against-k.svg",
             percent,
-            {name: [point[measure] for point in points] for name, points in swept["quality"].items()},
-            level={SINGLE: swept["single"][measure]},
+            {name: [point[measure] for point in points] for name, points in swept.quality.items()},
+            level={SINGLE: swept.single[measure]},
             labels=("k, % of the training queries", measure.upper()),
             title=f"{measure.upper()} against k, no prior",
         )
     line_figure(
         out / "change-ratio-against-k.svg",
         percent,
-        swept["change_ratio"],
+        swept.change_ratio,
         labels=("k, % of the training queries", "mean change ratio γ"),
         title="Change ratio between a stored model's training pairs and Online's",
     )
     if compared.classes:
         first = compared.fold_of == 0
-        places = np.array(compared.trained[f"{KNN[0]}, no prior"][0].extra.places)
+        places = np.array(compared.trained[by_paper(KNN[0])][0].extra.places)
         with atomic_text(out / "queries.svg") as file:
             file.write(plane_figure(places, {name: chosen[first] for name, chosen in compared.classes.items()}))
-
-
-def _table(compared: Compared) -> str:
-    """Every method's averages; p of MAP and of mean NDCG against the single model, and against QC if there is one."""
-    shown = {each: each.upper() for each in ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10")}
-    shown |= {_MAIN: "mean NDCG@1..10", "map": "MAP"}
-    rivals = [name for name in (SINGLE, CLASSES) if name in compared.names]
-    return rows_table(compared, shown, rivals, {_MAIN: "mean NDCG", "map": "MAP"}).markdown()
-
-
-def _claims(compared: Compared, swept: dict[str, Any], seen: _Seen) -> list[Claim]:
-    """What the paper says, method by method, on this data."""
-    best = [_better(compared, f"{name}, no prior", f"{name}, prior") for name in KNN]
-    claims = [
-        _beats(compared, best, SINGLE, "All three KNN methods beat Single in mean NDCG (p < 0.05)"),
-        *_about_classes(compared, best, seen),
-        _alike(compared, best),
-        *_about_k(swept),
-    ]
-    found = seen.locality
-    here = "no classes" if found is None else f"{100 * found['share']:.0f} %, by chance {100 * found['chance']:.0f} %"
-    nearer = None if found is None else found["share"] > 1.05 * found["chance"]
-    claims.append(judged("Near queries are of the same class more often than by chance (Figure 1)", here, nearer))
-    claims.append(judged("The change ratio is smaller on a larger collection", "one collection at a time", None))
-    return claims
-
-
-def _about_classes(compared: Compared, best: Sequence[str], seen: _Seen) -> list[Claim]:
-    beaten, no_better = "All three beat QC (p < 0.05)", "QC is no better than Single"
-    f1_claim = "QC's classifier reaches F1 of about 60 %"
-    if CLASSES not in compared.names:
-        return [judged(claim, "no classes", None) for claim in (beaten, no_better, f1_claim)]
-    gain, p = gain_of(compared, CLASSES, SINGLE, _MAIN), p_of(compared, CLASSES, SINGLE, _MAIN)
-    f1 = float(np.mean(seen.f1))
-    return [
-        _beats(compared, best, CLASSES, beaten),
-        judged(no_better, f"{gain:+.4f}, {p_text(p)}", not (gain > 0 and p < _FLAT)),
-        judged(f1_claim, f"{100 * f1:.0f} %", 0.5 <= f1 <= 0.7),
-    ]
-
-
-def _better(compared: Compared, one: str, other: str) -> str:
-    """The variant that did better on validation data, in most folds."""
-    wins = [a.valid_value >= b.valid_value for a, b in zip(compared.trained[one], compared.trained[other], strict=True)]
-    return one if sum(wins) > len(wins) / 2 else other
-
-
-def _beats(compared: Compared, names: Sequence[str], rival: str, claim: str) -> Claim:
-    gains = [(gain_of(compared, name, rival, _MAIN), p_of(compared, name, rival, _MAIN)) for name in names]
-    here = "; ".join(f"{name} {gain:+.4f}, {p_text(p)}" for name, (gain, p) in zip(names, gains, strict=True))
-    return judged(claim, here, all(gain > 0 and p < _FLAT for gain, p in gains))
-
-
-def _alike(compared: Compared, names: Sequence[str]) -> Claim:
-    pairs = [(a, b) for place, a in enumerate(names) for b in names[place + 1 :]]
-    ps = [p_of(compared, a, b, _MAIN) for a, b in pairs]
-    return judged(
-        "Online, Offline-1 and Offline-2 are alike", f"smallest p between two: {min(ps):.3f}", min(ps) >= _FLAT
-    )
-
-
-def _about_k(swept: dict[str, Any]) -> list[Claim]:
-    shares = swept["shares"]
-    peaks = {
-        name: [shares[int(np.argmax([each[measure] for each in points]))] for measure in ("ndcg@5", "ndcg@10")]
-        for name, points in swept["quality"].items()
-    }
-    first, second = (np.array(swept["change_ratio"][name]) for name in KNN[1:])
-    lower = float(np.mean(first[:-1] <= second[:-1]))
-    ends = (float(first[-1]), float(second[-1]))
-    return [
-        judged(
-            "Quality is best at k of 20 to 50 % of m",
-            "best NDCG@5 and @10 at "
-            + ", ".join(f"{name} {100 * five:g} and {100 * ten:g} %" for name, (five, ten) in peaks.items()),
-            all(0.2 <= share <= 0.5 for both in peaks.values() for share in both),
-        ),
-        judged(
-            "Offline-1 changes less than Offline-2 (Figure 9)",
-            f"at {100 * lower:.0f} % of the k below m",
-            lower == 1.0,
-        ),
-        judged("The change ratio goes to 0 as k goes to m", f"at k = m: {ends[0]:.3f}, {ends[1]:.3f}", max(ends) == 0),
-    ]
-
-
-def _sweep_table(swept: dict[str, Any]) -> str:
-    columns = [Column("k, % of m"), *(Column(f"MAP {name}", "value") for name in KNN)]
-    columns += [Column(f"γ {name}", "value") for name in KNN[1:]]
-    rows = [
-        (f"{100 * share:g}", *(swept["quality"][name][place]["map"] for name in KNN),
-         *(swept["change_ratio"][name][place] for name in KNN[1:]))
-        for place, share in enumerate(swept["shares"])
-    ]  # fmt: skip
-    return Table(tuple(columns), tuple(rows), f"No prior; single reaches MAP {swept['single']['map']:.4f}.").markdown()

@@ -32,12 +32,21 @@ def gain_of(compared: Compared, name: str, rival: str, measure: str) -> float:
     return compared.evaluations[name].mean()[measure] - compared.evaluations[rival].mean()[measure]
 
 
-def rows_table(compared: Compared, shown: Mapping[str, str], rivals: Sequence[str], tested: Mapping[str, str]) -> Table:
-    """Every method's averages, and its paired t-tests against some rivals; both mappings: measure → heading."""
+def rows_table(
+    compared: Compared,
+    shown: Mapping[str, str],
+    rivals: Sequence[str],
+    tested: Mapping[str, str],
+    names: Sequence[str] | None = None,
+) -> Table:
+    """The averages of every method, or of those named, and paired t-tests against some rivals.
+
+    Both mappings: measure → heading.
+    """
     columns = [Column("method"), *(Column(each, "value") for each in shown.values())]
     columns += [Column(f"p ({what}, {name})", "p") for name in rivals for what in tested.values()]
     rows = []
-    for name in compared.names:
+    for name in compared.names if names is None else names:
         means = compared.evaluations[name].mean()
         ps = [None if name == rival else p_of(compared, name, rival, each) for rival in rivals for each in tested]
         rows.append((name, *(means[measure] for measure in shown), *ps))
