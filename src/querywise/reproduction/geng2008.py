@@ -58,8 +58,8 @@ def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None, qu
     """
     make_folder(out)
     parts = [folds[0]] if quick else list(folds)
-    seen = Seen()
-    fits = Rows(reference, quick=quick).all(classes=any(parts[0].train.classes))
+    seen = _Seen()
+    fits = _Rows(reference, quick=quick).all(classes=any(parts[0].train.classes))
     compared = compare(fits, parts, measures=_MEASURES, flavour=FLAVOUR, observe=seen.look)
     swept = sweep(parts, reference, quick=quick, many=len(parts[0].train) > MANY)
     found = stability(parts[0], reference, queries=5 if quick else 20)
@@ -79,7 +79,7 @@ def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None, qu
     return table
 
 
-class Seen:
+class _Seen:
     """What only the fitted rankers know: the classifier's F1, and how many neighbours are of a query's own class."""
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class Seen:
         return {"share": float(self.shares[known].mean()), "chance": float(self.chance[known].mean())}
 
 
-class Rows:
+class _Rows:
     """How every row of the comparison is fitted."""
 
     def __init__(self, reference: int | str | None, *, quick: bool) -> None:

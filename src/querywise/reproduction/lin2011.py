@@ -15,6 +15,7 @@ but the number of clusters, of which it has two.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.claims import QUICK, write_findings
 from querywise.reproduction.lin2011_claims import claims_of
 from querywise.reproduction.lin2011_names import MEASURES, METHOD_NAMES, NAIVE, SELECT, SINGLE, TRANSFORM, TREES
-from querywise.reproduction.lin2011_sweep import COUNTS, FEW_COUNTS, sweep, sweep_table
+from querywise.reproduction.lin2011_sweep import COUNTS, FEW_COUNTS, Sweep, sweep, sweep_table
 from querywise.reproduction.rows import FLAVOUR, fitting, rows_table
 from querywise.runtime.files import atomic_text, make_folder
 from querywise.runtime.values import JsonObject, Settings
@@ -55,7 +56,7 @@ def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None, qu
     """
     make_folder(out)
     parts = [folds[0]] if quick else list(folds)
-    seen = Seen()
+    seen = _Seen()
     compared = compare(_fits(reference, quick=quick), parts, measures=MEASURES, flavour=FLAVOUR, observe=seen.look)
     swept = sweep(parts, reference, FEW_COUNTS if quick else COUNTS)
     difficulty = difficulty_breakdown(compared, "map")
@@ -66,7 +67,7 @@ def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None, qu
         "comparison": compared.as_json(),
         "chosen": {name: compared.parameters(name) for name in compared.names},
         "groups": seen.groups,
-        "sweep": swept,
+        "sweep": asdict(swept),
         "relevant": relevant_documents(compared).tolist(),
     }
     headings = {each: "mean NDCG" if each == "mean_ndcg" else each.upper() for each in MEASURES}
@@ -83,7 +84,7 @@ def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None, qu
     return table
 
 
-class Seen:
+class _Seen:
     """What only the fitted rankers know: how many groups they have, and for how many the global model answers."""
 
     def __init__(self) -> None:
@@ -126,22 +127,22 @@ def _validated(compared: Compared, name: str) -> float:
     return float(np.mean([each.valid_value for each in compared.trained[name]]))
 
 
-def _draw(out: Path, compared: Compared, swept: dict[str, Any]) -> None:
+def _draw(out: Path, compared: Compared, swept: Sweep) -> None:
     line_figure(
         out / "against-clusters.svg",
-        swept["clusters"],
-        swept["map"],
-        level={SINGLE: swept["single"]},
+        swept.clusters,
+        swept.map,
+        level={SINGLE: swept.single},
         labels=("clusters", "MAP"),
         title="UpperBound, RelevantOnly and the three methods, no prior",
     )
     line_figure(
         out / "by-rank.svg",
-        range(1, len(swept["by_rank"]) + 1),
-        {"r-th best of naive's models": swept["by_rank"]},
-        level={SINGLE: swept["single"]},
+        range(1, len(swept.by_rank) + 1),
+        {"r-th best of naive's models": swept.by_rank},
+        level={SINGLE: swept.single},
         labels=("rank of the model, the best for each query first", "MAP"),
-        title=f"Always taking the r-th best of {swept['clusters'][-1]} clusters' models",
+        title=f"Always taking the r-th best of {swept.clusters[-1]} clusters' models",
     )
     with atomic_text(out / "relevant.svg") as file:
         file.write(counts_figure(relevant_documents(compared).tolist()))

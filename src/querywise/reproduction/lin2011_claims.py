@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from querywise.reproduction.lin2011_names import (
     SINGLE,
     TRANSFORM,
 )
+from querywise.reproduction.lin2011_sweep import Sweep
 from querywise.reproduction.rows import gain_of, p_of
 
 ALIKE = 0.01  # of MAP: the largest difference that counts as none
@@ -28,7 +28,7 @@ _RANK, _AROUND = 19, 5  # "around the 19th": within five places
 _AGGREGATED = METHOD_NAMES[1:]
 
 
-def claims_of(compared: Compared, swept: dict[str, Any], difficulty: Breakdown) -> list[Claim]:
+def claims_of(compared: Compared, swept: Sweep, difficulty: Breakdown) -> list[Claim]:
     """Every claim."""
     naive = gain_of(compared, NAIVE, SINGLE, "map")
     return [
@@ -84,22 +84,22 @@ def _best_in(compared: Compared, name: str, measures: Sequence[str], claim: str)
     )
 
 
-def _about_selection(swept: dict[str, Any]) -> list[Claim]:
-    upper, only = (np.array(swept["map"][name]) for name in ("UpperBound", "RelevantOnly"))
-    counts, level, rank = swept["clusters"], swept["single"], swept["single_rank"]
+def _about_selection(swept: Sweep) -> list[Claim]:
+    upper, only = (np.array(swept.map[name]) for name in ("UpperBound", "RelevantOnly"))
+    counts, level, rank = swept.clusters, swept.single, swept.single_rank
     gains = ", ".join(f"{value - level:+.4f} with {count}" for count, value in zip(counts[1:], only[1:], strict=True))
     return [
         claimed(
             "Routed by its true relevant documents, Naive beats RankSVM (RelevantOnly, Figure 2)",
             f"{gains} clusters",
             same=bool(np.all(only[1:] > level)),
-            p=max(swept["relevant_only_p"][1:]),
+            p=max(swept.relevant_only_p[1:]),
         ),
         claimed(
             "UpperBound leaves much room, the more the more clusters (Figure 2)",
             f"{upper[1]:.4f} with {counts[1]} clusters, {upper[-1]:.4f} with {counts[-1]}",
             same=bool(np.all(np.diff(upper) > 0) and upper[-1] > level),
-            p=max(swept["upper_bound_p"]),
+            p=max(swept.upper_bound_p),
         ),
         claimed(
             f"RankSVM is reached at about the {_RANK}th best of 100 models (Figure 3; ±{_AROUND} places)",

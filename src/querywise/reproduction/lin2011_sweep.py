@@ -6,6 +6,7 @@ No prior; λ is the one validation chose for the single model, k and t are 10.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +18,7 @@ from querywise.evaluation.oracle import oracle_gap
 from querywise.evaluation.significance import paired_t_test
 from querywise.evaluation.tuning import tune
 from querywise.methods import METHODS
-from querywise.report.tables import Column, Table
+from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.lin2011_names import METHOD_NAMES, NAIVE, SINGLE, TRANSFORM
 from querywise.reproduction.rows import FLAVOUR
 from querywise.runtime.arrays import Floats
@@ -29,7 +30,22 @@ _BOUNDS = ("UpperBound", "RelevantOnly")
 _THIN = (NAIVE, TRANSFORM)  # SelectRanker has Naive's groups
 
 
-def sweep(folds: Sequence[Fold], reference: int | str | None, counts: Sequence[int]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Sweep:
+    """Means of average precision over all test queries, by number of clusters, and what follows from them."""
+
+    clusters: list[int]
+    single: float
+    map: dict[str, list[float]]
+    groups: dict[str, list[int]]  # over all folds
+    thin_groups: dict[str, list[int]]
+    relevant_only_p: list[float]  # against the single model
+    upper_bound_p: list[float]  # against the next smaller number of clusters
+    by_rank: list[float]
+    single_rank: int | None
+
+
+def sweep(folds: Sequence[Fold], reference: int | str | None, counts: Sequence[int]) -> Sweep:
     """Everything against the number of clusters, over all test queries: means of average precision."""
     lines: dict[str, list[list[Floats]]] = {name: [[] for _ in counts] for name in (*METHOD_NAMES, *_BOUNDS)}
     thin, groups = ({name: [0] * len(counts) for name in METHOD_NAMES} for _ in range(2))
@@ -59,36 +75,36 @@ def sweep(folds: Sequence[Fold], reference: int | str | None, counts: Sequence[i
     below = np.flatnonzero(by_rank <= level)
     alone = np.concatenate(single)
     upper, routed = ([np.concatenate(parts) for parts in lines[name]] for name in _BOUNDS)
-    return {
-        "clusters": list(counts),
-        "single": level,
-        "map": {name: [float(np.concatenate(parts).mean()) for parts in each] for name, each in lines.items()},
-        "groups": groups,
-        "thin_groups": thin,
-        "relevant_only_p": [paired_t_test(each, alone).p for each in routed],
-        "upper_bound_p": [paired_t_test(more, fewer).p for fewer, more in pairwise(upper)],
-        "by_rank": np.asarray(by_rank).tolist(),
-        "single_rank": int(below[0]) + 1 if len(below) else None,
-    }
+    return Sweep(
+        clusters=list(counts),
+        single=level,
+        map={name: [float(np.concatenate(parts).mean()) for parts in each] for name, each in lines.items()},
+        groups=groups,
+        thin_groups=thin,
+        relevant_only_p=[paired_t_test(each, alone).p for each in routed],
+        upper_bound_p=[paired_t_test(more, fewer).p for fewer, more in pairwise(upper)],
+        by_rank=np.asarray(by_rank).tolist(),
+        single_rank=int(below[0]) + 1 if len(below) else None,
+    )
 
 
 def _precision(ranker: Any, fold: Fold) -> Floats:
     return evaluate(ranker.predict(fold.test.candidates), fold.test, measures=["map"], flavour=FLAVOUR)["map"]
 
 
-def sweep_table(swept: dict[str, Any]) -> Table:
+def sweep_table(swept: Sweep) -> Table:
     """Figure 2 in numbers."""
-    names = tuple(swept["map"])
-    thin = swept["thin_groups"], swept["groups"]
-    rows = [
-        (str(count), *(swept["map"][name][place] for name in names),
+    names = tuple(swept.map)
+    thin = swept.thin_groups, swept.groups
+    rows: list[tuple[Cell, ...]] = [
+        (str(count), *(swept.map[name][place] for name in names),
          *(f"{thin[0][name][place]} of {thin[1][name][place]}" for name in _THIN))
-        for place, count in enumerate(swept["clusters"])
+        for place, count in enumerate(swept.clusters)
     ]  # fmt: skip
-    rank = "never" if swept["single_rank"] is None else f"at rank {swept['single_rank']}"
+    rank = "never" if swept.single_rank is None else f"at rank {swept.single_rank}"
     caption = (
-        f"MAP against the number of clusters, no prior; {SINGLE} reaches {swept['single']:.4f}. Always taking the r-th "
-        f"best of the models of {swept['clusters'][-1]} clusters falls to that {rank}. Thin "
+        f"MAP against the number of clusters, no prior; {SINGLE} reaches {swept.single:.4f}. Always taking the r-th "
+        f"best of the models of {swept.clusters[-1]} clusters falls to that {rank}. Thin "
         "groups, over all folds, have fewer than two training queries to learn from: their model is the global one."
     )
     columns = (*(Column(name, "value") for name in names), *(Column(f"thin groups, {name}") for name in _THIN))
