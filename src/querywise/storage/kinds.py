@@ -49,7 +49,9 @@ SAVABLE = _PARTS | {name: module for module, name in (method.home.split(":") for
 # Other names under which earlier versions wrote a class, or something a class has learned (Class.name_).
 ALIASES: dict[str, str] = {}
 # The value of a parameter that folders of earlier versions lack.
-BEFORE: dict[str, dict[str, bool | int | float | str | None]] = {}
+BEFORE: dict[str, dict[str, bool | int | float | str | None]] = {
+    "SelectRanker": {"with_relevant": False},
+}
 # Kinds that are no longer there, and why.
 REMOVED = {
     "Routed": "it was no better than the blend it was made of. Fit the method blend instead.",
