@@ -35,7 +35,7 @@ from querywise.reproduction.geng2008_claims import claims_of
 from querywise.reproduction.geng2008_names import CLASSES, KNN, MAIN, PAPER, SINGLE, by_paper
 from querywise.reproduction.geng2008_stability import stability, stability_text
 from querywise.reproduction.geng2008_sweep import SWEPT, Sweep, sweep, sweep_table
-from querywise.reproduction.rows import FLAVOUR, fitting, rows_table
+from querywise.reproduction.rows import FLAVOUR, fitting, rows_table, tests_of
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached
 from querywise.runtime.files import atomic_text, make_folder
@@ -66,6 +66,11 @@ def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None, qu
     numbers: JsonObject = {
         "quick": quick,
         "comparison": compared.as_json(),
+        "tests": {
+            name: found
+            for rows, rivals in _tested(compared)
+            for name, found in tests_of(compared, rows, rivals, (MAIN, "map")).items()
+        },
         "chosen": {name: compared.parameters(name) for name in compared.names},
         "lists": _lists(compared),
         "sweep": swept.as_json(),
@@ -230,16 +235,22 @@ def _lists(compared: Compared) -> dict[str, int]:
     return {"queries": len(sizes), "no_longer_than_top": int(np.sum(sizes <= TOP))}
 
 
+def _tested(compared: Compared) -> list[tuple[list[str], list[str]]]:
+    """The paper's rows and ours, each with what it is tested against."""
+    theirs = [name for name in compared.names if name.endswith("hinge")]
+    ours = [name for name in compared.names if name not in theirs]
+    found = ((theirs, [by_paper(SINGLE), by_paper(CLASSES)]), (ours, [SINGLE, CLASSES]))
+    return [(names, [name for name in rivals if name in names]) for names, rivals in found]
+
+
 def _tables(compared: Compared) -> list[str]:
     """The paper's rows and ours: averages; p of MAP and of mean NDCG against Single and QC with the same loss."""
     shown = {each: each.upper() for each in ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10")}
     shown |= {MAIN: "mean NDCG@1..10", "map": "MAP"}
-    theirs = [name for name in compared.names if name.endswith("hinge")]
-    ours = [name for name in compared.names if name not in theirs]
-    tables = []
-    for names, rivals in ((theirs, [by_paper(SINGLE), by_paper(CLASSES)]), (ours, [SINGLE, CLASSES])):
-        known = [name for name in rivals if name in names]
-        tables.append(rows_table(compared, shown, known, {MAIN: "mean NDCG", "map": "MAP"}, names).markdown())
+    tables = [
+        rows_table(compared, shown, rivals, {MAIN: "mean NDCG", "map": "MAP"}, names).markdown()
+        for names, rivals in _tested(compared)
+    ]
     lists = _lists(compared)
     said = f"{lists['no_longer_than_top']} of {lists['queries']} test queries have at most {TOP} documents"
     return [*tables, f"{said}: their top {TOP} is the whole list.\n"]

@@ -33,7 +33,7 @@ from querywise.reproduction.claims import QUICK, write_findings
 from querywise.reproduction.lin2011_claims import claims_of
 from querywise.reproduction.lin2011_names import MEASURES, METHOD_NAMES, NAIVE, SELECT, SINGLE, TRANSFORM, TREES
 from querywise.reproduction.lin2011_sweep import COUNTS, FEW_COUNTS, Sweep, sweep, sweep_table
-from querywise.reproduction.rows import FLAVOUR, fitting, rows_table
+from querywise.reproduction.rows import FLAVOUR, fitting, rows_table, tests_of
 from querywise.runtime.files import atomic_text, make_folder
 from querywise.runtime.values import JsonObject, Settings
 
@@ -65,6 +65,8 @@ def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None, qu
     numbers: JsonObject = {
         "quick": quick,
         "comparison": compared.as_json(),
+        "tests": tests_of(compared, compared.names, [SINGLE, TREES], ("map",)),
+        "difficulty": [group._asdict() for group in difficulty.groups],
         "chosen": {name: compared.parameters(name) for name in compared.names},
         "groups": seen.groups,
         "sweep": asdict(swept),

@@ -32,6 +32,23 @@ def gain_of(compared: Compared, name: str, rival: str, measure: str) -> float:
     return compared.evaluations[name].mean()[measure] - compared.evaluations[rival].mean()[measure]
 
 
+def tests_of(
+    compared: Compared, names: Sequence[str], rivals: Sequence[str], measures: Sequence[str]
+) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
+    """Row → rival → measure: the difference of the averages and its p, of every test that a table prints."""
+    return {
+        name: {
+            rival: {
+                each: {"difference": gain_of(compared, name, rival, each), "p": p_of(compared, name, rival, each)}
+                for each in measures
+            }
+            for rival in rivals
+            if rival != name
+        }
+        for name in names
+    }
+
+
 def rows_table(
     compared: Compared,
     shown: Mapping[str, str],
