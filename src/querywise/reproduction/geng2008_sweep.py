@@ -3,7 +3,8 @@
 No prior. λ is the one validation chose for the single model with the same loss, T the paper's 50. With the paper's loss
 there is Online alone: a model per test query, not one per training query, for every k. The change ratio γ does not
 depend on the loss. "A larger collection" is all training queries against two halves and four quarters of them, drawn
-at random once; γ of a test query is the mean over the halves, or quarters, and k is 20 % of the training queries there.
+at random once; γ of a test query is the mean over the halves, or quarters, known where each of them has one, and k is
+20 % of the training queries there.
 """
 
 from __future__ import annotations
