@@ -440,7 +440,7 @@ SINGLE_PRECISION = ("Knn", "QueryClasses", "QueryNormalised", "Naive", "SelectRa
 
 
 def test_permuting_training_queries_changes_no_score(name: str, build: Callable[[], Any], held_out: Judged) -> None:
-    data = coinciding()
+    data = for_ranker(name, coinciding())
     ranker = build().fit(data)
     turned = np.random.default_rng(3).permutation(len(data))
     again = build().fit(data.select(turned))

@@ -9,6 +9,7 @@ import numpy as np
 
 from querywise.contracts.answers import Gain
 from querywise.data.judged import Candidates
+from querywise.data.ordering import content_order
 from querywise.rankers.weights.fusion import OwnWeights, Weights
 from querywise.rankers.weights.lists import Lists
 from querywise.runtime.arrays import Floats, Ints
@@ -50,7 +51,8 @@ def cross_validated(
     of equals, if two gains exceed one standard error: its own, and that of the choice itself, where every part has what
     was best in the others. The second, the last of the list, keeps out what is best by luck, as one of many always is.
     """
-    place = np.random.default_rng(seed).permutation(len(lists.data)) % folds
+    place = np.empty(len(lists.data), dtype=np.int64)
+    place[content_order(lists.data)] = np.random.default_rng(seed).permutation(len(lists.data)) % folds
     commons, found = _held_out(lists, ways, everyone, place)
     usual = lists.values(commons)
     said = [f"{way.said()}, shrinkage={each:g}" for way in ways for each in shrinkages]

@@ -9,6 +9,7 @@ import numpy as np
 from querywise.contracts.answers import Answer, Place, ready
 from querywise.data.judged import Candidates, Judged
 from querywise.data.normalisation import EngineNormalisation
+from querywise.data.ordering import content_order
 from querywise.learners.classic.lists import check_counts
 from querywise.rankers.weights.fusion import Fusion, OwnWeights
 from querywise.rankers.weights.options import best_of
@@ -54,10 +55,11 @@ class ForestWeights(Fusion):
         lists = self.judged_lists(data, valid, self.measure).with_best()
         self.weights_, self.options_ = lists.best, lists.options
         self.view_ = RunSignals().fit(lists.data)
-        points = self.view_.points(lists.data.candidates)
+        order = content_order(lists.data)  # rows are drawn at random
+        points = self.view_.points(lists.data.candidates)[order]
         smallest = max(1, round(_SMALLEST_LEAF * len(points)))
         forest = RandomForestRegressor(self.trees, min_samples_leaf=smallest, random_state=self.seed, n_jobs=1)
-        grown = [each.tree_ for each in forest.fit(points, lists.table).estimators_]
+        grown = [each.tree_ for each in forest.fit(points, lists.table[order]).estimators_]
         self.roots_ = np.cumsum([0, *(tree.node_count for tree in grown[:-1])]).astype(np.int64)
         self.columns_ = np.concatenate([np.maximum(tree.feature, 0) for tree in grown]).astype(np.int64)
         self.thresholds_ = np.concatenate([tree.threshold for tree in grown]).astype(np.float64)
