@@ -485,7 +485,7 @@ def test_the_regressor_it_was_given_stays_as_it_was(regressor: Any) -> None:
     ("parameters", "words"),
     [
         ({"penalty": "l3"}, r"penalty='l3' is unknown\. Known: l2, l1\."),
-        ({"variant": "still"}, r"variant='still' is unknown\. Known: weighted, running\."),
+        ({"variant": "still"}, r"variant='still' is unknown\. Known: weighted, running, updating\."),
         ({"scale_penalty": -1.0}, r"scale_penalty=-1.0\) must be 0 or more"),
         ({"scale_penalty": float("nan")}, "scale_penalty=nan"),
         ({"shift_penalty": -1e-9}, "shift_penalty=-1e-09"),

@@ -14,7 +14,7 @@ from querywise.data.folds import make_folds
 from querywise.data.letor import read_letor, write_letor
 from querywise.data.synthetic import make_judged
 from querywise.methods import METHODS
-from querywise.reproduction import zha2006
+from querywise.reproduction import zha2006_rows
 from querywise.storage import load, read_manifest
 from tests import commands
 
@@ -172,27 +172,69 @@ def test_the_tables_of_local_models_from_clusters_are_made_anew(one_fold: Path, 
 
 @pytest.mark.slow
 def test_the_tables_of_ensembles_are_made_anew(folder: Path, tmp_path: Path) -> None:
-    text = run("reproduce", "hoi2008", folder, "--out", tmp_path / "report")
+    text = run("reproduce", "hoi2008", folder, "--rankers", "1-2,4", "--out", tmp_path / "report")
+    assert "The paper's rankers are columns 1–2, 4; rows named *all columns* have all 4." in text
     assert "60 test queries, flavour letor4; p: paired t-test against ranksvm and ser." in text
     numbers = json.loads((tmp_path / "report" / "numbers.json").read_text())
     assert set(numbers["training_seconds"]) >= {"ser", "sser", "rankboost", "listnet", "adarank", "mhr-bc"}
     assert all(len(values) == 8 for values in numbers["map_against_gamma"].values())
+    assert numbers["columns"] == [1, 2, 4]
+    assert numbers["training_queries"]["in all"] == [36] * 5
+    rows = list(numbers["comparison"]["methods"])
+    assert rows[:5] == ["ranksvm", "ser", "sser", "sser, γ = 0.5", "sser, γ by cross-validation"]
+    assert {each["cost"] for each in numbers["chosen"]["sser"]} == {1.0}, "as in the paper"
+    assert {each["grades"] for each in numbers["chosen"]["ser, all columns"]} <= {"three", "difference"}
     assert {path.name for path in (tmp_path / "report").glob("*.svg")} == {"precision.svg", "against-gamma.svg"}
 
 
 @pytest.mark.slow
 def test_the_tables_of_atvt_are_made_anew(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ends = {"SCALES": (1.0, 1000.0), "SHIFTS": (0.1, 100.0)}  # of the paper's grid, a quarter of its cells
-    few = {"_SMALL": {"scale_penalty": (1.0, 100.0), "shift_penalty": (1.0,)}}
-    for name, values in (ends | few).items():
-        monkeypatch.setattr(zha2006, name, values)
+    diagonal = ((1.0, 0.1), (10.0, 1.0), (100.0, 10.0))
+    few = zha2006_rows.Size(2, diagonal, {"trees": [20], "learning_rate": [0.1]})
+    monkeypatch.setattr(zha2006_rows.Size, "of", staticmethod(lambda fold, quick: few))
     text = run("reproduce", "zha2006", folder, "--out", tmp_path / "report")
     assert "60 test queries, flavour standard; without aTVT" in text
     numbers = json.loads((tmp_path / "report" / "numbers.json").read_text())
-    largest = [abs(mean - 1) for mean in (numbers["moments"]["λ_α = 1000, λ_β = 100"][0][0],)]
-    assert largest[0] < abs(numbers["moments"]["λ_α = 1, λ_β = 0.1"][0][0] - 1) + 0.05
+    assert list(numbers["comparison"]["methods"])[:2] == ["regression", "aTVT, λ by cross-validation"]
+    away = [abs(numbers["moments"][zha2006_rows.cell(*each)][0][0] - 1) for each in diagonal]
+    assert away[2] < away[0] + 0.05
     assert all(trace[0] >= trace[1] for traces in numbers["traces"].values() for trace in traces), "a step never rises"
+    assert {each["variant"] for each in numbers["chosen"]["aTVT, λ_α = 10, λ_β = 1"]} == {"updating"}
+    assert sum(each[1] for each in numbers["quarters"]) == 60
     assert {path.name for path in (tmp_path / "report").glob("*.svg")} == {"transforms.svg", "objective.svg"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("paper", ["zha2006", "hoi2008"])
+def test_a_quick_run_shows_every_table_and_says_on_top_that_it_is_quick(
+    paper: str, folder: Path, tmp_path: Path
+) -> None:
+    text = run("reproduce", paper, folder, "--quick", "--out", tmp_path / "report")
+    assert text.startswith("**A quick run: the first fold and thin grids.")
+    assert "12 test queries" in text, "one fold"
+    assert text.count("| --- |") >= 4, "the tables"
+    assert "| the paper | its p | here | our p | outcome |" in text
+    assert json.loads((tmp_path / "report" / "numbers.json").read_text())["quick"] is True
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("blend", "--quick"), "--quick: there is no quick run of blend. Leave --quick out, or name"),
+        (("zha2006", "--rankers", "1"), "--rankers: zha2006 takes no rankers. Leave --rankers out, or name hoi2008."),
+        (("hoi2008", "--rankers", "1-"), "found '1-', expected columns from 1 up"),
+        (("hoi2008", "--rankers", "0"), "found '0', expected columns from 1 up, like 1-10,16,20-25."),
+        (("hoi2008", "--rankers", "3-2"), "found '3-2', expected columns from 1 up"),
+        (("hoi2008", "--rankers", "1,x"), "found 'x', expected columns from 1 up"),
+        (("hoi2008", "--rankers", "3-5"), "found column 5, but the data has columns 1 to 4. Name some of these."),
+    ],
+)
+def test_what_a_reproduction_cannot_take_is_refused(
+    words: tuple[str, ...], said: str, folder: Path, tmp_path: Path
+) -> None:
+    done = commands.run(None, "reproduce", words[0], folder, *words[1:], "--out", tmp_path / "report")
+    assert done.returncode == 2
+    assert said in " ".join(done.stderr.split())
 
 
 @pytest.mark.slow

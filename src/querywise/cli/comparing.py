@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from querywise.cli.app import app
-from querywise.cli.inputs import feature_from, local_settings
+from querywise.cli.inputs import columns_from, feature_from, local_settings
 from querywise.cli.options import (
     AsJson,
     Clusters,
@@ -139,6 +142,17 @@ def reproduce(
     data: FoldsData,
     out: Annotated[Path, typer.Option(help="Folder for tables, figures and numbers.", show_default=False)],
     reference: Reference = None,
+    rankers: Annotated[
+        str | None,
+        typer.Option(
+            help="hoi2008: the columns that are the paper's rankers, counted from 1, as in 1-10,16. By default those "
+            "of OHSUMED where there are 45 columns, else all.",
+            show_default=False,
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Of a paper: the first fold and thin grids, to see every table in minutes.")
+    ] = False,
     queries: Queries = None,
     quiet: Quiet = False,
 ) -> None:
@@ -148,17 +162,24 @@ def reproduce(
     from querywise.retrieval.reading import folds_of
     from querywise.runtime.progress import shown
 
-    referring = {"geng2008": geng2008.reproduce, "lin2011": lin2011.reproduce}
-    others = {"zha2006": zha2006.reproduce, "hoi2008": hoi2008.reproduce}
-    others |= {"from-text": fromtext.reproduce, "blend": blend.reproduce}
-    if what not in (*referring, *others):
-        raise DataError(f"Unknown paper {what!r}. Known: {', '.join((*referring, *others))}.")
+    feature = None if reference is None else feature_from(reference)
+    columns = None if rankers is None else columns_from(rankers)
+    papers: dict[str, Callable[..., Path]] = {
+        "geng2008": partial(geng2008.reproduce, reference=feature),
+        "lin2011": partial(lin2011.reproduce, reference=feature),
+        "zha2006": zha2006.reproduce,
+        "hoi2008": partial(hoi2008.reproduce, rankers=columns),
+    }
+    known = papers | {"from-text": fromtext.reproduce, "blend": blend.reproduce}
+    if what not in known:
+        raise DataError(f"Unknown paper {what!r}. Known: {', '.join(known)}.")
+    quickly = [name for name, each in papers.items() if "quick" in inspect.signature(each).parameters]
+    if quick and what not in quickly:
+        raise DataError(f"--quick: there is no quick run of {what}. Leave --quick out, or name {', '.join(quickly)}.")
+    if rankers is not None and what != "hoi2008":
+        raise DataError(f"--rankers: {what} takes no rankers. Leave --rankers out, or name hoi2008.")
     with shown(quiet=quiet):
-        folds = folds_of(data, queries)
-        if what in others:
-            written = others[what](folds, out)
-        else:
-            written = referring[what](folds, out, reference=None if reference is None else feature_from(reference))
+        written = known[what](folds_of(data, queries), out, **({"quick": True} if quick else {}))
     if not quiet:
         sys.stdout.write(written.read_text())
 

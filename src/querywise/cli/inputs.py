@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from querywise.retrieval.reading import Retrieval
     from querywise.runtime.values import JsonObject
 
+_LARGEST_COLUMN = 1_000_000  # that may be named
+
 
 def local_settings(k: str | None, clusters: str | None, view: str | None, reference: str | None) -> JsonObject:
     """The options of query-dependent methods, as the methods take them: columns counted from 0."""
@@ -42,6 +44,23 @@ def feature_from(text: str) -> int | str:
             raise DataError(f"--reference {text}: columns are numbered from 1.")
         return int(text) - 1
     return text
+
+
+def columns_from(text: str) -> list[int]:
+    """Columns like `1-10,16`, counted from 1, as columns counted from 0."""
+    from querywise.errors import DataError
+    from querywise.runtime.numerals import is_whole
+
+    found: list[int] = []
+    for part in text.split(","):
+        first, joined, last = part.strip().partition("-")
+        last = last if joined else first
+        if not (is_whole(first) and is_whole(last) and 1 <= int(first) <= int(last) <= _LARGEST_COLUMN):
+            raise DataError(
+                f"--rankers {text}: found {part.strip()!r}, expected columns from 1 up, like 1-10,16,20-25."
+            )
+        found += range(int(first) - 1, int(last))
+    return found
 
 
 class TrainingData(NamedTuple):

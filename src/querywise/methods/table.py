@@ -37,6 +37,9 @@ _BY_QUERY = (
     "folds",
     "seed",
 )
+_TARGETS = (
+    "penalty", "scale_penalty", "shift_penalty", "variant", "rounds", "stop", "nonnegative", "transform", "per",
+)  # fmt: skip
 _SVM = Part(_RANKSVM, ("l2", "loss", "pairs"))
 _WHOLE_SVM = Part(_RANKSVM, ("l2", "loss", "pairs", "scale", "tolerance"))
 _TOP_MEAN = Part("querywise.locality.views.topmean:TopMean", ("reference", "top"))
@@ -87,6 +90,7 @@ _CLUSTERS_GRID = {"l2": (0.1, 1.0, 10.0), "clusters": (5, 20, 50), "prior_l2": (
 
 _SHRINKAGE = {"learning_rate": (0.03, 0.1)}
 _SMOOTHNESS = {"l2": (0.1, 1.0, 10.0)}
+_AGREEMENTS = {"norm": (None, 10.0), "cost": (0.1, 1.0, 10.0), "grades": ("three", "difference")}
 _TRANSFORMS = {"scale_penalty": (1.0, 10.0, 100.0), "shift_penalty": (0.1, 1.0, 10.0)}
 
 METHODS = {
@@ -181,7 +185,7 @@ METHODS = {
             "one regression, learned as if queries differed in level and scale",
             Part(
                 f"{_RANKERS}.atvt:ATVT",
-                ("penalty", "scale_penalty", "shift_penalty", "variant", "rounds"),
+                _TARGETS,
                 {"regressor": _REGRESSOR},
             ),
             {**_SHRINKAGE, **_TRANSFORMS},
@@ -191,14 +195,14 @@ METHODS = {
             "ser",
             "an ensemble: every feature a ranker, one weight each, none negative",
             Part(f"{_RANKERS}.ensemble.ensemble:SER", _AGREEMENT),
-            {"norm": (None, 10.0), "cost": (0.1, 1.0, 10.0)},
+            _AGREEMENTS,
             normalisable=False,
         ),
         Method(
             "sser",
             "the same, weighted anew for each query by its own documents",
             Part(f"{_RANKERS}.ensemble.ensemble:SSER", ("gamma", "neighbours", *_AGREEMENT)),
-            {"norm": (None, 10.0), "gamma": (0.0, 0.1, 0.5, 2.0, 5.0)},
+            {**_AGREEMENTS, "gamma": (0.0, 0.1, 0.5, 2.0)},
             normalisable=False,
         ),
         Method(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -19,14 +19,25 @@ from querywise.contracts.forms import Form, Refusal, no_sum
 from querywise.contracts.protocols import Regressor, Transparent, Watching
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
+from querywise.learners.regression.monotone import bent, nearest_lines
 from querywise.learners.regression.targets import Penalty, Transforms, penalties, squared_errors, transforms
-from querywise.runtime.arrays import Floats
+from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.cache import cached
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.progress import track
 
-Variant = Literal["weighted", "running"]
-_LEAST = 1e-6  # α below which a query's rows would only add noise to h
+Variant = Literal["weighted", "running", "updating"]
+Stop = Literal["mean", "norms"]
+Transform = Literal["linear", "monotone"]
+Per = Literal["query", "class"]
+_KNOWN = {
+    "penalty": ("l2", "l1"),
+    "variant": ("weighted", "running", "updating"),
+    "stop": ("mean", "norms"),
+    "transform": ("linear", "monotone"),
+    "per": ("query", "class"),
+}
+_LEAST = 1e-6  # |α| below which a query's rows would only add noise to h
 
 
 class ATVT:
@@ -38,12 +49,21 @@ class ATVT:
     shift_penalty: λ_β, how strongly shifts β are shrunk towards 0; infinite fixes them at 0. Both: plain regression.
     penalty: the norm that α and β are penalised by: squares (l2) or absolute values (l1).
     variant: weighted is the objective as written, h fitted to (y − β)/α with weights α²; running fits h to α y + β
-    without weights, and its α is on the inverse scale.
-    rounds: at most so many (α, β) steps, each followed by another h; it stops once α and β move by no more than
-    `tolerance` on average.
+    without weights, and its α is on the inverse scale; updating, the paper's own algorithm, does the same with the
+    targets of the round before instead of y, so that the penalties act on each round's own step.
+    rounds: at most so many (α, β) steps, each followed by another h.
+    tolerance: it stops once α and β change by no more than this from one round to the next.
+    stop: how that change is measured: the mean of the absolute changes (of α and of β, the larger one), or the sum of
+    the norms of both, the paper's.
+    nonnegative: scales α are kept from falling below 0; the paper's own algorithm does not.
+    transform: linear is α and β; monotone is any non-decreasing function of the targets, with shift_penalty on the
+    squares of how far it moves each distinct target. It needs variant running or updating.
+    per: one transformation for each query, or for each class of query; queries without a class are one more class.
     values: what each grade is worth, the grade itself by default.
 
-    `trace_` is the objective after every half step, λ_h Ω(h) in it where the regressor knows its norm.
+    `scale_` and `shift_` are the α and β of every training query; of all rounds together where the variant is updating,
+    of the nearest line where the transformation is monotone. `trace_` is the objective after every half step, λ_h Ω(h)
+    in it where the regressor knows its norm.
     """
 
     def __init__(
@@ -57,6 +77,10 @@ class ATVT:
         rounds: int = 4,
         tolerance: float = 1e-3,
         values: Sequence[float] | None = None,
+        stop: Stop = "mean",
+        nonnegative: bool = True,
+        transform: Transform = "linear",
+        per: Per = "query",
     ) -> None:
         self.regressor = regressor
         self.scale_penalty = scale_penalty
@@ -66,6 +90,10 @@ class ATVT:
         self.rounds = rounds
         self.tolerance = tolerance
         self.values = values
+        self.stop = stop
+        self.nonnegative = nonnegative
+        self.transform = transform
+        self.per = per
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Learn h. Trees choose their number by the plain regression's error on `valid`, where it is given."""
@@ -79,20 +107,8 @@ class ATVT:
             raise DataError(f"There is no document to learn from in any of the {len(data)} queries.")
         self.regressor_, watched = self._first(data, targets, valid)
         growth = {"trees": self.regressor_.tree_count_} if watched else {}
-        fitted = self.regressor_.predict(candidates.features)
-        found = Transforms.none(len(data))
-        trace = [self._objective(targets, fitted, candidates, found)]
-        for _ in track(range(int(self.rounds)), "Rounds of aTVT") if self.rounds else ():
-            before, found = found, self._step(targets, fitted, candidates)
-            trace.append(self._objective(targets, fitted, candidates, found))
-            moved = max(float(np.mean(np.abs(now - then))) for now, then in zip(found, before, strict=True))
-            if moved <= self.tolerance or not self._fit_again(targets, found, candidates, growth):
-                break
-            fitted = self.regressor_.predict(candidates.features)
-            trace.append(self._objective(targets, fitted, candidates, found))
-        self.scale_, self.shift_ = found
+        self.scale_, self.shift_ = self._alternate(targets, candidates, self._groups(data), growth)
         self.query_ids_ = candidates.query_ids
-        self.trace_ = tuple(trace)
         self.feature_count_ = candidates.features.shape[1]
         self.feature_names_ = candidates.feature_names
         return self
@@ -155,40 +171,88 @@ class ATVT:
         # Fitted again later on: a copy, so that the next setting of a grid finds it as it is.
         return copy.copy(cached("plain regression", (self.regressor, self.values, id(valid)), data, made)), watched
 
-    def _step(self, targets: Floats, fitted: Floats, candidates: Candidates) -> Transforms:
-        # Running: the targets are transformed to fit h, not h to fit the targets, so the two swap roles.
-        goal, mover = (targets, fitted) if self.variant == "weighted" else (fitted, targets)
-        return transforms(
-            goal,
-            mover,
-            candidates.starts,
-            scale_penalty=self.scale_penalty,
-            shift_penalty=self.shift_penalty,
-            penalty=self.penalty,
-        )
+    def _groups(self, data: Judged) -> _Groups:
+        """Which rows are transformed together."""
+        if self.per == "query":
+            return _Groups(np.arange(len(data)), data.candidates.starts, None)
+        names = ["" if name is None else name for name in data.classes]
+        if not any(names):
+            raise DataError(
+                "ATVT(per='class'): no training query has a class. Give the queries' classes, or set per='query'."
+            )
+        known, own = np.unique(names, return_inverse=True)
+        of_row = np.repeat(own, data.candidates.sizes)
+        starts = np.searchsorted(np.sort(of_row), np.arange(len(known) + 1))
+        return _Groups(own, starts, np.argsort(of_row, kind="stable"))
 
-    def _fit_again(self, targets: Floats, found: Transforms, candidates: Candidates, growth: Mapping[str, int]) -> bool:
-        """Refit h to the targets transformed by (α, β); False, and the last h stays, where no query is left."""
-        scale, shift = (np.repeat(each, candidates.sizes) for each in found)
-        if self.variant == "running":
-            self.regressor_.fit(candidates.features, scale * targets + shift, np.ones(len(targets)), **growth)
+    def _alternate(
+        self, targets: Floats, candidates: Candidates, groups: _Groups, growth: Mapping[str, int]
+    ) -> Transforms:
+        """(α, β), h, (α, β), h, …: the (α, β) of every query, of all rounds together."""
+        fitted = self.regressor_.predict(candidates.features)
+        whole = Transforms.none(len(candidates))
+        step = _Step(whole, targets, 0.0)
+        trace = [self._objective(targets, fitted, candidates, step)]
+        for _ in track(range(int(self.rounds)), "Rounds of aTVT") if self.rounds else ():
+            before, step = step, self._step(targets, fitted, candidates, groups)
+            whole = whole.then(step.found) if self.variant == "updating" else step.found
+            trace.append(self._objective(targets, fitted, candidates, step))
+            moved = self._change(before.found, step.found)
+            if moved <= self.tolerance or not self._fit_again(targets, step, candidates, growth):
+                break
+            fitted = self.regressor_.predict(candidates.features)
+            trace.append(self._objective(targets, fitted, candidates, step))
+            targets = step.targets if self.variant == "updating" else targets
+        self.trace_ = tuple(trace)
+        return whole
+
+    def _change(self, before: Transforms, found: Transforms) -> float:
+        """How much α and β have changed since the last round."""
+        changes = [now - then for now, then in zip(found, before, strict=True)]
+        if self.stop == "norms":
+            return float(sum(np.linalg.norm(each) for each in changes))
+        return max(float(np.mean(np.abs(each))) for each in changes)
+
+    def _step(self, targets: Floats, fitted: Floats, candidates: Candidates, groups: _Groups) -> _Step:
+        """The best transformation of every group, given h."""
+        y, h = groups.together(targets), groups.together(fitted)
+        if self.transform == "monotone":
+            goals, cost = bent(y, h, groups.starts, self.shift_penalty)
+            lines = nearest_lines(y, goals, groups.starts)
+            return _Step(groups.by_query(lines), groups.apart(goals), cost)
+        # Running, updating: the targets are transformed to fit h, not h to fit the targets, so the two swap roles.
+        held: Any = {"scale_penalty": self.scale_penalty, "shift_penalty": self.shift_penalty, "penalty": self.penalty}
+        goal, mover = (y, h) if self.variant == "weighted" else (h, y)
+        each = transforms(goal, mover, groups.starts, nonnegative=bool(self.nonnegative), **held)
+        found = groups.by_query(each)
+        scale, shift = (np.repeat(numbers, candidates.sizes) for numbers in found)
+        moved = targets if self.variant == "weighted" else scale * targets + shift
+        return _Step(found, moved, penalties(each, **held))
+
+    def _fit_again(self, targets: Floats, step: _Step, candidates: Candidates, growth: Mapping[str, int]) -> bool:
+        """Refit h to the transformed targets; False, and the last h stays, where no query is left."""
+        if self.variant != "weighted":
+            self.regressor_.fit(candidates.features, step.targets, np.ones(len(targets)), **growth)
             return True
-        kept = scale > _LEAST
+        scale, shift = (np.repeat(each, candidates.sizes) for each in step.found)
+        kept = np.abs(scale) > _LEAST
         if not kept.any():
             return False
         goals = np.divide(targets - shift, scale, out=np.zeros(len(targets)), where=kept)
         self.regressor_.fit(candidates.features, goals, np.where(kept, scale**2, 0.0), **growth)
         return True
 
-    def _objective(self, targets: Floats, fitted: Floats, candidates: Candidates, found: Transforms) -> float:
-        goal, mover = (targets, fitted) if self.variant == "weighted" else (fitted, targets)
-        settings: Any = {"scale_penalty": self.scale_penalty, "shift_penalty": self.shift_penalty}
+    def _objective(self, targets: Floats, fitted: Floats, candidates: Candidates, step: _Step) -> float:
+        """Squared errors and penalties of this round's step."""
         held = self.regressor_.l2 * self.regressor_.squared_norm if hasattr(self.regressor_, "squared_norm") else 0.0
-        errors = squared_errors(goal, mover, candidates.starts, found)
-        return float(errors + penalties(found, penalty=self.penalty, **settings) + held)
+        if self.variant == "weighted":
+            errors = squared_errors(targets, fitted, candidates.starts, step.found)
+        else:
+            errors = float(np.sum((fitted - step.targets) ** 2))
+        return float(errors + step.penalty + held)
 
     def _check(self) -> None:
-        for name, known in (("penalty", ("l2", "l1")), ("variant", ("weighted", "running"))):
+        for name, known in _KNOWN.items():
             if getattr(self, name) not in known:
                 raise DataError(f"{name}={getattr(self, name)!r} is unknown. Known: {', '.join(known)}.")
         for name in ("scale_penalty", "shift_penalty", "tolerance"):
@@ -196,3 +260,40 @@ class ATVT:
                 raise DataError(f"ATVT({name}={getattr(self, name)}) must be 0 or more.")
         if not 0 <= self.rounds < np.inf or self.rounds != int(self.rounds):
             raise DataError(f"ATVT(rounds={self.rounds}) must be a whole number, 0 or more.")
+        if self.transform == "monotone" and (self.variant == "weighted" or self.penalty != "l2"):
+            raise DataError(
+                f"ATVT(transform='monotone', variant={self.variant!r}, penalty={self.penalty!r}): expected variant "
+                "'running' or 'updating' and penalty 'l2', for a monotone function is not inverted."
+            )
+
+
+class _Step(NamedTuple):
+    """One round's transformations: α and β of every query, the targets they give, and their penalties."""
+
+    found: Transforms
+    targets: Floats
+    penalty: float
+
+
+class _Groups(NamedTuple):
+    """Rows that are transformed together: those of a query, or of all queries of a class."""
+
+    of_query: Ints
+    starts: Ints
+    order: Ints | None  # rows brought together, group by group; None: they are already
+
+    def together(self, values: Floats) -> Floats:
+        """Values of rows, group by group."""
+        return values if self.order is None else values[self.order]
+
+    def apart(self, values: Floats) -> Floats:
+        """Values in the order of the rows again."""
+        if self.order is None:
+            return values
+        found = np.empty_like(values)
+        found[self.order] = values
+        return found
+
+    def by_query(self, found: Transforms) -> Transforms:
+        """The numbers of every query, given those of every group."""
+        return Transforms(found.scale[self.of_query], found.shift[self.of_query])

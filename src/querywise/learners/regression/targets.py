@@ -5,7 +5,7 @@ Given the fitted function h, every query's (α, β) is its own small convex prob
     min Σ_j (y_j − β − α h_j)²  +  λ_α |α − 1|^p  +  λ_β |β|^p,        α ≥ 0,  p = 1 or 2
 
 solved exactly from a few sums over the query, those of h about its mean. Where the minimum is not unique, α is the one
-nearest 1.
+nearest 1. α may also be left free, as the paper's own algorithm leaves it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from querywise.runtime.arrays import Bools, Floats, Ints
 
 Penalty = Literal["l2", "l1"]
 _FLAT = 1e-18  # of Σh²: a scatter of h below it is rounding, h is constant
-_LARGEST = 1e100  # stands for infinity
+LARGEST = 1e100  # stands for infinity
 _ROUNDING = 1e-12  # of the terms a slope is made of: one below it is none
 
 
@@ -32,6 +32,10 @@ class Transforms(NamedTuple):
     def none(queries: int) -> Transforms:
         """α = 1 and β = 0: plain regression."""
         return Transforms(np.ones(queries), np.zeros(queries))
+
+    def then(self, later: Transforms) -> Transforms:
+        """Both, one after the other: of α y + β, later.α (α y + β) + later.β."""
+        return Transforms(later.scale * self.scale, later.scale * self.shift + later.shift)
 
 
 class _Sums(NamedTuple):
@@ -50,12 +54,20 @@ class _Sums(NamedTuple):
 
 
 def transforms(
-    targets: Floats, fitted: Floats, starts: Ints, *, scale_penalty: float, shift_penalty: float, penalty: Penalty
+    targets: Floats,
+    fitted: Floats,
+    starts: Ints,
+    *,
+    scale_penalty: float,
+    shift_penalty: float,
+    penalty: Penalty,
+    nonnegative: bool = True,
 ) -> Transforms:
-    """The best (α, β) of every query; rows `starts[q]:starts[q + 1]` are query q's."""
+    """The best (α, β) of every query; rows `starts[q]:starts[q + 1]` are query q's. `nonnegative`: α ≥ 0."""
     solve = _ridge if penalty == "l2" else _lasso
-    a, b = solve(_sums(targets, fitted, starts), min(scale_penalty, _LARGEST), min(shift_penalty, _LARGEST))
-    return Transforms(1 + a, b if shift_penalty < _LARGEST else np.zeros_like(b))
+    held = min(scale_penalty, LARGEST), min(shift_penalty, LARGEST)
+    a, b = solve(_sums(targets, fitted, starts), *held, -1.0 if nonnegative else -np.inf)
+    return Transforms(1 + a, b if shift_penalty < LARGEST else np.zeros_like(b))
 
 
 def squared_errors(targets: Floats, fitted: Floats, starts: Ints, found: Transforms) -> float:
@@ -69,7 +81,7 @@ def penalties(found: Transforms, *, scale_penalty: float, shift_penalty: float, 
     """λ_α ‖α − 1‖_p^p + λ_β ‖β‖_p^p."""
     power = 2 if penalty == "l2" else 1
     away, shift = np.abs(found.scale - 1) ** power, np.abs(found.shift) ** power
-    return float(min(scale_penalty, _LARGEST) * away.sum() + min(shift_penalty, _LARGEST) * shift.sum())
+    return float(min(scale_penalty, LARGEST) * away.sum() + min(shift_penalty, LARGEST) * shift.sum())
 
 
 def _sums(targets: Floats, fitted: Floats, starts: Ints) -> _Sums:
@@ -94,11 +106,11 @@ def _sums(targets: Floats, fitted: Floats, starts: Ints) -> _Sums:
     )
 
 
-def _ridge(sums: _Sums, scale_penalty: float, shift_penalty: float) -> tuple[Floats, Floats]:
-    """P = 2: the normal equations in (α − 1, β); at α = 0, where α would be negative, β anew."""
+def _ridge(sums: _Sums, scale_penalty: float, shift_penalty: float, least: float) -> tuple[Floats, Floats]:
+    """P = 2: the normal equations in (α − 1, β); where α − 1 would be below `least`, β anew."""
     zero = np.zeros_like(sums.n)
     a, unique = _slope(sums, zero, zero, scale_penalty, shift_penalty)
-    a = np.maximum(np.where(unique, a, 0.0), -1.0)
+    a = np.maximum(np.where(unique, a, 0.0), least)
     return a, _shift(sums, a, zero, shift_penalty)
 
 
@@ -122,17 +134,18 @@ def _shift(sums: _Sums, a: Floats, pull_b: Floats | float, extra_b: float) -> Fl
     return np.divide(right, sums.n + extra_b, out=np.zeros_like(a), where=sums.n > 0)
 
 
-def _lasso(sums: _Sums, scale_penalty: float, shift_penalty: float) -> tuple[Floats, Floats]:
+def _lasso(sums: _Sums, scale_penalty: float, shift_penalty: float, least: float) -> tuple[Floats, Floats]:
     """P = 1: on each of twelve faces, a < 0, a = 0, a > 0 or α = 0 by b < 0, b = 0 or b > 0, the minimum is explicit.
 
     The minimum of all is the face's whose own satisfies the conditions of optimality; those nearest a = 0 come first.
+    Without a least a there is no boundary, and the faces are nine.
     """
     zero = np.zeros_like(sums.n)
     best_a, best_b, best = zero.copy(), zero.copy(), np.full(len(zero), np.inf)
     done = np.zeros(len(zero), np.bool_)
-    for a_sign in (0, -1, 1, None):  # None: the boundary α = 0
+    for a_sign in (0, -1, 1, None) if least > -np.inf else (0, -1, 1):  # None: the boundary α = 0
         for b_sign in (0, -1, 1):
-            a, b, inside = _on_face(sums, scale_penalty, shift_penalty, a_sign, b_sign)
+            a, b, inside = _on_face(sums, scale_penalty, shift_penalty, a_sign, b_sign, least)
             value = np.where(inside, _objective(sums, a, b, scale_penalty, shift_penalty), np.inf)
             optimal = inside & _is_optimal(sums, a, b, scale_penalty, shift_penalty, a_sign, b_sign)
             better = ~done & (optimal | (value < best))
@@ -143,7 +156,7 @@ def _lasso(sums: _Sums, scale_penalty: float, shift_penalty: float) -> tuple[Flo
 
 
 def _on_face(
-    sums: _Sums, scale_penalty: float, shift_penalty: float, a_sign: int | None, b_sign: int
+    sums: _Sums, scale_penalty: float, shift_penalty: float, a_sign: int | None, b_sign: int, least: float
 ) -> tuple[Floats, Floats, Bools]:
     """The minimum for these signs, and whether it has them."""
     zero = np.zeros_like(sums.n)
@@ -159,7 +172,7 @@ def _on_face(
         inside = square > 0
         a = np.divide(product - pull_a, square, out=zero.copy(), where=inside)
     if a_sign:
-        inside = inside & (a * a_sign > 0) & (a >= -1)
+        inside = inside & (a * a_sign > 0) & (a >= least)
     b = _shift(sums, np.where(inside, a, 0.0), pull_b, 0.0) if b_sign else zero
     inside = inside & (b * b_sign > 0) if b_sign else inside
     return np.where(inside, a, 0.0), np.where(inside, b, 0.0), inside
