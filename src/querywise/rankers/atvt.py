@@ -51,10 +51,10 @@ class ATVT:
     variant: weighted is the objective as written, h fitted to (y − β)/α with weights α²; running fits h to α y + β
     without weights, and its α is on the inverse scale; updating, the paper's own algorithm, does the same with the
     targets of the round before instead of y, so that the penalties act on each round's own step.
-    rounds: at most so many (α, β) steps, each followed by another h.
-    tolerance: it stops once α and β change by no more than this from one round to the next.
-    stop: how that change is measured: the mean of the absolute changes (of α and of β, the larger one), or the sum of
-    the norms of both, the paper's.
+    rounds: at most so many (α, β) steps, each followed by another h; it stops once α and β change by no more than
+    `tolerance` from one round to the next.
+    stop: how that change is measured: by the mean of the absolute changes of α or of β, the larger one, or by the sum
+    of the norms of both changes, the paper's rule.
     nonnegative: scales α are kept from falling below 0; the paper's own algorithm does not.
     transform: linear is α and β; monotone is any non-decreasing function of the targets, with shift_penalty on the
     squares of how far it moves each distinct target. It needs variant running or updating.

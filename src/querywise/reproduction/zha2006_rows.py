@@ -78,7 +78,7 @@ def rounds_row(rounds: int) -> str:
 def fits(size: Size, *, classes: bool) -> dict[str, Fit]:
     """The rows on the data as it is, the paper's first."""
     paper, fixed, unheld = size.papers, _held(*FIXED), _held(0.0, 0.0)
-    found: dict[str, Fit] = {PLAIN: plain(size), size.chosen: _chosen(size, paper)}
+    found: dict[str, Fit] = {PLAIN: _plain(size), size.chosen: _chosen(size, paper)}
     found |= {cell(*each): _atvt(size, {**paper, **_held(*each)}) for each in size.cells}
     if STEPWISE not in size.cells:
         found[cell(*STEPWISE)] = _atvt(size, {**paper, **_held(*STEPWISE)})
@@ -94,7 +94,7 @@ def fits(size: Size, *, classes: bool) -> dict[str, Fit]:
         found[CLASSES] = _atvt(size, {**paper, **fixed, "per": ["class"]})
     found[MONOTONE] = _atvt(size, {**paper, **fixed, "transform": ["monotone"]})
     if size.kernel:
-        found[f"{PLAIN}, kernel"] = plain(size, "kernel")
+        found[f"{PLAIN}, kernel"] = _plain(size, "kernel")
         found["kernel"] = _atvt(size, {**paper, **fixed}, "kernel")
         found[f"kernel, {WEIGHTED}"] = _atvt(size, fixed, "kernel")
     return found
@@ -103,7 +103,7 @@ def fits(size: Size, *, classes: bool) -> dict[str, Fit]:
 def changed_fits(name: str, size: Size) -> dict[str, Fit]:
     """The rows on changed data: the paper's algorithm and ours, with the paper's λ."""
     fixed = _held(*FIXED)
-    found: dict[str, Fit] = {f"{PLAIN}, {name}": plain(size)}
+    found: dict[str, Fit] = {f"{PLAIN}, {name}": _plain(size)}
     found[f"aTVT, {name}"] = _atvt(size, {**size.papers, **fixed})
     found[f"{WEIGHTED}, {name}"] = _atvt(size, fixed)
     return found
@@ -116,7 +116,7 @@ def rival(name: str) -> str:
     return PLAIN if kind is None else f"{PLAIN}, {kind}"
 
 
-def plain(size: Size, base: str = "trees") -> Callable[[Judged, Judged], Tuned[Any]]:
+def _plain(size: Size, base: str = "trees") -> Callable[[Judged, Judged], Tuned[Any]]:
     """Plain regression, its shrinkage or smoothness chosen."""
 
     def fit(train: Judged, valid: Judged) -> Any:
@@ -153,7 +153,7 @@ def _atvt(size: Size, grid: Grid, base: str = "trees") -> Fit:
     """One setting, on the plain regression's own."""
 
     def fit(train: Judged, valid: Judged) -> Any:
-        settled = {name: [value] for name, value in plain(size, base)(train, valid).parameters.items()}
+        settled = {name: [value] for name, value in _plain(size, base)(train, valid).parameters.items()}
         return tune(METHODS[ATVT].build, {**settled, **grid}, train=train, valid=valid, measure=CHOSEN_BY)
 
     return fit
@@ -166,7 +166,7 @@ def _chosen(size: Size, grid: Grid) -> Fit:
 
 def _by_validation(size: Size, grid: Grid) -> Fit:
     def fit(train: Judged, valid: Judged) -> Any:
-        settled = {name: [value] for name, value in plain(size)(train, valid).parameters.items()}
+        settled = {name: [value] for name, value in _plain(size)(train, valid).parameters.items()}
         tried = [
             tune(METHODS[ATVT].build, every, train=train, valid=valid, measure=CHOSEN_BY)
             for every in ({**settled, **grid, **_held(*point)} for point in size.cells)
@@ -181,7 +181,7 @@ def _by_cross_validation(size: Size, grid: Grid) -> Fit:
     """Over all queries but the test queries; then trained as the grid's points are."""
 
     def fit(train: Judged, valid: Judged) -> Any:
-        first = plain(size)(train, valid)
+        first = _plain(size)(train, valid)
         settled = {**first.parameters, "trees": first.ranker.regressor_.tree_count_}
         every = {**{name: [value] for name, value in settled.items()}, **grid}
         scales, shifts = ([*dict.fromkeys(each)] for each in zip(*size.cells, strict=True))

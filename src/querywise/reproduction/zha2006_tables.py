@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from querywise.contracts.answers import Scorer
 from querywise.data.folds import Fold
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.significance import wilcoxon_test
+from querywise.rankers.atvt import ATVT
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.claims import p_text
 from querywise.reproduction.zha2006_rows import FIXED, PLAIN, SCALES, SHIFTS, cell, rival
@@ -29,9 +31,9 @@ class Seen:
         self.transforms: dict[str, list[Floats]] = {}
         self.traces: dict[str, list[tuple[float, ...]]] = {}
 
-    def look(self, fold: Fold, name: str, ranker: Any) -> None:
+    def look(self, fold: Fold, name: str, ranker: Scorer) -> None:
         """Remember what a fitted ranker has."""
-        if not name.startswith(PLAIN):
+        if isinstance(ranker, ATVT) and not name.startswith(PLAIN):
             self.transforms.setdefault(name, []).append(np.column_stack([ranker.scale_, ranker.shift_]))
             self.traces.setdefault(name, []).append(ranker.trace_)
 
