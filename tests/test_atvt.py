@@ -849,7 +849,7 @@ def test_running_targets_and_fixed_penalties_can_be_asked_for(place: Path, tmp_p
     [
         ("--base forest", "--base forest: expected trees or kernel."),
         ("--penalty l3", "--penalty l3: expected l2 or l1."),
-        ("--set variant=still", "--set variant=still: expected weighted or running."),
+        ("--set variant=still", "--set variant=still: expected weighted, running or updating."),
         ("--set rounds=-1", "rounds=-1"),
         ("--set rounds=1.5", "--set rounds=1.5: expected a whole number."),
         ("--set rounds=NaN", "expected a whole number."),
