@@ -116,10 +116,33 @@ def moves_table(compared: Compared, seen: Seen) -> Table:
     return Table(columns, _over_grid(compared, moments), "Over the training queries of all folds, all rounds together.")
 
 
-def percentiles_table(compared: Compared, moved: Floats) -> Table:
+class Interval(NamedTuple):
+    """Queries between two percentiles by gain: their mean gain, that in per cent, and their mean α and β."""
+
+    name: str
+    gain: float
+    percent: float | None
+    scale: float | None
+    shift: float | None
+
+
+def percentiles(compared: Compared, moved: Floats) -> list[Interval]:
     """Tables 5 and 6: queries sorted by gain."""
     gains = values(compared, AT) - values(compared, PLAIN)
     by_gain = np.argsort(-gains, kind="stable")
+    found = []
+    for low, high in pairwise(_INTERVALS):
+        own = by_gain[round(low * len(gains) / 100) : round(high * len(gains) / 100)]
+        base = float(values(compared, PLAIN)[own].mean()) if len(own) else 0.0
+        mean = float(gains[own].mean()) if len(own) else 0.0
+        known = moved[own][np.isfinite(moved[own]).all(axis=1)]
+        scale, shift = known.mean(axis=0).tolist() if len(known) else (None, None)
+        found.append(Interval(f"{low} to {high} %", mean, 100 * mean / base if base else None, scale, shift))
+    return found
+
+
+def percentiles_table(compared: Compared, moved: Floats) -> Table:
+    """Tables 5 and 6."""
     columns = (
         Column("queries, sorted by gain"),
         Column("gain in DCG@5", "signed"),
@@ -127,15 +150,11 @@ def percentiles_table(compared: Compared, moved: Floats) -> Table:
         Column("mean α", "value"),
         Column("mean β", "signed"),
     )
-    rows: list[tuple[Cell, ...]] = []
-    for low, high in pairwise(_INTERVALS):
-        own = by_gain[round(low * len(gains) / 100) : round(high * len(gains) / 100)]
-        base = float(values(compared, PLAIN)[own].mean()) if len(own) else 0.0
-        mean = float(gains[own].mean()) if len(own) else 0.0
-        known = moved[own][np.isfinite(moved[own]).all(axis=1)]
-        scale, shift = known.mean(axis=0).tolist() if len(known) else (None, None)
-        rows.append((f"{low} to {high} %", mean, 100 * mean / base if base else None, scale, shift))
-    return Table(columns, tuple(rows), f"{AT}, against {PLAIN}; α and β as training queries of other folds.")
+    return Table(
+        columns,
+        tuple(percentiles(compared, moved)),
+        f"{AT}, against {PLAIN}; α and β as training queries of other folds.",
+    )
 
 
 def quarters(compared: Compared, moved: Floats) -> list[Quarter]:
