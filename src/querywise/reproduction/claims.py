@@ -45,11 +45,6 @@ def untestable(claim: str, because: str, *, paper: str = "") -> Claim:
     return Claim(claim, paper, because, None, NOT_TESTABLE)
 
 
-def judged(claim: str, here: str, holds: bool | None) -> Claim:
-    """A claim without a test; goes when every reproduction states its p."""
-    return untestable(claim, here) if holds is None else claimed(claim, here, same=holds)
-
-
 def p_text(p: float) -> str:
     """As in `p = 0.041`."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
