@@ -11,6 +11,7 @@ import pytest
 from querywise.contracts.answers import facts_of
 from querywise.contracts.run_weights import run_weights
 from querywise.data.judged import Candidates, Judged
+from querywise.data.ordering import content_order
 from querywise.data.query_table import QueryTable
 from querywise.data.run_columns import run_columns, run_feature_names
 from querywise.data.synthetic import make_judged
@@ -222,7 +223,8 @@ def test_an_explanation_says_the_weights() -> None:
     found = explain(local, data.candidates, data.query_ids[query])
     assert {each.feature: each.here for each in found.departures} == dict(zip(RUNS, weights[query], strict=True))
     assert {each.feature: each.everyone for each in found.departures} == dict(zip(RUNS, local.weights_, strict=True))
-    assert len(found.neighbours) == 12
+    assert len(found.neighbours) >= 12, "some share the last places"
+    assert sum(each.weight for each in found.neighbours) == pytest.approx(1)
     first, second = (data.candidates.document_ids or ())[query * 20 : query * 20 + 2]
     reason = why(local, data.candidates, data.query_ids[query], first, second)
     own = local.predict(data.candidates)[query * 20 : query * 20 + 2]
@@ -247,7 +249,9 @@ def test_a_forest_predicts_as_scikit_learn_does() -> None:
     ranker = ForestWeights(trees=7, seed=3).fit(data)
     points = ranker.view_.points(data.candidates)
     lists = Lists.of(data, run_columns(data.feature_names), "opensearch-min-max", "map")
-    expected = RandomForestRegressor(7, min_samples_leaf=2, random_state=3).fit(points, lists.table).predict(points)
+    order = content_order(data)  # in which rows are drawn
+    grown = RandomForestRegressor(7, min_samples_leaf=2, random_state=3).fit(points[order], lists.table[order])
+    expected = grown.predict(points)
     chosen = [options_for(2)[best_of(each, options_for(2), ranker.weights_)] for each in expected]
     assert np.array_equal(ranker.run_weights(data.candidates), np.array(chosen))
 

@@ -45,8 +45,9 @@ def _checksums(data: Judged) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
         parts = [repr(known).encode(), candidates.features[rows].tobytes(), data.labels[rows].tobytes()]
         if data.judged is not None:
             parts.append(data.judged[rows].tobytes())
-        if table is not None and table.columns is not None:
-            parts.append(table.columns[query].tobytes())
+        if table is not None:
+            more = [each for each in (table.columns, table.vectors) if each is not None]
+            parts += [np.ascontiguousarray(each[query]).tobytes() for each in more]
         found[query] = _checksum(b"".join(parts))
     return found
 
