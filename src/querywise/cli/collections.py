@@ -167,13 +167,12 @@ def search(
     from querywise.retrieval.search import answer, judged_query
     from querywise.storage import load
 
-    found_in = load_index(index)
-
-    ranker, grades = None if model is None else load(model), None
     if judged is not None and is_qrels(judged):
         raise DataError(
             f"--judged {judged}: this is a file of judgements; name the collection's folder, with its queries."
         )
+    found_in, grades = load_index(index), None
+    ranker = None if model is None else load(model)
     if judged is not None:
         query, grades = judged_query(collection_from(judged), query)
     how = {} if model is None else _as_trained(found_in, model, query, embed)

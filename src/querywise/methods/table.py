@@ -202,7 +202,7 @@ METHODS = {
             "sser",
             "the same, weighted anew for each query by its own documents",
             Part(f"{_RANKERS}.ensemble.ensemble:SSER", ("gamma", "neighbours", *_AGREEMENT)),
-            {**_AGREEMENTS, "gamma": (0.0, 0.1, 0.5, 2.0)},
+            {**_AGREEMENTS, "gamma": (0.0, 0.1, 0.5, 2.0, 5.0)},
             normalisable=False,
         ),
         Method(
