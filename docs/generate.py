@@ -135,7 +135,8 @@ def write_summary_of_methods() -> None:
 
     found = {name: _table(FIGURES / f"methods-{name}" / "table.md") for name in COMPARED}
     for name, methods in found.items():
-        _write_json(FIGURES / f"methods-{name}" / "numbers.json", methods)
+        told = (FIGURES / f"methods-{name}" / "table.md").read_text().rpartition("|")[2].strip()
+        _write_json(FIGURES / f"methods-{name}" / "numbers.json", {"methods": methods, "told": told})
     rivals = [(name, method) for name, methods in found.items() for method in methods if method != "blend"]
     corrected = dict(zip(rivals, holm([found[name][method]["p (map)"] for name, method in rivals]), strict=True))
     rows = []

@@ -9,7 +9,7 @@ import pytest
 
 from querywise.reproduction.claims import claimed, untestable, write_findings
 
-TABLE = "| method | MAP |\n|---|---:|\n| one | 0.5 |\n"
+TABLE = "| method | MAP |\n| --- | ---: |\n| one | 0.5 |\n"
 
 
 def test_the_claims_come_last_in_both_files(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_the_claims_come_last_in_both_files(tmp_path: Path) -> None:
     assert "| It rises | < 0.01 | +1 % | 0.0300 | same direction, significant |" in text
     assert text.rstrip().endswith("| It is known |  |  |  | not testable here, because nobody judged it |")
     content = json.loads((tmp_path / "numbers.json").read_text())
-    assert list(content) == ["sweep", "claims"]
+    assert list(content) == ["sweep", "printed", "claims"]
     expected = {"claim": "It rises", "paper": "< 0.01", "here": "+1 %", "p": 0.03}
     assert content["claims"][0] == {**expected, "outcome": "same direction, significant"}
 
@@ -46,4 +46,5 @@ def test_one_rule_for_all_claims(same: bool, p: float | None, outcome: str) -> N
 def test_without_claims_nothing_is_said_of_them(tmp_path: Path) -> None:
     written = write_findings(tmp_path, {"sweep": [0.1]}, [TABLE])
     assert written.read_text() == TABLE
-    assert (tmp_path / "numbers.json").read_text() == '{\n "sweep": [\n  0.1\n ]\n}\n'
+    content = json.loads((tmp_path / "numbers.json").read_text())
+    assert content == {"sweep": [0.1], "printed": [[["method", "MAP"], ["one", "0.5"]]]}

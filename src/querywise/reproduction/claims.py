@@ -51,14 +51,26 @@ def p_text(p: float) -> str:
 
 
 def write_findings(out: Path, numbers: Mapping[str, Json], tables: Sequence[str], claims: Sequence[Claim] = ()) -> Path:
-    """Write numbers.json and table.md into a folder, the claims last in both; returns the table's path."""
-    content = {**numbers, "claims": [each._asdict() for each in claims]} if claims else numbers
+    """Write numbers.json and table.md into a folder, the claims last in both; returns the table's path.
+
+    What the tables print is in numbers.json too, cell by cell.
+    """
+    content = {**numbers, "printed": [printed(each) for each in tables]}
+    if claims:
+        content["claims"] = [each._asdict() for each in claims]
     with atomic_text(out / "numbers.json") as file:
         json.dump(content, file, indent=1)
         file.write("\n")
     with atomic_text(out / "table.md") as file:
         file.write("\n".join([*tables, _table(claims)] if claims else tables))
     return out / "table.md"
+
+
+def printed(table: str) -> list[Json]:
+    """The rows of a table as they are printed, without headings; a line of words is a row of its own."""
+    lines = [line for line in table.splitlines() if line.strip()]
+    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    return [list(row) for row, line in zip(rows, lines, strict=True) if not line.startswith("| ---")]
 
 
 def _table(claims: Sequence[Claim]) -> str:
