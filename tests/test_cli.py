@@ -127,7 +127,8 @@ def test_a_query_dependent_model_is_fitted_ranked_with_and_explained(folder: Pat
 
 @pytest.mark.slow
 def test_the_papers_tables_and_figures_are_made_anew(one_fold: Path, tmp_path: Path) -> None:
-    text = run("reproduce", "geng2008", one_fold, "--out", tmp_path / "report")
+    text = run("reproduce", "geng2008", one_fold, "--quick", "--out", tmp_path / "report")
+    assert text.startswith("**A quick run: the first fold and thin grids.")
     theirs, ours = (text.index(f"p: paired t-test against {name}.") for name in ("single, hinge", "single"))
     assert theirs < ours, "the paper's rows come first"
     assert "12 of 12 test queries have at most 50 documents: their top 50 is the whole list." in text
@@ -151,7 +152,8 @@ def test_the_papers_tables_and_figures_are_made_anew(one_fold: Path, tmp_path: P
 
 @pytest.mark.slow
 def test_the_tables_of_local_models_from_clusters_are_made_anew(one_fold: Path, tmp_path: Path) -> None:
-    text = run("reproduce", "lin2011", one_fold, "--reference", "1", "--out", tmp_path / "report")
+    text = run("reproduce", "lin2011", one_fold, "--reference", "1", "--quick", "--out", tmp_path / "report")
+    assert text.startswith("**A quick run: the first fold and thin grids.")
     assert "12 test queries, flavour letor4; p: paired t-test against single and lambdamart." in text
     numbers = json.loads((tmp_path / "report" / "numbers.json").read_text())
     swept = numbers["sweep"]
