@@ -458,7 +458,18 @@ def test_a_command_typed_wrongly_ends_with_how_it_is_meant(place: Path, command:
 
 # The demonstration
 
-ROWS = ("bm25", "single", "lambdamart", "query-classes", "knn-online", "knn-offline-1", "knn-offline-2", "blend")
+ROWS = (
+    "bm25",
+    "rrf",
+    "weights",
+    "single",
+    "lambdamart",
+    "query-classes",
+    "knn-online",
+    "knn-offline-1",
+    "knn-offline-2",
+    "blend",
+)
 
 
 @pytest.mark.slow

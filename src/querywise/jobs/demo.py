@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from querywise.data.collections import Collection, write_collection
+from querywise.data.collections import Collection, Document, write_collection
 from querywise.data.folds import Fold, make_folds
 from querywise.data.judged import Judged
 from querywise.data.query_table import QueryTable
@@ -23,8 +24,10 @@ from querywise.evaluation.tuning import tuned_fit
 from querywise.methods import METHODS
 from querywise.report.terminal import classes_table, comparison_table, examples_table
 from querywise.report.writing import write_report
+from querywise.retrieval.embedding import with_embedded
 from querywise.retrieval.features import judged_candidates
 from querywise.retrieval.index import Index, build_index, check_index_folder, save_index
+from querywise.retrieval.reading import with_query_vectors
 from querywise.retrieval.stdlib import stdlib_collection, stdlib_pages
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import make_folder
@@ -42,6 +45,7 @@ CHOSEN_BY = "mean_ndcg"
 KNN = ("knn-online", "knn-offline-1", "knn-offline-2")
 SHOWN = KNN[0]
 SERVED = "blend"  # the method to try first
+EMBEDDER = "lsa"  # needs nothing but the documents
 _KNN_GRID = {
     "l2": (0.1,),
     "k": (0.2, 0.35),
@@ -51,6 +55,8 @@ _KNN_GRID = {
 # Small grids, so that it takes a minute; curvature and views are shared between settings.
 GRIDS: dict[str, Grid] = {
     "bm25": {},
+    "rrf": {},
+    "weights": {},
     "single": {"l2": (0.01, 0.1, 1.0)},
     "lambdamart": {"leaves": (15,), "learning_rate": (0.1,)},
     "query-classes": {"l2": (0.1,), "view": ("top-mean", "text")},
@@ -108,10 +114,21 @@ def _written(out: Path) -> tuple[Collection, Index]:
     """The collection that models are trained on, and its index; the folder gets the index of whole pages to search."""
     collection = stdlib_collection()
     write_collection(collection, out / "collection")
+    save_index(_indexed(stdlib_pages()), out / "index")
+    return _with_index(collection)
+
+
+def _with_index(collection: Collection) -> tuple[Collection, Index]:
+    """The collection with vectors of its queries, and its index."""
+    index = _indexed(list(collection.documents()))
+    return with_query_vectors(collection, index), index
+
+
+def _indexed(documents: Sequence[Document]) -> Index:
+    """An index by words and by vectors; the vectors are of these documents' own words."""
     with doing("Indexing"):
-        save_index(build_index(stdlib_pages()), out / "index")
-        index = build_index(collection.documents())
-    return collection, index
+        index = build_index(documents)
+    return with_embedded(index, documents, EMBEDDER)
 
 
 class Served(NamedTuple):
@@ -129,9 +146,8 @@ class Served(NamedTuple):
 
 def fitted(folder: Path) -> Served:
     """A fitted ranker, saved in a folder, and what is searched with it."""
-    collection = stdlib_collection()
-    with doing("Indexing"):
-        pages, copied = build_index(stdlib_pages()), build_index(collection.documents())
+    pages = _indexed(stdlib_pages())
+    collection, copied = _with_index(stdlib_collection())
     judged, _ = judged_candidates(collection, copied)
     fold = make_folds(judged)[0]
     with doing("Fitting"):
@@ -152,7 +168,8 @@ def _story(judged: Judged, documents: int, folds: int) -> str:
         f"The standard library of this Python: {documents} documented modules, classes and functions. "
         f"{len(judged)} queries, each the first sentence of one of them, taken out of its text: "
         + ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items(), key=str))
-        + f". {folds} of five folds: 60 % of the queries to learn from, 20 % to choose parameters on, 20 % to test on."
+        + ". Candidates: the best 50 by BM25 and the best 50 by vectors (latent semantic analysis of the documents). "
+        f"{folds} of five folds: 60 % of the queries to learn from, 20 % to choose parameters on, 20 % to test on."
     )
 
 
@@ -171,8 +188,8 @@ def _onward(out: Path, page: Path, folds: int) -> str:
         f"The report:          {page}\n"
         f"Files are in {out}: the collection, an index of the whole pages, and the fitted {SERVED}.\n"
         f'Search them:         querywise search {index} "parse a date" --model {model}{rest}\n'
-        f"On your own text:    querywise compare FOLDER --baseline single --methods bm25,single,lambdamart,knn-online "
-        "--out report/\n"
+        f"On your own text:    querywise compare FOLDER --embed lsa --baseline weights --methods rrf,weights,"
+        "single,lambdamart,blend --out report/\n"
         f"                     where FOLDER holds corpus.jsonl, queries.jsonl and qrels.tsv like those in "
         f"{out / 'collection'}"
     )

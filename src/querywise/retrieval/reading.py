@@ -213,15 +213,21 @@ def _with_query_vectors(collection: Collection, index: Index, how: Retrieval) ->
     if table is None or not how.by_vectors:
         return collection
     if how.vectors is None:
-        embedder, record = query_embedder(index)
-        vectors = embedded_queries(embedder, table.texts or (None,) * len(table), record)
-    else:
-        given = read_vectors(how.vectors).queries
-        if given is None:
-            raise DataError(
-                f"{how.vectors}: there are no vectors of queries here. Expected queries.npy and queries.json."
-            )
-        vectors = _query_vectors(given, table, collection)
+        return with_query_vectors(collection, index)
+    given = read_vectors(how.vectors).queries
+    if given is None:
+        raise DataError(f"{how.vectors}: there are no vectors of queries here. Expected queries.npy and queries.json.")
+    vectors = _query_vectors(given, table, collection)
+    return replace(collection, queries=replace(table, vectors=vectors))
+
+
+def with_query_vectors(collection: Collection, index: Index) -> Collection:
+    """The same collection with its queries embedded by what made the vectors of its index."""
+    table = collection.queries
+    if table is None:
+        return collection
+    embedder, record = query_embedder(index)
+    vectors = embedded_queries(embedder, table.texts or (None,) * len(table), record)
     return replace(collection, queries=replace(table, vectors=vectors))
 
 

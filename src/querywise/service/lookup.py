@@ -14,7 +14,7 @@ from querywise.errors import DataError
 from querywise.explanations.explain import as_dict, explain
 from querywise.measures.order import order
 from querywise.retrieval.embedding import EmbedderRecord, embedded_queries, query_embedder
-from querywise.retrieval.features import candidates_for, feature_names
+from querywise.retrieval.features import BOTH, candidates_for, feature_names
 from querywise.retrieval.index import Index
 from querywise.retrieval.indexed_vectors import embedder_of, has_vectors
 from querywise.retrieval.language import require_language
@@ -77,7 +77,7 @@ class Lookup:
         if self.index is None:
             raise DataError("No index is loaded, so there is nothing to search. Send the documents with the query.")
         table = QueryTable(("q",), texts=(query.text,), classes=(query.class_,), vectors=self._vector(query))
-        return candidates_for(self.index, table, top=top)
+        return candidates_for(self.index, table, top=min(top, BOTH) if has_vectors(self.index) else top)
 
     def _vector(self, query: Query) -> Floats | None:
         """The vector of a query: the one it comes with, or from the embedder that made the index's; None without."""

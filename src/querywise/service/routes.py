@@ -139,7 +139,9 @@ class LookupRoutes:
         self,
         q: Annotated[str | None, Query(max_length=10_000, description="What is looked for.")] = None,
         qid: Annotated[str | None, Query(max_length=1000, description="Or: a judged query, by its id.")] = None,
-        top: Annotated[int, Query(ge=1, le=1000, description="Candidates to rank.")] = 100,
+        top: Annotated[
+            int, Query(ge=1, le=1000, description="Candidates to rank; beside vectors up to 50 by words.")
+        ] = 100,
         show: Annotated[int, Query(ge=1, le=1000, description="Documents to show.")] = 10,
     ) -> Response:
         """Find candidates and rank them, by this query's model and by one model for all."""
