@@ -135,7 +135,8 @@ def reproduce(
         str,
         typer.Argument(
             help="geng2008: k nearest neighbours; lin2011: local models from clusters; zha2006: aTVT; hoi2008: "
-            "ensembles; from-text: a text collection, several views; blend: the method blend, part by part.",
+            "ensembles; from-text: a text collection, several views; blend: the method blend, part by part; hybrid: a "
+            "text collection by words and vectors.",
             show_default=False,
         ),
     ],
@@ -154,12 +155,14 @@ def reproduce(
         bool, typer.Option("--quick", help="Of a paper: the first fold and thin grids, to see every table in minutes.")
     ] = False,
     queries: Queries = None,
+    vectors: VectorFolder = None,
+    embed: EmbedderName = None,
     quiet: Quiet = False,
 ) -> None:
     """Make a paper's tables and figures anew on the data you have."""
     from querywise.errors import DataError
-    from querywise.reproduction import blend, fromtext, geng2008, hoi2008, lin2011, zha2006
-    from querywise.retrieval.reading import folds_of
+    from querywise.reproduction import blend, fromtext, geng2008, hoi2008, hybrid, lin2011, zha2006
+    from querywise.retrieval.reading import Retrieval, folds_of
     from querywise.runtime.progress import shown
 
     feature = None if reference is None else feature_from(reference)
@@ -170,7 +173,7 @@ def reproduce(
         "zha2006": zha2006.reproduce,
         "hoi2008": partial(hoi2008.reproduce, rankers=columns),
     }
-    known = papers | {"from-text": fromtext.reproduce, "blend": blend.reproduce}
+    known = papers | {"from-text": fromtext.reproduce, "blend": blend.reproduce, "hybrid": hybrid.reproduce}
     if what not in known:
         raise DataError(f"Unknown paper {what!r}. Known: {', '.join(known)}.")
     quickly = [name for name, each in papers.items() if "quick" in inspect.signature(each).parameters]
@@ -178,8 +181,12 @@ def reproduce(
         raise DataError(f"--quick: there is no quick run of {what}. Leave --quick out, or name {', '.join(quickly)}.")
     if rankers is not None and what != "hoi2008":
         raise DataError(f"--rankers: {what} takes no rankers. Leave --rankers out, or name hoi2008.")
+    if (vectors is not None or embed is not None) and what != "hybrid":
+        option = "--embed" if vectors is None else "--vectors"
+        raise DataError(f"{option}: {what} takes no vectors. Leave {option} out, or name hybrid.")
+    how = Retrieval(vectors=vectors, embed=embed)
     with shown(quiet=quiet):
-        written = known[what](folds_of(data, queries), out, **({"quick": True} if quick else {}))
+        written = known[what](folds_of(data, queries, retrieval=how), out, **({"quick": True} if quick else {}))
     if not quiet:
         sys.stdout.write(written.read_text())
 
