@@ -99,8 +99,9 @@ def _checked_names(data: Judged) -> tuple[str, ...]:
     names = data.feature_names or ()
     if len(run_columns(names)) < 2 or _FIRST_OF_VECTORS not in names:
         raise DataError(
-            "reproduce hybrid compares words with vectors, and the documents have no vectors. Give a text collection "
-            "with --vectors FOLDER or --embed NAME, or a folder that `querywise features --vectors` wrote."
+            "hybrid compares words with vectors, and the documents have no vectors. Give a text collection with "
+            "vectors=FOLDER or embed=NAME, or a folder of features that were made with vectors.",
+            arguments=("vectors", "embed"),
         )
     return names
 
