@@ -17,6 +17,7 @@ REPRODUCTION = Path(__file__).parent / "reproduction.md"
 README = Path(__file__).parent.parent / "README.md"
 FIGURES = Path(__file__).parent / "figures"
 COMPARED = {"MQ2008": "MQ2008", "OHSUMED": "OHSUMED", "cranfield": "Cranfield", "vaswani": "Vaswani"}
+HYBRID = {"cranfield": "Cranfield", "vaswani": "Vaswani", "stdlib": "the embedded collection"}
 COMMANDS = (
     "demo", "features", "index", "search", "convert", "fit", "rank", "evaluate", "compare", "fuse", "explain", "serve",
     "export", "reproduce", "methods",
@@ -155,6 +156,13 @@ def write_summary_of_methods() -> None:
     _write_json(FIGURES / "methods" / "numbers.json", {"tests": len(tests), "p_holm": tests, "methods": found})
 
 
+def write_pooled_hybrid() -> None:
+    """The queries of all collections that `reproduce hybrid` has measured, tested together."""
+    from querywise.reproduction.hybrid import pooled
+
+    pooled({shown: FIGURES / f"hybrid-{name}" for name, shown in HYBRID.items()}, FIGURES / "hybrid")
+
+
 def _table(path: Path) -> dict[str, dict[str, float]]:
     """A table of numbers, by the first cell of a row and the heading of a column."""
     lines = [line.strip().strip("|").split("|") for line in path.read_text().splitlines() if line.startswith("|")]
@@ -185,5 +193,6 @@ if __name__ == "__main__":
     HTTP.write_text(http_page())
     SETTINGS.write_text(methods_page())
     write_summary_of_methods()
+    write_pooled_hybrid()
     for page in (REPRODUCTION, README):
         page.write_text(with_tables(page.read_text()))
