@@ -111,13 +111,10 @@ class RemoteEmbedder:
 
     def _vectors(self, content: bytes, count: int) -> Singles:
         try:
-            rows = _rows(json.loads(content), count)
-            found = np.array(rows, dtype=np.float32)
+            found = _table(_rows(json.loads(content), count))
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             said = f"{self._where}: the answer is not what /v1/embeddings gives ({error}): {content[:120]!r}."
-            raise DataError(said) from None
-        if found.ndim != 2 or not found.shape[1] or not np.isfinite(found).all():
-            raise DataError(f"{self._where}: expected a vector of finite numbers for each text; found {found.shape}.")
+            raise DataError(f"{said} {_advice(200)}") from None
         before = self._kept.dimension
         if before is not None and found.shape[1] != before:
             raise DataError(
@@ -165,6 +162,22 @@ def _rows(answer: Json, count: int) -> list[Json]:
             raise ValueError(f"entry {place} has the index {number!r:.20}")
         rows[number] = entry["embedding"]
     return [rows[number] for number in range(count)]
+
+
+def _table(rows: list[Json]) -> Singles:
+    """The vectors as a table; anything but lists of so many finite numbers each is an error."""
+    kinds = {type(number) for row in rows if isinstance(row, list) for number in row}
+    if not all(isinstance(row, list) for row in rows) or not kinds <= {int, float}:
+        raise ValueError("a vector is no list of numbers")
+    lengths = sorted({len(row) for row in rows if isinstance(row, list)})
+    if len(lengths) != 1 or not lengths[0]:
+        raise ValueError(f"vectors of {' and '.join(map(str, lengths[:3]))} numbers")
+    with np.errstate(over="ignore"):
+        found = np.array(rows, dtype=np.float32)
+    if not np.isfinite(found).all():
+        row = int(np.argwhere(~np.isfinite(found))[0, 0])
+        raise ValueError(f"vector {row} is not one of finite numbers in single precision")
+    return found
 
 
 def _advice(status: int) -> str:
