@@ -293,7 +293,7 @@ def test_only_the_first_line_can_be_a_heading(tmp_path: Path) -> None:
 
 def test_a_repeated_judgement_counts_once_and_a_contradiction_names_both_lines(tmp_path: Path) -> None:
     path = put(tmp_path / "qrels.tsv", "q1\tD1\t1\nq2\tD1\t0\nq1\tD1\t1\n")
-    assert [(each.query, each.grade) for each in read_judgements(path)] == [("q1", 1), ("q2", 0)]
+    assert [(each.query, each.grade) for each in read_judgements(str(path))] == [("q1", 1), ("q2", 0)]
     path = put(tmp_path / "qrels.tsv", "q1\tD1\t1\nq2\tD1\t0\nq1\tD1\t2\n")
     refused(
         lambda: list(read_judgements(path)), f"{path}:3: ", "document 'D1' of query 'q1' has grade 2", f"1 at {path}:1"

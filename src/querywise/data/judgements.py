@@ -155,10 +155,10 @@ def join_judgements(parts: Sequence[Judgements | None]) -> Judgements | None:
     )
 
 
-def read_judgements(path: Path) -> Iterator[Judgement]:
+def read_judgements(path: str | os.PathLike[str]) -> Iterator[Judgement]:
     """The judgements of a file in either form; a pair that is judged twice must have one grade."""
     seen: dict[tuple[str, str], tuple[str, int]] = {}
-    for number, line in enumerate(read_packed_text(path).split("\n"), start=1):
+    for number, line in enumerate(read_packed_text(Path(path)).split("\n"), start=1):
         words = line.split("\t") if line.count("\t") == 2 else line.split()
         if not words or (number == 1 and words[-1].strip() in _HEADINGS):
             continue
