@@ -74,8 +74,8 @@ def export_hybrid(
     kind, path = find_hybrid(engine), Path(folder)
     if not weighs_runs(ranker):
         raise DataError(
-            f"{kind.title} takes weights of first-stage runs, and a {type(ranker).__name__} has none. Fuse runs with "
-            "`querywise fuse`, or fit weights or weights-by-query."
+            f"{kind.title} takes weights of first-stage runs, and a {type(ranker).__name__} has none. The "
+            "methods weights and weights-by-query have: `querywise fuse … --method weights --out FOLDER`, or fit one."
         )
     check_export_folder(path, engine, force=force)
     common = {run: float(each) for run, each in zip(*_common(ranker), strict=True)}
