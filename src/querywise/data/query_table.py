@@ -11,12 +11,14 @@ from querywise.data.rows import finite_matrix, refuse_repeated
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
 
+SHORTEST, LONGEST = 1e-18, 1e18  # lengths of vectors whose products single precision can hold
+
 
 @dataclass(frozen=True, eq=False)
 class QueryTable:
     """Query-level data: text, class, columns of the user's own, and a vector from an embedding model.
 
-    A vector of zeros stands for one that is not known.
+    A vector of zeros, or of no numbers at all, stands for one that is not known.
     """
 
     ids: tuple[str, ...]
@@ -34,6 +36,7 @@ class QueryTable:
                 raise DataError(f"QueryTable has {len(self.ids)} query ids but {len(values)} {name}.")
         if self.vectors is not None:
             object.__setattr__(self, "vectors", finite_matrix(self.vectors, "QueryTable.vectors"))
+            self._check_lengths(self.vectors)
         if self.columns is not None:
             object.__setattr__(self, "columns", finite_matrix(self.columns, "QueryTable.columns"))
             if len(self.column_names) != self.columns.shape[1]:
@@ -43,6 +46,18 @@ class QueryTable:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def _check_lengths(self, vectors: Floats) -> None:
+        """Refuse vectors whose length no computation can hold."""
+        with np.errstate(over="ignore", under="ignore"):
+            lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+        odd = np.flatnonzero(((lengths < SHORTEST) & vectors.any(axis=1)) | (lengths > LONGEST))
+        if len(odd):
+            raise DataError(
+                f"The vector of query {self.ids[odd[0]]!r}: the largest of its numbers is "
+                f"{np.abs(vectors[odd[0]]).max():g}; a vector's length must be between {SHORTEST:g} and {LONGEST:g}, "
+                "or 0. Divide all vectors by a constant."
+            )
 
     def select(self, ids: Sequence[str]) -> QueryTable:
         """The rows of `ids`, in that order; an id that is not in the table is an error."""

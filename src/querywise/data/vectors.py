@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from querywise.data.letor import PathLike
 from querywise.data.parquet.vectors import read_parquet_vectors
+from querywise.data.query_table import LONGEST, SHORTEST
 from querywise.data.vector_files import read_ids, read_npy, read_safetensors
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints, frozen
@@ -26,7 +27,6 @@ from querywise.runtime.threads import in_threads
 
 Numbers: TypeAlias = NDArray[np.float16 | np.float32 | np.float64]
 ROWS = 16_384  # rows at a time
-_SHORTEST, _LONGEST = 1e-18, 1e18  # lengths of vectors whose products single precision can hold
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +167,7 @@ def _lengths(ids: Sequence[str], values: Numbers, where: str, what: str) -> Floa
         block = np.asarray(values[first : first + ROWS], dtype=np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
-            odd = np.flatnonzero(~((lengths <= _LONGEST) & ((lengths >= _SHORTEST) | (lengths == 0))))
+            odd = np.flatnonzero(~((lengths <= LONGEST) & ((lengths >= SHORTEST) | (lengths == 0))))
         if len(odd):
             row = int(odd[0])
             raise DataError(_odd(f"{where}: row {first + row + 1} ({what} {ids[first + row]!r})", block[row]))
@@ -183,7 +183,7 @@ def _odd(place: str, vector: Floats) -> str:
         return f"{place}, column {wrong[0] + 1} is {vector[wrong[0]]}; every number must be finite. Make it anew."
     return (
         f"{place}: the largest of its numbers is {np.abs(vector).max():g}; a vector's length must be between "
-        f"{_SHORTEST:g} and {_LONGEST:g}, or 0. Divide all vectors by a constant."
+        f"{SHORTEST:g} and {LONGEST:g}, or 0. Divide all vectors by a constant."
     )
 
 
