@@ -14,6 +14,7 @@ from querywise.contracts.run_weights import one_query, run_weights, weights_of_q
 from querywise.data.query_table import QueryTable
 from querywise.data.run_columns import run_columns
 from querywise.errors import DataError
+from querywise.explanations.explain import explain
 from querywise.exports.hybrid_folder import HybridRouter, export_hybrid
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.views.vector import VectorView
@@ -145,6 +146,37 @@ def test_a_vector_decides_where_neighbours_are_sought_by_vectors(tmp_path: Path)
         wrong = server.post("/v1/weights", {"query": {"vector": [1, 0]}}).json()["error"]["message"]
         assert "the model was trained with 3" in wrong
     assert len({tuple(row) for row in offline.tolist()}) > 1
+
+
+def test_a_query_without_a_vector_has_the_weights_for_all_where_vectors_decide() -> None:
+    table = DATA.candidates.queries
+    assert table is not None
+    vectors = np.random.default_rng(0).normal(size=(len(DATA), 3))
+    data = DATA.with_queries(replace(table, vectors=vectors))
+    for back_off in (0.95, None):
+        ranker = WeightsByQuery(way="neighbours", view=VectorView(), kappa=0.0, shrinkage=1.0, back_off=back_off).fit(
+            data
+        )
+        usual = dict(zip(RUNS, ranker.weights_.tolist(), strict=True))
+        assert weights_of_query(ranker, QueryTable(("query",), texts=("disk full",))) == usual
+        assert weights_of_query(ranker) == usual
+        assert len(np.unique(ranker.run_weights(data.candidates), axis=0)) > 1
+
+
+def test_a_query_of_unknown_words_has_the_weights_for_all() -> None:
+    table = DATA.candidates.queries
+    assert table is not None
+    words = tuple(f"{place:04d}" for place in range(len(DATA)))  # none has a word of another, so all are at one place
+    ranker = WeightsByQuery(way="neighbours", kappa=0.0, shrinkage=1.0).fit(
+        DATA.with_queries(replace(table, texts=words))
+    )
+    asked = QueryTable(("query",), texts=("zzzz",))
+    answer = ranker.answer(one_query(ranker.feature_names_, asked, lists_of(0)))
+    assert run_weights(answer).tolist() == [ranker.weights_.tolist()]
+    found = explain(ranker, one_query(ranker.feature_names_, asked, lists_of(0)), "query")
+    assert found.is_global
+    assert found.neighbours == ()
+    assert found.note == "the training queries have none of its words"
 
 
 def test_a_query_without_words_has_the_weights_for_all() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from querywise import GradientView, RankSVM, load, save
+from querywise import GradientView, KnnOnline, RankSVM, load, save
 from querywise.data.collections import Collection
 from querywise.data.collections import Document as Described
 from querywise.data.joining import concatenate
@@ -19,6 +19,7 @@ from querywise.data.query_table import QueryTable, join_tables
 from querywise.data.run_columns import run_feature_names
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
+from querywise.explanations.explain import as_dict, explain
 from querywise.exports.routing import Router
 from querywise.exports.writing import export_model
 from querywise.locality.views.signals import SignalView
@@ -75,6 +76,37 @@ def test_queries_without_vectors_or_with_others_are_refused() -> None:
         view.points(replace(data.candidates, queries=replace(table, vectors=None)))
     with pytest.raises(DataError, match="vectors have 3 numbers; the model was trained with 4"):
         view.points(replace(data.candidates, queries=replace(table, vectors=table.vectors[:, :3])))
+
+
+@pytest.mark.parametrize("view", ["vector", "gradient:vector"])
+def test_a_request_without_a_vector_is_answered_by_the_global_model_and_says_so(tmp_path: Path, view: str) -> None:
+    data = world()
+    known = data.candidates.queries
+    assert known is not None
+    assert known.vectors is not None
+    save(KnnOnline(RankSVM(), k=5, view=view_named(TopMean(), view)).fit(data), tmp_path / "model")
+    model = LoadedModel.from_folder(tmp_path / "model")
+    documents = [Document(str(row), unread(each.tolist())) for row, each in enumerate(data.candidates.features[:8])]
+    alone = RankRequest(Query("q", "some words"), documents)
+    with_vector = RankRequest(Query("q", vector=known.vectors[0].tolist()), documents)
+
+    answer, scores = model.answer(model.candidates([alone]))
+    np.testing.assert_array_equal(scores, answer.by_everyone())
+    own, _ = model.answer(model.candidates([with_vector]))
+    assert not np.array_equal(own.scores(), own.by_everyone())
+    said = explain(model.ranker, model.candidates([alone]), "q")
+    assert (said.is_global, said.neighbours, said.note) == (True, (), "it has no vector")
+    assert as_dict(said)["note"] == "it has no vector"
+    assert "note" not in as_dict(explain(model.ranker, model.candidates([with_vector]), "q"))
+    assert answer.place is not None
+    assert answer.place.known is not None
+    assert np.isfinite(answer.place.known.distances()).all()
+
+
+@pytest.mark.parametrize("size", [1e300, 1e19, 1e-19, 1e-300])
+def test_a_querys_vector_that_no_computation_can_hold_is_refused(size: float) -> None:
+    with pytest.raises(DataError, match=r"vector of query .b.: the largest .* must be between 1e-18 and 1e\+18, or 0"):
+        QueryTable(("a", "b"), vectors=np.array([[0.0, 0.0], [size, 0.0]]))
 
 
 def test_signals_are_a_view_where_there_are_runs() -> None:

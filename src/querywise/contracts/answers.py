@@ -117,7 +117,7 @@ class TrainingQueries:
     limit: the distance from the nearest of them beyond which the global model is used; infinite without such a limit.
     distances: of each query from the nearest of them; `few` of so many of the first. away: of one query, by number,
     from some of them. gradients: of each one's loss at the global model, where known, and the factor of each in a
-    model beside its weight.
+    model beside its weight. lost: which queries have no position at all.
     """
 
     query_ids: tuple[str, ...]
@@ -127,6 +127,7 @@ class TrainingQueries:
     few: Callable[[int], Floats]
     away: Callable[[int, Ints], Floats]
     gradients: Callable[[], tuple[Floats, Floats] | None]
+    lost: Callable[[], Bools]
 
 
 @dataclass(frozen=True, eq=False)

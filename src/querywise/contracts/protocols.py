@@ -14,7 +14,7 @@ from querywise.contracts.answers import Answer, Model, Models, Scorer
 from querywise.contracts.forms import Form
 from querywise.data.judged import Candidates, Judged
 from querywise.data.training import Training
-from querywise.runtime.arrays import Floats
+from querywise.runtime.arrays import Bools, Floats
 
 __all__ = [
     "Answer",
@@ -22,6 +22,7 @@ __all__ = [
     "Fittable",
     "FollowsRanker",
     "Grouping",
+    "Knows",
     "Learner",
     "LocalLearner",
     "LooksAt",
@@ -155,6 +156,15 @@ class LooksAt(Protocol):
     @property
     def looks_at(self) -> tuple[str, ...]:
         """What gives a query its position."""
+        ...
+
+
+@runtime_checkable
+class Knows(Protocol):
+    """A view that reports of which queries it knows nothing: without a vector, or of unknown words. Others know all."""
+
+    def known(self, candidates: Candidates, /) -> Bools:
+        """Which queries it knows something of; the position of the others means nothing."""
         ...
 
 

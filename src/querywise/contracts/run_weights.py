@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -35,7 +36,8 @@ def weights_of_query(ranker: Ranker, query: QueryTable | None = None, lists: Lis
     """The weight of each run for one query, from what is known of it before anything is fused.
 
     query: a table of that one query. lists: the runs' scores of its documents, where the weights depend on them;
-    without them such a query has the weights for all. The service and routers compute these weights here too.
+    without them such a query has the weights for all, as has one without a vector where they depend on that. The
+    service and routers compute these weights here too.
     """
     names = ranker.feature_names_
     runs = tuple(run.name for run in run_columns(names))
@@ -44,7 +46,10 @@ def weights_of_query(ranker: Ranker, query: QueryTable | None = None, lists: Lis
     stray = next((name for name in lists or {} if name not in runs), None)
     if stray is not None:
         raise DataError(f"There is no run {stray!r}; the model weighs {', '.join(runs)}.")
-    answer = ranker.answer(one_query(names, query, lists or {}))
+    table = QueryTable(("query",)) if query is None else query
+    if table.vectors is None:
+        table = replace(table, vectors=np.zeros((len(table), 0)))
+    answer = ranker.answer(one_query(names, table, lists or {}))
     return dict(zip(runs, run_weights(answer)[0].tolist(), strict=True))
 
 

@@ -71,7 +71,7 @@ class Explanation:
 
     Where stored models are picked or blended there are no neighbours but `models`, the largest
     weight first; the weights of a blend are its effective ones on this query's documents, and the global ones are
-    scaled to the same range there.
+    scaled to the same range there. `note` says why the global model scores a query that has no position.
     """
 
     query_id: str
@@ -79,6 +79,7 @@ class Explanation:
     neighbours: tuple[Neighbour, ...]
     departures: tuple[Departure, ...]
     models: tuple[ModelShare, ...] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,10 @@ def as_dict(found: Explanation | Reason) -> JsonObject:
     """As JSON can hold it."""
     if isinstance(found, Reason):
         return {**asdict(found), "local": found.local}
-    return {**asdict(found), "departures": [{**asdict(each), "effect": each.effect} for each in found.departures]}
+    content = {**asdict(found), "departures": [{**asdict(each), "effect": each.effect} for each in found.departures]}
+    if not found.note:
+        del content["note"]
+    return content
 
 
 def _the_query(ranker: Ranker, candidates: Candidates, query_id: str) -> Candidates:
@@ -220,7 +224,20 @@ def _explained(answer: Answer) -> Explanation:
     move: Floats | None = None
     if common is not None and here is not None:
         departures, move = _departures(common, here, answer.seen), here - common
-    return Explanation(name, alone, _neighbours(answer, move), departures, _model_shares(answer, weights))
+    return Explanation(
+        name, alone, _neighbours(answer, move), departures, _model_shares(answer, weights), _note(answer)
+    )
+
+
+_LACKING = {"vector": "it has no vector", "text": "the training queries have none of its words"}
+
+
+def _note(answer: Answer) -> str:
+    """Why the one query of an answer has no position; nothing if it has one."""
+    place = answer.place
+    if place is None or place.known is None or not place.known.lost()[0]:
+        return ""
+    return ", and ".join(_LACKING[each] for each in place.by() if each in _LACKING)
 
 
 def _of_members(answer: Answer) -> Explanation:

@@ -14,7 +14,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.training import Training
 from querywise.errors import DataError
 from querywise.locality.neighborhoods import Nearest, Search, distances, measured
-from querywise.locality.views.looking import looked_at
+from querywise.locality.views.looking import known_to, looked_at
 from querywise.locality.views.topmean import TopMean
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.cache import cached
@@ -68,25 +68,40 @@ class Locality:
         return found
 
     def points(self, candidates: Candidates) -> Floats:
-        """The positions of these queries."""
-        return cached("points", self.view_, candidates, lambda: np.asarray(self.view_.points(candidates)))
+        """The positions of these queries; a row of NaN where one has none, because the view knows nothing of it."""
+        found = cached("points", self.view_, candidates, lambda: np.asarray(self.view_.points(candidates)))
+        unknown = self._unknown(candidates)
+        return found if not unknown.any() else np.where(unknown[:, None], np.nan, found)
+
+    def _unknown(self, candidates: Candidates) -> Bools:
+        """Which queries the view knows nothing of; without `back_off`, only those that came without any vector."""
+        table = candidates.queries
+        no_vectors = table is not None and table.vectors is not None and not table.vectors.shape[1]
+        if self.back_off is None and not (no_vectors and looked_at(self.view_) == ("vector",)):
+            return np.zeros(len(candidates), np.bool_)
+        return ~known_to(self.view_, candidates)
+
+    def somewhere(self, points: Floats) -> Floats:
+        """The same points, those of queries without a position at the mean of the training queries."""
+        lost = is_lost(points)
+        return points if not lost.any() else np.where(lost[:, None], self.points_.mean(axis=0), points)
 
     def nearest(self, points: Floats, anchors: Search) -> Ints:
         """The nearest of some anchors to each point."""
-        return anchors.nearest(measured(points, self.metric), 1)[:, 0]
+        return anchors.nearest(measured(self.somewhere(points), self.metric), 1)[:, 0]
 
     def distances(self, points: Floats) -> Floats:
         """How far each point is from the nearest training query."""
+        points = self.somewhere(points)
         if self._known is None:
             self._known = self.search(self.points_)
         index = self.nearest(points, self._known)
         return distances(points, self.points_[index], self.metric)
 
     def is_far(self, points: Floats) -> Bools:
-        """Which points are too far from every training query for a local model: these use the global one."""
-        if not np.isfinite(self.limit_):
-            return np.zeros(len(points), np.bool_)
-        return self.distances(points) > self.limit_
+        """Which points are nowhere, or too far from every training query: these use the global model."""
+        lost = is_lost(points)
+        return lost if not np.isfinite(self.limit_) else lost | (self.distances(points) > self.limit_)
 
     def search(self, anchors: Floats) -> Search:
         """Anchors prepared for the search."""
@@ -94,7 +109,7 @@ class Locality:
 
     def weights(self, points: Floats) -> csr_array:
         """The neighbours of each point among the training queries."""
-        return self.neighborhood_.weights(points)
+        return without(self.neighborhood_.weights(self.somewhere(points)), is_lost(points))
 
     def weights_of_many(self, points: Floats) -> csr_array:
         """The same for many points, split over the workers."""
@@ -129,6 +144,8 @@ class Surroundings:
             found = points()
             return measured()[:count] if count >= len(found) else locality.distances(found[:count])
 
+        lost = Once(lambda: is_lost(points()))
+
         def away(query: int, training: Ints) -> Floats:
             place = np.repeat(points()[[query]], len(training), axis=0)
             return distances(place, locality.points_[training], locality.metric)
@@ -139,17 +156,20 @@ class Surroundings:
             return None if found is None else (found, (pairs if per_pair else pairs > 0).astype(np.float64))
 
         known = TrainingQueries(
-            locality.query_ids_, locality.pairs_, locality.limit_, measured, few, away, known_gradients
+            locality.query_ids_, locality.pairs_, locality.limit_, measured, few, away, known_gradients, lost
         )
         self.place = Place(
-            lambda: looked_at(locality.view_), points=points, known=known, nearest_to_relevant=nearest_to_relevant
+            lambda: looked_at(locality.view_),
+            points=Once(lambda: locality.somewhere(points())),
+            known=known,
+            nearest_to_relevant=nearest_to_relevant,
         )
 
 
 def _is_far(locality: Locality, points: Once[Floats], measured: Once[Floats]) -> Bools:
     """Which queries are too far from all training queries, by their distances where these are needed anyway."""
-    limit = locality.limit_
-    return measured() > limit if np.isfinite(limit) else locality.is_far(points())
+    limit, lost = locality.limit_, is_lost(points())
+    return lost | (measured() > limit) if np.isfinite(limit) else lost
 
 
 def _neighbours(points: Floats, neighborhood: Neighborhood) -> csr_array:
@@ -162,6 +182,11 @@ def fitted_view(view: QueryView | None, data: Training, everyone: Ranker) -> Que
     ready = asked.by(everyone) if isinstance(asked, FollowsRanker) else unfitted(asked)
     taken: Any = data  # only the views that KnnOffline2.takes_parts allows get data in parts
     return cached("view", ready, data, lambda: ready.fit(taken))
+
+
+def is_lost(points: Floats) -> Bools:
+    """Which rows are those of queries without a position."""
+    return np.asarray(np.isnan(points).any(axis=1))
 
 
 def neighborhood_or_nearest(neighborhood: Neighborhood | None, k: float) -> Neighborhood:

@@ -160,7 +160,8 @@ def explanation_tables(explanation: Explanation, show: int) -> Group:
     """The neighbours or models that score a query, and how its weights differ from the global model's."""
     found = explanation
     if found.is_global:
-        why = "no local model has a weight" if found.models else "it is far from every training query"
+        usual = "no local model has a weight" if found.models else "it is far from every training query"
+        why = found.note or usual
         return Group(f"Query {found.query_id} is answered by the global model: {why}.")
     parts = _shares_of_models(found, show) if found.models else []
     parts += _neighbours(found, show) if found.neighbours or not found.models else []

@@ -173,12 +173,12 @@ class LoadedModel:
         return replace(explain(self.ranker, candidates, name), query_id=request.query.id or name)
 
 
-def query_table(ids: Sequence[str], queries: Sequence[Query]) -> QueryTable | None:
-    """Texts, classes, columns and vectors of the queries; None if the requests have none."""
+def query_table(ids: Sequence[str], queries: Sequence[Query]) -> QueryTable:
+    """Texts, classes, columns and vectors of the queries. A vector that does not come is one that is not known."""
     texts, classes = tuple(query.text for query in queries), tuple(query.class_ for query in queries)
     columns, vectors = [query.columns for query in queries], _query_vectors(queries)
-    if not any(columns) and vectors is None and not any(each is not None for each in (*texts, *classes)):
-        return None
+    if not any(columns) and not vectors.shape[1] and not any(each is not None for each in (*texts, *classes)):
+        return QueryTable(tuple(ids), vectors=vectors)
     names = tuple(columns[0] or ())
     for query, own in zip(queries, columns, strict=True):
         if set(own or ()) != set(names):
@@ -190,11 +190,11 @@ def query_table(ids: Sequence[str], queries: Sequence[Query]) -> QueryTable | No
     return QueryTable(tuple(ids), texts, classes, values, names, vectors)
 
 
-def _query_vectors(queries: Sequence[Query]) -> Floats | None:
-    """The vectors of the queries, zeros for one without; None if none has one."""
+def _query_vectors(queries: Sequence[Query]) -> Floats:
+    """The vectors of the queries, zeros for one without; of no numbers if none has one."""
     width = next((len(query.vector) for query in queries if query.vector is not None), None)
     if width is None:
-        return None
+        return np.zeros((len(queries), 0))
     odd = next((each for each in queries if each.vector is not None and len(each.vector) != width), None)
     if odd is not None and odd.vector is not None:
         raise DataError(

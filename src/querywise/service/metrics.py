@@ -75,7 +75,7 @@ class Metrics:
             "# HELP querywise_documents_total Documents ranked.",
             "# TYPE querywise_documents_total counter",
             f"querywise_documents_total {self.documents}",
-            "# HELP querywise_back_offs_total Queries too far from every training query, answered by the global model.",
+            "# HELP querywise_back_offs_total Queries nowhere near a training query, answered by the global model.",
             "# TYPE querywise_back_offs_total counter",
             f"querywise_back_offs_total {self.back_offs}",
             "# HELP querywise_nearest_distance Distance to the nearest training query, of queries looked at.",

@@ -91,6 +91,7 @@ class Service:
         known = None if answer.place is None else answer.place.known
         if known is None or not len(answer.seen):
             return
+        self.metrics.back_offs += int(known.lost().sum())
         if math.isfinite(known.limit):  # the model backs off beyond this distance, so all distances are computed
             distances = known.distances()
         elif time.monotonic() - self._sampled >= 1 / _SAMPLES_PER_SECOND:
@@ -98,6 +99,6 @@ class Service:
         else:
             return
         self._sampled = time.monotonic()
-        for distance in distances.tolist():
+        for distance in distances[~known.lost()[: len(distances)]].tolist():
             self.metrics.distances.add(distance)
             self.metrics.back_offs += int(distance > known.limit)

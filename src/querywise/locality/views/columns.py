@@ -10,9 +10,9 @@ import numpy as np
 from querywise.contracts.protocols import QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
-from querywise.locality.views.looking import looked_at
+from querywise.locality.views.looking import known_to, looked_at
 from querywise.locality.views.references import following
-from querywise.runtime.arrays import Floats
+from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.scaling import Scaling
 
@@ -83,6 +83,11 @@ class SideBySide:
     def looks_at(self) -> tuple[str, ...]:
         """What all of them look at."""
         return looked_at(*self.views_)
+
+    def known(self, candidates: Candidates, /) -> Bools:
+        """The queries that any of them knows."""
+        found: Bools = np.any([known_to(view, candidates) for view in self.views_], axis=0)
+        return found
 
     def points(self, candidates: Candidates, /) -> Floats:
         """One row per query: the views' coordinates, each view's total variance over the training queries 1."""

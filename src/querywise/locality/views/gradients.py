@@ -10,10 +10,10 @@ from querywise.contracts.protocols import QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.locality.views.looking import looked_at
+from querywise.locality.views.looking import known_to, looked_at
 from querywise.locality.views.references import following
 from querywise.locality.views.topmean import TopMean
-from querywise.runtime.arrays import Floats
+from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.threads import one_blas_thread
 
@@ -64,6 +64,10 @@ class GradientView:
     def looks_at(self) -> tuple[str, ...]:
         """What the inner view uses."""
         return looked_at(self.view_)
+
+    def known(self, candidates: Candidates, /) -> Bools:
+        """The queries that the inner view knows."""
+        return known_to(self.view_, candidates)
 
     def points(self, candidates: Candidates, /) -> Floats:
         """One row per query."""

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from querywise.contracts.protocols import LooksAt, PlacesDocuments, QueryView
-from querywise.data.judged import Judged
-from querywise.runtime.arrays import Floats
+import numpy as np
+
+from querywise.contracts.protocols import Knows, LooksAt, PlacesDocuments, QueryView
+from querywise.data.judged import Candidates, Judged
+from querywise.runtime.arrays import Bools, Floats
 
 
 def looked_at(*views: QueryView) -> tuple[str, ...]:
     """What fitted views need of a query to give it a position: any of text, vector, columns and documents."""
     every = [view.looks_at if isinstance(view, LooksAt) else ("documents",) for view in views]
     return tuple(dict.fromkeys(each for part in every for each in part))
+
+
+def known_to(view: QueryView, candidates: Candidates) -> Bools:
+    """Which queries a fitted view knows something of; the position of the others means nothing."""
+    return view.known(candidates) if isinstance(view, Knows) else np.ones(len(candidates), np.bool_)
 
 
 def relevant_points(view: QueryView, data: Judged) -> Floats | None:

@@ -13,12 +13,12 @@ from querywise.data.ordering import content_order
 from querywise.errors import NotFittedError
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.neighborhoods import Nearest
-from querywise.locality.views.looking import looked_at
+from querywise.locality.views.looking import known_to, looked_at
 from querywise.locality.views.references import following
 from querywise.locality.views.topmean import TopMean
 from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import average_precisions
-from querywise.runtime.arrays import Floats
+from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.parameters import unfitted
 
 _TRIED = 30  # other queries' models tried on each training query
@@ -61,6 +61,10 @@ class LearnedMetric:
     def looks_at(self) -> tuple[str, ...]:
         """What the inner view uses."""
         return looked_at(self.view_)
+
+    def known(self, candidates: Candidates, /) -> Bools:
+        """The queries that the inner view knows."""
+        return known_to(self.view_, candidates)
 
     def points(self, candidates: Candidates, /) -> Floats:
         """One row per query."""

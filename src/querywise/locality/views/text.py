@@ -12,11 +12,12 @@ from scipy.sparse import csr_array
 
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
-from querywise.runtime.arrays import Floats
+from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.threads import one_blas_thread
 
 _LENGTHS = {"words": (1, 2), "characters": (2, 3, 4)}  # of the n-grams
+_WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
 _FEWEST = 2  # training queries an n-gram must be in
 _LENGTHS_COUNT = 0.25  # how much the lengths count in a distance, per coordinate
 
@@ -64,6 +65,15 @@ class TextView:
         """The words of a query alone."""
         return ("text",)
 
+    def known(self, candidates: Candidates, /) -> Bools:
+        """The queries with a word, or four letters of one, that training queries have too."""
+        if not hasattr(self, "spaces_"):
+            raise NotFittedError(self)
+        texts = _texts(candidates)
+        if not self.spaces_:
+            return np.array([bool(text.strip()) for text in texts], np.bool_)
+        return np.array([any(space.knows(text) for space in self.spaces_) for text in texts], np.bool_)
+
     def points(self, candidates: Candidates, /) -> Floats:
         """One row per query; a query without text has the position of one without any known word."""
         if not hasattr(self, "spaces_"):
@@ -106,13 +116,24 @@ class NGrams:
         points: Floats = self._table(texts) @ self.directions_.astype(np.float64)
         return points
 
+    def knows(self, text: str) -> bool:
+        """Whether any of a text's words, or of the longest n-grams of its characters, is known."""
+        places = self._numbered()
+        if self.kind == "words":
+            return any(word in places for word in _words(text))
+        longest = _LENGTHS[self.kind][-1]
+        return any(gram in places for gram in self._grams(text) if len(gram) == longest)
+
+    def _numbered(self) -> dict[str, int]:
+        """The number of every n-gram."""
+        if self._places is None:
+            known = self.vocabulary_.split("\n") if len(self.rarity_) else ()
+            self._places = {gram: place for place, gram in enumerate(known)}
+        return self._places
+
     def _table(self, texts: Sequence[str]) -> csr_array:
         """Texts × n-grams: (1 + log count) × rarity, every row of length 1."""
-        if self._places is None:
-            self._places = {
-                gram: place for place, gram in enumerate(self.vocabulary_.split("\n") if len(self.rarity_) else ())
-            }
-        places = self._places
+        places = self._numbered()
         columns: list[int] = []
         values: list[float] = []
         ends = [0]
@@ -126,7 +147,7 @@ class NGrams:
         return csr_array((np.array(values, dtype=np.float64), columns, ends), shape=(len(texts), len(places)))
 
     def _grams(self, text: str) -> Iterable[str]:
-        words = re.findall(r"\w+|[^\w\s]", text.casefold())
+        words = _WORD_OR_SIGN.findall(text.casefold())
         if self.kind == "words":
             marked = ["^", *words, "$"]
             for length in _LENGTHS[self.kind]:
@@ -136,6 +157,11 @@ class NGrams:
             padded = f" {word} "
             for length in _LENGTHS[self.kind]:
                 yield from (padded[first : first + length] for first in range(len(padded) - length + 1))
+
+
+def _words(text: str) -> Iterable[str]:
+    """The words of a text, without punctuation: every text may end in a full stop."""
+    return (word for word in _WORD_OR_SIGN.findall(text.casefold()) if word[0].isalnum())
 
 
 def _texts(candidates: Candidates) -> list[str]:

@@ -14,8 +14,8 @@ from querywise.runtime.arrays import Bools, Floats
 class VectorView:
     """The vector of a query, made of length 1, so that near queries are those of similar meaning.
 
-    The vectors come with the queries (`queries.jsonl`: `vector`, or the vectors of a text collection). A query whose
-    vector is 0 throughout is put at the mean of the training queries.
+    The vectors come with the queries (`queries.jsonl`: `vector`, or the vectors of a text collection). A query
+    without a vector, or with one that is 0 throughout, is put at the mean of the training queries, and is not `known`.
     """
 
     def fit(self, data: Judged, /) -> Self:
@@ -31,11 +31,17 @@ class VectorView:
         """The vector of a query alone."""
         return ("vector",)
 
+    def known(self, candidates: Candidates, /) -> Bools:
+        """The queries with a vector that is not 0 throughout."""
+        return _units(candidates)[1]
+
     def points(self, candidates: Candidates, /) -> Floats:
         """One row per query."""
         if not hasattr(self, "centre_"):
             raise NotFittedError(self)
         units, known = _units(candidates)
+        if not units.shape[1]:  # no vector came with these queries
+            return np.tile(self.centre_, (len(units), 1))
         if units.shape[1] != len(self.centre_):
             raise DataError(
                 f"The queries' vectors have {units.shape[1]} numbers; the model was trained with {len(self.centre_)}. "

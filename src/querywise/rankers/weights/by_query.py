@@ -119,7 +119,7 @@ class WeightsByQuery(Fusion):
 
         around = Surroundings(way.locality_, candidates, RankSVM(), lambda: None)
         teachers = None
-        place = Place(around.place.by, points=around.points)
+        place = Place(around.place.by, points=around.place.points)
         if isinstance(way, NeighbourWeights):
             neighbours: NeighbourWeights = way
             place = around.place

@@ -488,7 +488,8 @@ function showOwn() {
 }
 
 /** Where the model that answered comes from, in a sentence. */
-function origin({ is_global: common, neighbours, models, counts }) {
+function origin({ is_global: common, neighbours, models, counts, note }) {
+  if (common && note) return `The global model answers this query: ${note}.`;
   if (common && neighbours.length) {
     return "The global model answers this query: its neighbours teach nothing, for none has a better and a worse document.";
   }
