@@ -22,7 +22,7 @@ from querywise.learners.regression.kernel import KernelRidge
 from querywise.locality.neighborhoods import Search
 from querywise.locality.views.columns import Columns, SideBySide
 from querywise.locality.views.gradients import GradientView
-from querywise.locality.views.text import TextView
+from querywise.locality.views.text import NGrams, TextView
 from querywise.locality.views.topmean import TopMean
 from querywise.rankers.atvt import ATVT
 from querywise.rankers.classes import QueryClasses
@@ -559,3 +559,12 @@ def test_a_told_class_is_scored_by_its_own_model() -> None:
         scores = ranker.predict(relabelled(data, (name,) * 80).candidates)
         expected = own.predict(data.candidates)
         assert np.corrcoef(scores, expected)[0, 1] > 0.99
+
+
+def test_a_text_alone_has_the_digits_that_it_has_among_many() -> None:
+    texts = [
+        f"how {'very ' * (place % 3)}fast is a {word}" for place, word in enumerate(["cat", "car", "dog", "cart"] * 5)
+    ]
+    space = NGrams("characters", 7, 0).fit(texts)
+    asked = [*texts, "", "?", "carts and dogs"]
+    np.testing.assert_array_equal(space.points(asked), np.vstack([space.points([text]) for text in asked]))

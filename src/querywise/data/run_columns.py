@@ -7,6 +7,7 @@ A run called NAME has the columns `run.NAME.score` (the raw score, 0 where the r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 _PREFIX, _SCORE, _RECIPROCAL_RANK = "run.", ".score", ".reciprocal_rank"
@@ -35,7 +36,12 @@ def run_columns(feature_names: Sequence[str] | None) -> list[RunColumns]:
     >>> run_columns(["length", "run.bm25.score", "run.bm25.reciprocal_rank"])
     [RunColumns(name='bm25', score=1, reciprocal_rank=2)]
     """
-    places = {name: place for place, name in enumerate(feature_names or ())}
+    return list(_found(tuple(feature_names or ())))
+
+
+@lru_cache(64)  # a service asks for each request
+def _found(feature_names: tuple[str, ...]) -> tuple[RunColumns, ...]:
+    places = {name: place for place, name in enumerate(feature_names)}
     found = []
     for feature, place in places.items():
         name = feature.removeprefix(_PREFIX).removesuffix(_SCORE)
@@ -43,4 +49,4 @@ def run_columns(feature_names: Sequence[str] | None) -> list[RunColumns]:
             rank = places.get(f"{_PREFIX}{name}{_RECIPROCAL_RANK}")
             if rank is not None:
                 found.append(RunColumns(name, place, rank))
-    return found
+    return tuple(found)

@@ -198,10 +198,9 @@ def without(weights: csr_array, rows: Bools) -> csr_array:
     """The same weights with some rows emptied."""
     if not rows.any():
         return weights
-    keep = np.where(rows, 0.0, 1.0)
-    emptied = csr_array(weights.multiply(keep[:, None]))
-    emptied.eliminate_zeros()
-    return emptied
+    kept = np.repeat(~rows, np.diff(weights.indptr)) & (weights.data != 0)
+    ends = np.concatenate([[0], np.cumsum(kept)])[weights.indptr]
+    return csr_array((weights.data[kept], weights.indices[kept], ends), shape=weights.shape)
 
 
 def has_relevant(data: Judged) -> Bools:

@@ -12,12 +12,13 @@ from scipy.sparse import csr_array
 
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
-from querywise.runtime.arrays import Bools, Floats
+from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.threads import one_blas_thread
 
 _LENGTHS = {"words": (1, 2), "characters": (2, 3, 4)}  # of the n-grams
 _WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
+_FEW = 4  # texts that are faster without a table
 _FEWEST = 2  # training queries an n-gram must be in
 _LENGTHS_COUNT = 0.25  # how much the lengths count in a distance, per coordinate
 
@@ -113,8 +114,18 @@ class NGrams:
 
     def points(self, texts: Sequence[str], /) -> Floats:
         """One row per text."""
+        if len(texts) <= _FEW:
+            return np.array([self._point(text) for text in texts]).reshape(len(texts), self.directions_.shape[1])
         points: Floats = self._table(texts) @ self.directions_.astype(np.float64)
         return points
+
+    def _point(self, text: str) -> Floats:
+        """The row of one text, from the directions of its own n-grams alone; added up in their order, as in a table."""
+        known, values = self._weights(text)
+        if not len(known):
+            return np.zeros(self.directions_.shape[1])
+        found: Floats = np.add.accumulate(values[:, None] * self.directions_[known].astype(np.float64), axis=0)[-1]
+        return found
 
     def knows(self, text: str) -> bool:
         """Whether any of a text's words, or of the longest n-grams of its characters, is known."""
@@ -133,18 +144,23 @@ class NGrams:
 
     def _table(self, texts: Sequence[str]) -> csr_array:
         """Texts × n-grams: (1 + log count) × rarity, every row of length 1."""
-        places = self._numbered()
         columns: list[int] = []
         values: list[float] = []
         ends = [0]
         for text in texts:
-            counts = Counter(places[gram] for gram in self._grams(text) if gram in places)
-            known = np.array(sorted(counts), dtype=np.int64)
-            weights = (1 + np.log([counts[place] for place in known.tolist()])) * self.rarity_[known]
+            known, weights = self._weights(text)
             columns += known.tolist()
-            values += (weights / max(float(np.sqrt(weights @ weights)), 1e-12)).tolist()
+            values += weights.tolist()
             ends.append(len(columns))
-        return csr_array((np.array(values, dtype=np.float64), columns, ends), shape=(len(texts), len(places)))
+        return csr_array((np.array(values, dtype=np.float64), columns, ends), shape=(len(texts), len(self.rarity_)))
+
+    def _weights(self, text: str) -> tuple[Ints, Floats]:
+        """The known n-grams of a text, by number, and the weight of each."""
+        places = self._numbered()
+        counts = Counter([places[gram] for gram in self._grams(text) if gram in places])
+        known = np.array(sorted(counts), dtype=np.int64)
+        weights = (1 + np.log([counts[place] for place in known.tolist()])) * self.rarity_[known]
+        return known, weights / max(float(np.sqrt(weights @ weights)), 1e-12)
 
     def _grams(self, text: str) -> Iterable[str]:
         words = _WORD_OR_SIGN.findall(text.casefold())

@@ -38,6 +38,7 @@ class NeighbourWeights:
         self.k = k
         self.kappa = kappa
         self.back_off = back_off
+        self._mean: Floats | None = None
 
     def fit(self, lists: Lists, everyone: Weights) -> Self:
         """Compute the training queries' positions, and keep their measures under all weights."""
@@ -45,6 +46,7 @@ class NeighbourWeights:
         kept = lists.with_best()
         self.locality_ = Locality(view, Nearest(self.k), self.back_off).fit(lists.data, everyone)
         self.options_, self.table_, self.common_ = kept.options, kept.table, kept.best
+        self._mean = None
         return self
 
     def neighbours(self, points: Floats) -> csr_array:
@@ -56,8 +58,10 @@ class NeighbourWeights:
         rows = self.neighbours(self.locality_.points(candidates))
         totals = np.asarray(rows.sum(axis=1)).ravel()
         near = np.asarray(rows @ self.table_) / np.where(totals > 0, totals, 1.0)[:, None]
+        if self._mean is None:
+            self._mean = self.table_.mean(axis=0)
         share = 1 / (1 + self.kappa)
-        values = share * near + (1 - share) * self.table_.mean(axis=0)
+        values = share * near + (1 - share) * self._mean
         found = np.array([self.options_[best_of(each, self.options_, self.common_)] for each in values])
         local = (totals > 0) & has_position(candidates, looked_at(self.locality_.view_))
         return OwnWeights(np.where(local[:, None], found.reshape(-1, len(self.common_)), self.common_), local)
