@@ -126,6 +126,13 @@ def test_names_that_no_embedder_has_are_refused() -> None:
     with pytest.raises(DataError, match="has a name or password in it") as error:
         check_name("http://me:secret@host/v1/embeddings")
     assert "secret" not in str(error.value)
+    with pytest.raises(DataError, match="has a parameter 'api_key' in it, which would be written") as error:
+        check_name("https://host/v1/embeddings?version=2&api_key=secret#m")
+    assert "secret" not in str(error.value)
+    with pytest.raises(DataError, match="expected an address like") as error:
+        check_name("http://me:secret@host:no/v1/embeddings")
+    assert "secret" not in str(error.value)
+    check_name("https://host/v1/embeddings?api-version=2#m")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("wordllama") is not None, reason="wordllama is installed")

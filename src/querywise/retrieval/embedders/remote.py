@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 import numpy as np
 
@@ -29,6 +30,7 @@ KEY = "QUERYWISE_EMBEDDINGS_KEY"
 _BATCH = 64  # texts in a request
 _BUSY = (408, 425, 429, 500, 502, 503, 504)  # answers after which it is worth asking again
 _LONGEST_PAUSE = 30.0  # seconds
+_SECRET = re.compile("key|token|secret|passw|^sig", re.IGNORECASE)  # in the name of a parameter
 _LARGEST = 256_000_000  # bytes of an answer
 
 
@@ -132,11 +134,14 @@ def check_address(address: str) -> SplitResult:
     except ValueError:
         parts, sound = urlsplit(""), False
     if not sound or parts.scheme not in ("http", "https"):
-        raise DataError(f"{address!r:.100}: expected an address like http://localhost:8080/v1/embeddings#MODEL.")
-    if parts.username is not None or parts.password is not None:
+        shown = re.sub("//[^/]*@", "//…@", address)
+        raise DataError(f"{shown!r:.100}: expected an address like http://localhost:8080/v1/embeddings#MODEL.")
+    names = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True) if _SECRET.search(name)]
+    if parts.username is not None or parts.password is not None or names:
+        what = f"a parameter {names[0]!r}" if names else "a name or password"
         raise DataError(
-            f"The address at {parts.hostname} has a name or password in it, which would be written to models and "
-            f"messages. Put a key into the environment variable {KEY}."
+            f"The address at {parts.hostname} has {what} in it, which would be written to models and messages. Put a "
+            f"key into the environment variable {KEY}."
         )
     return parts
 
