@@ -160,3 +160,18 @@ def test_a_model_is_refused_an_index_of_another_language(place: Path, tmp_path: 
     assert "Make the index anew in the language german." in said
     assert json.loads(run(place, "search", tmp_path / "german", "apple", "--model", tmp_path / "m", "--json"))
     assert "There is no stemmer for 'klingon'" in refused(call(place, "compare", "docs", "--language", "klingon"))
+
+
+def test_fit_leaves_out_vectors_of_unknown_documents_if_told_to(place: Path, tmp_path: Path) -> None:
+    strays = tmp_path / "strays"
+    strays.mkdir()
+    for name in ("documents", "queries"):
+        ids = json.loads((place / "vectors" / f"{name}.json").read_text())
+        values = np.load(place / "vectors" / f"{name}.npy")
+        (strays / f"{name}.json").write_text(json.dumps([*ids, "stray"]))
+        np.save(strays / f"{name}.npy", np.vstack([values, values[:1]]))
+    asked = ("fit", "docs", "--vectors", strays, "--set", "l2=1", "--out", tmp_path / "m", "-q")
+    said = refused(call(place, *asked))
+    assert "'stray', which is not in the corpus" in said
+    assert "--skip-unknown" in said
+    run(place, *asked, "--skip-unknown")

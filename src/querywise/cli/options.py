@@ -80,7 +80,8 @@ Judgements = Annotated[
     typer.Option("--qrels", help="Judgements of a text collection, where they are elsewhere.", show_default=False),
 ]
 SkipUnknown = Annotated[
-    bool, typer.Option("--skip-unknown", help="Leave out judgements of documents that are not in the corpus.")
+    bool,
+    typer.Option("--skip-unknown", help="Leave out judgements and vectors of documents that are not in the corpus."),
 ]
 Top = Annotated[
     int | None,

@@ -24,6 +24,7 @@ from querywise.cli.options import (
     Queries,
     Quiet,
     Reference,
+    SkipUnknown,
     Top,
     VectorFolder,
     VectorTop,
@@ -98,6 +99,7 @@ def fit(
     vectors: VectorFolder = None,
     embed: EmbedderName = None,
     vector_top: VectorTop = None,
+    skip_unknown: SkipUnknown = False,
     language: Language = "english",
     cluster: ClusterAddress = None,
     memory: Memory = None,
@@ -129,7 +131,7 @@ def fit(
         raise DataError("--folds is for training data without a validation part; leave out --valid and --fold.")
     _refuse_unknown(chosen, fixed)
     check_model_folder(out)
-    how = Retrieval(top, vectors, embed, vector_top, language=None if language == "none" else language)
+    how = Retrieval(top, vectors, embed, vector_top, skip_unknown, None if language == "none" else language)
     with shown(quiet=quiet), working(cluster, memory):
         read = read_training(data, valid or [], fold=fold, features=features, queries=queries, retrieval=how)
         require_parts(read.train, memory)
