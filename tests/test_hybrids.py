@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 import statistics
 import subprocess
@@ -158,8 +159,44 @@ def test_what_cannot_be_exported_is_refused_with_the_reason(tmp_path: Path) -> N
     export_hybrid(Weights().fit(DATA), "opensearch-hybrid", out)
     with pytest.raises(DataError, match=r"has '\$vector', and the query was given without it"):
         HybridRouter(out).request("disk")
+    export_hybrid(Weights().fit(DATA), "postgres", tmp_path / "sql")
+    for given, said in (({"text": "disk"}, "the parameter 'vector'"), ({"vector": [1.0]}, "the parameter 'text'")):
+        with pytest.raises(DataError, match=said):
+            HybridRouter(tmp_path / "sql").request(**given)
     with pytest.raises(DataError, match=r"has '\$text_field', which nothing stands for"):
         filled({"query": "$text_field"}, {"$text": "disk"})
+
+
+def test_a_router_says_what_is_wrong_with_what_it_is_given(tmp_path: Path) -> None:
+    export_hybrid(Weights().fit(DATA), "postgres", tmp_path / "export")
+    router = HybridRouter(tmp_path / "export")
+    for vector in ({"a": 1}, ["a"], [], [math.nan], 3):
+        with pytest.raises(DataError, match="vector must be a list of finite numbers; found"):
+            router.weights("disk", vector=vector)  # type: ignore[arg-type]
+    for runs in ([1.0], {"words": 3}, {"words": {"d1": "x"}}, {"words": {"d1": math.inf}}):
+        with pytest.raises(DataError, match="scores must be finite numbers by run and document"):
+            router.weights("disk", runs=runs)  # type: ignore[arg-type]
+    (tmp_path / "export" / "export.json").write_text("[]")
+    with pytest.raises(DataError, match="not the manifest of a querywise export"):
+        HybridRouter(tmp_path / "export")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("disk", "none.json"), "none.json: this cannot be read as JSON"),
+        (("disk", "export/router.py"), "router.py: this cannot be read as JSON"),
+        (("disk",), "the parameter 'vector', and was given without it"),
+        ((), "The request to the engine for a query, with its weights: python router.py"),
+    ],
+)
+def test_a_routers_script_refuses_without_a_traceback(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    export_hybrid(Weights().fit(DATA), "postgres", tmp_path / "export")
+    command = [sys.executable, "export/router.py", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode in (1, 2)
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_weights_of_all_queries_need_no_text(tmp_path: Path) -> None:

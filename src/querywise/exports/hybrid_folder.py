@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from importlib.metadata import version
@@ -20,7 +21,7 @@ from querywise.errors import DataError
 from querywise.exports.engine import as_text
 from querywise.exports.hybrids import HYBRIDS, Hybrid, filled, identifier, values_of
 from querywise.exports.models import answer_to_nobody
-from querywise.exports.routing import MANIFEST, routing_of
+from querywise.exports.routing import MANIFEST, one_vector, read_manifest, routing_of
 from querywise.exports.writing import check_export_folder
 from querywise.runtime.files import atomic_folder, read_text
 from querywise.runtime.values import Json
@@ -36,12 +37,30 @@ import json
 import sys
 from pathlib import Path
 
-from querywise import HybridRouter
+from querywise import DataError, HybridRouter, QuerywiseError
+
+
+def read(path):
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: this cannot be read as JSON ({error}).") from None
+
+
+def main():
+    if not 1 < len(sys.argv) < 5:
+        sys.exit(__doc__)
+    try:
+        vector, runs = ([read(each) for each in sys.argv[2:]] + [None, None])[:2]
+        request = HybridRouter(Path(__file__).resolve().parent).request(sys.argv[1], vector=vector, runs=runs)
+    except QuerywiseError as error:
+        sys.stderr.write(f"{error}\\n")
+        sys.exit(2)
+    print(json.dumps(request, indent=1))
+
 
 if __name__ == "__main__":
-    text, *files = sys.argv[1:] or [""]
-    vector, runs = ([json.loads(Path(each).read_text()) for each in files] + [None, None])[:2]
-    print(json.dumps(HybridRouter(Path(__file__).parent).request(text, vector=vector, runs=runs), indent=1))
+    main()
 '''
 
 
@@ -128,6 +147,7 @@ class HybridRouter:
 
     def __init__(self, folder: PathLike) -> None:
         self._folder = Path(folder)
+        read_manifest(self._folder)  # refuses what is none
         self.manifest: Mapping[str, Json] = json.loads(read_text(self._folder / MANIFEST))
         if self.manifest.get("engine") not in HYBRIDS or "request" not in self.manifest:
             raise DataError(f"{folder}: this is not an export of weights of runs.")
@@ -137,10 +157,10 @@ class HybridRouter:
         self, text: str | None = None, *, vector: Sequence[float] | None = None, runs: Lists | None = None
     ) -> dict[str, float]:
         """The weight of each run."""
-        vectors = None if vector is None else np.array([vector], dtype=np.float64)
         texts = None if text is None else (text,)
-        table = None if text is None and vector is None else QueryTable(("query",), texts=texts, vectors=vectors)
-        return weights_of_query(self.ranker, table, runs)
+        given = text is not None or vector is not None
+        table = QueryTable(("query",), texts=texts, vectors=one_vector(vector)) if given else None
+        return weights_of_query(self.ranker, table, None if runs is None else _scores(runs))
 
     def request(
         self, text: str | None = None, *, vector: Sequence[float] | None = None, runs: Lists | None = None
@@ -152,6 +172,9 @@ class HybridRouter:
             given: dict[str, Json] = {"text": text} if text is not None else {}
             if vector is not None:
                 given["vector"] = json.dumps([float(each) for each in vector])
+            lacking = next((each for each in ("text", "vector") if f"%({each})s" in form and each not in given), None)
+            if lacking is not None:
+                raise DataError(f"The query has the parameter {lacking!r}, and was given without it.")
             return {
                 "sql": form,
                 "parameters": {**given, **{f"weight_{identifier(run)}": each for run, each in weights.items()}},
@@ -161,6 +184,20 @@ class HybridRouter:
         except ValueError as error:
             raise DataError(f"{self._folder / str(self.manifest['request'])}: this is not JSON ({error}).") from None
         return filled(content, values_of(text, vector, weights))
+
+
+def _scores(runs: Lists) -> dict[str, dict[str, float]]:
+    """The scores of runs; anything but finite numbers by run and document is an error."""
+    try:
+        found = {str(run): {str(each): float(score) for each, score in own.items()} for run, own in runs.items()}
+    except (AttributeError, TypeError, ValueError):
+        found = {"": {"": math.nan}}
+    if not all(math.isfinite(score) for own in found.values() for score in own.values()):
+        raise DataError(
+            "The runs' scores must be finite numbers by run and document, as in {'bm25': {'D1': 12.5}}; found "
+            f"{runs!r:.80}."
+        )
+    return found
 
 
 def _common(ranker: Ranker) -> tuple[tuple[str, ...], list[float]]:

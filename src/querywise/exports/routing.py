@@ -194,7 +194,7 @@ class Router:
             classes=None if query_class is None else (query_class,),
             columns=np.array([list(values.values())], dtype=np.float64) if values else None,
             column_names=tuple(values),
-            vectors=_vector(facts.get("vector")),
+            vectors=one_vector(facts.get("vector")),
         )
         rows = self._rows(facts.get("documents") or ())
         names = self.ranker.feature_names_
@@ -236,7 +236,8 @@ _HOW_TO_GIVE = {
 }
 
 
-def _vector(values: Sequence[float] | None) -> Floats | None:
+def one_vector(values: Sequence[float] | None) -> Floats | None:
+    """The vector of one query as a table; anything but a list of finite numbers is an error."""
     if values is None:
         return None
     try:
