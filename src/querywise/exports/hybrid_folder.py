@@ -94,7 +94,7 @@ def export_hybrid(
     if not weighs_runs(ranker):
         raise DataError(
             f"{kind.title} takes weights of first-stage runs, and a {type(ranker).__name__} has none. The "
-            "methods weights and weights-by-query have: `querywise fuse … --method weights --out FOLDER`, or fit one."
+            "methods weights and weights-by-query have: fit one of them, or fuse the runs by one."
         )
     check_export_folder(path, engine, force=force)
     common = {run: float(each) for run, each in zip(*_common(ranker), strict=True)}
