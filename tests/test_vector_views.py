@@ -98,6 +98,9 @@ def test_a_request_without_a_vector_is_answered_by_the_global_model_and_says_so(
     assert (said.is_global, said.neighbours, said.note) == (True, (), "it has no vector")
     assert as_dict(said)["note"] == "it has no vector"
     assert "note" not in as_dict(explain(model.ranker, model.candidates([with_vector]), "q"))
+    together, behind = model.rank([with_vector, alone, with_vector])
+    assert together == [model.rank([each])[0][0] for each in (with_vector, alone, with_vector)]
+    assert [len(each.seen) for each in behind] == [2, 1]
     assert answer.place is not None
     assert answer.place.known is not None
     assert np.isfinite(answer.place.known.distances()).all()

@@ -22,7 +22,7 @@ from querywise.errors import DataError, ModelFileError, QuerywiseError
 from querywise.explanations.explain import Explanation, Reason, explain, why
 from querywise.measures.order import check_scores, order
 from querywise.methods import described
-from querywise.runtime.arrays import Floats
+from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.cancellation import checkpoint
 from querywise.service.costs import Cost
 from querywise.service.errors import RequestDataError
@@ -140,20 +140,39 @@ class LoadedModel:
         answer = self.ranker.answer(candidates)
         return answer, check_scores(answer.scores(), candidates)
 
-    def rank(self, requests: Sequence[RankRequest]) -> tuple[list[RankResponse], Answer]:
-        """The responses to some requests, and the ranker's answer behind them."""
+    def rank(self, requests: Sequence[RankRequest]) -> tuple[list[RankResponse], list[Answer]]:
+        """The responses to some requests, and the ranker's answers behind them.
+
+        Queries without a vector are ranked apart from those with one: each is answered as it would be alone.
+        """
         candidates = self.candidates(requests)
-        answer, scores = self.answer(candidates)
+        lacking = np.array([request.query.vector is None for request in requests], np.bool_)
+        if lacking.all() or not lacking.any():
+            answer, scores = self.answer(candidates)
+            answers = [answer]
+        else:
+            scores, answers = self._answered_apart(candidates, lacking)
         best = order(scores, candidates.starts)
         names, values = candidates.document_ids or (), scores[best].tolist()
-        answers = []
+        responses = []
         for number, request in enumerate(requests):
             rows = candidates.rows(number)
             ranked = [
                 RankedDocument(names[row], value) for row, value in zip(best[rows].tolist(), values[rows], strict=True)
             ]
-            answers.append(RankResponse(request.query.id, self.version, ranked[: request.top]))
-        return answers, answer
+            responses.append(RankResponse(request.query.id, self.version, ranked[: request.top]))
+        return responses, answers
+
+    def _answered_apart(self, candidates: Candidates, lacking: Bools) -> tuple[Floats, list[Answer]]:
+        """The scores of all documents, and the answers to the queries with a vector and to those lacking one."""
+        scores, answers = np.empty(len(candidates.features)), []
+        for kind in (False, True):
+            part = candidates.select(np.flatnonzero(lacking == kind))
+            if kind and part.queries is not None:
+                part = replace(part, queries=replace(part.queries, vectors=np.zeros((len(part), 0))))
+            answer, scores[np.repeat(lacking == kind, candidates.sizes)] = self.answer(part)
+            answers.append(answer)
+        return scores, answers
 
     def weights(self, request: WeightsRequest) -> dict[str, float]:
         """The weight of each first-stage run for a query."""

@@ -63,8 +63,8 @@ class RankRoutes:
         model = service.models.current
         check_cost(model.cost, service.limits, [len(asked.documents)])
         inline = not large and model.is_quick(len(asked.documents))
-        answers, answer = await service.run(lambda: model.rank([asked]), request, inline=inline)
-        service.observe(answer)
+        answers, behind = await service.run(lambda: model.rank([asked]), request, inline=inline)
+        service.observe(behind)
         return Response(encode(answers[0]), media_type=JSON)
 
     async def rank_batch(self, request: Request) -> Response:
@@ -77,8 +77,8 @@ class RankRoutes:
         model = service.models.current
         check_cost(model.cost, service.limits, sizes)
         inline = not large and model.is_quick(documents) and len(asked.requests) < _INLINE_QUERIES
-        answers, answer = await service.run(lambda: model.rank(asked.requests), request, inline=inline)
-        service.observe(answer)
+        answers, behind = await service.run(lambda: model.rank(asked.requests), request, inline=inline)
+        service.observe(behind)
         return Response(encode(schema.BatchResponse(answers)), media_type=JSON)
 
     async def weights(self, request: Request) -> Response:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from fastapi import Request
@@ -85,8 +85,12 @@ class Service:
         """The result of a job for a request, run in the event loop (`inline`) or in a thread."""
         return job() if inline else await self.threads.run(job, request)
 
-    def observe(self, answer: Answer) -> None:
+    def observe(self, answers: Sequence[Answer]) -> None:
         """Count documents, back-offs, and the distances of queries to the nearest training query."""
+        for answer in answers:
+            self._observe(answer)
+
+    def _observe(self, answer: Answer) -> None:
         self.metrics.documents += len(answer.seen.features)
         known = None if answer.place is None else answer.place.known
         if known is None or not len(answer.seen):
