@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from querywise import GradientView, KnnOnline, RankSVM, load, save
+from querywise import GradientView, KnnOnline, Naive, RankSVM, load, save
 from querywise.data.collections import Collection
 from querywise.data.collections import Document as Described
 from querywise.data.joining import concatenate
@@ -104,6 +104,16 @@ def test_a_request_without_a_vector_is_answered_by_the_global_model_and_says_so(
     assert answer.place is not None
     assert answer.place.known is not None
     assert np.isfinite(answer.place.known.distances()).all()
+
+
+def test_a_request_without_a_vector_is_refused_where_no_training_query_is_measured_to(tmp_path: Path) -> None:
+    data = world()
+    save(Naive(RankSVM(), 2, view=VectorView()).fit(data), tmp_path / "model")
+    model = LoadedModel.from_folder(tmp_path / "model")
+    documents = [Document(str(row), unread(each.tolist())) for row, each in enumerate(data.candidates.features[:8])]
+    alone = RankRequest(Query("q", "some words"), documents)
+    with pytest.raises(DataError, match=r"needs the vector of a query, query\.vector, and the request has none"):
+        model.rank([alone])
 
 
 @pytest.mark.parametrize("size", [1e300, 1e19, 1e-19, 1e-300])

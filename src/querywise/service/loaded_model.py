@@ -138,6 +138,7 @@ class LoadedModel:
     def answer(self, candidates: Candidates) -> tuple[Answer, Floats]:
         """The ranker's answer, and its scores, one per document; an error if one is not finite."""
         answer = self.ranker.answer(candidates)
+        _require_vectors(answer)
         return answer, check_scores(answer.scores(), candidates)
 
     def rank(self, requests: Sequence[RankRequest]) -> tuple[list[RankResponse], list[Answer]]:
@@ -186,6 +187,7 @@ class LoadedModel:
     def explain(self, candidates: Candidates, request: ExplainRequest) -> Explanation | Reason:
         """What is particular to a query, or why one document is above another."""
         name = candidates.query_ids[0]
+        _require_vectors(self.ranker.answer(candidates))
         if request.above is not None and request.below is not None:
             reason = why(self.ranker, candidates, name, request.above, request.below)
             return replace(reason, query_id=request.query.id or name)
@@ -207,6 +209,16 @@ def query_table(ids: Sequence[str], queries: Sequence[Query]) -> QueryTable:
             )
     values = np.array([[(own or {})[name] for name in names] for own in columns]) if names else None
     return QueryTable(tuple(ids), texts, classes, values, names, vectors)
+
+
+def _require_vectors(answer: Answer) -> None:
+    """Refuse queries without a vector where it decides and no training query is measured to: nothing falls back."""
+    table = answer.seen.queries
+    if table is None or table.vectors is None or table.vectors.shape[1]:
+        return
+    for each in (answer, *answer.members):
+        if each.place is not None and each.place.known is None and each.place.by() == ("vector",):
+            raise DataError("This model needs the vector of a query, query.vector, and the request has none.")
 
 
 def _query_vectors(queries: Sequence[Query]) -> Floats:
