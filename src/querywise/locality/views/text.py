@@ -162,17 +162,21 @@ class NGrams:
         weights = (1 + np.log([counts[place] for place in known.tolist()])) * self.rarity_[known]
         return known, weights / max(float(np.sqrt(weights @ weights)), 1e-12)
 
-    def _grams(self, text: str) -> Iterable[str]:
+    def _grams(self, text: str) -> list[str]:
         words = _WORD_OR_SIGN.findall(text.casefold())
         if self.kind == "words":
             marked = ["^", *words, "$"]
-            for length in _LENGTHS[self.kind]:
-                yield from (" ".join(marked[first : first + length]) for first in range(len(marked) - length + 1))
-            return
-        for word in words:
-            padded = f" {word} "
-            for length in _LENGTHS[self.kind]:
-                yield from (padded[first : first + length] for first in range(len(padded) - length + 1))
+            return [
+                " ".join(marked[first : first + length])
+                for length in _LENGTHS[self.kind]
+                for first in range(len(marked) - length + 1)
+            ]
+        return [
+            padded[first : first + length]
+            for padded in [f" {word} " for word in words]
+            for length in _LENGTHS[self.kind]
+            for first in range(len(padded) - length + 1)
+        ]
 
 
 def _words(text: str) -> Iterable[str]:

@@ -51,7 +51,10 @@ class NeighbourWeights:
 
     def neighbours(self, points: Floats) -> csr_array:
         """New queries × training queries; an empty row is w̄."""
-        return without(self.locality_.weights(points), self.locality_.is_far(points))
+        far = self.locality_.is_far(points)
+        if far.all():
+            return csr_array((len(points), len(self.locality_.points_)))
+        return without(self.locality_.weights(points), far)
 
     def own(self, candidates: Candidates) -> OwnWeights:
         """The weights of these queries."""
