@@ -13,13 +13,17 @@ from querywise.runtime.cache import cached
 _DIGITS = 9  # of the largest, by which coordinates are compared
 
 
-def content_order(data: Judged) -> Ints:
+def content_order(data: Judged, *, by_labels: bool = True) -> Ints:
     """The queries sorted by a checksum of their documents, labels and data; ids do not count.
+
+    by_labels: False keeps labels out of it, but between queries that are the same in all else.
 
     What draws queries at random, or adds them up in sequence, takes them in this order: then the same training queries
     give the same model however they are permuted. Queries that are the same in everything stand in for each other.
     """
-    return cached("content order", (), data, lambda: np.argsort(_checksums(data), kind="stable"))
+    if by_labels:
+        return cached("content order", (), data, lambda: np.argsort(_checksums(data), kind="stable"))
+    return np.lexsort((_checksums(data), _checksums(data, by_labels=False)))
 
 
 def by_coordinates(points: Floats) -> Ints:
@@ -33,7 +37,7 @@ def by_coordinates(points: Floats) -> Ints:
     return np.lexsort(rounded.T[::-1]) if points.shape[1] else np.arange(len(points))
 
 
-def _checksums(data: Judged) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+def _checksums(data: Judged, *, by_labels: bool = True) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
     candidates, table = data.candidates, data.candidates.queries
     found = np.zeros(len(data), dtype=np.uint64)
     for query in range(len(data)):
@@ -42,8 +46,10 @@ def _checksums(data: Judged) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
             None if table.texts is None else table.texts[query],
             None if table.classes is None else table.classes[query],
         )  # fmt: skip
-        parts = [repr(known).encode(), candidates.features[rows].tobytes(), data.labels[rows].tobytes()]
-        if data.judged is not None:
+        parts = [repr(known).encode(), candidates.features[rows].tobytes()]
+        if by_labels:
+            parts.append(data.labels[rows].tobytes())
+        if by_labels and data.judged is not None:
             parts.append(data.judged[rows].tobytes())
         if table is not None:
             more = [each for each in (table.columns, table.vectors) if each is not None]

@@ -78,7 +78,7 @@ class CrossFitting:
         """Every query ranked by a blend that was fitted without it; None where there are too few."""
         if len(data) < max(_FEWEST, self.folds):
             return None
-        turned = content_order(data)[np.random.default_rng(self.seed).permutation(len(data))]
+        turned = content_order(data, by_labels=False)[np.random.default_rng(self.seed).permutation(len(data))]
         held = [np.sort(part) for part in np.array_split(turned, self.folds)]
         kept = [np.setdiff1d(np.arange(len(data)), part) for part in held]
         if not all(data.pairs[part].any() for part in kept):

@@ -33,8 +33,8 @@ class WeightsByQuery(Fusion):
 
     u(q) comes from the query's neighbours (NeighbourWeights) or from its signals (SignalWeights). What is left open is
     chosen by cross-validation over training and validation queries: anything but w̄ is taken only if its mean gain per
-    query, and that of the choice itself, exceed one standard error. Where nothing is left open, nothing is compared. A
-    query far from all training queries has w̄.
+    query exceeds one standard error, and that of the choice itself three. Where nothing is left open, nothing is
+    compared. A query far from all training queries has w̄.
 
     normalise: how a run's scores are made comparable over its own list, as engines do it. opensearch-min-max, l2 and
     z-score are OpenSearch's; rank is 1/(60 + rank), as in reciprocal rank fusion. A document that a run did not find

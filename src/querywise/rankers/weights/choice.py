@@ -19,6 +19,7 @@ from querywise.runtime.progress import track
 
 FEWEST = 20  # queries; from fewer nothing is chosen
 CHOICE = "the best of these in other parts"
+_SURE = 3.0  # standard errors that the gain of the choice must exceed: of many ways the best gains two by luck
 
 
 class Way(Protocol):
@@ -48,8 +49,8 @@ def cross_validated(
     """The gain of every way and shrinkage over w̄, and the number of the one to take; −1 is w̄.
 
     Every query is ranked by what was learned from other parts. The one with the highest mean gain is taken, the first
-    of equals, if two gains exceed one standard error: its own, and that of the choice itself, where every part has what
-    was best in the others. The second, the last of the list, keeps out what is best by luck, as one of many always is.
+    of equals, if its gain exceeds one standard error, and that of the choice itself, where every part has what was best
+    in the others, exceeds three. The second, the last of the list, keeps out what is best by luck: one of many is.
     """
     place = np.empty(len(lists.data), dtype=np.int64)
     place[content_order(lists.data)] = np.random.default_rng(seed).permutation(len(lists.data)) % folds
@@ -61,7 +62,8 @@ def cross_validated(
         _gain(name, row) for name, row in zip([*said, CHOICE], [*paired, _of_the_choice(paired, place)], strict=True)
     ]
     best = int(np.argmax([each.gain for each in gains[:-1]]))
-    taken = all(each.gain > each.error and each.gain > 0 for each in (gains[best], gains[-1]))
+    sure = gains[-1].gain > _SURE * gains[-1].error and gains[best].gain > gains[best].error
+    taken = sure and gains[best].gain > 0
     return [each._replace(taken=taken and number == best) for number, each in enumerate(gains)], best if taken else -1
 
 

@@ -17,6 +17,8 @@ from querywise.learners.linear import linear_scores
 from querywise.rankers.weights.options import best_of, improved, options_for
 from querywise.runtime.arrays import Floats, Ints
 
+_LEAST = 1e-35  # what scores of 32 bits can be told from 0 by
+
 
 def runs_of(whose: type, feature_names: tuple[str, ...] | None) -> list[RunColumns]:
     """The runs among the features; fewer than two are refused."""
@@ -40,6 +42,7 @@ def check_normalise(whose: type, normalise: str) -> None:
 
 def normalised_runs(candidates: Candidates, runs: list[RunColumns], normalise: str) -> Candidates:
     """The same documents with a feature per run: its score, normalised over its own list; 0 where it is not there."""
+    _refuse_tiny(candidates, runs)
     reciprocal = candidates.features[:, [run.reciprocal_rank for run in runs]]
     wrong = np.argwhere((reciprocal < 0) | (reciprocal > 1))
     if len(wrong):
@@ -58,6 +61,17 @@ def normalised_runs(candidates: Candidates, runs: list[RunColumns], normalise: s
                 ranks = 1 / reciprocal[listed, column]
                 found[listed, column] = as_in_engine(normalise, scores[listed, column], ranks)
     return replace(candidates, features=found, feature_names=tuple(run.name for run in runs))
+
+
+def _refuse_tiny(candidates: Candidates, runs: list[RunColumns]) -> None:
+    """Refuse runs all of whose scores are nothing to engines, which compute in 32 bits."""
+    for run in runs:
+        largest = float(np.abs(candidates.features[:, run.score]).max(initial=0.0))
+        if 0 < largest < _LEAST:
+            raise DataError(
+                f"The scores in run.{run.name}.score lie within {_LEAST:g} of 0, which engines take for 0. Multiply "
+                "them by a number that brings them near 1."
+            )
 
 
 def together(data: Judged, valid: Judged | None) -> Judged:
