@@ -114,6 +114,7 @@ def test_what_does_not_belong_together_is_refused(place: Path, tmp_path: Path) -
     )
     assert "--embed lsi: there is no such embedder" in said("compare", "docs", "--embed", "lsi")
     assert "--vector-top 5 is for documents with vectors" in said("compare", "docs", "--vector-top", 5)
+    assert "nowhere: there is no such file" in said("compare", "nowhere", "--vectors", "vectors")
     run(place, "features", "docs", "--out", tmp_path / "f", "-q")
     assert "--vectors vectors: vectors belong to a text collection" in said(
         "compare", tmp_path / "f", "--vectors", "vectors"

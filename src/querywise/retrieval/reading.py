@@ -101,11 +101,11 @@ class Retrieval:
         return self.vectors is not None or self.embed is not None
 
     def refuse_vectors(self, data: Sequence[Path]) -> None:
-        """Refuse vectors beside data that is no text collection."""
-        if self.by_vectors and data:
+        """Refuse vectors beside data that is no text collection; what is not there at all is named by its reader."""
+        if self.by_vectors and data and data[0].exists():
             what = f"embed={self.embed!r}" if self.vectors is None else f"vectors={str(self.vectors)!r}"
             said = f"{what}: vectors belong to a text collection, and {data[0]} is none."
-            raise DataError(said, arguments=("vectors", "embed"))
+            raise DataError(said, arguments=("embed",) if self.vectors is None else ("vectors",))
 
 
 class FromText(NamedTuple):
