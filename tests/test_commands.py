@@ -178,3 +178,8 @@ def test_an_interrupt_from_the_keyboard_ends_the_tests(monkeypatch: pytest.Monke
     with contextlib.suppress(KeyboardInterrupt):
         doing(work, monkeypatch)
         pytest.fail("it was taken for the command's own")
+
+
+def test_the_package_run_as_a_module_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "querywise", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == run_process(None, "--version").stdout

@@ -19,16 +19,19 @@ from querywise.data.normalisation import NORMALISATIONS, minmax, zscore
 from querywise.data.queries import read_queries
 from querywise.data.query_table import QueryTable
 from querywise.data.runs import Run, join_runs, judge, read_run, read_runs, tabulate_runs
+from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
 from querywise.jobs.fuse import BEST_RUN, LEARNED, VOTES, Fusing, best_fusion, compare_fusions, fused, vote
 from querywise.measures.score_files import write_runs
 from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
+from querywise.rankers.weights.fusion import EqualWeights
 from querywise.retrieval.bm25 import search
 from querywise.retrieval.index import build_index
 from querywise.retrieval.runs import RUNS, runs_of
 from querywise.runtime.arrays import Floats
 from querywise.storage import load, save
 from tests import commands
+from tests.worlds import as_runs
 
 # Documents A to D; the second run has no A, the first no D.
 FIRST = Run("first", {"q": {"A": 30.0, "B": 20.0, "C": 10.0}})
@@ -362,6 +365,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     written(folder, "empty.trec", "")
     written(folder, "other.trec", "zz Q0 D1 1 1.0 x\n")
     written(folder, "bad.trec", "1 Q0 D1 1 1.0 x\n1 Q0 D2 2 much x\n")
+    save(EqualWeights().fit(as_runs(make_judged(8, 4, 2))), folder / "noted")
+    written(folder / "noted", "notes.txt", "do not lose me")
     (folder / "docs").mkdir()
     words = ("fig", "plum", "pear", "lime", "kiwi", "date")
     texts = [f"{one} {two} {two}" for one in words for two in words]
@@ -473,6 +478,7 @@ def test_a_collection_makes_four_runs_that_can_be_kept(place: Path, tmp_path: Pa
         ("good.trec noise.trec --out nowhere/new", "nowhere does not exist; make it first"),
         ("good.trec noise.trec --keep-runs new --out new", "name one with --collection"),
         ("good.trec noise.trec --judged qrels.txt --out docs", "docs"),
+        ("good.trec noise.trec --judged qrels.txt --out noted", "'notes.txt' does not belong to fused runs"),
         (
             "good.trec noise.trec --judged qrels.txt --queries docs/queries.jsonl",
             "are not in the query table, the first",

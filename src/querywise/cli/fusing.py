@@ -214,12 +214,11 @@ def _names(text: str) -> list[str]:
 
 def _check_places(out: Path | None, keep_runs: Path | None, collection: Path | None, *, judged: bool) -> None:
     from querywise.errors import DataError
-    from querywise.jobs.fuse import is_folder
+    from querywise.jobs.fuse import check_fusion_folder, is_folder
     from querywise.runtime.files import check_folder, check_writable
-    from querywise.storage import check_model_folder
 
     if out is not None and judged and is_folder(out):
-        check_model_folder(out)
+        check_fusion_folder(out)
     elif out is not None:
         check_writable(out)
     if keep_runs is not None:

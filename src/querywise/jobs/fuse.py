@@ -34,10 +34,11 @@ from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
 from querywise.rankers.weights.fusion import EqualWeights, Fusion
 from querywise.rankers.weights.on_runs import OnRuns
 from querywise.runtime.arrays import Floats
-from querywise.runtime.files import atomic_text
+from querywise.runtime.files import OutputFolder, atomic_folder, atomic_text
 from querywise.runtime.progress import doing
 from querywise.runtime.values import Grid, JsonObject
 from querywise.storage import save
+from querywise.storage.folder import MANIFEST, is_arrays_file, is_leftover
 
 VOTES: Mapping[str, Callable[[], Ranker]] = {
     "combsum": CombSUM,
@@ -49,6 +50,7 @@ BEST_RUN = "best-run"
 PLAIN = (BEST_RUN, *VOTES)
 LEARNED = ("weights", "weights-by-query", "ser", "sser")
 WEIGHTS = "weights.jsonl"  # in a model folder: the weights of every query of the runs
+_REPORT = "report"
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,18 @@ def run(
     done = replace(done, ranker=ranker, gains=facts_of(ranker).gains)
     _write_model(out, candidates, done)
     return done
+
+
+_FOLDER = OutputFolder(
+    a_file="this is a file; a model is a folder. Name another place.",
+    other="the folder holds something that is not a querywise model. Name an empty or new one.",
+    manifest=MANIFEST,
+    belongs=lambda name: name in (MANIFEST, WEIGHTS, _REPORT) or is_arrays_file(name) or name.startswith("."),
+    stray="does not belong to fused runs and would be lost, as the folder is replaced as a whole. Name another one.",
+    makes_parents=False,
+    unfinished=is_leftover,
+)
+check_fusion_folder = _FOLDER.check
 
 
 def is_folder(out: Path) -> bool:
@@ -261,20 +275,19 @@ def weight_lines(ranker: Ranker, candidates: Candidates) -> list[JsonObject]:
 
 
 def _write_model(out: Path, candidates: Candidates, done: Fused) -> None:
-    """The model, then the weights of every query and the report beside it."""
+    """The model, the weights of every query and the report, in one folder."""
     from querywise.report.writing import write_report  # matplotlib takes a second to import
 
     assert done.ranker is not None
     assert done.found is not None
     gains = [each._asdict() for each in done.gains]
-    save(done.ranker, out, notes={"method": done.method, "verdict": done.found.verdict, "gains": gains})
     lines = weight_lines(done.ranker, candidates)
-    if lines:
-        with atomic_text(out / WEIGHTS) as file:
-            file.writelines(json_line(each) for each in lines)
-    else:
-        (out / WEIGHTS).unlink(missing_ok=True)
-    write_report(done.found, out / "report", title="Fusing runs")
+    with atomic_folder(out) as made:  # as a whole: weights or a report beside another model would mislead
+        save(done.ranker, made, notes={"method": done.method, "verdict": done.found.verdict, "gains": gains})
+        if lines:
+            with atomic_text(made / WEIGHTS) as file:
+                file.writelines(json_line(each) for each in lines)
+        write_report(done.found, made / _REPORT, title="Fusing runs")
 
 
 def _best_plain(compared: Compared, measure: str) -> str:
