@@ -1,6 +1,7 @@
 # The README's two commands are `make demo` and `make test`; both set up .venv by themselves.
 PYTHON ?= python3
 BIN := .venv/bin
+unexport PYTHONDONTWRITEBYTECODE  # tests start hundreds of processes; each would compile every module anew
 
 BEGUN := $(shell date +%s)
 TAKEN = taken=$$(($$(date +%s) - $(BEGUN))); echo "make $@: $$((taken / 60)) min $$((taken % 60)) s"
