@@ -112,7 +112,7 @@ def fit(folder: str, method: str, cluster: str | int | None) -> None:
         if pool is not None:
             KnnOffline2(RankSVM(), k=5).fit(small)  # by every worker too
             print(time.perf_counter() - begin)
-        ranker: Any = RankSVM() if method == "one" else KnnOffline2(RankSVM(), k=K)
+        ranker: Any = RankSVM() if method == "one" else KnnOffline2(RankSVM(), k=K, back_off=None)
         begin = time.perf_counter()
         ranker.fit(open_shards(folder))
         print(time.perf_counter() - begin)

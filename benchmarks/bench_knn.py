@@ -154,7 +154,7 @@ def _against_one_fit(what: str, ours: float, one_fit: float, *, most: float | No
 
 
 def _online(name: str, data: Judged, asked: Sequence[Candidates], *, aims: bool) -> Iterator[Result]:
-    bare, checked = (KnnOnline(_ranksvm(tolerance), k=0.3).fit(data) for tolerance in (None, _CHECKED))
+    bare, checked = (KnnOnline(_ranksvm(tolerance), k=0.3, back_off=None).fit(data) for tolerance in (None, _CHECKED))
     members = [_neighbours(bare.training_queries(query), 0) for query in asked[:_ASKED_OF_PAIRS]]
     detour = _by_pairs(data, members)
     theirs = 1e3 * float(np.median(detour.seconds))
@@ -167,7 +167,7 @@ def _online(name: str, data: Judged, asked: Sequence[Candidates], *, aims: bool)
 
 
 def _routing(name: str, data: Judged, asked: Sequence[Candidates], *, k: float, below: float | None = None) -> Result:
-    single, routed = Single(_ranksvm(None)).fit(data), KnnOffline2(_ranksvm(None), k=k).fit(data)
+    single, routed = Single(_ranksvm(None)).fit(data), KnnOffline2(_ranksvm(None), k=k, back_off=None).fit(data)
     added = np.median(milliseconds(routed.predict, asked)) - np.median(milliseconds(single.predict, asked))
     return alone("online", f"{name}, KnnOffline2 less Single", ours=float(added), unit="ms", below=below)
 

@@ -48,7 +48,7 @@ def run() -> None:
         log.write("the queries are there")
         one = seconds(lambda: RankSVM().fit(data))
         log.write("the global model alone is there")
-        ranker = KnnOffline2(RankSVM(), k=_K)
+        ranker = KnnOffline2(RankSVM(), k=_K, back_off=None)
         everything = seconds(lambda: ranker.fit(data))
         log.write("all models are there")
         asked = world.draw(_ANSWERED, _DOCUMENTS, grades=_GRADES, seed=2).candidates

@@ -133,7 +133,7 @@ def most_shared_pairs(train: Floats, test: Floats, pairs: Floats, k: int) -> lis
 def test_offline_1_picks_the_model_that_shares_most_pairs_with_the_querys_neighbours(k: int) -> None:
     train, test = ragged(4, queries=30), ragged(5, queries=20)
     view = TopMean(0, top=3)
-    ranker = KnnOffline1(RankSVM(), k=k, view=view).fit(train)
+    ranker = KnnOffline1(RankSVM(), k=k, view=view, back_off=None).fit(train)
     placed = TopMean(0, top=3).fit(train)
     points, places = placed.points(train.candidates), placed.points(test.candidates)
     expected = most_shared_pairs(points, places, train.pairs.astype(np.float64), k)
@@ -164,7 +164,7 @@ def test_back_off_sends_only_a_far_query_to_the_global_model(knn: Callable[..., 
     assert answered.tolist() == [1, 1, 0, 0]
     everyone = Single(RankSVM(0.1)).fit(train).predict(test)
     assert np.array_equal(ranker.predict(test)[6:], everyone[6:])
-    fearless = knn(RankSVM(0.1), k=1, view=SEES_THE_PLACE).fit(train)
+    fearless = knn(RankSVM(0.1), k=1, view=SEES_THE_PLACE, back_off=None).fit(train)
     assert np.diff(fearless.training_queries(test).indptr).tolist() == [1, 1, 1, 1]
 
 

@@ -80,6 +80,14 @@ def compare(
         int | None,
         typer.Option(min=1, help="Forests that lambdamart and blend average over seeds.", show_default=False),
     ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="Fix a parameter of every method that has it, as in --set back_off=none, instead of choosing it.",
+            show_default=False,
+        ),
+    ] = None,
     queries: Queries = None,
     judgements: Judgements = None,
     top: Top = None,
@@ -97,6 +105,7 @@ def compare(
     from querywise.jobs.compare import Asked, run
     from querywise.measures.flavours import find_flavour
     from querywise.measures.formulas import find_measures
+    from querywise.methods import find_method, settings_of_several
     from querywise.retrieval.reading import Retrieval, folds_of
     from querywise.runtime.progress import shown
 
@@ -104,6 +113,8 @@ def compare(
     find_flavour(flavour)
     names = () if methods == "none" else tuple(name.strip() for name in methods.split(","))
     say_renamed([*names, baseline], quiet=quiet)
+    fixed = local_settings(k, clusters, view, reference) | ({} if bag is None else {"bag": bag})
+    fixed |= settings_of_several([find_method(name) for name in names], settings or [], flag="--set ")
     asked = Asked(
         methods=names,
         scores=tuple(scores or ()),
@@ -112,7 +123,7 @@ def compare(
         measure=measure,
         test=test,
         baseline=baseline,
-        fixed=local_settings(k, clusters, view, reference) | ({} if bag is None else {"bag": bag}),
+        fixed=fixed,
     )
     how = Retrieval(top, vectors, embed, vector_top, skip_unknown, None if language == "none" else language)
     with shown(quiet=quiet), working(cluster):

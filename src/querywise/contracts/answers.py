@@ -129,6 +129,10 @@ class TrainingQueries:
     gradients: Callable[[], tuple[Floats, Floats] | None]
     lost: Callable[[], Bools]
 
+    def far(self) -> Bools:
+        """Which queries back off to the global model: those without a position, and those beyond the limit."""
+        return self.lost() | (self.distances() > self.limit) if np.isfinite(self.limit) else self.lost()
+
 
 @dataclass(frozen=True, eq=False)
 class Place:
@@ -240,6 +244,13 @@ class Answer:
     def everyone(self) -> Model:
         """The global model."""
         return self.common()
+
+    @property
+    def neighbourly(self) -> tuple[Answer, ...]:
+        """The answers in it that go by training queries nearby: itself, or those of the members of a blend."""
+        if self.place is not None and self.place.known is not None:
+            return (self,)
+        return tuple(found for each in self.members for found in each.neighbourly)
 
     def by_everyone(self) -> Floats:
         """One score per document, by the global model."""

@@ -161,7 +161,7 @@ class LooksAt(Protocol):
 
 @runtime_checkable
 class Knows(Protocol):
-    """A view that reports of which queries it knows nothing: without a vector, or of unknown words. Others know all."""
+    """A view that reports of which queries it knows nothing: no vector, no known word, no feature. Others know all."""
 
     def known(self, candidates: Candidates, /) -> Bools:
         """Which queries it knows something of; the position of the others means nothing."""

@@ -39,6 +39,16 @@ def weights_of_query(ranker: Ranker, query: QueryTable | None = None, lists: Lis
     without them such a query has the weights for all, as has one without a vector where they depend on that. The
     service and routers compute these weights here too.
     """
+    return named_weights(answer_to_query(ranker, query, lists))
+
+
+def named_weights(answer: Answer) -> dict[str, float]:
+    """The weight of each run for the first query of an answer, by name."""
+    return dict(zip(answer.runs, run_weights(answer)[0].tolist(), strict=True))
+
+
+def answer_to_query(ranker: Ranker, query: QueryTable | None = None, lists: Lists | None = None) -> Answer:
+    """How a ranker that fuses runs answers one query; see `weights_of_query`."""
     names = ranker.feature_names_
     runs = tuple(run.name for run in run_columns(names))
     if not runs:
@@ -49,8 +59,7 @@ def weights_of_query(ranker: Ranker, query: QueryTable | None = None, lists: Lis
     table = QueryTable(("query",)) if query is None else query
     if table.vectors is None:
         table = replace(table, vectors=np.zeros((len(table), 0)))
-    answer = ranker.answer(one_query(names, table, lists or {}))
-    return dict(zip(runs, run_weights(answer)[0].tolist(), strict=True))
+    return ranker.answer(one_query(names, table, lists or {}))
 
 
 def _no_runs() -> DataError:

@@ -71,7 +71,7 @@ class Explanation:
 
     Where stored models are picked or blended there are no neighbours but `models`, the largest
     weight first; the weights of a blend are its effective ones on this query's documents, and the global ones are
-    scaled to the same range there. `note` says why the global model scores a query that has no position.
+    scaled to the same range there. `note` says why the global model scores a query that backs off.
     """
 
     query_id: str
@@ -229,15 +229,22 @@ def _explained(answer: Answer) -> Explanation:
     )
 
 
-_LACKING = {"vector": "it has no vector", "text": "the training queries have none of its words"}
+_LACKING = {
+    "vector": "it has no vector",
+    "text": "the training queries have none of its words",
+    "documents": "none of its documents has a feature other than 0",
+}
 
 
 def _note(answer: Answer) -> str:
-    """Why the one query of an answer has no position; nothing if it has one."""
+    """Why the one query of an answer backs off to the global model; nothing if it does not."""
     place = answer.place
-    if place is None or place.known is None or not place.known.lost()[0]:
+    if place is None or place.known is None or not place.known.far()[0]:
         return ""
-    return ", and ".join(_LACKING[each] for each in place.by() if each in _LACKING)
+    if place.known.lost()[0]:
+        return ", and ".join(_LACKING[each] for each in place.by() if each in _LACKING)
+    distance, limit = float(place.known.distances()[0]), place.known.limit
+    return f"the nearest training query is {distance:.4g} away, and beyond {limit:.4g} this model backs off"
 
 
 def _of_members(answer: Answer) -> Explanation:

@@ -1,6 +1,6 @@
 """Rankers by the names people type: the table of methods, their settings, and how a ranker is built of them."""
 
-from querywise.methods.method import TEXT_VIEW, Method, parse_settings
+from querywise.methods.method import TEXT_VIEW, Method, parse_settings, settings_of_several
 from querywise.methods.settings import Setting, typed
 from querywise.methods.table import METHODS, current_name, described, find_method, recommended
 
@@ -14,5 +14,6 @@ __all__ = [
     "find_method",
     "parse_settings",
     "recommended",
+    "settings_of_several",
     "typed",
 ]

@@ -85,3 +85,20 @@ def parse_settings(method: Method, texts: Sequence[str], flag: str = "") -> Json
             raise DataError(f"{flag}{text}: this is not a setting of {method.name}. Known: {known}, as in l2=0.3.")
         chosen[name] = method.settings[name].read(value, f"{flag}{text}")
     return chosen
+
+
+def settings_of_several(methods: Sequence[Method], texts: Sequence[str], flag: str = "") -> JsonObject:
+    """Settings from texts, each checked against the methods that have it; one that none has is refused."""
+    chosen: JsonObject = {}
+    for text in texts:
+        name = text.partition("=")[0]
+        having = [method for method in methods if name in method.settings]
+        if not having:
+            said = ", ".join(method.name for method in methods) or "no method"
+            raise DataError(
+                f"{flag}{text}: none of the methods compared has this setting ({said}). See them by "
+                "`querywise methods NAME`."
+            )
+        for method in having:
+            chosen |= parse_settings(method, [text], flag)
+    return chosen

@@ -76,7 +76,7 @@ def _blend() -> Part:
     ]
     linear = Part(_RANKSVM, ("l2",), differs={"l2": 0.1, "tolerance": None})  # certified models do not improve it
     local = Part(f"{_JOINING}:local_learner", ("prior_l2",), {"linear": linear}, {"prior_l2": 5.0})
-    online = Part(f"{_RANKERS}.knn:KnnOnline", ("k",), {"learner": local, "view": _VIEW})
+    online = Part(f"{_RANKERS}.knn:KnnOnline", ("k", "back_off"), {"learner": local, "view": _VIEW})
     own = ("scores", "weights", "measure", "shrinkage")
     return Part(f"{_RANKERS}.blend:Blend", own, {"rankers": (*forests, online)})
 

@@ -37,7 +37,8 @@ class KnnOnline:
     k: how many training queries, or, between 0 and 1, which share of them.
     view, neighborhood: see Locality; by default the k nearest in TopMean by the single model.
     back_off: a share of the training queries; a query farther from its nearest training query than that share of them
-    is from each other gets the global model. None never backs off.
+    is from each other gets the global model, as does a query of which the view knows nothing. None never backs off, as
+    in the paper.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class KnnOnline:
         *,
         view: QueryView | None = None,
         neighborhood: Neighborhood | None = None,
-        back_off: float | None = None,
+        back_off: float | None = 0.95,
     ) -> None:
         self.learner = learner
         self.k = k
@@ -123,7 +124,8 @@ class KnnOffline2:
 
     k: how many training queries, or, between 0 and 1, which share of them.
     back_off: a share of the training queries; a query farther from its nearest training query than that share of them
-    is from each other gets the global model. None never backs off.
+    is from each other gets the global model, as does a query of which the view knows nothing. None never backs off, as
+    in the paper.
     models: keep only so many, around the centres of as many clusters of training queries; None keeps all.
 
     For the rest see KnnOnline.
@@ -136,7 +138,7 @@ class KnnOffline2:
         *,
         view: QueryView | None = None,
         neighborhood: Neighborhood | None = None,
-        back_off: float | None = None,
+        back_off: float | None = 0.95,
         models: float | None = None,
         seed: int = 0,
     ) -> None:

@@ -21,6 +21,8 @@ from querywise.runtime.cache import cached
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.workers import workers
 
+_ROUNDING = 1e-9  # of the size of points: nearer than that they coincide
+
 
 class Locality:
     """A view, a neighborhood in it, and how far from every training query is too far.
@@ -45,21 +47,27 @@ class Locality:
         self.neighborhood_ = unfitted(self.neighborhood).fit(self.points_)
         self.pairs_ = data.pairs
         self.query_ids_ = data.query_ids
-        self.limit_ = np.inf if self.back_off is None else self._limit(self.back_off)
+        self.limit_ = np.inf if self.back_off is None else self._limit(self.back_off, data)
         return self
 
     def _training_points(self, data: Training) -> Floats:
         return cached("points", self.view_, data, lambda: np.asarray(data.by_query(self.view_.points)))
 
-    def _limit(self, share: float) -> float:
+    def _limit(self, share: float, data: Training) -> float:
+        """The distance that this share of the training queries have at most from the nearest other one."""
         if len(self.points_) < 2:
             return float("inf")
+        gaps = cached("gaps", (self.view_, self.metric), data, self._gaps)
+        size = float(np.sqrt(np.einsum("ij,ij->i", self.points_, self.points_).max(initial=0.0)))
+        return max(float(np.quantile(gaps, share)), _ROUNDING * size)
+
+    def _gaps(self) -> Floats:
+        """How far each training query is from the nearest other one."""
         places = measured(self.points_, self.metric)
         others = Search(places).nearest(places, 2)
         # A query's nearest is itself, or a duplicate; either way the second of the two is its nearest other query.
         other = np.where(others[:, 0] == np.arange(len(others)), others[:, 1], others[:, 0])
-        gaps = distances(self.points_, self.points_[other], self.metric)
-        return float(np.quantile(gaps, share))
+        return distances(self.points_, self.points_[other], self.metric)
 
     @property
     def metric(self) -> Metric:
@@ -138,7 +146,6 @@ class Surroundings:
         # let go.
         points = self.points = Once(lambda: locality.points(candidates))
         measured = self.distances = Once(lambda: locality.distances(points()))
-        self.is_far = Once(lambda: _is_far(locality, points, measured))
 
         def few(count: int) -> Floats:
             found = points()
@@ -158,18 +165,13 @@ class Surroundings:
         known = TrainingQueries(
             locality.query_ids_, locality.pairs_, locality.limit_, measured, few, away, known_gradients, lost
         )
+        self.is_far = Once(known.far)
         self.place = Place(
             lambda: looked_at(locality.view_),
             points=Once(lambda: locality.somewhere(points())),
             known=known,
             nearest_to_relevant=nearest_to_relevant,
         )
-
-
-def _is_far(locality: Locality, points: Once[Floats], measured: Once[Floats]) -> Bools:
-    """Which queries are too far from all training queries, by their distances where these are needed anyway."""
-    limit, lost = locality.limit_, is_lost(points())
-    return lost | (measured() > limit) if np.isfinite(limit) else lost
 
 
 def _neighbours(points: Floats, neighborhood: Neighborhood) -> csr_array:

@@ -19,6 +19,7 @@ from querywise.evaluation.tuning import tuned_fit
 from querywise.methods import METHODS
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.claims import write_findings
+from querywise.reproduction.rows import NO_BACK_OFF
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import make_folder
 from querywise.runtime.values import JsonObject
@@ -65,7 +66,7 @@ def _fits(*, classes: bool) -> dict[str, Fit]:
     fits = {name: fitting(name) for name in ("bm25", BASELINE, "lambdamart")}
     if classes:
         fits |= {f"query-classes, {view}": fitting("query-classes", view=view) for view in VIEWS[:3]}
-    fits |= {f"{name}, {view}": fitting(name, view=view) for name in KNN for view in VIEWS}
+    fits |= {f"{name}, {view}": fitting(name, view=view, **NO_BACK_OFF) for name in KNN for view in VIEWS}
     if classes:
         fits[ORACLE] = fitting("query-classes", known=True)
     return fits

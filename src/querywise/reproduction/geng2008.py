@@ -35,7 +35,7 @@ from querywise.reproduction.geng2008_claims import claims_of
 from querywise.reproduction.geng2008_names import CLASSES, KNN, MAIN, PAPER, SINGLE, by_paper
 from querywise.reproduction.geng2008_stability import stability, stability_text
 from querywise.reproduction.geng2008_sweep import SWEPT, Sweep, sweep, sweep_table
-from querywise.reproduction.rows import FLAVOUR, fitting, rows_table, tests_of
+from querywise.reproduction.rows import FLAVOUR, NO_BACK_OFF, fitting, rows_table, tests_of
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached
 from querywise.runtime.files import atomic_text, make_folder
@@ -175,7 +175,7 @@ class _Rows:
         grid = self._few({"k": _GRID["k"], "top": _GRID["top"]})
         if len(train) > MANY:
             grid = {"k": _K_OF_MANY, "top": (TOP,)}
-        fixed = {**PAPER, **self.asked, "l2": self._single_by_paper(train, valid).parameters["l2"]}
+        fixed = {**PAPER, **self.asked, **NO_BACK_OFF, "l2": self._single_by_paper(train, valid).parameters["l2"]}
         return cached(
             "online", (PAPER, self.asked, self.quick), train,
             lambda: tune_or_fit(
@@ -200,7 +200,7 @@ class _Rows:
         def fit(train: Judged, valid: Judged) -> Any:
             grid = {**self._grid(train, valid), **({} if more is None else self._few(more))}
             tried = {setting: values for setting, values in grid.items() if setting not in fixed}
-            every = {**self.asked, **fixed}
+            every = {**self.asked, **NO_BACK_OFF, **fixed}
             return tune_or_fit(METHODS[name].build, tried, fixed=every, train=train, valid=valid, flavour=FLAVOUR)
 
         return fit
@@ -217,7 +217,7 @@ class _Rows:
         view = fitted_view(method.build(**self.asked, top=TOP).view, train, self._single(train, valid, {}).ranker)  # type: ignore[attr-defined]
         places = view.points(train.candidates)
         radii = [_median_distance(places, share) for share in grid["k"]]
-        fixed = {**self.asked, "prior_l2": 0.0, "top": TOP}
+        fixed = {**self.asked, **NO_BACK_OFF, "prior_l2": 0.0, "top": TOP}
         tried = {"l2": grid["l2"], "radius": radii}
         return tune_or_fit(method.build, tried, fixed=fixed, train=train, valid=valid, flavour=FLAVOUR)
 

@@ -18,6 +18,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.evaluation.analysis import stability_bounds
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.methods import METHODS
+from querywise.reproduction.rows import NO_BACK_OFF
 from querywise.runtime.arrays import Floats
 from querywise.runtime.values import JsonObject
 
@@ -32,7 +33,7 @@ def stability(fold: Fold, reference: int | str | None, *, queries: int, l2: floa
     The paper's loss and weighting: hinge, every pair alike, features as they are; the first test queries of a fold.
     """
     asked: dict[str, Any] = {"k": 0.3, "l2": l2, "loss": "hinge", "pairs": "pair", "scale": "none"}
-    asked["reference"] = reference
+    asked |= {"reference": reference, **NO_BACK_OFF}
     test = fold.test.select(range(min(queries, len(fold.test))))
     rankers: list[Any] = [METHODS[name].build(**asked).fit(fold.train) for name in ("knn-online", "knn-offline-2")]
     trained = [ranker.training_queries(test.candidates) for ranker in rankers]

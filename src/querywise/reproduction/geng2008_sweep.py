@@ -23,7 +23,7 @@ from querywise.evaluation.tuning import tune
 from querywise.methods import METHODS
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.geng2008_names import KNN, PAPER, SINGLE, by_paper
-from querywise.reproduction.rows import FLAVOUR
+from querywise.reproduction.rows import FLAVOUR, NO_BACK_OFF
 from querywise.runtime.arrays import Floats
 from querywise.runtime.progress import track
 from querywise.runtime.values import JsonObject, Settings
@@ -119,13 +119,13 @@ def _of_fold(
     for share in track(shares, "k"):
         trained = {}
         for name in KNN:
-            ranker: Any = METHODS[name].build(k=share, reference=reference, l2=ours).fit(fold.train)
+            ranker: Any = METHODS[name].build(k=share, reference=reference, l2=ours, **NO_BACK_OFF).fit(fold.train)
             values[name][share] = _measured(ranker, fold)
             trained[name] = ranker.training_queries(fold.test.candidates)
         for name in KNN[1:]:
             ratios[name][share] = change_ratios(trained[name], trained[KNN[0]], fold.train.pairs)
     for share in hinge_shares:
-        online = METHODS[KNN[0]].build(k=share, reference=reference, l2=theirs, **PAPER).fit(fold.train)
+        online = METHODS[KNN[0]].build(k=share, reference=reference, l2=theirs, **PAPER, **NO_BACK_OFF).fit(fold.train)
         values[ONLINE_HINGE][share] = _measured(online, fold)
     single = _measured(METHODS[SINGLE].build(l2=ours).fit(fold.train), fold)
     return single, values, ratios, _by_parts(fold, reference, ours)
@@ -152,7 +152,7 @@ def _by_parts(fold: Fold, reference: int | str | None, l2: float) -> dict[str, l
 
 
 def _ratios_of(train: Judged, fold: Fold, reference: int | str | None, l2: float) -> dict[str, Floats]:
-    asked: dict[str, Any] = {"k": _SHARE_OF_PARTS, "reference": reference, "l2": l2, "tolerance": None}
+    asked: dict[str, Any] = {"k": _SHARE_OF_PARTS, "reference": reference, "l2": l2, "tolerance": None, **NO_BACK_OFF}
     trained = {}
     for name in KNN:
         ranker: Any = METHODS[name].build(**asked).fit(train)

@@ -31,10 +31,10 @@ from querywise.methods import METHODS
 from querywise.report.figures import line_figure
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.claims import QUICK, Claim, claimed, p_text, write_findings
-from querywise.reproduction.rows import FLAVOUR, fitting, gain_of, p_of, rows_table
+from querywise.reproduction.rows import FLAVOUR, NO_BACK_OFF, fitting, gain_of, p_of, rows_table
 from querywise.runtime.files import make_folder
 from querywise.runtime.progress import track
-from querywise.runtime.values import Grid, JsonObject
+from querywise.runtime.values import Grid, JsonObject, Settings
 
 SER, SSER, SVM = "ser", "sser", "ranksvm"
 CLASSIC = ("rankboost", "listnet", "adarank", "mhr-bc")
@@ -180,7 +180,12 @@ def _cross_validated(grid: Grid) -> Fit:
 
 def _ours(size: _Size, names: Sequence[str]) -> dict[str, Fit]:
     """Over every column, with the whole grid."""
-    return {f"{name}{ALL}": fitting(name, {}, size.grid(name)) for name in names}
+    return {f"{name}{ALL}": fitting(name, _fixed(name), size.grid(name)) for name in names}
+
+
+def _fixed(name: str) -> Settings:
+    """What is fixed of a method: local models answer every query, however far."""
+    return NO_BACK_OFF if "back_off" in METHODS[name].settings else {}
 
 
 def _sweep(folds: Sequence[Fold], gammas: Sequence[float]) -> dict[str, list[float]]:
@@ -216,7 +221,7 @@ def _seconds(name: str, fold: Fold, times: int) -> float:
     took = []
     for _ in range(times):
         begin = time.perf_counter()
-        METHODS[name].build().fit(fold.train, valid=fold.valid)
+        METHODS[name].build(**_fixed(name)).fit(fold.train, valid=fold.valid)
         took.append(time.perf_counter() - begin)
     return min(took)
 

@@ -13,6 +13,7 @@ from querywise.report.tables import Column, Table
 from querywise.runtime.values import Grid, Settings
 
 FLAVOUR = "letor4"
+NO_BACK_OFF: Settings = {"back_off": None}  # the papers' algorithms answer every query by its neighbours, however far
 
 
 def fitting(method: str, fixed: Settings, grid: Grid | None = None) -> Fit:

@@ -14,7 +14,7 @@ import numpy as np
 
 from querywise.contracts.answers import Answer, nobody
 from querywise.contracts.protocols import Ranker
-from querywise.contracts.run_weights import weights_of_query
+from querywise.contracts.run_weights import answer_to_query, named_weights
 from querywise.data.decimals import read_rows
 from querywise.data.judged import Candidates
 from querywise.data.query_table import QueryTable
@@ -175,14 +175,15 @@ class LoadedModel:
             answers.append(answer)
         return scores, answers
 
-    def weights(self, request: WeightsRequest) -> dict[str, float]:
-        """The weight of each first-stage run for a query."""
+    def weights(self, request: WeightsRequest) -> tuple[dict[str, float], Answer]:
+        """The weight of each first-stage run for a query, and the ranker's answer behind them."""
         for name, own in (request.runs or {}).items():
             wrong = next((document for document, score in own.items() if not math.isfinite(score)), None)
             if wrong is not None:
                 raise RequestDataError(f"The score of document {wrong!r} is no finite number.", f"runs.{name}")
         table = query_table((request.query.id or "0",), [request.query])
-        return weights_of_query(self.ranker, table, request.runs)
+        answer = answer_to_query(self.ranker, table, request.runs)
+        return named_weights(answer), answer
 
     def explain(self, candidates: Candidates, request: ExplainRequest) -> Explanation | Reason:
         """What is particular to a query, or why one document is above another."""

@@ -93,7 +93,8 @@ class RankRoutes:
         model = service.models.current
         check_cost(model.cost, service.limits, [documents])
         inline = not large and model.is_quick(documents)
-        found = await service.run(lambda: model.weights(asked), request, inline=inline)
+        found, behind = await service.run(lambda: model.weights(asked), request, inline=inline)
+        service.observe_place(behind)
         return Response(encode(found), media_type=JSON)
 
     async def explain(self, request: Request) -> Response:
@@ -159,7 +160,9 @@ class LookupRoutes:
             ranked = len(candidates.features)
             return schema.SearchResponse(query, model.version, ranked, documents, explanation, neighbours, took)
 
-        return Response(encode(await self._service.threads.run(job)), media_type=JSON)
+        found = await self._service.threads.run(job)
+        self._service.metrics.back_offs += bool(found.explanation and found.explanation.get("note"))
+        return Response(encode(found), media_type=JSON)
 
     async def queries(
         self,

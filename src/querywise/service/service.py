@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+import numpy as np
 from fastapi import Request
 
 from querywise.contracts.answers import Answer
@@ -88,14 +89,16 @@ class Service:
     def observe(self, answers: Sequence[Answer]) -> None:
         """Count documents, back-offs, and the distances of queries to the nearest training query."""
         for answer in answers:
-            self._observe(answer)
+            self.metrics.documents += len(answer.seen.features)
+            self.observe_place(answer)
 
-    def _observe(self, answer: Answer) -> None:
-        self.metrics.documents += len(answer.seen.features)
-        known = None if answer.place is None else answer.place.known
-        if known is None or not len(answer.seen):
+    def observe_place(self, answer: Answer) -> None:
+        """Count back-offs and distances alone, of a ranker or of the members of a blend."""
+        near = [each.place.known for each in answer.neighbourly if each.place and each.place.known]
+        if not near or not len(answer.seen):
             return
-        self.metrics.back_offs += int(known.lost().sum())
+        self.metrics.back_offs += int(np.any([each.far() for each in near], axis=0).sum())
+        known = near[0]
         if math.isfinite(known.limit):  # the model backs off beyond this distance, so all distances are computed
             distances = known.distances()
         elif time.monotonic() - self._sampled >= 1 / _SAMPLES_PER_SECOND:
@@ -105,4 +108,3 @@ class Service:
         self._sampled = time.monotonic()
         for distance in distances[~known.lost()[: len(distances)]].tolist():
             self.metrics.distances.add(distance)
-            self.metrics.back_offs += int(distance > known.limit)

@@ -51,6 +51,7 @@ ALIASES: dict[str, str] = {}
 # The value of a parameter that folders of earlier versions lack.
 BEFORE: dict[str, dict[str, bool | int | float | str | None]] = {
     "SelectRanker": {"with_relevant": False},
+    **{name: {"back_off": None} for name in ("KnnOnline", "KnnOffline1", "KnnOffline2")},
     "ATVT": {"stop": "mean", "nonnegative": True, "transform": "linear", "per": "query"},
 }
 # Kinds that are no longer there, and why.

@@ -9,8 +9,9 @@ import numpy as np
 from querywise.contracts.protocols import Models, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
+from querywise.locality.views.looking import described
 from querywise.locality.views.references import Reference, fitted_reference, reference_scores
-from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.threads import in_threads, one_blas_thread
 
@@ -52,6 +53,10 @@ class Divergence:
         if not hasattr(self, "scaling_"):
             raise NotFittedError(self)
         return self.scaling_.apply(self._divergences(candidates))
+
+    def known(self, candidates: Candidates, /) -> Bools:
+        """The queries with a document that has a feature other than 0."""
+        return described(candidates)
 
     def _width(self, candidates: Candidates) -> int:
         return candidates.features.shape[1] if self.models is None else len(self.models)

@@ -20,6 +20,12 @@ def known_to(view: QueryView, candidates: Candidates) -> Bools:
     return view.known(candidates) if isinstance(view, Knows) else np.ones(len(candidates), np.bool_)
 
 
+def described(candidates: Candidates) -> Bools:
+    """Which queries have a document with a feature that is not 0: without one, documents tell nothing of a query."""
+    rows = candidates.query_of_row[candidates.features.any(axis=1)]
+    return np.bincount(rows, minlength=len(candidates)) > 0
+
+
 def relevant_points(view: QueryView, data: Judged) -> Floats | None:
     """The position of each query's relevant documents; None in a view that gives them none."""
     return view.relevant_points(data) if isinstance(view, PlacesDocuments) else None

@@ -9,8 +9,9 @@ import numpy as np
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
+from querywise.locality.views.looking import described
 from querywise.locality.views.references import Reference, fitted_reference, reference_scores
-from querywise.runtime.arrays import Floats
+from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.scaling import Scaling
 
 
@@ -56,6 +57,10 @@ class TwoModels:
         if not hasattr(self, "scaling_"):
             raise NotFittedError(self)
         return self.scaling_.apply(self._means(candidates))
+
+    def known(self, candidates: Candidates, /) -> Bools:
+        """The queries with a document that has a feature other than 0."""
+        return described(candidates)
 
     def relevant_points(self, data: Judged, /) -> Floats:
         """Each query's position if its best documents were its relevant ones; its own position where there are none."""

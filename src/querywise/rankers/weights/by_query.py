@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 import numpy as np
 
-from querywise.contracts.answers import Answer, Facts, Gain, Once, Place
+from querywise.contracts.answers import Answer, Facts, Gain, Once
 from querywise.contracts.protocols import QueryView
 from querywise.data.judged import Candidates, Judged
 from querywise.data.normalisation import EngineNormalisation
@@ -114,17 +114,15 @@ class WeightsByQuery(Fusion):
         common, shrinkage = self.weights_, self.shrinkage_
 
         def own() -> OwnWeights:
-            found = way.own(candidates)
+            found = way.own(candidates, around.points(), around.is_far())
             return OwnWeights(shrunk(found.weights, common, shrinkage), found.local)
 
         around = Surroundings(way.locality_, candidates, RankSVM(), lambda: None)
         teachers = None
-        place = Place(around.place.by, points=around.place.points)
         if isinstance(way, NeighbourWeights):
             neighbours: NeighbourWeights = way
-            place = around.place
-            teachers = Once(lambda: neighbours.neighbours(around.points()))
-        return self.fused(seen, own, teachers=teachers, place=place, facts=facts)
+            teachers = Once(lambda: neighbours.neighbours(around.points(), around.is_far()))
+        return self.fused(seen, own, teachers=teachers, place=around.place, facts=facts)
 
     @property
     def _facts(self) -> Callable[[], Facts]:

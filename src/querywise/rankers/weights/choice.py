@@ -10,9 +10,10 @@ import numpy as np
 from querywise.contracts.answers import Gain
 from querywise.data.judged import Candidates
 from querywise.data.ordering import content_order
+from querywise.rankers.neighbors import Locality
 from querywise.rankers.weights.fusion import OwnWeights, Weights
 from querywise.rankers.weights.lists import Lists
-from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.cache import caching
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.progress import track
@@ -25,12 +26,14 @@ _SURE = 3.0  # standard errors that the gain of the choice must exceed: of many 
 class Way(Protocol):
     """A way to weights of a query's own."""
 
+    locality_: Locality
+
     def fit(self, lists: Lists, everyone: Weights, /) -> Self:
         """Learn from judged lists."""
         ...
 
-    def own(self, candidates: Candidates, /) -> OwnWeights:
-        """The weights of these queries."""
+    def own(self, candidates: Candidates, points: Floats, far: Bools, /) -> OwnWeights:
+        """The weights of these queries, from their positions, and which of these are too far away."""
         ...
 
     def said(self) -> str:
@@ -78,7 +81,9 @@ def _held_out(lists: Lists, ways: Sequence[Way], everyone: Weights, place: Ints)
         commons[held] = common.weights_
         with caching():
             for number, way in enumerate(ways):
-                found[number, held] = unfitted(way).fit(train, common).own(asked).weights
+                fitted = unfitted(way).fit(train, common)
+                points = fitted.locality_.points(asked)
+                found[number, held] = fitted.own(asked, points, fitted.locality_.is_far(points)).weights
     return commons, found
 
 

@@ -13,7 +13,7 @@ from querywise.rankers.neighbors import Locality
 from querywise.rankers.weights.fusion import OwnWeights, Weights
 from querywise.rankers.weights.lists import Lists
 from querywise.rankers.weights.signals import RunSignals
-from querywise.runtime.arrays import Floats
+from querywise.runtime.arrays import Bools, Floats
 
 
 class SignalWeights:
@@ -55,13 +55,12 @@ class SignalWeights:
             self.slopes_ = found[runs:].reshape(runs, count) * (shrunk / level)
         return self
 
-    def own(self, candidates: Candidates) -> OwnWeights:
-        """The weights of these queries."""
-        points = self.locality_.points(candidates)
+    def own(self, candidates: Candidates, points: Floats, far: Bools) -> OwnWeights:
+        """The weights of these queries, from their positions, and which of these are too far away."""
         steps: Floats = np.einsum("qs,rs->qr", points, self.slopes_)
         moved = np.maximum(self.common_ + steps, 0.0)
         totals = moved.sum(axis=1)
-        local = steps.any(axis=1) & (totals > 0) & (candidates.sizes > 0) & ~self.locality_.is_far(points)
+        local = steps.any(axis=1) & (totals > 0) & (candidates.sizes > 0) & ~far
         weights = np.where(local[:, None], moved / np.where(totals > 0, totals, 1.0)[:, None], self.common_)
         return OwnWeights(weights, local)
 

@@ -49,16 +49,15 @@ class NeighbourWeights:
         self._mean = None
         return self
 
-    def neighbours(self, points: Floats) -> csr_array:
+    def neighbours(self, points: Floats, far: Bools) -> csr_array:
         """New queries × training queries; an empty row is w̄."""
-        far = self.locality_.is_far(points)
         if far.all():
             return csr_array((len(points), len(self.locality_.points_)))
         return without(self.locality_.weights(points), far)
 
-    def own(self, candidates: Candidates) -> OwnWeights:
-        """The weights of these queries."""
-        rows = self.neighbours(self.locality_.points(candidates))
+    def own(self, candidates: Candidates, points: Floats, far: Bools) -> OwnWeights:
+        """The weights of these queries, from their positions, and which of these are too far away."""
+        rows = self.neighbours(points, far)
         totals = np.asarray(rows.sum(axis=1)).ravel()
         near = np.asarray(rows @ self.table_) / np.where(totals > 0, totals, 1.0)[:, None]
         if self._mean is None:
