@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from io import StringIO
 from pathlib import Path
@@ -40,6 +39,7 @@ from querywise.locality.views.gradients import GradientView
 from querywise.locality.views.vector import VectorView
 from querywise.methods import METHODS, settings_of_several
 from querywise.rankers import knn as knn_module
+from querywise.rankers.neighbors import Locality
 from querywise.report.terminal import explanation_tables
 from querywise.reproduction import blend, fromtext, geng2008, geng2008_stability, geng2008_sweep, hoi2008, hybrid
 from querywise.runtime.arrays import Floats
@@ -183,7 +183,8 @@ def test_none_switches_it_off() -> None:
 
 def test_queries_that_coincide_up_to_rounding_are_not_far_from_one_another() -> None:
     data = trained_on()
-    alike = data.with_queries(replace(data.candidates.queries, vectors=np.tile([0.1, 0.2, 0.3, 0.4], (QUERIES, 1))))  # type: ignore[type-var]
+    ids = data.candidates.query_ids
+    alike = data.with_queries(QueryTable(ids, vectors=np.tile([0.1, 0.2, 0.3, 0.4], (QUERIES, 1))))
     ranker = KnnOnline(RankSVM(0.1), k=8, view=VectorView()).fit(alike)
     assert not explain(ranker, asked("", np.array([0.3, 0.6, 0.9, 1.2]), some_features()), "q").note
     assert explain(ranker, asked("", np.array([0.3, 0.6, 0.9, 1.3]), some_features()), "q").note
@@ -219,7 +220,7 @@ def back_offs(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
     """What local models are asked for, collected."""
     found: list[float | None] = []
 
-    class Recorded(knn_module.Locality):
+    class Recorded(Locality):
         def __init__(self, view: Any, neighborhood: Any, back_off: float | None) -> None:
             found.append(back_off)
             super().__init__(view, neighborhood, back_off)
