@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import threading
@@ -199,6 +200,9 @@ class _Handler(BaseHTTPRequestHandler):
         status, answer = 200, json.dumps({"data": rows[::-1]}).encode()  # in any order
         if self.server.wrong:
             wrong = self.server.wrong.pop(0)
+            if wrong in ("trickle", "trickling headers"):
+                self.trickle(answer, headers=wrong == "trickle")
+                return
             if wrong == "late":
                 self.server.done.wait(20)
                 return
@@ -217,6 +221,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
         self.wfile.write(answer)
+
+    def trickle(self, answer: bytes, *, headers: bool) -> None:
+        """A byte now and then, for ever: of the answer after its headers, or of these."""
+        if headers:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer) + 10**6))
+            self.end_headers()
+        with contextlib.suppress(OSError):
+            for byte in answer if headers else b"HTTP/1.0 200 OK\r\nX: " + b"x" * 10**6:
+                self.wfile.write(bytes([byte]))
+                if self.server.done.wait(0.05):
+                    return
 
     def log_message(self, *_: object) -> None:
         pass
@@ -255,6 +271,17 @@ def test_a_service_that_is_late_busy_or_cut_short_is_asked_again(service: Servic
     service.wrong = ["late", 503, "cut", 429]
     assert asking(service, tmp_path, timeout=0.3)(["abc"]).tolist() == [[3, 1.5]]
     assert len(service.asked) == 5
+
+
+@pytest.mark.parametrize("how", ["trickle", "trickling headers"])
+def test_one_that_sends_a_byte_now_and_then_is_cut_off(service: Service, tmp_path: Path, how: str) -> None:
+    service.wrong = [how]
+    assert asking(service, tmp_path / "once", deadline=0.4)(["abc"]).tolist() == [[3, 1.5]]
+    service.wrong = [how] * 2
+    embedder = asking(service, tmp_path / "ever", deadline=0.2, attempts=2)
+    told = r"no answer in 2 attempts \(the whole answer did not come within 0\.2 seconds\)"
+    with pytest.raises(DataError, match=told):
+        embedder(["abc"])
 
 
 def test_one_that_never_answers_is_given_up_and_nothing_is_lost(service: Service, tmp_path: Path) -> None:

@@ -8,11 +8,14 @@ nowhere.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import socket
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, urlsplit
@@ -37,8 +40,9 @@ _LARGEST = 256_000_000  # bytes of an answer
 class RemoteEmbedder:
     """An address, whose part after # is the name of the model.
 
-    timeout: seconds to wait for an answer. attempts: how often a batch is asked for. pause: seconds before the second
-    time, twice as many before each further one. cache: the folder of kept answers; None is `default_cache`.
+    timeout: seconds to wait for a sign of the service. deadline: seconds in which the whole answer must have come.
+    attempts: how often a batch is asked for. pause: seconds before the second time, twice as many before each further
+    one. cache: the folder of kept answers; None is `default_cache`.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class RemoteEmbedder:
         address: str,
         *,
         timeout: float = 60.0,
+        deadline: float = 120.0,
         attempts: int = 5,
         pause: float = 0.5,
         cache: Path | None = None,
@@ -53,7 +58,7 @@ class RemoteEmbedder:
         self._parts = check_address(address)
         self._where = self._parts._replace(fragment="").geturl()
         self._model = self._parts.fragment or "default"
-        self._timeout, self._attempts, self._pause = timeout, attempts, pause
+        self._timeout, self._deadline, self._attempts, self._pause = timeout, deadline, attempts, pause
         self._kept = KeptVectors(default_cache() if cache is None else cache, f"{self._where}#{self._model}")
 
     def __call__(self, texts: Sequence[str], /) -> Floats:
@@ -98,15 +103,13 @@ class RemoteEmbedder:
         body = json.dumps({"model": self._model, "input": list(texts), "encoding_format": "float"}).encode()
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         target = parts.path + (f"?{parts.query}" if parts.query else "")
-        try:
+        with _ended_after(self._deadline, connection):
             connection.request("POST", target, body, headers)
-            answer = connection.getresponse()
-            content = answer.read(_LARGEST + 1)
-            wait = answer.headers.get("Retry-After", "")
-            if answer.length:  # bytes that were announced and did not come, or more than are read
-                raise HTTPException(f"{len(content)} bytes came, and {answer.length} more were announced")
-        finally:
-            connection.close()
+            with connection.getresponse() as answer:
+                content = answer.read(_LARGEST + 1)
+                wait = answer.headers.get("Retry-After", "")
+                if answer.length:  # bytes that were announced and did not come, or more than are read
+                    raise HTTPException(f"{len(content)} bytes came, and {answer.length} more were announced")
         if key:
             content = content.replace(key.encode(), b"***")  # a service may repeat what it was sent
         return answer.status, content, float(wait) if wait.isdecimal() else 0.0
@@ -124,6 +127,34 @@ class RemoteEmbedder:
                 f"replaced, remove {self._kept.folder} and start anew."
             )
         return found
+
+
+@contextlib.contextmanager
+def _ended_after(seconds: float, connection: HTTPConnection) -> Iterator[None]:
+    """Connect, and end the connection with the block, or after so many seconds, however slowly bytes keep coming."""
+    connection.connect()
+    line, over = connection.sock, threading.Event()
+
+    def end() -> None:
+        over.set()
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(line, socket.SHUT_RDWR)  # below TLS, whose state belongs to the other thread
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    late = TimeoutError(f"the whole answer did not come within {seconds:g} seconds")
+    try:
+        yield
+    except (OSError, HTTPException):
+        if over.is_set():
+            raise late from None
+        raise
+    finally:
+        timer.cancel()
+        connection.close()
+    if over.is_set():
+        raise late
 
 
 def check_address(address: str) -> SplitResult:
