@@ -30,7 +30,7 @@ from querywise.rankers.blend import Blend, learned_weights
 from querywise.rankers.nearby import NearbyBlend
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.claims import write_findings
-from querywise.reproduction.rows import FLAVOUR, NO_BACK_OFF, p_of
+from querywise.reproduction.rows import FLAVOUR, p_of
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import make_folder
 
@@ -78,7 +78,7 @@ def reproduce(folds: Folds, out: Path) -> Path:
 
 def _fits(flavour: str) -> dict[str, Fit]:
     """Every row a blend, of one ranker or several: what rows share is then fitted once in a fold."""
-    context, listwise, knn = METHODS[WHOLE].build(bag=BAG, **NO_BACK_OFF).rankers  # type: ignore[attr-defined]
+    context, listwise, knn = METHODS[WHOLE].build(bag=BAG).rankers  # type: ignore[attr-defined]
     plain, plain_listwise = context.learner, listwise.learner
     single = METHODS[SINGLE].build(l2=knn.learner.l2)
     blends = {PLAIN: Blend([plain])}
@@ -122,8 +122,7 @@ def _as_it_is(ranker: Blend | NearbyBlend) -> Fit:
 def _chosen(method: Method, flavour: str, grid: Mapping[str, Sequence[Any]] | None = None) -> Fit:
     """A method with the best setting of a grid, its own unless one is given, on the validation part."""
     tried = method.grid_on if grid is None else grid
-    fixed = {"bag": BAG, **(NO_BACK_OFF if "back_off" in method.settings else {})}
-    return tuned_fit(method.build, tried, fixed=fixed, flavour=flavour)
+    return tuned_fit(method.build, tried, fixed={"bag": BAG}, flavour=flavour)
 
 
 def _crossed(blend: Blend, valid: Any) -> Floats:

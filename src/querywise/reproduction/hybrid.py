@@ -40,7 +40,7 @@ from querywise.rankers.weights.lists import normalised_runs
 from querywise.rankers.weights.options import options_for
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.claims import write_findings
-from querywise.reproduction.rows import NO_BACK_OFF, p_of
+from querywise.reproduction.rows import p_of
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import atomic_text, make_folder
 from querywise.runtime.values import Json, JsonObject, Settings, json_text
@@ -110,8 +110,8 @@ def _fits(names: Sequence[str], bag: int) -> dict[str, Fit]:
     fits: dict[str, Fit] = {f"run {run.name}": _alone(run.name) for run in run_columns(names)}
     fits |= {name: _chosen(name) for name in (RRF, "combsum", WEIGHTS, BY_QUERY, "forest", SINGLE)}
     fits["lambdamart"] = tuned_fit(METHODS["lambdamart"].build, {}, fixed={"bag": bag})
-    fits[RECOMMENDED] = _chosen(RECOMMENDED, {"bag": bag, **NO_BACK_OFF})
-    fits[f"{RECOMMENDED}, view signals"] = _chosen(RECOMMENDED, {"bag": bag, "view": "signals", **NO_BACK_OFF})
+    fits[RECOMMENDED] = _chosen(RECOMMENDED, {"bag": bag})
+    fits[f"{RECOMMENDED}, view signals"] = _chosen(RECOMMENDED, {"bag": bag, "view": "signals"})
     return fits
 
 
