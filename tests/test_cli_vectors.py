@@ -10,7 +10,11 @@ import pytest
 
 from querywise.data.folds import read_folds
 from querywise.data.run_columns import run_columns
-from querywise.storage import read_manifest
+from querywise.retrieval.index import load_index
+from querywise.service.loaded_model import LoadedModel
+from querywise.service.lookup import Lookup
+from querywise.service.schema import Query
+from querywise.storage import load, read_manifest, save
 from tests.commands import output, refused
 from tests.commands import run as call
 
@@ -176,3 +180,36 @@ def test_fit_leaves_out_vectors_of_unknown_documents_if_told_to(place: Path, tmp
     assert "'stray', which is not in the corpus" in said
     assert "--skip-unknown" in said
     run(place, *asked, "--skip-unknown")
+
+
+@pytest.mark.parametrize("command", ["compare docs", "features docs --out f", "index docs --out i", "fit docs --out m"])
+def test_vectors_given_twice_are_refused_as_is_what_makes_them(place: Path, command: str) -> None:
+    told = refused(call(place, *command.split(), "--vectors", "vectors", "--vectors", "others"))
+    assert "--vectors vectors --vectors others: --vectors is given 2 times, and one is used. Name one." in told
+    told = refused(call(place, *command.split(), "--embed", "lsa", "--embed", "static"))
+    assert "--embed lsa --embed static: --embed is given 2 times" in told
+
+
+def test_the_service_finds_candidates_as_deep_in_either_list_as_in_training(place: Path, tmp_path: Path) -> None:
+    depths = ("--top", 6, "--vector-top", 3)
+    run(place, "fit", "docs", "--embed", "lsa", "--method", "single", "--out", tmp_path / "m", *depths, "-q")
+    run(place, "index", "docs", "--embed", "lsa", "--out", tmp_path / "i", "-q")
+    model, lookup = LoadedModel.from_folder(tmp_path / "m"), Lookup(load_index(tmp_path / "i"))
+    for text in ("apple jam", "pear tree", "jam"):
+        found = json.loads(run(place, "search", tmp_path / "i", text, "--model", tmp_path / "m", "--json"))
+        ours = lookup.candidates(Query(text=text), None, model)
+        assert sorted(ours.document_ids or ()) == sorted(each["document"] for each in found)
+        ranked = lookup.found(model, ours, 100)
+        assert [each.id for each in ranked] == [each["document"] for each in found]
+        assert len(lookup.candidates(Query(text=text), 100, model)) == 1
+        assert lookup.candidates(Query(text=text), 100, model).document_ids == ours.document_ids
+        fewer = lookup.candidates(Query(text=text), 1, model).document_ids or ()
+        assert 1 <= len(fewer) <= 4
+    words, similar = (run_columns(ours.feature_names)[place] for place in (0, 1))
+    assert np.count_nonzero(ours.features[:, words.reciprocal_rank]) == 6
+    assert np.count_nonzero(ours.features[:, similar.reciprocal_rank]) == 3
+    forgotten = tmp_path / "forgotten"
+    save(load(tmp_path / "m"), forgotten)
+    usual = lookup.candidates(Query(text="jam"), None, LoadedModel.from_folder(forgotten))
+    assert usual.document_ids == lookup.candidates(Query(text="jam"), 100).document_ids
+    assert len(usual.document_ids or ()) > len(ours.document_ids or ())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 import typer
 
 from querywise.cli.app import app
+from querywise.cli.inputs import retrieval_from
 from querywise.cli.options import (
     AsJson,
     EmbedderName,
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 class Searched(TypedDict, total=False):
     """How candidates are found, as `answer` takes it."""
 
-    top: int
-    vector_top: int
+    top: int | None
+    vector_top: int | None
     vector: Floats
 
 
@@ -79,13 +80,13 @@ def features(
     from querywise.data.folds import check_parts_folder, write_parts
     from querywise.data.sidefiles import QUERIES
     from querywise.errors import DataError
-    from querywise.retrieval.reading import Retrieval, judged_from_text
+    from querywise.retrieval.reading import judged_from_text
     from querywise.runtime.progress import shown
 
     if (out / "corpus.jsonl").exists() or (queries is not None and queries.resolve() == (out / QUERIES).resolve()):
         raise DataError(f"{out}: a collection is here, whose {QUERIES} would be written over. Name another folder.")
     check_parts_folder(out)
-    how = Retrieval(top, vectors, embed, vector_top, skip_unknown, None if language == "none" else language)
+    how = retrieval_from(vectors, embed, top, vector_top, language, skip_unknown=skip_unknown)
     with shown(quiet=quiet), working(cluster):
         judged, coverage, _ = judged_from_text(
             data, queries=queries, judgements=judgements, retrieval=how, add_judged=add_judged
@@ -117,12 +118,12 @@ def index(
     """
     from querywise.retrieval.index import check_index_folder, save_index
     from querywise.retrieval.indexed_vectors import vectors_of
-    from querywise.retrieval.reading import Retrieval, collection_from, index_of
+    from querywise.retrieval.reading import collection_from, index_of
     from querywise.retrieval.words import Tokeniser
     from querywise.runtime.progress import shown
 
     tokeniser = Tokeniser(None if language == "none" else language, stop_words=stop_words)
-    how = Retrieval(vectors=vectors, embed=embed, skip_unknown=True)
+    how = retrieval_from(vectors, embed, skip_unknown=True)
     check_index_folder(out)
     with shown(quiet=quiet):
         made = index_of(collection_from(data), how, tokeniser)
@@ -199,6 +200,7 @@ def _as_trained(index: Index, model: Path, query: str, embed: str | None) -> Sea
     from querywise.data.run_columns import run_columns
     from querywise.errors import DataError
     from querywise.retrieval.embedding import query_vector
+    from querywise.retrieval.features import trained_depths
     from querywise.retrieval.indexed_vectors import has_vectors
     from querywise.retrieval.language import require_language
     from querywise.storage import read_manifest
@@ -212,13 +214,9 @@ def _as_trained(index: Index, model: Path, query: str, embed: str | None) -> Sea
             f"{model} was trained {told[0]} vectors, and this index is one {told[1]} them. `querywise index` makes "
             "another" + (", with --vectors or --embed." if by_vectors else ".")
         )
-    known = manifest.notes.get("vectors")
-    depths = known if isinstance(known, dict) else {}
-    found: Searched = {}
-    for name in ("top", "vector_top"):
-        depth = depths.get(name)
-        if type(depth) is int and depth > 0:
-            found[name] = depth
+    depths = trained_depths(manifest.notes)
+    found: Searched = {"top": depths.top, "vector_top": depths.vector_top}
     if by_vectors:
-        found["vector"] = query_vector(index, query, embed=embed, trained=known, model=str(model))
+        trained = manifest.notes.get("vectors")
+        found["vector"] = query_vector(index, query, embed=embed, trained=trained, model=str(model))
     return found

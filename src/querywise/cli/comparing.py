@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from querywise.cli.app import app
-from querywise.cli.inputs import columns_from, feature_from, local_settings
+from querywise.cli.inputs import columns_from, feature_from, local_settings, retrieval_from
 from querywise.cli.options import (
     AsJson,
     Clusters,
@@ -106,7 +106,7 @@ def compare(
     from querywise.measures.flavours import find_flavour
     from querywise.measures.formulas import find_measures
     from querywise.methods import find_method, settings_of_several
-    from querywise.retrieval.reading import Retrieval, folds_of
+    from querywise.retrieval.reading import folds_of
     from querywise.runtime.progress import shown
 
     find_measures([*measures.split(","), measure])
@@ -125,7 +125,7 @@ def compare(
         baseline=baseline,
         fixed=fixed,
     )
-    how = Retrieval(top, vectors, embed, vector_top, skip_unknown, None if language == "none" else language)
+    how = retrieval_from(vectors, embed, top, vector_top, language, skip_unknown=skip_unknown)
     with shown(quiet=quiet), working(cluster):
         folds = folds_of(data, queries, seed=seed, judgements=judgements, retrieval=how)
         found, page = run(asked, folds, out, title=f"Methods compared on {data.absolute().name}")
@@ -173,7 +173,7 @@ def reproduce(
     """Make a paper's tables and figures anew on the data you have."""
     from querywise.errors import DataError
     from querywise.reproduction import blend, fromtext, geng2008, hoi2008, hybrid, lin2011, zha2006
-    from querywise.retrieval.reading import Retrieval, folds_of
+    from querywise.retrieval.reading import folds_of
     from querywise.runtime.progress import shown
 
     feature = None if reference is None else feature_from(reference)
@@ -192,10 +192,10 @@ def reproduce(
         raise DataError(f"--quick: there is no quick run of {what}. Leave --quick out, or name {', '.join(quickly)}.")
     if rankers is not None and what != "hoi2008":
         raise DataError(f"--rankers: {what} takes no rankers. Leave --rankers out, or name hoi2008.")
-    if (vectors is not None or embed is not None) and what != "hybrid":
-        option = "--embed" if vectors is None else "--vectors"
+    if (vectors or embed) and what != "hybrid":
+        option = "--vectors" if vectors else "--embed"
         raise DataError(f"{option}: {what} takes no vectors. Leave {option} out, or name hybrid.")
-    how = Retrieval(vectors=vectors, embed=embed)
+    how = retrieval_from(vectors, embed)
     with shown(quiet=quiet):
         written = known[what](folds_of(data, queries, retrieval=how), out, **({"quick": True} if quick else {}))
     if not quiet:

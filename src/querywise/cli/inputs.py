@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from querywise.cli.options import only_one
+
 if TYPE_CHECKING:
     from querywise.data.folds import Fold, Folds
     from querywise.data.judged import Judged
@@ -61,6 +63,22 @@ def columns_from(text: str) -> list[int]:
             )
         found += range(int(first) - 1, int(last))
     return found
+
+
+def retrieval_from(
+    vectors: list[Path] | None,
+    embed: list[str] | None,
+    top: int | None = None,
+    vector_top: int | None = None,
+    language: str = "english",
+    *,
+    skip_unknown: bool = False,
+) -> Retrieval:
+    """How candidates are found, from the options for it."""
+    from querywise.retrieval.reading import Retrieval
+
+    spoken = None if language == "none" else language
+    return Retrieval(top, only_one("vectors", vectors), only_one("embed", embed), vector_top, skip_unknown, spoken)
 
 
 class TrainingData(NamedTuple):

@@ -7,7 +7,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, ParamSpec, TypeVar
 
@@ -89,16 +89,18 @@ Top = Annotated[
 ]
 Language = Annotated[str, typer.Option(help="Whose stemmer, for text: english, german, …; none does not stem.")]
 VectorFolder = Annotated[
-    Path | None,
+    list[Path] | None,
     typer.Option(
+        metavar="<path>",
         help="Vectors of a text collection: a folder with documents.npy, queries.npy and the ids in .json, or with "
         ".safetensors or .parquet. What they find is a candidate too, and similarity a feature.",
         show_default=False,
     ),
 ]
 EmbedderName = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
+        metavar="<str>",
         help="What makes vectors of a text collection: lsa, static, sentence-transformers:NAME_OR_FOLDER, or an "
         "address like http://localhost:8080/v1/embeddings#MODEL.",
         show_default=False,
@@ -128,6 +130,16 @@ def say_renamed(names: Iterable[str | None], *, quiet: bool) -> None:
     if now and not quiet:
         told = " and ".join(f"{old} is called {new}" for old, new in now.items())
         sys.stderr.write(f"The method {told} now; the old name goes on working.\n")
+
+
+def only_one(option: str, given: Sequence[_Result] | None) -> _Result | None:
+    """The value of an option that takes one; given several times it is refused, for only one would be used."""
+    from querywise.errors import DataError
+
+    if given and len(given) > 1:
+        every = " ".join(f"--{option} {each}" for each in given)
+        raise DataError(f"{every}: --{option} is given {len(given)} times, and one is used. Name one.")
+    return given[0] if given else None
 
 
 def guarded_command(command: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from querywise.cli.app import app
-from querywise.cli.inputs import local_settings, read_training
+from querywise.cli.inputs import local_settings, read_training, retrieval_from
 from querywise.cli.options import (
     AsJson,
     Clusters,
@@ -116,7 +116,6 @@ def fit(
     from querywise.measures.flavours import find_flavour
     from querywise.measures.formulas import find_measures
     from querywise.methods import find_method, parse_settings
-    from querywise.retrieval.reading import Retrieval
     from querywise.runtime.progress import shown
     from querywise.storage import check_model_folder
 
@@ -131,7 +130,7 @@ def fit(
         raise DataError("--folds is for training data without a validation part; leave out --valid and --fold.")
     _refuse_unknown(chosen, fixed)
     check_model_folder(out)
-    how = Retrieval(top, vectors, embed, vector_top, skip_unknown, None if language == "none" else language)
+    how = retrieval_from(vectors, embed, top, vector_top, language, skip_unknown=skip_unknown)
     with shown(quiet=quiet), working(cluster, memory):
         read = read_training(data, valid or [], fold=fold, features=features, queries=queries, retrieval=how)
         require_parts(read.train, memory)

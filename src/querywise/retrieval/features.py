@@ -6,9 +6,9 @@ tell how similar they are and where they are in either list.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -24,12 +24,27 @@ from querywise.retrieval.lists import list_feature_names, list_features, union
 from querywise.retrieval.scores import NAMES, Smoothing, all_scores
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.threads import in_threads
+from querywise.runtime.values import Json
 from querywise.runtime.workers import workers
 
 _LENGTHS = ("length.title", "length.body")
 _BATCH = 32  # queries
 TOP, BOTH = 100, 50  # documents that BM25 finds alone, and that each of two lists finds
 _Thing = TypeVar("_Thing")
+
+
+class Depths(NamedTuple):
+    """How many documents each list finds; None is as usual."""
+
+    top: int | None = None
+    vector_top: int | None = None
+
+
+def trained_depths(notes: Mapping[str, Json]) -> Depths:
+    """Those that a model's notes remember of its training, as far as they do."""
+    known = notes.get("vectors")
+    told = [known.get(name) for name in Depths._fields] if isinstance(known, dict) else [None, None]
+    return Depths(*(depth if type(depth) is int and depth > 0 else None for depth in told))
 
 
 def feature_names(index: Index) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from querywise.errors import DataError
 from querywise.explanations.explain import as_dict, explain
 from querywise.measures.order import order
 from querywise.retrieval.embedding import EmbedderRecord, embedded_queries, query_embedder
-from querywise.retrieval.features import BOTH, candidates_for, feature_names
+from querywise.retrieval.features import BOTH, Depths, candidates_for, feature_names, trained_depths
 from querywise.retrieval.index import Index
 from querywise.retrieval.indexed_vectors import embedder_of, has_vectors
 from querywise.retrieval.language import require_language
@@ -67,8 +67,12 @@ class Lookup:
                 EmbedderRecord.from_json(made, "The index"), "the model"
             )
 
-    def candidates(self, query: Query, top: int) -> Candidates:
-        """The documents of a judged query, by its id, or what the index finds for a text."""
+    def candidates(self, query: Query, top: int | None, model: LoadedModel | None = None) -> Candidates:
+        """The documents of a judged query, by its id, or what the index finds for a text.
+
+        Beside vectors each list is as deep as in the model's training, where the model remembers it, and as usual where
+        not; `top` can make that of words shorter.
+        """
         if query.text is None and self.judged is not None and query.id in self.judged.candidates.query_ids:
             return self.judged.candidates.select([self.judged.candidates.query_ids.index(query.id)])
         if query.text is None:
@@ -77,7 +81,12 @@ class Lookup:
         if self.index is None:
             raise DataError("No index is loaded, so there is nothing to search. Send the documents with the query.")
         table = QueryTable(("q",), texts=(query.text,), classes=(query.class_,), vectors=self._vector(query))
-        return candidates_for(self.index, table, top=min(top, BOTH) if has_vectors(self.index) else top)
+        if not has_vectors(self.index):
+            return candidates_for(self.index, table, top=top)
+        depths = Depths() if model is None else trained_depths(model.manifest.notes)
+        words = BOTH if depths.top is None else depths.top
+        found = words if top is None else min(top, words)
+        return candidates_for(self.index, table, top=found, vector_top=depths.vector_top)
 
     def _vector(self, query: Query) -> Floats | None:
         """The vector of a query: the one it comes with, or from the embedder that made the index's; None without."""

@@ -106,7 +106,7 @@ class RankRoutes:
         asked, _ = await self._read(_EXPLAIN, request)
         if (asked.above is None) != (asked.below is None):
             raise ApiError(422, "one_document", "`above` and `below` go together.", "above")
-        check_counts(service.limits, documents=asked.top if asked.documents is None else len(asked.documents))
+        check_counts(service.limits, documents=(asked.top or 0) if asked.documents is None else len(asked.documents))
         model = service.models.current
         check_cost(model.cost, service.limits, [len(asked.documents or ())])
 
@@ -114,7 +114,7 @@ class RankRoutes:
             if asked.documents is not None:
                 candidates = model.candidates([asked])
             else:
-                candidates = service.lookup.candidates(asked.query, asked.top)
+                candidates = service.lookup.candidates(asked.query, asked.top, model)
             check_cost(model.cost, service.limits, candidates.sizes.tolist())
             found = model.explain(candidates, asked)
             known = [service.lookup.query(each.query_id) for each in found.neighbours]
@@ -141,8 +141,14 @@ class LookupRoutes:
         q: Annotated[str | None, Query(max_length=10_000, description="What is looked for.")] = None,
         qid: Annotated[str | None, Query(max_length=1000, description="Or: a judged query, by its id.")] = None,
         top: Annotated[
-            int, Query(ge=1, le=1000, description="Candidates to rank; beside vectors up to 50 by words.")
-        ] = 100,
+            int | None,
+            Query(
+                ge=1,
+                le=1000,
+                description="Candidates to rank, 100 if it is left out. Beside vectors each list is as deep as in the "
+                "model's training, 50 if the model does not say; a smaller number makes that of words shorter.",
+            ),
+        ] = None,
         show: Annotated[int, Query(ge=1, le=1000, description="Documents to show.")] = 10,
     ) -> Response:
         """Find candidates and rank them, by this query's model and by one model for all."""
@@ -152,7 +158,7 @@ class LookupRoutes:
 
         def job() -> schema.SearchResponse:
             asked = schema.Query(id=qid or "", text=q)
-            candidates = lookup.candidates(asked, top)
+            candidates = lookup.candidates(asked, top, model)
             documents = lookup.found(model, candidates, show, judged_as=qid)
             explanation, neighbours = lookup.explanation(model, candidates) if documents else (None, [])
             query = lookup.query(qid) if qid is not None else schema.KnownQuery("", q)

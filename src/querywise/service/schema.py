@@ -57,14 +57,15 @@ class BatchRequest(Struct, forbid_unknown_fields=True):
 class ExplainRequest(Struct, forbid_unknown_fields=True):
     """One query to explain; with `above` and `below`, why the one document is above the other.
 
-    Without documents the query is looked up: its text in the index, its id among the judged queries.
+    Without documents the query is looked up: its text in the index, its id among the judged queries. `top` is that of
+    `/v1/search`.
     """
 
     query: Query
     documents: list[Document] | None = None
     above: str | None = None
     below: str | None = None
-    top: Count = 100
+    top: Count | None = None
 
 
 class WeightsRequest(Struct, forbid_unknown_fields=True):

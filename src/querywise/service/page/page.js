@@ -2,7 +2,6 @@
 
 const SHOWN = 10; // documents of a list at first
 const STEP = 20; // documents that "show more" adds
-const TOP = 100; // candidates that are ranked
 const TERMS = 8; // features of an explanation at first
 const PULLERS = 5; // neighbours of an explanation
 const EXAMPLES = 6;
@@ -263,7 +262,7 @@ async function search() {
   const { asked, show } = state;
   if (asked.q !== undefined) at("box").value = asked.q;
   waiting();
-  const found = await ask("search", `/v1/search?${new URLSearchParams({ ...asked, top: TOP, show })}`);
+  const found = await ask("search", `/v1/search?${new URLSearchParams({ ...asked, show })}`);
   state.found = found;
   if (asked.qid !== undefined) at("box").value = found.query.text ?? found.query.id;
   document.title = `${named(found.query)} – querywise`;
@@ -606,7 +605,7 @@ async function explain() {
   if (!at("reason").querySelector(".sum")) at("reason").replaceChildren(make("div", { class: "blank" }), make("div", { class: "blank tall" }));
   const query = state.asked.qid === undefined ? { text: state.asked.q } : { id: state.asked.qid };
   try {
-    showReason(await ask("why", "/v1/explain", { query, above, below, top: TOP }));
+    showReason(await ask("why", "/v1/explain", { query, above, below }));
   } catch (error) {
     if (error.name === "AbortError") return;
     if (!(error instanceof Problem)) throw error;
