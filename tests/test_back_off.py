@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from io import StringIO
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from querywise import (
     Blend,
@@ -18,6 +20,9 @@ from querywise import (
     KnnOffline1,
     KnnOffline2,
     KnnOnline,
+    Naive,
+    NearbyBlend,
+    QueryClasses,
     QueryNormalised,
     QueryTable,
     RankSVM,
@@ -32,12 +37,11 @@ from querywise import (
 )
 from querywise.contracts.answers import TrainingQueries
 from querywise.contracts.protocols import QueryView, Ranker
-from querywise.errors import DataError
 from querywise.explanations.explain import as_dict
 from querywise.locality.views.columns import SideBySide
 from querywise.locality.views.gradients import GradientView
 from querywise.locality.views.vector import VectorView
-from querywise.methods import METHODS, settings_of_several
+from querywise.methods import METHODS
 from querywise.rankers import knn as knn_module
 from querywise.rankers.neighbors import Locality
 from querywise.report.terminal import explanation_tables
@@ -138,8 +142,6 @@ def test_what_is_empty_unknown_or_far_has_the_scores_of_the_global_model_and_is_
 
 
 def test_the_terminal_says_how_far_a_query_is() -> None:
-    from rich.console import Console
-
     query = asked(MIDDLE[0], OTHER_WAY, some_features())
     known = known_in(fitted("online", "vector"), query)
     console = Console(width=200, record=True, file=StringIO())
@@ -236,11 +238,7 @@ def test_reproductions_of_papers_never_back_off(back_offs: list[float | None]) -
     geng2008_sweep._of_fold(fold, 0, (0.3,), (0.3,))
     geng2008_stability.stability(fold, 0, queries=2)
     assert len(back_offs) > 20
-    for fits in (
-        blend._fits("standard"),
-        fromtext._fits(classes=False),
-        hoi2008._ours(hoi2008._Size(quick=True), hoi2008.OTHERS),
-    ):
+    for fits in (fromtext._fits(classes=False), hoi2008._ours(hoi2008._Size(quick=True), hoi2008.OTHERS)):
         before = len(back_offs)
         name = next(name for name in fits if name.startswith("knn"))
         fits[name](fold.train, fold.valid)
@@ -248,19 +246,40 @@ def test_reproductions_of_papers_never_back_off(back_offs: list[float | None]) -
     assert set(back_offs) == {None}
 
 
-def test_the_reproduction_of_words_and_vectors_never_backs_off_in_the_blend(back_offs: list[float | None]) -> None:
-    fold = make_folds(as_runs(trained_on()))[0]
-    fits = hybrid._fits(fold.train.feature_names or (), bag=1)
-    for name in fits:
-        if name.startswith("blend"):
-            fits[name](fold.train, fold.valid)
-    assert set(back_offs) == {None}
+def test_the_blend_is_measured_as_it_is_shipped(back_offs: list[float | None]) -> None:
+    fold, with_runs = (make_folds(data)[0] for data in (trained_on(), as_runs(trained_on())))
+    blend._fits("standard")["knn-online"](fold.train, fold.valid)
+    fits = hybrid._fits(with_runs.train.feature_names or (), bag=1)
+    fits["blend"](with_runs.train, with_runs.valid)
+    assert set(back_offs) == {0.95}
 
 
-def test_a_comparison_fixes_settings_of_the_methods_that_have_them() -> None:
-    chosen = [METHODS[name] for name in ("single", "knn-online", "blend")]
-    assert settings_of_several(chosen, ["back_off=none", "l2=0.3"]) == {"back_off": None, "l2": 0.3}
-    with pytest.raises(DataError, match=r"--set gamma=1: none of the methods compared has this setting \(single, knn"):
-        settings_of_several(chosen, ["gamma=1"], flag="--set ")
-    with pytest.raises(DataError, match=r"--set back_off=x: expected a number or none"):
-        settings_of_several(chosen, ["back_off=x"], flag="--set ")
+REMARK = "it has no vector, and stands at the mean of the training queries' vectors instead"
+MEASURED_TO: dict[str, Callable[[], Any]] = {
+    "nearby": lambda: NearbyBlend(Blend([RankSVM(0.1), RankSVM(10.0)]), 0.2, view=VectorView(), folds=2),
+    "nearby, local": lambda: NearbyBlend(
+        Blend([RankSVM(0.1), KnnOnline(RankSVM(0.1), k=8)]), 0.2, view=SideBySide([TopMean(), VectorView()]), folds=2
+    ),
+    "naive": lambda: Naive(RankSVM(0.1), 3, view=VectorView()),
+    "classes": lambda: QueryClasses(RankSVM(0.1), view=VectorView()),
+    "beside": lambda: KnnOnline(RankSVM(0.1), k=8, view=SideBySide([TopMean(), VectorView()])),
+}
+
+
+@pytest.mark.parametrize("name", MEASURED_TO)
+def test_a_query_that_stands_at_the_mean_for_want_of_a_vector_is_told_of(name: str) -> None:
+    data = trained_on()
+    table = data.candidates.queries
+    assert table is not None
+    kinds = tuple("abc"[number % 3] for number in range(QUERIES))
+    ranker = MEASURED_TO[name]().fit(data.with_queries(replace(table, classes=kinds)))
+    for vector in (np.zeros(0), np.zeros(4)):
+        found = explain(ranker, asked(MIDDLE[0], vector, some_features()), "q")
+        assert (found.remark, found.note) == (REMARK, "")
+        assert as_dict(found)["remark"] == REMARK
+        console = Console(width=200, record=True, file=StringIO())
+        console.print(explanation_tables(found, 3))
+        assert f"About query q: {REMARK}." in console.export_text()
+    found = explain(ranker, asked(MIDDLE[0], MIDDLE[1], some_features()), "q")
+    assert not found.remark
+    assert "remark" not in as_dict(found)

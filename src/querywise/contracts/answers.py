@@ -141,7 +141,8 @@ class Place:
     by: what gives a query its position, any of text, vector, columns and documents. classes: those that a query may be
     given with, which then decide. points: a row per query, where there are positions. known: the training queries that
     distances are measured to. nearest_to_relevant: the stored model nearest to each query's relevant documents, −1
-    without any; None where the position does not depend on documents.
+    without any; None where the position does not depend on documents. vectorless: which queries lack the vector that
+    would give them a position, or a part of it, and stand at the mean of the training queries instead.
     """
 
     by: Callable[[], tuple[str, ...]]
@@ -149,6 +150,7 @@ class Place:
     points: Callable[[], Floats] | None = None
     known: TrainingQueries | None = None
     nearest_to_relevant: Callable[[Judged], Ints | None] | None = None
+    vectorless: Callable[[], Bools] | None = None
 
 
 class Moved(NamedTuple):

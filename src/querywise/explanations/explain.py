@@ -71,7 +71,8 @@ class Explanation:
 
     Where stored models are picked or blended there are no neighbours but `models`, the largest
     weight first; the weights of a blend are its effective ones on this query's documents, and the global ones are
-    scaled to the same range there. `note` says why the global model scores a query that backs off.
+    scaled to the same range there. `note` says why the global model scores a query that backs off. `remark`: what else
+    is amiss with its position.
     """
 
     query_id: str
@@ -80,6 +81,7 @@ class Explanation:
     departures: tuple[Departure, ...]
     models: tuple[ModelShare, ...] = ()
     note: str = ""
+    remark: str = ""
 
 
 @dataclass(frozen=True)
@@ -182,9 +184,7 @@ def as_dict(found: Explanation | Reason) -> JsonObject:
     if isinstance(found, Reason):
         return {**asdict(found), "local": found.local}
     content = {**asdict(found), "departures": [{**asdict(each), "effect": each.effect} for each in found.departures]}
-    if not found.note:
-        del content["note"]
-    return content
+    return {name: value for name, value in content.items() if value or name not in ("note", "remark")}
 
 
 def _the_query(ranker: Ranker, candidates: Candidates, query_id: str) -> Candidates:
@@ -225,7 +225,13 @@ def _explained(answer: Answer) -> Explanation:
     if common is not None and here is not None:
         departures, move = _departures(common, here, answer.seen), here - common
     return Explanation(
-        name, alone, _neighbours(answer, move), departures, _model_shares(answer, weights), _note(answer)
+        name,
+        alone,
+        _neighbours(answer, move),
+        departures,
+        _model_shares(answer, weights),
+        _note(answer),
+        _remark(answer),
     )
 
 
@@ -247,6 +253,14 @@ def _note(answer: Answer) -> str:
     return f"the nearest training query is {distance:.4g} away, and beyond {limit:.4g} this model backs off"
 
 
+def _remark(answer: Answer) -> str:
+    """That the one query of an answer has a position in spite of a vector that is missing; nothing otherwise."""
+    place = answer.place
+    if place is None or place.vectorless is None or not place.vectorless()[0] or _note(answer):
+        return ""
+    return "it has no vector, and stands at the mean of the training queries' vectors instead"
+
+
 def _of_members(answer: Answer) -> Explanation:
     """What is particular to a query in the first ranker of a blend that varies by query."""
     weights = answer.shares()[[0]].toarray()[0]
@@ -256,8 +270,9 @@ def _of_members(answer: Answer) -> Explanation:
     )
     local = next((each for each in answer.members if each.varies), None)
     if local is None:
-        return Explanation(answer.seen.query_ids[0], True, (), (), shares)
-    return replace(_explained(local), models=shares)
+        return Explanation(answer.seen.query_ids[0], True, (), (), shares, remark=_remark(answer))
+    found = _explained(local)
+    return replace(found, models=shares, remark=_remark(answer) or found.remark)
 
 
 def _weights_of(model: Model) -> Floats | None:

@@ -12,7 +12,7 @@ from querywise.contracts.protocols import Learner, Models, QueryView
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
 from querywise.learners.local_models import prepared
-from querywise.locality.views.looking import looked_at
+from querywise.locality.views.looking import looked_at, without_vector
 from querywise.rankers.neighbors import fitted_view
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.parameters import unfitted
@@ -112,7 +112,11 @@ class QueryClasses:
             self.everyone_,
             stored,
             chosen,
-            place=Place(lambda: looked_at(self.view_), classes=self.classes_ if self.known else ()),
+            place=Place(
+                lambda: looked_at(self.view_),
+                classes=self.classes_ if self.known else (),
+                vectorless=lambda: without_vector(seen, self.view_) & (self._given(seen) < 0),
+            ),
             facts=lambda: Facts(f1=self.f1_),
         )
 

@@ -22,7 +22,7 @@ from querywise.learners.local_models import prepared
 from querywise.locality.combinations import SimilarQueries, by_distance, check_floor, without_the_weak
 from querywise.locality.groupings import Clusters, RelevantClusters, nearest_centre
 from querywise.locality.views.divergence import Divergence
-from querywise.locality.views.looking import looked_at, relevant_points
+from querywise.locality.views.looking import looked_at, relevant_points, without_vector
 from querywise.locality.views.topmean import TopMean
 from querywise.locality.views.twomodels import TwoModels
 from querywise.measures.flavours import FLAVOURS
@@ -129,6 +129,7 @@ class _Grouped:
                 lambda: looked_at(groups.view_),
                 points=Once(lambda: self.places(candidates)),
                 nearest_to_relevant=self.routed_by_relevance,
+                vectorless=lambda: without_vector(candidates, groups.view_),
             ),
             facts=lambda: Facts(sizes=self.sizes),
         )

@@ -8,12 +8,13 @@ from typing import Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.contracts.answers import Answer, Once, Stored, ready
+from querywise.contracts.answers import Answer, Once, Place, Stored, ready
 from querywise.contracts.protocols import QueryView
 from querywise.data.judged import Candidates, Judged
 from querywise.learners.local_models import FittedModels
 from querywise.locality.combinations import check_floor, normalised, without_the_weak
 from querywise.locality.neighborhoods import Nearest
+from querywise.locality.views.looking import looked_at, without_vector
 from querywise.rankers.blend import Blend
 from querywise.rankers.cross_fitting import CrossFitted, CrossFitting, signals_and_places, views_of
 from querywise.rankers.neighbors import fitted_view
@@ -97,8 +98,17 @@ class NearbyBlend:
             varies=self.nearest_ is not None or blended.varies,
             shares=Once(lambda: csr_array(weights())),
             stored=Stored(options, lambda number: f"option {number}", np.ones(len(options), np.bool_)),
+            place=self._place(seen),
             refused=self.blend_.refusal(type(self)),
         )
+
+    def _place(self, seen: Candidates) -> Place | None:
+        """What decides which training queries count; nothing where the blend's own weights do."""
+        if self.nearest_ is None:
+            return None
+        views = self.views_
+        by = Once(lambda: tuple(dict.fromkeys(("documents", *looked_at(*views)))))  # scores, and the views
+        return Place(by, vectorless=lambda: without_vector(seen, *views))
 
     def model_weights(self, candidates: Candidates, /) -> Floats:
         """Queries × rankers: how much each counts."""

@@ -14,7 +14,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.training import Training
 from querywise.errors import DataError
 from querywise.locality.neighborhoods import Nearest, Search, distances, measured
-from querywise.locality.views.looking import known_to, looked_at
+from querywise.locality.views.looking import known_to, looked_at, without_vector
 from querywise.locality.views.topmean import TopMean
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.cache import cached
@@ -171,6 +171,7 @@ class Surroundings:
             points=Once(lambda: locality.somewhere(points())),
             known=known,
             nearest_to_relevant=nearest_to_relevant,
+            vectorless=lambda: without_vector(candidates, locality.view_),
         )
 
 

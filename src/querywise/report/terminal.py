@@ -159,10 +159,11 @@ def trials_table(tuned: Tuned[Ranker]) -> Table:
 def explanation_tables(explanation: Explanation, show: int) -> Group:
     """The neighbours or models that score a query, and how its weights differ from the global model's."""
     found = explanation
+    remarks = [f"About query {found.query_id}: {found.remark}."] if found.remark else []
     if found.is_global:
         usual = "no local model has a weight" if found.models else "it is far from every training query"
         why = found.note or usual
-        return Group(f"Query {found.query_id} is answered by the global model: {why}.")
+        return Group(f"Query {found.query_id} is answered by the global model: {why}.", *remarks)
     parts = _shares_of_models(found, show) if found.models else []
     parts += _neighbours(found, show) if found.neighbours or not found.models else []
     if found.departures:
@@ -171,7 +172,7 @@ def explanation_tables(explanation: Explanation, show: int) -> Group:
             numbers = (departure.everyone, departure.here, departure.effect)
             weights.add_row(departure.feature, *(f"{number:+.4f}" for number in numbers))
         parts += ["Weights that differ most; effect: the difference times the feature's spread here:", weights]
-    return Group(*parts)
+    return Group(*remarks, *parts)
 
 
 def reason_tables(found: Reason, show: int) -> Group:

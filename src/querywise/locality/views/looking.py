@@ -26,6 +26,15 @@ def described(candidates: Candidates) -> Bools:
     return np.bincount(rows, minlength=len(candidates)) > 0
 
 
+def without_vector(candidates: Candidates, *views: QueryView) -> Bools:
+    """Which queries have no vector, or one that is 0 throughout, where any of these fitted views looks at it."""
+    table = candidates.queries
+    if table is None or table.vectors is None or "vector" not in looked_at(*views):
+        return np.zeros(len(candidates), np.bool_)
+    lacking: Bools = np.asarray(~table.vectors.any(axis=1))
+    return lacking
+
+
 def relevant_points(view: QueryView, data: Judged) -> Floats | None:
     """The position of each query's relevant documents; None in a view that gives them none."""
     return view.relevant_points(data) if isinstance(view, PlacesDocuments) else None

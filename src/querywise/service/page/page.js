@@ -480,7 +480,8 @@ function moveThrough(event) {
 
 function showOwn() {
   const { explanation } = state.found;
-  at("own-lead").textContent = origin(explanation);
+  const remark = explanation.remark ? ` About this query: ${explanation.remark}.` : "";
+  at("own-lead").textContent = origin(explanation) + remark;
   showNeighbours(explanation);
   showShares(explanation);
   showDepartures(explanation);
