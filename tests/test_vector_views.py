@@ -22,7 +22,7 @@ from querywise.errors import DataError
 from querywise.explanations.explain import as_dict, explain
 from querywise.exports.routing import Router
 from querywise.exports.writing import export_model
-from querywise.locality.views.signals import SignalView
+from querywise.locality.views.signals import RunSignals, SignalView
 from querywise.locality.views.topmean import TopMean
 from querywise.locality.views.vector import VectorView
 from querywise.methods import find_method
@@ -139,6 +139,17 @@ def test_names_people_type_give_these_views() -> None:
     inside = view_named(TopMean(), "gradient:vector")
     assert isinstance(inside, GradientView)
     assert isinstance(inside.view, VectorView)
+
+
+def test_signals_of_runs_are_the_same_signals_cut_at_three_standard_deviations() -> None:
+    data = world(200)
+    plain, cut = (view.fit(data).points(data.candidates) for view in (SignalView(), RunSignals()))
+    assert np.array_equal(cut, np.clip(plain, -3.0, 3.0))
+    assert np.abs(plain).max() > 3.0
+    nameless = replace(data.candidates, feature_names=None)
+    assert np.array_equal(RunSignals().fit(data).points(nameless), cut), "the names are those of training"
+    with pytest.raises(DataError, match="The view RunSignals needs the columns"):
+        RunSignals().fit(replace(data, candidates=nameless))
 
 
 @pytest.mark.parametrize("view", ["vector", "signals", "gradient:vector", "vector+signals+top-mean"])

@@ -105,6 +105,7 @@ def _settings(method: Method, asked: Asked) -> JsonObject:
         "grid": {name: list(values) for name, values in method.grid.items()},
         "text_view": TEXT_VIEW,
         "fixed": _fixed(method, asked),
+        "defaults": {name: each.default for name, each in method.settings.items()},
         "measure": asked.measure,
         "flavour": asked.flavour,
         "version": version("querywise"),

@@ -33,7 +33,7 @@ _PARTS = {
     "Radius": "querywise.locality.neighborhoods",
     "ReciprocalRank": "querywise.rankers.voting",
     "RelevantClusters": "querywise.locality.groupings",
-    "RunSignals": "querywise.rankers.weights.signals",
+    "RunSignals": "querywise.locality.views.signals",
     "Scaling": "querywise.runtime.scaling",
     "SignalWeights": "querywise.rankers.weights.from_signals",
     "SideBySide": "querywise.locality.views.columns",

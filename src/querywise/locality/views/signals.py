@@ -1,14 +1,20 @@
-"""A query as its signals: what its text and its first-stage runs tell of it."""
+"""A query as its signals: what its text and its first-stage runs tell of it without a label."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Self
 
+import numpy as np
+
 from querywise.data.judged import Candidates, Judged
+from querywise.data.run_columns import run_columns
 from querywise.errors import DataError, NotFittedError
-from querywise.retrieval.signals import signals
+from querywise.retrieval.signals import Signals, signals
 from querywise.runtime.arrays import Floats
 from querywise.runtime.scaling import Scaling
+
+_FARTHEST = 3.0  # standard deviations that a signal of RunSignals counts at most
 
 
 class SignalView:
@@ -20,14 +26,23 @@ class SignalView:
 
     def fit(self, data: Judged, /) -> Self:
         """Learn the scale of every signal."""
-        self.scaling_ = Scaling.learn(signals(data.candidates).values, "standard")
+        self._learn(data.candidates)
         return self
+
+    def _learn(self, candidates: Candidates) -> Signals:
+        found = self.signals(candidates)
+        self.scaling_ = Scaling.learn(found.values, "standard")
+        return found
+
+    def signals(self, candidates: Candidates) -> Signals:
+        """The signals as they are."""
+        return signals(candidates)
 
     def points(self, candidates: Candidates, /) -> Floats:
         """One row per query."""
         if not hasattr(self, "scaling_"):
             raise NotFittedError(self)
-        found = signals(candidates)
+        found = self.signals(candidates)
         if found.values.shape[1] != len(self.scaling_.centre):
             raise DataError(
                 f"The view SignalView was trained with {len(self.scaling_.centre)} signals of a query, and these have "
@@ -40,3 +55,32 @@ class SignalView:
     def looks_at(self) -> tuple[str, ...]:
         """The text, and the documents that the runs found."""
         return ("text", "documents")
+
+
+class RunSignals(SignalView):
+    """The same for weights of runs: always of the runs it was trained with, and every signal cut at ±3."""
+
+    def fit(self, data: Judged, /) -> Self:
+        """Learn the scale of every signal."""
+        if not run_columns(data.feature_names):
+            raise DataError(
+                "The view RunSignals needs the columns run.NAME.score and run.NAME.reciprocal_rank of first-stage "
+                "runs; the features have none."
+            )
+        self.feature_names_ = data.feature_names
+        self.names_ = self._learn(data.candidates).names
+        return self
+
+    def signals(self, candidates: Candidates) -> Signals:
+        """The signals as they are; columns without names are those of training."""
+        return super().signals(replace(candidates, feature_names=self.feature_names_))
+
+    def points(self, candidates: Candidates, /) -> Floats:
+        """One row per query."""
+        found: Floats = np.clip(super().points(candidates), -_FARTHEST, _FARTHEST)
+        return found
+
+    @property
+    def looks_at(self) -> tuple[str, ...]:
+        """The documents that the runs found."""
+        return ("documents",)

@@ -11,9 +11,9 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.normalisation import EngineNormalisation
 from querywise.data.ordering import content_order
 from querywise.learners.classic.lists import check_counts
+from querywise.locality.views.signals import RunSignals
 from querywise.rankers.weights.fusion import Fusion, OwnWeights
 from querywise.rankers.weights.options import best_of
-from querywise.rankers.weights.signals import RunSignals
 from querywise.runtime.arrays import Floats, Ints
 
 _SMALLEST_LEAF = 0.02  # of the training queries

@@ -9,10 +9,10 @@ import numpy as np
 from querywise.data.judged import Candidates, Judged
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.neighborhoods import Nearest
+from querywise.locality.views.signals import RunSignals
 from querywise.rankers.neighbors import Locality
 from querywise.rankers.weights.fusion import OwnWeights, Weights
 from querywise.rankers.weights.lists import Lists
-from querywise.rankers.weights.signals import RunSignals
 from querywise.runtime.arrays import Bools, Floats
 
 
