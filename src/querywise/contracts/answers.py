@@ -141,8 +141,7 @@ class Place:
     by: what gives a query its position, any of text, vector, columns and documents. classes: those that a query may be
     given with, which then decide. points: a row per query, where there are positions. known: the training queries that
     distances are measured to. nearest_to_relevant: the stored model nearest to each query's relevant documents, −1
-    without any; None where the position does not depend on documents. vectorless: which queries lack the vector that
-    would give them a position, or a part of it, and stand at the mean of the training queries instead.
+    without any; None where the position does not depend on documents. vectorless: at the mean without a vector.
     """
 
     by: Callable[[], tuple[str, ...]]
@@ -250,9 +249,8 @@ class Answer:
     @property
     def neighbourly(self) -> tuple[Answer, ...]:
         """The answers in it that go by training queries nearby: itself, or those of the members of a blend."""
-        if self.place is not None and self.place.known is not None:
-            return (self,)
-        return tuple(found for each in self.members for found in each.neighbourly)
+        own = self.place is not None and self.place.known is not None
+        return (self,) if own else tuple(found for each in self.members for found in each.neighbourly)
 
     def by_everyone(self) -> Floats:
         """One score per document, by the global model."""
