@@ -384,7 +384,7 @@ def test_documents_that_are_looked_up_count_too(model: Path) -> None:
     service = Service(ModelFolder(model), limits=Limits(seconds=5.0))
     service.models.current.cost = Cost(1.0, 100.0)
     many = Candidates(np.random.default_rng(0).random((400, 4)), np.array([0, 400]), ("q",))
-    object.__setattr__(service.lookup, "candidates", lambda query, top: many)
+    object.__setattr__(service.lookup, "candidates", lambda query, top, model: many)
     (refused,) = ask(service, ("/v1/explain", {"query": {"id": "q"}}))
     assert (refused.status_code, refused.json()["error"]["code"]) == (413, "too_costly")
 
