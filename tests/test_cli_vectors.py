@@ -23,8 +23,13 @@ WORDS = ("apple", "pear", "plum", "fig", "kiwi", "lime", "melon", "grape", "cher
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A collection whose queries use other words than the documents, and vectors that know what they mean."""
     folder = tmp_path_factory.mktemp("vectors")
+    collection_with_vectors(folder)
+    return folder
+
+
+def collection_with_vectors(folder: Path) -> tuple[Path, Path]:
+    """A collection whose queries use other words than the documents, and vectors that know what they mean."""
     (folder / "docs").mkdir()
     (folder / "vectors").mkdir()
     rng = np.random.default_rng(0)
@@ -45,7 +50,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         np.save(folder / "vectors" / f"{name}.npy", values.astype(np.float32))
         (folder / "vectors" / f"{name}.json").write_text(json.dumps([each["_id"] for each in records]))
-    return folder
+    return folder / "docs", folder / "vectors"
 
 
 def run(folder: Path, *words: object) -> str:

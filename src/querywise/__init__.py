@@ -9,7 +9,7 @@ Data flows one way:
     RankSVM, LambdaMART                                 learners: Judged → one scoring function
     RankBoost, ListNet, AdaRank, MultipleHyperplanes    the classic ones
     TopMean, TextView, Columns, SideBySide              views: a query as a point
-    read_vectors, with_vectors                          vectors of documents and queries, beside words
+    read_vectors, with_vectors, with_usearch            vectors of documents and queries, beside words
     VectorView, SignalView, signals                     views: a query by its vector, or by what its runs tell of it
     TwoModels, Divergence                               views: a query by several models' scores of its documents
     GradientView, LearnedMetric                         views of views, learned
@@ -136,6 +136,7 @@ _HOMES = {
     "stdlib_collection": "querywise.retrieval.stdlib",
     "tune": "querywise.evaluation.tuning",
     "why": "querywise.explanations.explain",
+    "with_usearch": "querywise.retrieval.indexed_vectors",
     "with_vectors": "querywise.retrieval.indexed_vectors",
     "write_collection": "querywise.data.collections",
     "write_letor": "querywise.data.letor",

@@ -93,6 +93,7 @@ from querywise.retrieval.index import Index as Index
 from querywise.retrieval.index import build_index as build_index
 from querywise.retrieval.index import load_index as load_index
 from querywise.retrieval.index import save_index as save_index
+from querywise.retrieval.indexed_vectors import with_usearch as with_usearch
 from querywise.retrieval.indexed_vectors import with_vectors as with_vectors
 from querywise.retrieval.reading import read_judged as read_judged
 from querywise.retrieval.signals import signals as signals

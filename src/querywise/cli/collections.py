@@ -18,6 +18,7 @@ from querywise.cli.options import (
     SkipUnknown,
     Top,
     VectorFolder,
+    VectorSearch,
     VectorTop,
     guarded_command,
     print_json,
@@ -56,6 +57,7 @@ def features(
     vectors: VectorFolder = None,
     embed: EmbedderName = None,
     vector_top: VectorTop = None,
+    vector_search: VectorSearch = "exact",
     language: Language = "english",
     queries: Annotated[
         Path | None, typer.Option(help="queries.jsonl, TREC topics, or id <tab> text lines.", show_default=False)
@@ -86,7 +88,9 @@ def features(
     if (out / "corpus.jsonl").exists() or (queries is not None and queries.resolve() == (out / QUERIES).resolve()):
         raise DataError(f"{out}: a collection is here, whose {QUERIES} would be written over. Name another folder.")
     check_parts_folder(out)
-    how = retrieval_from(vectors, embed, top, vector_top, language, skip_unknown=skip_unknown)
+    how = retrieval_from(
+        vectors, embed, top, vector_top, language, skip_unknown=skip_unknown, vector_search=vector_search
+    )
     with shown(quiet=quiet), working(cluster):
         judged, coverage, _ = judged_from_text(
             data, queries=queries, judgements=judgements, retrieval=how, add_judged=add_judged
@@ -110,6 +114,7 @@ def index(
     stop_words: Annotated[bool, typer.Option(help="Leave out the common words of English.")] = True,
     vectors: VectorFolder = None,
     embed: EmbedderName = None,
+    vector_search: VectorSearch = "exact",
     quiet: Quiet = False,
 ) -> None:
     """Index documents, so that they can be searched.
@@ -123,7 +128,7 @@ def index(
     from querywise.runtime.progress import shown
 
     tokeniser = Tokeniser(None if language == "none" else language, stop_words=stop_words)
-    how = retrieval_from(vectors, embed, skip_unknown=True)
+    how = retrieval_from(vectors, embed, skip_unknown=True, vector_search=vector_search)
     check_index_folder(out)
     with shown(quiet=quiet):
         made = index_of(collection_from(data), how, tokeniser)

@@ -28,6 +28,7 @@ from querywise.cli.options import (
     SkipUnknown,
     Top,
     VectorFolder,
+    VectorSearch,
     VectorTop,
     ViewName,
     guarded_command,
@@ -94,6 +95,7 @@ def compare(
     vectors: VectorFolder = None,
     embed: EmbedderName = None,
     vector_top: VectorTop = None,
+    vector_search: VectorSearch = "exact",
     language: Language = "english",
     skip_unknown: SkipUnknown = False,
     seed: Annotated[int, typer.Option(help="How one file or collection is cut into five folds.")] = 0,
@@ -125,7 +127,9 @@ def compare(
         baseline=baseline,
         fixed=fixed,
     )
-    how = retrieval_from(vectors, embed, top, vector_top, language, skip_unknown=skip_unknown)
+    how = retrieval_from(
+        vectors, embed, top, vector_top, language, skip_unknown=skip_unknown, vector_search=vector_search
+    )
     with shown(quiet=quiet), working(cluster):
         folds = folds_of(data, queries, seed=seed, judgements=judgements, retrieval=how)
         found, page = run(asked, folds, out, title=f"Methods compared on {data.absolute().name}")

@@ -73,12 +73,14 @@ def retrieval_from(
     language: str = "english",
     *,
     skip_unknown: bool = False,
+    vector_search: str = "exact",
 ) -> Retrieval:
     """How candidates are found, from the options for it."""
     from querywise.retrieval.reading import Retrieval
 
     spoken = None if language == "none" else language
-    return Retrieval(top, only_one("vectors", vectors), only_one("embed", embed), vector_top, skip_unknown, spoken)
+    given, named = only_one("vectors", vectors), only_one("embed", embed)
+    return Retrieval(top, given, named, vector_top, skip_unknown, spoken, vector_search)
 
 
 class TrainingData(NamedTuple):

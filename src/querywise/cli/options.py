@@ -110,6 +110,13 @@ VectorTop = Annotated[
     int | None,
     typer.Option(min=1, help="Documents per query that vectors retrieve: 50 unless given.", show_default=False),
 ]
+VectorSearch = Annotated[
+    str,
+    typer.Option(
+        help="How vectors find documents: exact, or usearch, which is approximate and for large collections (needs "
+        "the extra usearch). Its recall is printed.",
+    ),
+]
 
 
 def fail(message: str, code: int = 2) -> NoReturn:

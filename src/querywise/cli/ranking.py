@@ -27,6 +27,7 @@ from querywise.cli.options import (
     SkipUnknown,
     Top,
     VectorFolder,
+    VectorSearch,
     VectorTop,
     ViewName,
     guarded_command,
@@ -99,6 +100,7 @@ def fit(
     vectors: VectorFolder = None,
     embed: EmbedderName = None,
     vector_top: VectorTop = None,
+    vector_search: VectorSearch = "exact",
     skip_unknown: SkipUnknown = False,
     language: Language = "english",
     cluster: ClusterAddress = None,
@@ -130,7 +132,9 @@ def fit(
         raise DataError("--folds is for training data without a validation part; leave out --valid and --fold.")
     _refuse_unknown(chosen, fixed)
     check_model_folder(out)
-    how = retrieval_from(vectors, embed, top, vector_top, language, skip_unknown=skip_unknown)
+    how = retrieval_from(
+        vectors, embed, top, vector_top, language, skip_unknown=skip_unknown, vector_search=vector_search
+    )
     with shown(quiet=quiet), working(cluster, memory):
         read = read_training(data, valid or [], fold=fold, features=features, queries=queries, retrieval=how)
         require_parts(read.train, memory)

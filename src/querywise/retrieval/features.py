@@ -19,7 +19,7 @@ from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.retrieval.bm25 import Found, search
 from querywise.retrieval.index import Index
-from querywise.retrieval.indexed_vectors import vectors_of
+from querywise.retrieval.indexed_vectors import hint_at_recall, vectors_of
 from querywise.retrieval.lists import list_feature_names, list_features, union
 from querywise.retrieval.scores import NAMES, Smoothing, all_scores
 from querywise.runtime.arrays import Floats, Ints
@@ -101,6 +101,7 @@ def judged_candidates(
     table = collection.queries.select(asked)
     smooth = smoothing or Smoothing()
     lists = _found(index, table, top, vector_top, smooth)
+    _hint_at_recall(index, table, vector_top)
     found = [union(each) for each in lists]
     others = [
         np.setdiff1d([index.place_of(document) for document in grades[query]], each) if add_judged else each[:0]
@@ -110,6 +111,15 @@ def judged_candidates(
     candidates = _assembled(index, table, lists, documents, smooth, added=[len(more) for more in others])
     judged = judged_by(candidates, {query: grades[query] for query in asked})
     return judged, replace(coverage_of(judged), unjudged=len(collection.queries) - len(asked))
+
+
+def _hint_at_recall(index: Index, queries: QueryTable, vector_top: int | None) -> None:
+    """Tell what approximate search misses of these queries' documents."""
+    vectors = vectors_of(index)
+    if vectors is not None and vectors.graph is not None and queries.vectors is not None:
+        hint_at_recall(
+            vectors.recall(queries.vectors, top=BOTH if vector_top is None else vector_top), "of the queries"
+        )
 
 
 def _known_grades(collection: Collection, index: Index, *, skip_unknown: bool) -> dict[str, dict[str, int]]:

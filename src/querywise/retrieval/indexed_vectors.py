@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from querywise.data.vectors import CollectionVectors, Vectors
-from querywise.errors import ModelFileError
+from querywise.errors import DataError, Hint, ModelFileError
+from querywise.retrieval.approximate import NAME, Graph, require_usearch
 from querywise.retrieval.index import Index
-from querywise.retrieval.vector_search import VectorIndex
-from querywise.runtime.arrays import Arrays
+from querywise.retrieval.vector_search import Recall, VectorIndex
+from querywise.runtime.arrays import Arrays, Bytes
 from querywise.runtime.values import JsonObject
 
 _DOCUMENTS, _TITLES = "vectors", "title_vectors"
 _EMBEDDER = "embedder"
+_GRAPH, _RECALL = "vectors.usearch", "usearch"
+_TOP = 50  # documents that the recall of approximate search is measured by
 
 
 def with_vectors(
@@ -25,11 +30,50 @@ def with_vectors(
 
     skip_unknown: leave out vectors of other documents instead of refusing them. embedder: what made the vectors.
     """
-    extra = index.extra | _aligned(vectors.documents, index, _DOCUMENTS, skip_unknown=skip_unknown)
+    kept = {name: each for name, each in index.extra.items() if name != _GRAPH}  # it is of the vectors before
+    extra = kept | _aligned(vectors.documents, index, _DOCUMENTS, skip_unknown=skip_unknown)
     if vectors.titles is not None:
         extra |= _aligned(vectors.titles, index, _TITLES, skip_unknown=skip_unknown)
-    notes = index.notes if embedder is None else {**index.notes, _EMBEDDER: embedder}
-    return replace(index, extra=extra, notes=notes, _cache={**index._cache})
+    notes = {name: each for name, each in index.notes.items() if name != _RECALL}
+    notes |= {} if embedder is None else {_EMBEDDER: embedder}
+    return replace(index, extra=extra, notes=notes, _cache=_without_vectors(index))
+
+
+def with_usearch(index: Index) -> Index:
+    """The same index, whose vectors are searched approximately from now on, by a graph that is kept with it.
+
+    For collections where exact search takes too long. What it finds has the same similarities and order as in exact
+    search; it may miss documents. How many is measured on a hundred of the documents, told by a hint, and kept.
+    """
+    require_usearch()
+    exact = vectors_of(index)
+    if exact is None:
+        raise DataError("This index has no vectors, so there is nothing for usearch to search. with_vectors adds them.")
+    made = replace(exact, graph=None).with_graph()
+    assert made.graph is not None
+    sample = np.unique(np.linspace(0, len(made) - 1, min(len(made), 100)).astype(np.int64))
+    recall = made.recall(np.asarray(made.of(sample), dtype=np.float64), top=_TOP)
+    notes: JsonObject = {**index.notes, _RECALL: {**recall._asdict()}}
+    found = replace(
+        index, extra=index.extra | {_GRAPH: made.graph.content}, notes=notes, _cache=_without_vectors(index)
+    )
+    found._cache[_DOCUMENTS] = made
+    hint_at_recall(recall, "documents as queries")
+    return found
+
+
+def hint_at_recall(recall: Recall, sample: str) -> None:
+    """Tell what approximate search misses."""
+    said = (
+        f"Vectors are searched approximately, by {NAME}: recall {recall.share:.4f} of the best {recall.top} that exact "
+        f"search finds, on {recall.queries} {sample}."
+    )
+    warnings.warn(said, Hint, stacklevel=3)
+
+
+def _without_vectors(index: Index) -> dict[Any, Any]:
+    """What an index has computed, but for its vectors."""
+    return {name: each for name, each in index._cache.items() if name != _DOCUMENTS}
 
 
 def has_vectors(index: Index) -> bool:
@@ -48,9 +92,32 @@ def vectors_of(index: Index) -> VectorIndex | None:
         return None
     if _DOCUMENTS not in index._cache:
         titles = _read(index, _TITLES) if _TITLES in index.extra else None
-        index._cache[_DOCUMENTS] = replace(_read(index, _DOCUMENTS), titles=titles)
+        made = replace(_read(index, _DOCUMENTS), titles=titles)
+        index._cache[_DOCUMENTS] = made if _GRAPH not in index.extra else _with_kept_graph(made, index)
     found: VectorIndex = index._cache[_DOCUMENTS]
     return found
+
+
+def _with_kept_graph(vectors: VectorIndex, index: Index) -> VectorIndex:
+    """The same vectors with the graph that was kept beside them; tells what it misses."""
+    require_usearch()
+    content, recall = index.extra[_GRAPH], _kept_recall(index)
+    if content.ndim != 1 or content.dtype != np.uint8 or recall is None:
+        raise ModelFileError("The graph of this index's vectors is not what was kept. Make the index anew.")
+    kept: Bytes = content.view(np.uint8)
+    graph = Graph.checked(kept, vectors.of, vectors.lengths, vectors.dimension)
+    hint_at_recall(recall, "documents as queries")
+    return replace(vectors, graph=graph)
+
+
+def _kept_recall(index: Index) -> Recall | None:
+    """What was measured when the graph was made; None where that was not kept as it should be."""
+    known = index.notes.get(_RECALL)
+    told = known if isinstance(known, dict) else {}
+    share, top, queries = (told.get(name) for name in Recall._fields)
+    if isinstance(share, float) and 0 <= share <= 1 and type(top) is int and type(queries) is int:
+        return Recall(share, top, queries)
+    return None
 
 
 def embedder_of(index: Index) -> JsonObject | None:

@@ -20,17 +20,20 @@ from querywise.data.query_table import QueryTable
 from querywise.data.sources import Kind, kind_of, paths_of, read_features
 from querywise.data.vectors import Vectors, read_vectors
 from querywise.errors import DataError, Hint
+from querywise.retrieval.approximate import require_usearch
 from querywise.retrieval.embedders.named import check_name
 from querywise.retrieval.embedding import embedded_queries, query_embedder, with_embedded
 from querywise.retrieval.features import BOTH, judged_candidates
 from querywise.retrieval.index import Index, build_index
-from querywise.retrieval.indexed_vectors import embedder_of, vectors_of, with_vectors
+from querywise.retrieval.indexed_vectors import embedder_of, vectors_of, with_usearch, with_vectors
 from querywise.retrieval.language import language_notes
 from querywise.retrieval.stdlib import NAME, stdlib_collection
 from querywise.retrieval.words import ENGLISH, Tokeniser
 from querywise.runtime.arrays import Floats
 from querywise.runtime.progress import doing
 from querywise.runtime.values import JsonObject
+
+VECTOR_SEARCH = ("exact", "usearch")
 
 
 def read_judged(
@@ -43,6 +46,7 @@ def read_judged(
     vectors: PathLike | None = None,
     embed: str | None = None,
     vector_top: int | None = None,
+    vector_search: str = "exact",
 ) -> Judged:
     """One judged set of whatever the command line takes: one path or several.
 
@@ -51,9 +55,10 @@ def read_judged(
     collection (a folder, a corpus file, or `stdlib`, the embedded one) it is BM25's `top` candidates of every judged
     query (100, or 50 beside vectors) with the 25 rankers' scores. queries, judgements: these files where they are
     elsewhere. vectors: a folder with the vectors of its documents and queries, whose best `vector_top` (50) are
-    candidates too; embed: the name of what makes such vectors.
+    candidates too; embed: the name of what makes such vectors. vector_search: exact, or usearch, which is approximate
+    and for large collections.
     """
-    paths, retrieval = paths_of(data), Retrieval(top, vectors, embed, vector_top)
+    paths, retrieval = paths_of(data), Retrieval(top, vectors, embed, vector_top, vector_search=vector_search)
     if len(paths) == 1 and is_collection(paths[0]):
         return judged_from_text(paths[0], queries=queries, judgements=judgements, retrieval=retrieval).judged
     retrieval.refuse_vectors(paths)
@@ -74,7 +79,7 @@ class Retrieval:
     top: documents that BM25 finds; None is 100, or 50 beside vectors. vectors: a folder with the vectors of documents
     and queries; embed: the name of what makes them instead. vector_top: documents that vectors find; None is 50.
     skip_unknown: leave out judgements and vectors of documents that are not in the corpus. language: whose stemmer;
-    None does not stem.
+    None does not stem. vector_search: how vectors find documents, exact or approximately by usearch.
     """
 
     top: int | None = None
@@ -83,6 +88,7 @@ class Retrieval:
     vector_top: int | None = None
     skip_unknown: bool = False
     language: str | None = ENGLISH
+    vector_search: str = "exact"
 
     def __post_init__(self) -> None:
         Tokeniser(self.language)  # refuses one that nobody knows
@@ -94,6 +100,18 @@ class Retrieval:
         if self.vector_top is not None and self.vectors is None and self.embed is None:
             said = f"vector_top={self.vector_top} is for documents with vectors; name them with vectors=FOLDER."
             raise DataError(said, arguments=("vector_top", "vectors"))
+        self._check_search()
+
+    def _check_search(self) -> None:
+        """Refuse a way of search that is not known, not installed, or that has nothing to search."""
+        if self.vector_search not in VECTOR_SEARCH:
+            said = f"vector_search={self.vector_search!r}: expected exact or usearch."
+            raise DataError(said, arguments=("vector_search",))
+        if self.vector_search == "usearch":
+            if not self.by_vectors:
+                said = "vector_search='usearch' is for documents with vectors; name them with vectors=FOLDER."
+                raise DataError(said, arguments=("vector_search", "vectors"))
+            require_usearch()
 
     @property
     def by_vectors(self) -> bool:
@@ -181,7 +199,8 @@ def retrieval_notes(index: Index, how: Retrieval) -> JsonObject:
         return spoken
     depths: JsonObject = {"top": BOTH if how.top is None else how.top}
     depths |= {"vector_top": BOTH if how.vector_top is None else how.vector_top}
-    return {**spoken, "vectors": {**depths, "dimension": vectors.dimension, "embedder": embedder_of(index)}}
+    known: JsonObject = {**depths, "dimension": vectors.dimension, "embedder": embedder_of(index)}
+    return {**spoken, "vectors": known if vectors.graph is None else {**known, "search": how.vector_search}}
 
 
 def index_of(collection: Collection, how: Retrieval, tokeniser: Tokeniser | None = None) -> Index:
@@ -196,7 +215,7 @@ def index_of(collection: Collection, how: Retrieval, tokeniser: Tokeniser | None
     made = vectors_of(index)
     if made is not None:
         _hint_at_zeros(made.lengths, "documents")
-    return index
+    return with_usearch(index) if how.vector_search == "usearch" else index
 
 
 def _hint_at_zeros(lengths: Floats, what: str) -> None:

@@ -1,18 +1,21 @@
-"""Exact search by vectors: the documents whose vectors have the largest cosine with a query's.
+"""Search by vectors: the documents whose vectors have the largest cosine with a query's.
 
-Products are made in single precision, in blocks of documents and several threads, and narrow the documents down; the
-similarities of those are computed anew in double precision and decide. No document that is among the best is missed:
-what single precision can be wrong by is known, and more documents are looked at until all others are below by more.
+It is exact, unless a graph narrows the documents down (`retrieval/approximate.py`). In exact search products are made
+in single precision, in blocks of documents and several threads, and narrow the documents down; the similarities of
+those are computed anew in double precision and decide. No document that is among the best is missed: what single
+precision can be wrong by is known, and more documents are looked at until all others are below by more.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from querywise.data.vectors import Numbers
 from querywise.errors import DataError
+from querywise.retrieval.approximate import Graph
 from querywise.retrieval.bm25 import Found
 from querywise.retrieval.vector_kernels import dot_products, keep_best, nothing_kept
 from querywise.runtime.arrays import Floats, Ints, Singles
@@ -22,6 +25,15 @@ _BLOCK = 4_096  # documents whose products are made at once
 _PIECE = 16 * _BLOCK  # documents that a thread looks at before it takes others
 _QUERIES = 128  # at once
 _MORE = 32  # documents looked at beyond those asked for
+_SAMPLE = 100  # queries that recall is measured on
+
+
+class Recall(NamedTuple):
+    """The share of the `top` best documents that approximate search finds, the mean over some queries."""
+
+    share: float
+    top: int
+    queries: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,13 +41,14 @@ class VectorIndex:
     """The vectors of an index's documents, by the documents' numbers.
 
     rows: the row of each document in `values`; None where they are in the same order. lengths: of each document's
-    vector. titles: the same of titles, where there are such.
+    vector. titles: the same of titles, where there are such. graph: what narrows documents down for approximate search.
     """
 
     values: Numbers
     lengths: Floats
     rows: Ints | None = None
     titles: VectorIndex | None = None
+    graph: Graph | None = None
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -63,6 +76,8 @@ class VectorIndex:
     def search(self, queries: Floats, *, top: int) -> list[Found]:
         """Each query's `top` documents by cosine, best first; of equals the earlier, and never a vector of zeros.
 
+        With a graph some of them may be missed; similarities and order of those found are the same as without.
+
         >>> index = VectorIndex(np.array([[1.0, 0.0], [0.0, 0.0], [3.0, 3.0]]), np.array([1.0, 0.0, 18**0.5]))
         >>> index.search(np.array([[0.0, 2.0]]), top=2)[0].documents
         array([2, 0])
@@ -70,10 +85,27 @@ class VectorIndex:
         if top < 1:
             raise DataError(f"top={top}: expected the number of documents to find, from 1 up.")
         self.require_dimension(queries)
+        batch = self._batch if self.graph is None else self._approximate_batch
         found: list[Found] = []
         for first in range(0, len(queries), _QUERIES):
-            found += self._batch(queries[first : first + _QUERIES], top)
+            found += batch(queries[first : first + _QUERIES], top)
         return found
+
+    def with_graph(self) -> VectorIndex:
+        """The same vectors, searched approximately."""
+        return replace(self, graph=Graph.built(self.of, self.lengths, self.dimension))
+
+    def recall(self, queries: Floats, *, top: int) -> Recall:
+        """How much approximate search finds of what exact search does, on at most a hundred of these queries.
+
+        A document as similar as the last of the `top` best counts as one of them; vectors of zeros are left out.
+        """
+        asked = queries[np.abs(queries).max(axis=1, initial=0.0) > 0]
+        asked = asked[np.unique(np.linspace(0, len(asked) - 1, min(len(asked), _SAMPLE)).astype(np.int64))]
+        exact, found = replace(self, graph=None).search(asked, top=top), self.search(asked, top=top)
+        pairs = [(best.scores, own.scores) for best, own in zip(exact, found, strict=True) if len(best.scores)]
+        shares = [float(np.sum(own >= best[-1])) / len(best) for best, own in pairs]
+        return Recall(float(np.mean(shares)) if shares else 1.0, top, len(shares))
 
     def require_dimension(self, queries: Floats) -> None:
         """Refuse queries whose vectors have another dimension than the documents'."""
@@ -101,6 +133,17 @@ class VectorIndex:
                     unsure.append(query)
                 found[query] = best
             asked, looked = np.array(unsure, dtype=np.int64), 4 * looked
+        return found
+
+    def _approximate_batch(self, queries: Floats, top: int) -> list[Found]:
+        assert self.graph is not None, "search has looked at this"
+        lengths = np.sqrt(np.einsum("ij,ij->i", queries, queries))
+        units = queries / np.where(lengths > 0, lengths, 1.0)[:, None]
+        found = [Found(np.zeros(0, np.int64), np.zeros(0)) for _ in queries]
+        asked = np.flatnonzero(lengths > 0)
+        near = self.graph.near(units[asked].astype(np.float32), top)
+        for query, documents in zip(asked.tolist(), near, strict=True):
+            found[query] = self._ordered(units[query], documents, top)
         return found
 
     @property

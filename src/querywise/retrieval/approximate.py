@@ -1,0 +1,118 @@
+"""Approximate search by vectors, for collections where exact search takes too long: a graph of near vectors (HNSW).
+
+This is the one place that knows usearch (the extra `usearch`). The graph narrows the documents down and nothing else:
+whoever asks it computes the similarities of what it found, and orders them. Documents are added one after another, in
+one thread, so the same vectors give the same graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from querywise.data.vectors import Numbers
+from querywise.errors import DataError, ModelFileError
+from querywise.retrieval.graph_content import LINKS, check_content, check_vectors
+from querywise.runtime.arrays import Bytes, Floats, Ints, Singles
+from querywise.runtime.cancellation import checkpoint
+from querywise.runtime.progress import track
+from querywise.runtime.threads import available_cores
+
+if TYPE_CHECKING:
+    from usearch.index import Index as UsearchIndex
+
+NAME = "usearch"
+_INSTALL = "pip install 'querywise[usearch]'"
+_BLOCK = 1_024  # documents added at once
+_WIDTH = 128  # near documents looked at when one is added, and at least as many when a query is asked
+_MORE = 4  # times as many documents are looked at as are asked for
+
+VectorsOf = Callable[[Ints], Numbers]
+
+
+class Graph:
+    """The documents with a vector that is not all zeros, each linked to near ones; `content` is what is kept of it."""
+
+    def __init__(self, content: Bytes, dimension: int) -> None:
+        self.content, self._dimension = content, dimension
+
+    @staticmethod
+    def built(vectors_of: VectorsOf, lengths: Floats, dimension: int) -> Graph:
+        """The graph of some documents; lengths: of their vectors."""
+        made, documents = _empty(dimension), np.flatnonzero(lengths > 0)
+        blocks = [documents[first : first + _BLOCK] for first in range(0, len(documents), _BLOCK)]
+        for block in track(blocks, "Linking vectors"):
+            checkpoint()
+            made.add(block.astype(np.uint64), _units(vectors_of, lengths, block), threads=1)
+        content = np.frombuffer(made.save(), np.uint8)
+        try:
+            return Graph.checked(content, vectors_of, lengths, dimension)
+        except ModelFileError:
+            version = getattr(import_module(NAME), "__version__", "unknown")
+            raise DataError(f"usearch {version} keeps its graphs in a way not known here: {_INSTALL} -U.") from None
+
+    @staticmethod
+    def checked(content: Bytes, vectors_of: VectorsOf, lengths: Floats, dimension: int) -> Graph:
+        """A graph that was kept; refused where it is not sound, or not of these vectors."""
+        copied = np.array(content)  # nobody changes it after it was looked at
+        documents = np.flatnonzero(lengths > 0)
+        held = check_content(copied, documents, dimension)
+        sample = np.unique(np.linspace(0, len(documents) - 1, min(len(documents), 1_000)).astype(np.int64))
+        check_vectors(held[sample], _units(vectors_of, lengths, documents[sample]))
+        return Graph(copied, dimension)
+
+    def near(self, queries: Singles, top: int) -> list[Ints]:
+        """For every query documents that are near it, several times `top` of them where there are as many."""
+        if not len(queries):
+            return []
+        wanted, threads = max(_MORE * top, _WIDTH), available_cores() if len(queries) > 1 else 1
+        found = self._opened.search(queries, wanted, threads=threads)
+        if len(queries) == 1:
+            return [found.keys.astype(np.int64)]
+        return [keys[:count].astype(np.int64) for keys, count in zip(found.keys, found.counts, strict=True)]
+
+    @cached_property
+    def _opened(self) -> UsearchIndex:
+        opened = _empty(self._dimension)
+        opened.view(self.content)
+        return opened
+
+    def __reduce__(self) -> tuple[type[Graph], tuple[Bytes, int]]:
+        return Graph, (self.content, self._dimension)
+
+
+def require_usearch() -> None:
+    """Refuse approximate search where usearch is not installed, before any long work is done for it."""
+    _library()
+
+
+def _library() -> Any:  # a module without types
+    try:
+        return import_module("usearch.index")
+    except ImportError:
+        raise DataError(
+            f"Approximate search by vectors needs usearch, which is not installed: {_INSTALL}. "
+            "vector_search='exact' needs nothing.",
+            arguments=("vector_search",),
+        ) from None
+
+
+def _empty(dimension: int) -> Any:  # of a class without types
+    return _library().Index(
+        ndim=dimension,
+        metric="cos",
+        dtype="f16",
+        connectivity=LINKS,
+        expansion_add=_WIDTH,
+        expansion_search=_WIDTH,
+    )
+
+
+def _units(vectors_of: VectorsOf, lengths: Floats, documents: Ints) -> Singles:
+    """Vectors of length 1: those as they come may be too large for the graph's half precision."""
+    rows = np.asarray(vectors_of(documents), dtype=np.float64)
+    return (rows / lengths[documents, None]).astype(np.float32)
