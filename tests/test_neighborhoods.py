@@ -105,6 +105,30 @@ def test_those_tied_at_the_last_place_share_it(search: Literal["brute", "kd_tree
     assert Nearest(4, search=search).fit(alike).weights(alike[:1]).toarray() == pytest.approx(np.full((1, 6), 4 / 6))
 
 
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("k", [1, 4, 9, 12])
+def test_around_one_point_are_the_weights_of_that_point_and_the_nearest(
+    k: int, metric: Literal["euclidean", "cosine"]
+) -> None:
+    points = np.random.default_rng(0).integers(-2, 3, size=(12, 2)).astype(float)  # many are equally far away
+    near = Nearest(k, metric=metric).fit(points)
+    for place in np.random.default_rng(1).integers(-2, 3, size=(30, 2)).astype(float):
+        first, found = near.around(place)
+        row = near.weights(place[None, :])
+        assert found.columns.tolist() == row.indices.tolist()
+        assert found.weights.tolist() == row.data.tolist()
+        assert first == Search(near.points_).nearest(_measured(place, metric), 1)[0, 0]
+
+
+def _measured(place: Floats, metric: Literal["euclidean", "cosine"]) -> Floats:
+    return place[None, :] / (max(float(np.linalg.norm(place)), 1e-300) if metric == "cosine" and place.any() else 1.0)
+
+
+def test_a_tree_is_not_asked_for_one_point() -> None:
+    with pytest.raises(DataError, match="around needs search='brute'"):
+        Nearest(2, search="kd_tree").fit(np.eye(4)).around(np.zeros(4))
+
+
 def test_k_is_a_number_or_a_share() -> None:
     place = np.array([[0.4]])
     assert members(Nearest(2).fit(LINE).weights(place)) == [[0, 1]]

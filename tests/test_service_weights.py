@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from querywise.contracts.protocols import QueryView
 from querywise.contracts.run_weights import one_query, run_weights, weights_of_query
 from querywise.data.query_table import QueryTable
 from querywise.data.run_columns import run_columns
@@ -17,6 +18,7 @@ from querywise.errors import DataError
 from querywise.explanations.explain import explain
 from querywise.exports.hybrid_folder import HybridRouter, export_hybrid
 from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.locality.views.columns import Columns
 from querywise.locality.views.vector import VectorView
 from querywise.rankers.weights.by_query import WeightsByQuery
 from querywise.rankers.weights.fusion import Weights
@@ -56,6 +58,22 @@ def text_of(query: int) -> str | None:
     assert table is not None
     assert table.texts is not None
     return table.texts[query]
+
+
+@pytest.mark.parametrize("view", [None, VectorView(), Columns()], ids=["text", "vector", "columns"])
+@pytest.mark.parametrize("back_off", [None, 0.5])
+def test_a_query_alone_has_the_weights_it_has_among_others(view: QueryView | None, back_off: float | None) -> None:
+    table, rng = DATA.candidates.queries, np.random.default_rng(3)
+    assert table is not None
+    vectors = rng.integers(-1, 2, size=(120, 3)).astype(float)  # many queries share a place, and some are nowhere
+    told = replace(table, vectors=vectors, columns=vectors[:, :1], column_names=("length",))
+    known = replace(DATA.candidates, queries=told)
+    ranker = WeightsByQuery(way="neighbours", view=view, kappa=0.25, shrinkage=0.5, back_off=back_off)
+    ranker.fit(replace(DATA, candidates=known))
+    together = ranker.run_weights(known)
+    for query in range(120):
+        alone = weights_of_query(ranker, known.select([query]).queries, lists_of(query))
+        assert list(alone.values()) == together[query].tolist()
 
 
 def test_http_and_python_give_the_same_digits(served: tuple[Serving, WeightsByQuery]) -> None:

@@ -215,7 +215,7 @@ class Answer:
     for each model, `names` what these are called, and `usual` their weights in the global model. refused: why no engine
     can run it whatever its models are. power: the power of a query's number of documents with which the time for its
     scores grows; 2 where all pairs of documents are compared. runs: the first-stage runs, where models are weights of
-    these and `seen` has a feature for each.
+    these and `seen` has a feature for each. run_weights: those weights, queries × runs.
     """
 
     seen: Candidates
@@ -235,6 +235,7 @@ class Answer:
     facts: Callable[[], Facts] = Facts
     power: Literal[1, 2] = 1
     runs: tuple[str, ...] = ()
+    run_weights: Callable[[], Floats] | None = None
 
     @property
     def highest_power(self) -> int:

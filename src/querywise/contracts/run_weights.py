@@ -24,6 +24,8 @@ def run_weights(answer: Answer) -> Floats:
     """Queries × runs: how much each run counts for each query, none negative, each row with sum 1."""
     if not answer.runs:
         raise _no_runs()
+    if answer.run_weights is not None:
+        return answer.run_weights()
     common = _weights(answer.everyone)
     found = np.tile(common, (len(answer.seen), 1))
     chosen = answer.chosen() if answer.varies else np.full(len(found), -1)

@@ -78,6 +78,15 @@ class Nearest:
             near, shared = self._by_tree(places)
         return _rows(near, shared, len(self.points_))
 
+    def around(self, point: Floats) -> tuple[int, Shared]:
+        """The nearest training query to one point, and what `weights` has for that point."""
+        if self.search != "brute":
+            raise DataError(f"Nearest(search={self.search!r}) looks for many at once; around needs search='brute'.")
+        if getattr(self, "_search", None) is None:
+            self._search = self._built()
+        nearest, found = self._search.around(measured(point[None, :], self.metric)[0], self.count_)
+        return nearest, found
+
     def _by_tree(self, places: Floats) -> tuple[Ints, dict[int, Shared]]:
         """What `Search.among_nearest` finds, by a tree; rows with a tie at the k-th place by Search."""
         k, more = self.count_, min(self.count_ + 1, len(self.points_))
@@ -166,14 +175,35 @@ class Search:
 
     def _nearest_one(self, place: Floats) -> int:
         """The nearest point to one place: what `among_nearest` finds, faster."""
+        return self._nearest_by(place, *self._rough(place))
+
+    def around(self, place: Floats, k: int) -> tuple[int, Shared]:
+        """The nearest point to one place and the k nearest, by one look at all points."""
+        gaps, slack = self._rough(place)
+        return self._nearest_by(place, gaps, slack), self._among(place, gaps, slack, k)
+
+    def _rough(self, place: Floats) -> tuple[Floats, float]:
+        """Squared distances to one place, up to a constant, and how far they can be off."""
         gaps = self.points @ place
         gaps *= -2
         gaps += self.squares
-        best = int(gaps.argmin())
         slack = _slack(float(place @ place), self.longest)
         _require_near(slack)
+        return gaps, slack
+
+    def _nearest_by(self, place: Floats, gaps: Floats, slack: float) -> int:
+        best = int(gaps.argmin())
         close = np.flatnonzero(gaps <= gaps[best] + 2 * slack)
         return best if len(close) == 1 else int(self._first(place, close, 1)[0])
+
+    def _among(self, place: Floats, gaps: Floats, slack: float, k: int) -> Shared:
+        """The k nearest by rough squared distances: those that are near the k-th are looked at again."""
+        cut = gaps.min() if k == 1 else np.partition(gaps, k - 1)[k - 1]
+        close = np.flatnonzero(gaps <= cut + slack)
+        if len(close) <= k:
+            return Shared(close, np.ones(len(close)))
+        sure, doubtful = close[gaps[close] < cut - slack], close[gaps[close] >= cut - slack]
+        return _chosen(sure, doubtful, _exact(place, self.points[doubtful]), k)
 
     def among_nearest(self, places: Floats, k: int) -> tuple[Ints, dict[int, Shared]]:
         """The k points nearest to each place, in ascending order of their numbers; and rows in which points share."""
@@ -190,17 +220,11 @@ class Search:
             slack = _slack(np.einsum("ij,ij->i", part, part), self.longest)
             _require_near(slack)
             for row, gaps in enumerate(rough):
-                cut = gaps.min() if k == 1 else np.partition(gaps, k - 1)[k - 1]
-                close = np.flatnonzero(gaps <= cut + slack[row])
-                if len(close) > k:
-                    sure = close[gaps[close] < cut - slack[row]]
-                    doubtful = close[gaps[close] >= cut - slack[row]]
-                    each = _chosen(sure, doubtful, _exact(part[row], self.points[doubtful]), k)
-                    if len(each.columns) > k:
-                        shared[block.start + row] = each
-                        continue
-                    close = each.columns
-                found[block.start + row] = close
+                each = self._among(part[row], gaps, float(slack[row]), k)
+                if len(each.columns) > k:
+                    shared[block.start + row] = each
+                else:
+                    found[block.start + row] = each.columns
 
         in_threads(search, [slice(first, min(first + size, len(places))) for first in range(0, len(places), size)])
         return found, shared

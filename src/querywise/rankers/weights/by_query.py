@@ -114,7 +114,7 @@ class WeightsByQuery(Fusion):
         common, shrinkage = self.weights_, self.shrinkage_
 
         def own() -> OwnWeights:
-            found = way.own(candidates, around.points(), around.is_far())
+            found = way.own(candidates, around.points(), around.is_far)
             return OwnWeights(shrunk(found.weights, common, shrinkage), found.local)
 
         around = Surroundings(way.locality_, candidates, RankSVM(), lambda: None)

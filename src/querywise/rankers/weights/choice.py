@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol, Self
 
 import numpy as np
@@ -32,7 +33,7 @@ class Way(Protocol):
         """Learn from judged lists."""
         ...
 
-    def own(self, candidates: Candidates, points: Floats, far: Bools, /) -> OwnWeights:
+    def own(self, candidates: Candidates, points: Floats, far: Callable[[], Bools], /) -> OwnWeights:
         """The weights of these queries, from their positions, and which of these are too far away."""
         ...
 
@@ -83,7 +84,7 @@ def _held_out(lists: Lists, ways: Sequence[Way], everyone: Weights, place: Ints)
             for number, way in enumerate(ways):
                 fitted = unfitted(way).fit(train, common)
                 points = fitted.locality_.points(asked)
-                found[number, held] = fitted.own(asked, points, fitted.locality_.is_far(points)).weights
+                found[number, held] = fitted.own(asked, points, partial(fitted.locality_.is_far, points)).weights
     return commons, found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Self
 
 import numpy as np
@@ -55,12 +56,12 @@ class SignalWeights:
             self.slopes_ = found[runs:].reshape(runs, count) * (shrunk / level)
         return self
 
-    def own(self, candidates: Candidates, points: Floats, far: Bools) -> OwnWeights:
+    def own(self, candidates: Candidates, points: Floats, far: Callable[[], Bools]) -> OwnWeights:
         """The weights of these queries, from their positions, and which of these are too far away."""
         steps: Floats = np.einsum("qs,rs->qr", points, self.slopes_)
         moved = np.maximum(self.common_ + steps, 0.0)
         totals = moved.sum(axis=1)
-        local = steps.any(axis=1) & (totals > 0) & (candidates.sizes > 0) & ~far
+        local = steps.any(axis=1) & (totals > 0) & (candidates.sizes > 0) & ~far()
         weights = np.where(local[:, None], moved / np.where(totals > 0, totals, 1.0)[:, None], self.common_)
         return OwnWeights(weights, local)
 

@@ -101,6 +101,7 @@ class Fusion:
             place=place,
             refused=refused,
             runs=runs,
+            run_weights=lambda: np.where(found().local[:, None], found().weights, self.weights_),
             facts=facts,
         )
 

@@ -42,6 +42,9 @@ def check_normalise(whose: type, normalise: str) -> None:
 
 def normalised_runs(candidates: Candidates, runs: list[RunColumns], normalise: str) -> Candidates:
     """The same documents with a feature per run: its score, normalised over its own list; 0 where it is not there."""
+    names = tuple(run.name for run in runs)
+    if not len(candidates.features):
+        return replace(candidates, features=np.zeros((0, len(runs))), feature_names=names)
     _refuse_tiny(candidates, runs)
     reciprocal = candidates.features[:, [run.reciprocal_rank for run in runs]]
     wrong = np.argwhere((reciprocal < 0) | (reciprocal > 1))
@@ -60,7 +63,7 @@ def normalised_runs(candidates: Candidates, runs: list[RunColumns], normalise: s
             if len(listed):
                 ranks = 1 / reciprocal[listed, column]
                 found[listed, column] = as_in_engine(normalise, scores[listed, column], ranks)
-    return replace(candidates, features=found, feature_names=tuple(run.name for run in runs))
+    return replace(candidates, features=found, feature_names=names)
 
 
 def _refuse_tiny(candidates: Candidates, runs: list[RunColumns]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Self
 
 import numpy as np
@@ -9,10 +10,10 @@ from scipy.sparse import csr_array
 
 from querywise.contracts.protocols import QueryView
 from querywise.data.judged import Candidates
-from querywise.locality.neighborhoods import Nearest
+from querywise.locality.neighborhoods import Nearest, distances
 from querywise.locality.views.looking import looked_at
 from querywise.locality.views.text import TextView
-from querywise.rankers.neighbors import Locality, without
+from querywise.rankers.neighbors import Locality, is_lost, without
 from querywise.rankers.weights.fusion import OwnWeights, Weights
 from querywise.rankers.weights.lists import Lists
 from querywise.rankers.weights.options import best_of
@@ -55,11 +56,9 @@ class NeighbourWeights:
             return csr_array((len(points), len(self.locality_.points_)))
         return without(self.locality_.weights(points), far)
 
-    def own(self, candidates: Candidates, points: Floats, far: Bools) -> OwnWeights:
+    def own(self, candidates: Candidates, points: Floats, far: Callable[[], Bools]) -> OwnWeights:
         """The weights of these queries, from their positions, and which of these are too far away."""
-        rows = self.neighbours(points, far)
-        totals = np.asarray(rows.sum(axis=1)).ravel()
-        near = np.asarray(rows @ self.table_) / np.where(totals > 0, totals, 1.0)[:, None]
+        totals, near = self._around_one(points) if len(points) == 1 else self._around(points, far())
         if self._mean is None:
             self._mean = self.table_.mean(axis=0)
         share = 1 / (1 + self.kappa)
@@ -67,6 +66,26 @@ class NeighbourWeights:
         found = np.array([self.options_[best_of(each, self.options_, self.common_)] for each in values])
         local = (totals > 0) & has_position(candidates, looked_at(self.locality_.view_))
         return OwnWeights(np.where(local[:, None], found.reshape(-1, len(self.common_)), self.common_), local)
+
+    def _around(self, points: Floats, far: Bools) -> tuple[Floats, Floats]:
+        """Per query the sum of its neighbours' weights, 0 where it has none, and Σ_i v_i T_i."""
+        rows = self.neighbours(points, far)
+        totals = np.asarray(rows.sum(axis=1), dtype=np.float64).ravel()
+        return totals, np.asarray(rows @ self.table_) / np.where(totals > 0, totals, 1.0)[:, None]
+
+    def _around_one(self, points: Floats) -> tuple[Floats, Floats]:
+        """The same for one query, as in a request: without sparse matrices, and with one look at all points."""
+        nearest_queries, nobody = self.locality_.neighborhood_, (np.zeros(1), np.zeros((1, len(self.options_))))
+        if is_lost(points)[0]:
+            return nobody
+        assert isinstance(nearest_queries, Nearest), "fit has made it"
+        nearest, found = nearest_queries.around(points[0])
+        gap = distances(points, self.locality_.points_[[nearest]], nearest_queries.metric)[0]
+        if gap > self.locality_.limit_:
+            return nobody
+        total = found.weights.sum()
+        near = np.add.reduce(self.table_[found.columns] * found.weights[:, None], axis=0)
+        return np.array([total]), near[None, :] / total
 
     def said(self) -> str:
         """What it is, in words."""
