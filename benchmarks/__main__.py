@@ -27,6 +27,7 @@ from benchmarks import (
     bench_text,
     bench_vectors,
     bench_web30k,
+    bench_weights,
 )
 from benchmarks.results import RESULTS, Report, Result, load, merged, save, this_machine
 from benchmarks.table import add_line, markdown_page, terminal_table
@@ -47,6 +48,8 @@ BENCHES: dict[str, Callable[[], Iterator[Result]]] = {
     "blend": bench_blend.measure,
     "text": bench_text.measure,
     "vectors": bench_vectors.measure,
+    "approximate": bench_vectors.measure_approximate,
+    "weights": bench_weights.measure,
     "service": bench_service.measure,
     "faults": bench_soak.measure_faults,
     "memory": bench_cluster.measure_memory,

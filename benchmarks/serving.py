@@ -1,12 +1,14 @@
-"""wrk, which drives a server from another process."""
+"""What drives a server: wrk, from another process, or a client that asks one thing after the other."""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +56,45 @@ def drive(url: str, content: object, *, seconds: float, connections: int = 8) ->
         requests=int(_first(r"(\d+) requests in", said)),
         failures=sum(map(int, re.findall(r"(?:Non-2xx or 3xx responses:|connect|read|write|timeout) (\d+)", said))),
     )
+
+
+def waits(url: str, content: object, *, times: int) -> list[float]:
+    """The milliseconds of some requests with the same body, one after the other over one connection.
+
+    The client is a socket and little else: a library for HTTP would take as long as the server.
+    """
+    host, _, path = url.removeprefix("http://").partition("/")
+    body = json.dumps(content).encode()
+    lines = (
+        f"POST /{path} HTTP/1.1",
+        f"Host: {host}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+    )
+    asked = "\r\n".join([*lines, "", ""]).encode() + body
+    name, _, port = host.partition(":")
+    found = []
+    with socket.create_connection((name, int(port))) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(times):
+            begun = time.perf_counter()
+            connection.sendall(asked)
+            _read_answer(connection)
+            found.append(1e3 * (time.perf_counter() - begun))
+    return found
+
+
+def _read_answer(connection: socket.socket) -> None:
+    """Read one response, which must be a good one."""
+    said = b""
+    while b"\r\n\r\n" not in said:
+        said += connection.recv(65_536)
+    top, _, content = said.partition(b"\r\n\r\n")
+    assert top.startswith(b"HTTP/1.1 200"), said
+    length = re.search(rb"(?i)content-length: (\d+)", top)
+    assert length is not None, top
+    while len(content) < int(length.group(1)):
+        content += connection.recv(65_536)
 
 
 def _first(pattern: str, text: str) -> str:
