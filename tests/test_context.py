@@ -10,19 +10,33 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
+from querywise.data.collections import Collection, Document
 from querywise.data.joining import concatenate
 from querywise.data.judged import Candidates, Judged
+from querywise.data.judgements import Judgement
+from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
+from querywise.data.vectors import CollectionVectors, as_vectors
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
+from querywise.jobs.fit import Asked, run
 from querywise.learners.local_models import PreparedRows
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees import context
 from querywise.learners.trees.boosting import LambdaMART
 from querywise.learners.trees.context import QueryContext
 from querywise.learners.within_query import within_query
+from querywise.locality.views.signals import SignalView
 from querywise.locality.views.topmean import TopMean
+from querywise.methods.table import METHODS
+from querywise.retrieval.features import candidates_for, judged_candidates
+from querywise.retrieval.index import Index, build_index
+from querywise.retrieval.indexed_vectors import with_vectors
+from querywise.retrieval.signals import signals
 from querywise.runtime.cache import caching
+from querywise.service.loaded_model import LoadedModel
+from querywise.service.schema import Document as RequestDocument
+from querywise.service.schema import Query, RankRequest, unread
 from querywise.storage import load, save
 from tests.worlds import inside, ragged
 
@@ -216,3 +230,80 @@ def test_a_saved_one_still_knows_its_columns(tmp_path: Path) -> None:
 def test_columns_that_cannot_be_are_refused(ranker: QueryContext, words: str) -> None:
     with pytest.raises(DataError, match=words):
         ranker.fit(ragged())
+
+
+def searched(queries: int = 40) -> tuple[Judged, Index]:
+    """Judged candidates of a collection with words and vectors, and its index."""
+    rng = np.random.default_rng(0)
+    words = [f"word{number}" for number in range(30)]
+    documents = [Document(f"d{each}", "", " ".join(rng.choice(words, 12))) for each in range(120)]
+    ids, of_documents = [each.id for each in documents], rng.normal(size=(120, 5))
+    index = with_vectors(build_index(documents), CollectionVectors(as_vectors(ids, of_documents)))
+    asked = tuple(f"q{each}" for each in range(queries))
+    grades = [Judgement(query, str(rng.choice(ids)), 1, "here") for query in asked for _ in range(6)]
+    texts = tuple(" ".join(rng.choice(words, rng.integers(1, 5))) for _ in asked)
+    table = QueryTable(asked, texts=texts, vectors=rng.normal(size=(queries, 5)))
+    return judged_candidates(Collection("made up", lambda: iter(documents), table, tuple(grades)), index)[0], index
+
+
+def test_signals_in_the_context_are_those_of_the_view_and_of_the_module() -> None:
+    data, _ = searched()
+    names = data.feature_names or ()
+    fitted = QueryContext(RankSVM(), ("z", "view"), view=SignalView()).fit(data)
+    seen, width = fitted.context(data.candidates), len(names)
+    assert seen.feature_names is not None
+    told = signals(data.candidates)
+    assert seen.feature_names[2 * width :] == tuple(f"signal {name}" for name in told.names)
+    points = SignalView().fit(data).points(data.candidates)
+    assert seen.features[:, 2 * width :].tolist() == np.repeat(points, data.candidates.sizes, axis=0).tolist()
+    spread = told.values.std(axis=0)
+    assert spread.min() > 1e-6
+    assert points == pytest.approx((told.values - told.values.mean(axis=0)) / spread)
+    nameless = replace(data.candidates, feature_names=None)
+    assert fitted.predict(nameless).tolist() == fitted.predict(data.candidates).tolist()
+
+
+@pytest.mark.parametrize("method", ["lambdamart", "blend"])
+def test_signals_are_the_same_digits_offline_from_disk_and_in_a_request(method: str, tmp_path: Path) -> None:
+    data, index = searched()
+    growth = {"trees": 8, "min_documents": 5, "bag": 1}
+    plain = METHODS[method].build(**growth).fit(data)
+    ranker = METHODS[method].build(**growth, signals="on").fit(data)
+    offline = ranker.predict(data.candidates)
+    assert offline.tolist() != plain.predict(data.candidates).tolist()
+    assert (
+        METHODS[method].build(**growth, signals="off").fit(data).predict(data.candidates).tolist()
+        == plain.predict(data.candidates).tolist()
+    )
+    save(ranker, tmp_path / "m")
+    served = LoadedModel.from_folder(tmp_path / "m")
+    assert served.ranker.predict(data.candidates).tolist() == offline.tolist()
+    table = data.candidates.queries
+    assert table is not None
+    assert table.texts is not None
+    assert table.vectors is not None
+    for query in range(0, len(data), 9):
+        rows = data.candidates.rows(query)
+        ids = (data.candidates.document_ids or ())[rows]
+        documents = [
+            RequestDocument(each, unread(row))
+            for each, row in zip(ids, data.candidates.features[rows].tolist(), strict=True)
+        ]
+        asked = Query("q", table.texts[query], vector=table.vectors[query].tolist())
+        (answer,), _ = served.rank([RankRequest(asked, documents)])
+        assert {each.id: each.score for each in answer.documents} == dict(zip(ids, offline[rows].tolist(), strict=True))
+        found = candidates_for(index, QueryTable(("q",), texts=(table.texts[query],), vectors=table.vectors[[query]]))
+        assert ranker.predict(found).tolist() == offline[rows].tolist()
+
+
+def test_validation_data_choose_signals_where_that_is_asked_for(tmp_path: Path) -> None:
+    data, _ = searched(30)
+    method = METHODS["lambdamart"]
+    fixed: dict[str, Any] = {"trees": 5, "min_documents": 5, "leaves": 7, "learning_rate": 0.1}
+    asked = Asked(method, {**fixed, "signals": "chosen"}, folds=2)
+    found = run(asked, data, None, tmp_path / "m")
+    assert found.tuned.parameters["signals"] in ("off", "on")
+    assert {each.parameters["signals"] for each in found.tuned.tried} == {"off", "on"}
+    assert "signals" not in method.grid_on(data)  # not tried unless asked for
+    with pytest.raises(DataError, match="leaves the choice to validation data"):
+        method.build(signals="chosen")

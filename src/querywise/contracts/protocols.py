@@ -160,6 +160,15 @@ class LooksAt(Protocol):
 
 
 @runtime_checkable
+class NamesCoordinates(Protocol):
+    """A view whose coordinates have names."""
+
+    def coordinate_names(self, candidates: Candidates, /) -> tuple[str, ...]:
+        """One name per coordinate of a query's position."""
+        ...
+
+
+@runtime_checkable
 class Knows(Protocol):
     """A view that reports of which queries it knows nothing: no vector, no known word, no feature. Others know all."""
 

@@ -64,11 +64,12 @@ def run(asked: Asked, train: Training, valid: Judged | None, out: Path, *, clust
 def _tuned(asked: Asked, train: Training, valid: Judged | None) -> Tuned[Ranker]:
     base = asked.fixed.get("base")
     build, grid = asked.method.build, asked.method.grid_on(train, base if isinstance(base, str) else None)
+    grid, fixed = asked.method.opened(grid, asked.fixed)
     if asked.folds is None:
         return tune_or_fit(
             build,
             grid,
-            fixed=asked.fixed,
+            fixed=fixed,
             train=train,
             valid=valid,
             measure=asked.measure,
@@ -77,7 +78,7 @@ def _tuned(asked: Asked, train: Training, valid: Judged | None) -> Tuned[Ranker]
     return cross_validate(
         build,
         grid,
-        fixed=asked.fixed,
+        fixed=fixed,
         data=train,
         folds=asked.folds,
         measure=asked.measure,

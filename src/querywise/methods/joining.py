@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from querywise.errors import DataError
+
 if TYPE_CHECKING:
     from querywise.contracts.protocols import Ranker
     from querywise.learners.ranksvm.ranksvm import RankSVM
     from querywise.learners.regression.kernel import KernelRidge
     from querywise.learners.trees.boosting import LambdaMART, TreeRegression
+    from querywise.learners.trees.context import QueryContext
     from querywise.locality.neighborhoods import Nearest, Radius
     from querywise.rankers.normalised import QueryNormalised
 
@@ -55,6 +58,28 @@ def neighborhood(nearest: Nearest, radius: float | None = None) -> Nearest | Rad
     from querywise.locality.neighborhoods import Radius
 
     return nearest if radius is None else Radius(radius, metric=nearest.metric)
+
+
+def with_signals(
+    learner: LambdaMART | QueryContext, signals: Literal["off", "on", "chosen"] = "off"
+) -> LambdaMART | QueryContext:
+    """Trees that see the signals of the query beside each document's features.
+
+    signals: whether trees get what runs and text tell of a query before it is ranked, as in the view signals: off, on,
+    or chosen on validation data.
+    """
+    if signals == "off":
+        return learner
+    if signals == "chosen":
+        raise DataError(
+            "signals='chosen' leaves the choice to validation data, as `querywise fit` makes it; here say on or off."
+        )
+    from querywise.learners.trees.context import QueryContext
+    from querywise.locality.views.signals import SignalView
+
+    if not isinstance(learner, QueryContext):
+        return QueryContext(learner, ("view",), view=SignalView())
+    return QueryContext(learner.learner, (*learner.columns, "view"), view=SignalView())
 
 
 def feature(reference: int | str | None = None) -> int | str:

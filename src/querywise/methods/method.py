@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 from querywise.errors import DataError
 from querywise.methods.building import Part
 from querywise.methods.settings import Setting, Value
-from querywise.runtime.values import Grid, JsonObject
+from querywise.runtime.values import Grid, JsonObject, Settings
 
 if TYPE_CHECKING:
     from querywise.contracts.protocols import Ranker
     from querywise.data.training import Training
 
 TEXT_VIEW = "gradient:text"  # tried beside a method's own where queries have a text and no view is asked for
+_JOINING = "querywise.methods.joining"
+SIGNALS = "signals"  # a setting of trees that validation data can choose
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,11 @@ class Method:
 
     @property
     def home(self) -> str:
-        """Where the class of the ranker is, as `module:Class`."""
-        return self.ranker.home
+        """Where the class of the ranker is, as `module:Class`; what may be put around it does not count."""
+        part = self.ranker
+        while part.home.startswith(f"{_JOINING}:"):
+            part = next(each for each in part.inside.values() if isinstance(each, Part))
+        return part.home
 
     @cached_property
     def settings(self) -> Mapping[str, Setting]:
@@ -60,6 +65,12 @@ class Method:
         view = None if "view" in self.grid else self.settings.get("view")
         return {**self.grid, "view": (view.default, TEXT_VIEW)} if view is not None and data.has_texts() else self.grid
 
+    def opened(self, grid: Grid, fixed: Settings) -> tuple[Grid, Settings]:
+        """A grid and what is fixed beside it, where signals that are to be chosen are tried instead of fixed."""
+        if SIGNALS not in self.settings or fixed.get(SIGNALS) != "chosen":
+            return grid, fixed
+        return {**grid, SIGNALS: ("off", "on")}, {name: value for name, value in fixed.items() if name != SIGNALS}
+
     def as_json(self) -> JsonObject:
         """The method as JSON can hold it, without its settings."""
         return {
@@ -72,7 +83,7 @@ class Method:
     def _whole(self) -> Part:
         if not self.normalisable:
             return self.ranker
-        return Part("querywise.methods.joining:normalised", ("normalise",), {"ranker": self.ranker})
+        return Part(f"{_JOINING}:normalised", ("normalise",), {"ranker": self.ranker})
 
 
 def parse_settings(method: Method, texts: Sequence[str], flag: str = "") -> JsonObject:

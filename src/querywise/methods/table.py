@@ -63,14 +63,21 @@ _LOCAL_RANKER = {"learner": _LOCAL, "view": _VIEW, "neighborhood": _NEAR}
 _CLUSTERED = {"learner": _LOCAL, "view": _OWN_VIEW}
 
 
+def _with_signals(learner: Part) -> Part:
+    """The same trees, which see the signals of a query if that is asked for."""
+    return Part(f"{_JOINING}:with_signals", ("signals",), {"learner": learner})
+
+
 def _blend() -> Part:
     """Trees in their query's context, by both objectives, and a local linear model for each query."""
     forests = [
-        Part(
-            f"{_LEARNERS}.trees.context:QueryContext",
-            ("columns",),
-            {"learner": Part(_LAMBDAMART, (*_GROWTH, "bag"), differs={"bag": 5, "objective": objective})},
-            called={"columns": "context"},
+        _with_signals(
+            Part(
+                f"{_LEARNERS}.trees.context:QueryContext",
+                ("columns",),
+                {"learner": Part(_LAMBDAMART, (*_GROWTH, "bag"), differs={"bag": 5, "objective": objective})},
+                called={"columns": "context"},
+            )
         )
         for objective in ("lambdarank", "rank_xendcg")
     ]
@@ -111,7 +118,7 @@ METHODS = {
         Method(
             "lambdamart",
             "one forest of boosted trees for all queries (LightGBM)",
-            Part(_LAMBDAMART, (*_GROWTH, "objective", "bag")),
+            _with_signals(Part(_LAMBDAMART, (*_GROWTH, "objective", "bag"))),
             {"leaves": (7, 15, 31), "learning_rate": (0.03, 0.1)},
         ),
         Method(

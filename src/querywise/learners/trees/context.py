@@ -10,7 +10,7 @@ import numpy as np
 
 from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
 from querywise.contracts.forms import Refusal, depends_on_the_list
-from querywise.contracts.protocols import Learner, QueryView, TeachesLocally
+from querywise.contracts.protocols import Learner, NamesCoordinates, QueryView, TeachesLocally
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.learners.within_query import within_query
@@ -111,13 +111,18 @@ class QueryContext:
         sizes = candidates.sizes
         by_query = {"mean": found.means, "spread": found.spreads, "length": sizes[:, None].astype(np.float64)}
         if self.view_ is not None:
-            by_query["view"] = self.view_.points(candidates)
+            by_query["view"] = self.view_.points(self._named(candidates))
         groups = {"z": found.z, "rank": found.ranks}
         groups |= {name: np.repeat(by_query[name], sizes, axis=0) for name in by_query if name in self.columns}
         added = [groups[name] for name in GROUPS if name in self.columns]
         # A model trained without names takes documents with any; so does the learner in it.
         names = None if self.feature_names_ is None else self.context_names_
         return replace(candidates, features=np.hstack([candidates.features, *added]), feature_names=names)
+
+    def _named(self, candidates: Candidates) -> Candidates:
+        """The same candidates; columns without names are those of training."""
+        named = candidates.feature_names is not None or self.feature_names_ is None
+        return candidates if named else replace(candidates, feature_names=self.feature_names_)
 
     def _shared(self, candidates: Candidates) -> Candidates:
         """The context of training queries, made once for all the learners that want the same."""
@@ -136,6 +141,12 @@ class QueryContext:
                 names.append("list length")
             elif group in self.columns:
                 assert self.view_ is not None, "fit has looked at this"
-                coordinates = self.view_.points(candidates.select([0])).shape[1]
-                names += [f"view coordinate {number + 1}" for number in range(coordinates)]
+                names += _coordinates(self.view_, candidates.select([0]))
         return tuple(names)
+
+
+def _coordinates(view: QueryView, candidates: Candidates) -> Sequence[str]:
+    """What the coordinates of a view are called: `signal bm25.margin`, or by their number."""
+    if isinstance(view, NamesCoordinates):
+        return view.coordinate_names(candidates)
+    return [f"view coordinate {number + 1}" for number in range(view.points(candidates).shape[1])]

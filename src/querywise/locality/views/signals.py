@@ -51,6 +51,10 @@ class SignalView:
             )
         return self.scaling_.apply(found.values)
 
+    def coordinate_names(self, candidates: Candidates, /) -> tuple[str, ...]:
+        """What the signals are called: `signal bm25.margin`."""
+        return tuple(f"signal {name}" for name in self.signals(candidates).names)
+
     @property
     def looks_at(self) -> tuple[str, ...]:
         """The text, and the documents that the runs found."""
