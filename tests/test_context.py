@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import rankdata
 
 from querywise.data.collections import Collection, Document
+from querywise.data.folds import make_folds
 from querywise.data.joining import concatenate
 from querywise.data.judged import Candidates, Judged
 from querywise.data.judgements import Judgement
@@ -19,6 +20,7 @@ from querywise.data.synthetic import make_judged
 from querywise.data.vectors import CollectionVectors, as_vectors
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
+from querywise.jobs import compare
 from querywise.jobs.fit import Asked, run
 from querywise.learners.local_models import PreparedRows
 from querywise.learners.ranksvm.ranksvm import RankSVM
@@ -307,3 +309,12 @@ def test_validation_data_choose_signals_where_that_is_asked_for(tmp_path: Path) 
     assert "signals" not in method.grid_on(data)  # not tried unless asked for
     with pytest.raises(DataError, match="leaves the choice to validation data"):
         method.build(signals="chosen")
+
+
+def test_a_comparison_chooses_signals_on_each_validation_part() -> None:
+    data, _ = searched(30)
+    fixed: dict[str, Any] = {"trees": 3, "min_documents": 5, "leaves": 7, "learning_rate": 0.1, "signals": "chosen"}
+    asked = compare.Asked(methods=("lambdamart",), fixed=fixed)
+    found, _ = compare.run(asked, make_folds(data), None, title="signals")
+    parts = found.compared.trained["lambdamart"]
+    assert [{trial.parameters["signals"] for trial in each.tried} for each in parts] == [{"off", "on"}] * 5

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from querywise.data.folds import Folds
+from querywise.data.judged import Judged
 from querywise.data.runs import Run, is_run, read_run, scores_in
 from querywise.errors import DataError
 from querywise.evaluation.compare import compare, find_baseline
@@ -24,7 +25,7 @@ from querywise.rankers.given import GivenScores
 from querywise.runtime.files import make_folder
 from querywise.runtime.locks import locked
 from querywise.runtime.progress import doing
-from querywise.runtime.values import JsonObject, Settings
+from querywise.runtime.values import Grid, JsonObject, Settings
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,11 @@ def _writing(out: Path | None) -> Iterator[None]:
 
 
 def _fitting(method: Method, asked: Asked) -> Fit:
-    fixed = _fixed(method, asked)
-    return tuned_fit(method.build, method.grid_on, fixed=fixed, measure=asked.measure, flavour=asked.flavour)
+    def grid(data: Judged) -> Grid:
+        return method.opened(method.grid_on(data), _fixed(method, asked))[0]
+
+    fixed = method.opened({}, _fixed(method, asked))[1]
+    return tuned_fit(method.build, grid, fixed=fixed, measure=asked.measure, flavour=asked.flavour)
 
 
 def _fixed(method: Method, asked: Asked) -> JsonObject:
