@@ -209,13 +209,12 @@ class Answer:
 
     seen: the documents as the models get them. common: the global model. varies: whether any query can have another
     model. models, shares: the models that score, and the weight of each, queries × models; an empty row is the global
-    model. scale: what happens to a model's scores within the query before they are added up:
-    nothing, brought to 0 … 1, to mean 0 and spread 1, or to the share of documents below. teachers: the weight of
-    each training query, queries × training queries. members: the answers of the rankers that a blend is made of, one
-    for each model, `names` what these are called, and `usual` their weights in the global model. refused: why no engine
-    can run it whatever its models are. power: the power of a query's number of documents with which the time for its
-    scores grows; 2 where all pairs of documents are compared. runs: the first-stage runs, where models are weights of
-    these and `seen` has a feature for each. run_weights: those weights, queries × runs.
+    model. scale: what happens to a model's scores within the query before they are added up: nothing, brought to 0 … 1,
+    to mean 0 and spread 1, or to the share of documents below. teachers: the weight of each training query, queries ×
+    training queries. members: the answers of the rankers that a blend is made of, one for each model, `names` what
+    these are called, and `usual` their weights in the global model. refused: why no engine can run it whatever its
+    models are. power: the power of a query's number of documents with which the time for its scores grows; 2 where all
+    pairs of documents are compared. runs: the first-stage runs where models weigh these. run_weights: queries × runs.
     """
 
     seen: Candidates
