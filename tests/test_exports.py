@@ -1,4 +1,4 @@
-"""What is exported is what the engine runs: scored by engines written from their documentation (see engines.py)."""
+"""What is exported is what the engine runs: scored by engines written from their documentation (see emulated.py)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,16 @@ from querywise.exports.solr import written_threshold
 from querywise.rankers.normalised import normalised
 from querywise.runtime.values import Json
 from tests import commands
-from tests.engines import LearningToRank, Solr, Vespa, read_linear, read_solr_linear, read_tensor, read_xgboost, serving
+from tests.emulated import (
+    LearningToRank,
+    Solr,
+    Vespa,
+    read_linear,
+    read_solr_linear,
+    read_tensor,
+    read_xgboost,
+    serving,
+)
 from tests.worlds import REAL_DATA, needs_real_data
 
 WORDS = ("how to install", "jaguar", "price of", "define")

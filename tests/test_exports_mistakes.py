@@ -32,7 +32,7 @@ from querywise.data.letor import write_letor
 from querywise.runtime.values import Json
 from querywise.storage import save
 from tests.commands import Done, run, run_script
-from tests.engines import LearningToRank, Solr
+from tests.emulated import LearningToRank, Solr
 from tests.test_exports import checked, engine_for, world
 
 

@@ -23,7 +23,7 @@ from querywise.exports.scripts import (
     route_solr,
     route_vespa,
 )
-from tests.engines import LearningToRank, Solr, Vespa
+from tests.emulated import LearningToRank, Solr, Vespa
 from tests.query_languages import BadRequestError, found_by_elasticsearch, found_by_solr, found_by_vespa, words_in
 from tests.test_exports import world
 
