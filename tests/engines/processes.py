@@ -99,7 +99,7 @@ def running(
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 (no thread of the tests holds a lock here)
             user=other.pw_uid if other else None,
             group=other.pw_gid if other else None,
             extra_groups=[] if other else None,
