@@ -1,4 +1,4 @@
-"""OpenSearch's Learning to Rank plugin: not on Maven Central, so a zip that is given, or built from a given source tree.
+"""OpenSearch's Learning to Rank plugin: not on Maven Central, so a zip that is given or built from a source tree.
 
 `python -m tests.engines ltr --source FOLDER` builds it from a checkout of the plugin, by javac alone.
 """

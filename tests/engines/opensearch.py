@@ -1,4 +1,4 @@
-"""OpenSearch on this machine, with k-NN and neural search for hybrid queries, and Learning to Rank where it is to be had.
+"""OpenSearch on this machine: k-NN and neural search for hybrid queries, Learning to Rank where it is to be had.
 
 The server and these plugins come from Maven Central; the Learning to Rank plugin is not there (see `ltr_plugin`).
 """
@@ -122,7 +122,7 @@ def serving(*, ltr: bool = False) -> Iterator[OpenSearch]:
         url = f"http://127.0.0.1:{port}"
         environment = {"OPENSEARCH_JAVA_HOME": str(home), "OPENSEARCH_JAVA_OPTS": f"-Xms{MEMORY} -Xmx{MEMORY}"}
         healthy = f"{url}/_cluster/health?wait_for_status=yellow&timeout=1s"
-        command = ["bash", root / "bin" / "opensearch"]
+        command: list[str | Path] = ["bash", root / "bin" / "opensearch"]
         with running("OpenSearch", command, folder, lambda: answers(healthy), environment=environment):
             yield OpenSearch(url)
 
