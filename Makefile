@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE  # tests start hundreds of processes; each woul
 BEGUN := $(shell date +%s)
 TAKEN = taken=$$(($$(date +%s) - $(BEGUN))); echo "make $@: $$((taken / 60)) min $$((taken % 60)) s"
 
-.PHONY: help demo check test lint types kernels bench docs clean
+.PHONY: help demo check test engines lint types kernels bench docs clean
 help:            ## what can be made
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -40,6 +40,12 @@ check: lint types      ## style, types and the quick tests: the everyday run
 test: .venv/ready      ## style, types and all tests but those of real engines: before a change is handed in
 	@$(MAKE) --no-print-directory -j 2 kernels lint types
 	$(PYTEST) -n 3 -m "not engines"
+	@$(TAKEN)
+
+# Fetches on first use, into $QUERYWISE_ENGINES or ~/.cache/querywise/engines. What a machine lacks is said and skipped.
+engines: .venv/ready   ## tests in real search engines, which it fetches and starts (docs/engines/testing.md)
+	$(BIN)/python -m tests.engines fetch
+	$(PYTEST) -n 2 -m engines tests/engines
 	@$(TAKEN)
 
 bench: .venv/ready     ## what it costs, as ratios against what you would run instead

@@ -30,6 +30,7 @@ FLAG = re.compile(r"(?<![\w-])--[a-z]")
 OTHERS = "ray start --head"  # a command that is not ours
 # These write what a user reads beside an export: commands, and the options of the scripts in it.
 BESIDE_AN_EXPORT = (
+    "exports/elasticsearch.py",
     "exports/engine.py",
     "exports/routing.py",
     "exports/scripts/",

@@ -1,8 +1,14 @@
-"""`python -m tests.engines fetch` brings what the tests need onto this machine."""
+"""`python -m tests.engines fetch` brings what the tests need onto this machine.
+
+What cannot be had is said in a line, and the tests skip it; with CI=true it is an error.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -15,18 +21,63 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.engines")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("fetch", help="fetch the engines")
+    commands.add_parser("serve", help="start OpenSearch and print its address, until Ctrl-C")
+    parity = commands.add_parser("parity", help="measure how closely engines score as we do; write tables")
+    parity.add_argument("--out", type=Path, required=True)
     built = commands.add_parser("ltr", help="build OpenSearch's Learning to Rank plugin from a checkout of its source")
     built.add_argument("--source", type=Path, required=True)
     given = parser.parse_args()
+    if given.command == "fetch":
+        return fetch()
     try:
-        if given.command == "fetch":
-            opensearch.fetch()
-        else:
-            server = opensearch.SERVER.fetch() / f"opensearch-{opensearch.VERSION}.zip"
-            print(ltr_plugin.build(given.source, server, opensearch.VERSION))
+        if given.command == "parity":
+            return measure(given.out)
+        if given.command == "serve":
+            return serve()
+        server = opensearch.SERVER.fetch() / f"opensearch-{opensearch.VERSION}.zip"
+        print(ltr_plugin.build(given.source, server, opensearch.VERSION))
     except UnavailableError as error:
         print(f"engines: {error}", file=sys.stderr)
         return 1
+    return 0
+
+
+ENGINES = {"OpenSearch": opensearch.fetch}
+
+
+def fetch() -> int:
+    """Fetch every engine; a line for each that this machine cannot have."""
+    missing = False
+    for name, fetch_it in ENGINES.items():
+        try:
+            fetch_it()
+        except UnavailableError as error:
+            print(f"engines: {name} is skipped. {error}", file=sys.stderr)
+            missing = True
+    return 1 if missing and os.environ.get("CI") else 0
+
+
+def measure(out: Path) -> int:
+    """Write a table of parity for every engine into a folder."""
+    from tests.engines import parity
+
+    with opensearch.serving(ltr=True) as server:
+        rows = []
+        for row in parity.all_rows(lambda export: opensearch.scoring(server, export), "opensearch"):
+            print(row, flush=True)
+            rows.append(row)
+    out.mkdir(parents=True, exist_ok=True)
+    title = f"OpenSearch {opensearch.VERSION} with its Learning to Rank plugin"
+    (out / "opensearch.md").write_text(parity.table(rows, title))
+    return 0
+
+
+def serve() -> int:
+    """OpenSearch, with Learning to Rank where it is to be had, until it is interrupted."""
+    with opensearch.serving(ltr=ltr_plugin.is_there(opensearch.VERSION)) as server:
+        print(server.url, flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.pause()
     return 0
 
 

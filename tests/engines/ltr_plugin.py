@@ -55,6 +55,15 @@ def find(version: str) -> Path:
     )
 
 
+def is_there(version: str) -> bool:
+    """Whether the plugin is on this machine."""
+    try:
+        find(version)
+    except NotToBeHadError:
+        return False
+    return True
+
+
 def build(source: Path, server: Path, version: str) -> Path:
     """Compile a checkout of the plugin against a server's zip; gives the zip, in the folder of fetched sets."""
     files = sorted((source / "src" / "main" / "java").rglob("*.java"))

@@ -10,10 +10,12 @@ import json
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from querywise.exports.scripts.check_elasticsearch import Elasticsearch
+from querywise.exports.scripts.check_parity import Server
 from tests.engines import ltr_plugin
 from tests.engines.artifacts import MavenSet, java
 from tests.engines.processes import answers, free_port, running, workspace
@@ -125,6 +127,21 @@ def serving(*, ltr: bool = False) -> Iterator[OpenSearch]:
         command: list[str | Path] = ["bash", root / "bin" / "opensearch"]
         with running("OpenSearch", command, folder, lambda: answers(healthy), environment=environment):
             yield OpenSearch(url)
+
+
+@contextlib.contextmanager
+def scoring(search: OpenSearch, export: Path) -> Iterator[Callable[[str], dict[str, float]]]:
+    """An export's documents and models in the server, by what its check_parity.py is made of, and removed again."""
+    client = Server(search.url, {}, timeout=120)
+    documents = [json.loads(line) for line in (export / "parity.jsonl").read_text().splitlines()]
+    content = json.loads((export / "export.json").read_text())
+    engine = Elasticsearch(client, content, f"{content['name']}-parity", None)
+    try:
+        engine.put(documents, {model["name"]: export / model["file"] for model in content["models"]})
+        yield engine.scores
+    finally:
+        left = engine.remove()
+    assert not left, left
 
 
 def _unpack(archive: Path, folder: Path) -> None:

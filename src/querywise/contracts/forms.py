@@ -70,3 +70,17 @@ def no_sum(whose: type) -> Refusal:
         f"A {whose.__name__}'s score is not a sum over features, so there are no parts to show. Linear "
         "models, trees, and rankers made of them have some."
     )
+
+
+def name_in_engine(name: str, number: int, stored: int | None) -> str:
+    """What a model is called in an engine, from the name of its export.
+
+    number: of the model among those stored, −1 for the global one. stored: how many there are; None where one model
+    answers all queries.
+
+    >>> name_in_engine("shop", -1, None), name_in_engine("shop", -1, 20), name_in_engine("shop", 3, 20)
+    ('shop', 'shop-global', 'shop-03')
+    """
+    if stored is None:
+        return name
+    return f"{name}-global" if number < 0 else f"{name}-{number:0{len(str(stored - 1))}d}"

@@ -95,9 +95,17 @@ def _checked(exported: Exported, content: Json) -> list[JsonObject]:
 
 
 def _steps(exported: Exported, name: str) -> str:
-    model = exported.models[0].name
+    return f"{_upload_steps(name)}\n{_ranking_steps(exported.models[0].name)}"
+
+
+def _upload_steps(name: str) -> str:
     return f"""\
-The plugin's feature store is made once per cluster. Then the feature set, then every model:
+```
+python upload.py --url URL
+```
+
+uploads the feature set and every model. It changes nothing that is there: what is there already and the same is left,
+and an upload that broke off goes on when it is run again. By hand, with the plugin's store made once per cluster:
 
 ```
 curl -X PUT  "$URL/_ltr"
@@ -107,9 +115,14 @@ for model in models/*.json; do
 done
 ```
 
-A model keeps the feature set it was made with: to change features, delete the models
-(`DELETE _ltr/_model/{model}`) and the feature set (`DELETE _ltr/_featureset/{name}`) and bring them again.
+A model keeps the feature set it was made with, and cannot be changed. To replace models, export under another name
+(`--name {name}-2`), upload, and ask by the new names: by the router of the new folder. Until then, and to go back, ask
+by the old. `python upload.py --url URL --remove` removes the feature set and the models of its folder.
+"""
 
+
+def _ranking_steps(model: str) -> str:
+    return f"""\
 The engine's best answers are ranked anew:
 
 ```

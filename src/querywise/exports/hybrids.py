@@ -180,8 +180,8 @@ HYBRIDS: dict[str, Hybrid] = {
         {"opensearch-min-max": "min_max", "l2": "l2", "z-score": "z_score", "rank": "rrf"},
         _opensearch,
         "The processor normalises each sub-query's scores over its own hits, as the model was trained, and adds them "
-        "up with the weights, in 32 bits. `pagination_depth` needs OpenSearch 2.19; weighted reciprocal ranks (`rank`) "
-        "need a version whose `score-ranker-processor` takes weights, which 3.0 does not.",
+        "up with the weights, in 32 bits. `pagination_depth` needs OpenSearch 2.19, `z_score` 3.0; weighted reciprocal "
+        "ranks (`rank`) need a version whose `score-ranker-processor` takes weights, which 2.19 and 3.0 do not.",
         most=5,
     ),
     "elasticsearch-retriever": Hybrid(

@@ -23,6 +23,14 @@ def router_script(engine: str) -> str:
     return _joined(_docstring(shared, own), own, shared)
 
 
+def upload_script(engine: str) -> str | None:
+    """The text of upload.py for an engine, which uses the check_parity.py beside it; None where there is none."""
+    path = resources("querywise.exports").joinpath("scripts", f"upload_{engine}.py")
+    if not path.is_file():
+        return None
+    return path.read_text(encoding="utf-8").replace(f"from {_PARTS}.check_parity import", "from check_parity import")
+
+
 class _Part(NamedTuple):
     docstring: str
     imports: tuple[ast.Import | ast.ImportFrom, ...]

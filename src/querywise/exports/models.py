@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from querywise.contracts.answers import Answer, Model, Stored, nobody
-from querywise.contracts.forms import Leaf, Linear, Refusal, Runnable, Split
+from querywise.contracts.forms import Leaf, Linear, Refusal, Runnable, Split, name_in_engine
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates
 from querywise.errors import DataError, NotFittedError
@@ -60,7 +60,7 @@ def exported(ranker: Ranker, name: str) -> Exported:
     names = ranker.feature_names_ or tuple(f"f{column + 1}" for column in range(ranker.feature_count_))
     if not answer.varies:
         return Exported(names, (_one(answer.everyone, name, "all queries"),))
-    everyone = _one(answer.everyone, f"{name}-global", _EVERYONE)
+    everyone = _one(answer.everyone, name_in_engine(name, -1, 0), _EVERYONE)
     if answer.stored is None:
         return Exported(names, (everyone,), trained_on_arrival=True)
     return Exported(names, (everyone, *_several(answer.stored, name)))
@@ -77,9 +77,9 @@ def answer_to_nobody(ranker: Ranker) -> Answer:
 
 
 def _several(stored: Stored, name: str) -> list[NamedModel]:
-    digits = len(str(len(stored.models) - 1))
+    count = len(stored.models)
     return [
-        _one(stored.models[number], f"{name}-{number:0{digits}d}", stored.whom(number), number)
+        _one(stored.models[number], name_in_engine(name, number, count), stored.whom(number), number)
         for number in np.flatnonzero(stored.usable).tolist()
     ]
 

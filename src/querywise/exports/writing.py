@@ -18,7 +18,7 @@ from querywise.errors import DataError
 from querywise.exports.arithmetic import Exactness, exactness
 from querywise.exports.engine import UNFINISHED, Engine, Files, as_text
 from querywise.exports.engines import find_engine
-from querywise.exports.joining import check_script, router_script
+from querywise.exports.joining import check_script, router_script, upload_script
 from querywise.exports.models import Exported, answer_to_nobody, exported, largest_number
 from querywise.exports.parity import generated, is_query_normalised, parity_lines, sampled
 from querywise.exports.routing import MANIFEST, Routing, read_manifest, routing_of
@@ -92,6 +92,8 @@ def export_model(
         _put(made, files.texts)
         _put(made, {"parity.jsonl": parity_lines(found, sample, kind.arithmetic, files.in_engine)})
         _put(made, {"check_parity.py": check_script(kind.scripts)})
+        upload = upload_script(kind.scripts)
+        _put(made, {} if upload is None else {"upload.py": upload})
         if done.routing is not None:
             _put(made, {"router.py": router_script(kind.scripts)})
             save(ranker, made / _MODEL)

@@ -34,6 +34,7 @@ from querywise.service.schema import (
     RankedDocument,
     RankRequest,
     RankResponse,
+    RouteRequest,
     WeightsRequest,
     read_values,
     unread,
@@ -113,7 +114,7 @@ class LoadedModel:
         """Whether so many documents may be ranked in the event loop."""
         return self.quick and documents <= _QUICK_DOCUMENTS and self.cost.seconds(documents) <= _LONGEST_SECONDS
 
-    def candidates(self, requests: Sequence[RankRequest | ExplainRequest]) -> Candidates:
+    def candidates(self, requests: Sequence[RankRequest | ExplainRequest | RouteRequest]) -> Candidates:
         """The documents of some requests, with the model's features.
 
         Several queries are numbered, because their ids need not differ.

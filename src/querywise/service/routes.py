@@ -19,6 +19,7 @@ from querywise.service.errors import ApiError
 from querywise.service.guards import check_counts, decode, read_body
 from querywise.service.openapi import describe
 from querywise.service.responses import JSON, encode
+from querywise.service.routing import routed
 from querywise.service.service import Service
 
 _Body = TypeVar("_Body")
@@ -27,6 +28,7 @@ _INLINE_QUERIES = 4  # a batch of fewer queries may be ranked in the event loop
 _RANK = msgspec.json.Decoder(schema.RankRequest)
 _BATCH = msgspec.json.Decoder(schema.BatchRequest)
 _WEIGHTS = msgspec.json.Decoder(schema.WeightsRequest)
+_ROUTE = msgspec.json.Decoder(schema.RouteRequest)
 _EXPLAIN = msgspec.json.Decoder(schema.ExplainRequest)
 
 
@@ -38,6 +40,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
         ("POST", "/v1/rank/batch", rank.rank_batch, schema.BatchRequest, schema.BatchResponse),
         ("POST", "/v1/explain", rank.explain, schema.ExplainRequest, dict[str, Any]),
         ("POST", "/v1/weights", rank.weights, schema.WeightsRequest, dict[str, float]),
+        ("POST", "/v1/route", rank.route, schema.RouteRequest, schema.RouteResponse),
         ("GET", "/v1/search", look_up.search, None, schema.SearchResponse),
         ("GET", "/v1/queries", look_up.queries, None, schema.QueriesResponse),
         ("GET", "/v1/model", status.model, None, schema.ModelResponse),
@@ -95,6 +98,21 @@ class RankRoutes:
         inline = not large and model.is_quick(documents)
         found, behind = await service.run(lambda: model.weights(asked), request, inline=inline)
         service.observe_place(behind)
+        return Response(encode(found), media_type=JSON)
+
+    async def route(self, request: Request) -> Response:
+        """The name in an engine of the model that answers a query, for an application that asks the engine itself.
+
+        Only of a model that was exported for an engine.
+        """
+        service = self._service
+        asked, large = await self._read(_ROUTE, request)
+        documents = len(asked.documents or ())
+        check_counts(service.limits, documents=documents)
+        model = service.models.current
+        check_cost(model.cost, service.limits, [documents])
+        inline = not large and model.is_quick(documents)
+        found = await service.run(lambda: routed(model, asked), request, inline=inline)
         return Response(encode(found), media_type=JSON)
 
     async def explain(self, request: Request) -> Response:

@@ -79,6 +79,25 @@ class WeightsRequest(Struct, forbid_unknown_fields=True):
     runs: dict[str, dict[Annotated[str, Meta(max_length=1000)], float]] | None = None
 
 
+class RouteRequest(Struct, forbid_unknown_fields=True):
+    """One query to be ranked by an engine.
+
+    `name` is that of the export that was uploaded there. `documents` are the engine's first answers with their
+    features, for a model that looks at them.
+    """
+
+    query: Query
+    name: Annotated[str, Meta(pattern="^[a-z][a-z0-9_-]*$", max_length=200)] = "querywise"
+    documents: list[Document] | None = None
+
+
+class RouteResponse(Struct):
+    """The name in the engine of the model that answers the query, and the version of the model that chose it."""
+
+    name: str
+    model: str
+
+
 class RankedDocument(Struct, gc=False):
     """A document and its score; only scores of one query can be compared."""
 
