@@ -15,6 +15,7 @@ HTTP = Path(__file__).parent / "http.md"
 SETTINGS = Path(__file__).parent / "methods.md"
 REPRODUCTION = Path(__file__).parent / "reproduction.md"
 README = Path(__file__).parent.parent / "README.md"
+ENGINES = Path(__file__).parent / "engines"
 FIGURES = Path(__file__).parent / "figures"
 COMPARED = {"MQ2008": "MQ2008", "OHSUMED": "OHSUMED", "cranfield": "Cranfield", "vaswani": "Vaswani"}
 HYBRID = {"cranfield": "Cranfield", "vaswani": "Vaswani", "stdlib": "the embedded collection"}
@@ -194,5 +195,5 @@ if __name__ == "__main__":
     SETTINGS.write_text(methods_page())
     write_summary_of_methods()
     write_pooled_hybrid()
-    for page in (REPRODUCTION, README):
+    for page in (REPRODUCTION, README, *sorted(ENGINES.glob("*.md"))):
         page.write_text(with_tables(page.read_text()))

@@ -22,6 +22,7 @@ from tests.engines.processes import answers, free_port, running, workspace
 
 VERSION = "2.19.1"
 MEMORY = "512m"
+LARGEST = 16_000_000  # bytes of a request; 100 MB unless it is set
 
 SERVER = MavenSet(
     "opensearch",
@@ -62,6 +63,7 @@ path.data: {folder}/data
 path.logs: {folder}/logs
 node.store.allow_mmap: false
 cluster.routing.allocation.disk.threshold_enabled: false
+http.max_content_length: {largest}b
 """
 
 
@@ -119,7 +121,7 @@ def serving(*, ltr: bool = False) -> Iterator[OpenSearch]:
         (module / "plugin-descriptor.properties").write_text(_DESCRIPTOR.format(version=VERSION))
         (module / "plugin-security.policy").write_text(_RIGHTS)
         port = free_port()
-        settings = _SETTINGS.format(http=port, transport=free_port(), folder=folder)
+        settings = _SETTINGS.format(http=port, transport=free_port(), folder=folder, largest=LARGEST)
         (root / "config" / "opensearch.yml").write_text(settings)
         url = f"http://127.0.0.1:{port}"
         environment = {"OPENSEARCH_JAVA_HOME": str(home), "OPENSEARCH_JAVA_OPTS": f"-Xms{MEMORY} -Xmx{MEMORY}"}

@@ -50,7 +50,7 @@ class Row:
 
     difference: the largest between the engine's score and ours. share: the largest as a share of what rounding
     explains. swapped: pairs that the engine ranks against our order although our scores differ by more than that.
-    seconds: to upload the models.
+    seconds: to upload the models. size: of the largest score.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Row:
     share: float
     swapped: int
     seconds: float
+    size: float
 
 
 def named() -> Judged:
@@ -94,7 +95,7 @@ def measured(case: Case, opened: Opened, engine: str, fitted: Any = None) -> Row
         export_model(ranker, engine, folder, data=None if case.made_up else data, rows=ROWS)
         documents = [json.loads(line) for line in (folder / "parity.jsonl").read_text().splitlines()]
         models = [model["name"] for model in json.loads((folder / "export.json").read_text())["models"]]
-        difference, share, swapped, begun = 0.0, 0.0, 0, time.perf_counter()
+        difference, share, size, swapped, begun = 0.0, 0.0, 0.0, 0, time.perf_counter()
         with opened(folder) as scores:
             seconds = time.perf_counter() - begun
             for model in models:
@@ -104,8 +105,9 @@ def measured(case: Case, opened: Opened, engine: str, fitted: Any = None) -> Row
                 theirs = np.array([found[each["id"]] for each in documents])
                 difference = max(difference, float(np.abs(theirs - ours).max()))
                 share = max(share, float((np.abs(theirs - ours) / bound).max()))
+                size = max(size, float(np.abs(ours).max()))
                 swapped += against(ours, bound, theirs)
-    return Row(case.name, len(models), len(documents), difference, share, swapped, seconds)
+    return Row(case.name, len(models), len(documents), difference, share, swapped, seconds, size)
 
 
 def against(ours: Any, bound: Any, theirs: Any) -> int:
@@ -128,23 +130,25 @@ def all_rows(opened: Opened, engine: str) -> Iterator[Row]:
 def table(rows: list[Row], title: str) -> str:
     """The rows of both kinds of documents of a case, in Markdown."""
     lines = [
-        f"{title}, {ROWS} documents by every model; made by `python -m tests.engines parity`:",
+        f"{title}, up to {ROWS} documents of the data and {ROWS} made-up ones by every model, by "
+        "`python -m tests.engines parity`:",
         "",
-        "| export | models | scores | largest difference | of what rounding explains | swapped |",
-        "|---|---|---|---|---|---|",
+        "| export | models | scores | largest score | largest difference | of what rounding explains | swapped |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name in dict.fromkeys(row.name for row in rows):
         own = [row for row in rows if row.name == name]
         scores = sum(row.models * row.documents for row in own)
         difference, share = max(row.difference for row in own), max(row.share for row in own)
-        swapped = sum(row.swapped for row in own)
-        lines.append(f"| {name} | {own[0].models} | {scores:,} | {difference:.2g} | {share:.0%} | {swapped} |")
+        swapped, size = sum(row.swapped for row in own), max(row.size for row in own)
+        numbers = f"{scores:,} | {size:.2g} | {difference:.2g} | {share:.0%} | {swapped}"
+        lines.append(f"| {name} | {own[0].models} | {numbers} |")
     total = sum(row.models * row.documents for row in rows)
     many = next(row for row in rows if row.name == "200 models")
     lines += [
         "",
-        f"In all {total:,} scores. Differences are absolute: scores of the made-up documents are as large as 10⁷. "
-        f"“Swapped” counts documents ranked above one that our scores put above them by more than rounding explains. "
-        f"Uploading the {many.models} models of the last row took {many.seconds:.0f} s.",
+        f"In all {total:,} scores. “Swapped” counts documents ranked above one that our scores put above them by more",
+        f"than rounding explains. Uploading the {many.models} models of the last row, one by one, took "
+        f"{many.seconds:.0f} s, on two busy cores.",
     ]
     return "\n".join(lines) + "\n"

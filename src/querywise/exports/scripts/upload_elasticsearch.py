@@ -98,10 +98,11 @@ class Upload:
             self.server.ask(method, path, body)
         except EngineError as error:
             size = len(json.dumps(body)) / 1e6
-            if ": 413 " in str(error) or (size > 1 and "connection broke off" in str(error)):
+            # An engine that finds a body too large may close the connection while it is still being sent.
+            if ": 413 " in str(error) or (size > 1 and re.search("broke off|Broken pipe|reset by peer", str(error))):
                 raise EngineError(
-                    f"{method} {path}: the engine does not take a model of {size:.1f} MB. Fit fewer or smaller trees, "
-                    "or raise http.max_content_length on the nodes."
+                    f"{method} {path}: the engine does not take {size:.1f} MB at once. Fit fewer or smaller trees, or "
+                    "raise http.max_content_length on the nodes."
                 ) from None
             raise _with_rights(error) from None
 

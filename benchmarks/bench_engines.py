@@ -1,0 +1,151 @@
+"""Latency in a real engine: the first stage alone, ranked anew by one model, by a routed model, and by the gateway.
+
+`python -m benchmarks.bench_engines FILE` writes the table of docs/engines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import runpy
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.results import Result, alone
+from querywise import KnnOffline2, RankSVM, Router, TextView, export_model, save
+from querywise.methods import find_method
+from querywise.retrieval.reading import read_judged
+from tests.engines import ltr_plugin, opensearch, pages, shop
+from tests.engines.artifacts import UnavailableError
+from tests.serving import serving
+
+_DOCUMENTS, _REQUESTS, _WARM = 20_000, 400, 100
+_WORDS = [each["text"] for each in shop.judgements()]
+
+
+def measure() -> Iterator[Result]:
+    """Engines: OpenSearch over 20,000 documents on this machine, 400 requests one after the other, 100 before them.
+
+    Every request asks for ten documents. The first stage is a `multi_match` over two fields; the hundred best are
+    ranked anew by a weighted sum of three features in the engine, by one of 20 such models that the router chooses by
+    the query's text, or by `blend` in our service, which the gateway of docs/engines/gateway.md asks.
+    """
+    try:
+        opensearch.fetch()
+    except UnavailableError as error:
+        print(f"engines: skipped. {error}")
+        return
+    for way, times in measured().items():
+        yield alone("engines", f"OpenSearch, {way}, half within", ours=statistics.median(times), unit="ms")
+        yield alone("engines", f"OpenSearch, {way}, 99 % within", ours=_p99(times), unit="ms")
+
+
+def measured() -> dict[str, list[float]]:
+    """Milliseconds of every request, by the way a query is answered."""
+    found: dict[str, list[float]] = {}
+    with opensearch.serving(ltr=ltr_plugin.is_there(opensearch.VERSION)) as search, _folder(search) as folder:
+        data = read_judged(folder / "train.txt")
+        client = Client(search.url)
+        found["first stage"] = timed(lambda words: client.ask(_first(words)))
+        if ltr_plugin.is_there(opensearch.VERSION):
+            features = json.loads(next(block.text for block in pages.blocks("opensearch") if block.language == "json"))
+            export_model(RankSVM().fit(data), "opensearch", folder / "one", name="one", features=features)
+            local = KnnOffline2(RankSVM(), k=0.2, models=20, view=TextView(8)).fit(data)
+            export_model(local, "opensearch", folder / "routed", name="routed", features=features)
+            for name in ("one", "routed"):
+                pages.run(f"{sys.executable} {name}/upload.py --url {search.url}", folder)
+            router = Router(folder / "routed")
+            found["one model in the engine"] = timed(lambda words: client.ask(_rescored(words, "one")))
+            found["a routed model in the engine"] = timed(
+                lambda words: client.ask(_rescored(words, router.model(words)))
+            )
+        save(_blend().fit(data), folder / "blend")
+        with serving(folder / "blend") as service:
+            gateway = runpy.run_path(str(folder / "gateway.py"))
+            gateway["search"].__globals__.update(INDEX=f"{search.url}/shop", SERVICE=service.url, SECONDS=30.0)
+            found["blend behind the gateway"] = timed(gateway["search"])
+    return found
+
+
+def _blend() -> Any:
+    return find_method("blend").build()
+
+
+class Client:
+    """One connection to the engine that stays open."""
+
+    def __init__(self, url: str) -> None:
+        self._connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=60)
+
+    def ask(self, body: Any) -> Any:
+        """The engine's answer to a search."""
+        self._connection.request("POST", "/shop/_search", json.dumps(body), {"Content-Type": "application/json"})
+        answer = self._connection.getresponse()
+        content = json.loads(answer.read())
+        assert answer.status == 200, content
+        return content
+
+
+def timed(answer: Callable[[str], Any]) -> list[float]:
+    """Milliseconds of every request, after some that warm the engine up."""
+    times = []
+    for number in range(_WARM + _REQUESTS):
+        begun = time.perf_counter()
+        answer(_WORDS[number % len(_WORDS)])
+        times.append(1000 * (time.perf_counter() - begun))
+    return times[_WARM:]
+
+
+def _p99(times: list[float]) -> float:
+    return statistics.quantiles(times, n=100)[98]
+
+
+def _first(words: str) -> Any:
+    return {"query": {"multi_match": {"query": words, "fields": ["title", "body"]}}}
+
+
+def _rescored(words: str, model: str) -> Any:
+    by_model = {"sltr": {"model": model, "params": {"keywords": words}}}
+    weights = {"query_weight": 0, "rescore_query_weight": 1, "rescore_query": by_model}
+    return {**_first(words), "rescore": {"window_size": 100, "query": weights}}
+
+
+@contextlib.contextmanager
+def _folder(search: opensearch.OpenSearch) -> Iterator[Path]:
+    """An index of products, and a folder with the gateway of the page and the features that it logged."""
+    search.ask("PUT", "shop", {"settings": {"number_of_shards": 1}})
+    search.fill("shop", shop.documents())
+    more = list(shop.documents(_DOCUMENTS, seed=7).items())[len(shop.documents()) :]
+    for place in range(0, len(more), 5000):
+        search.fill("shop", dict(more[place : place + 5000]))
+    with tempfile.TemporaryDirectory(prefix="querywise-bench-") as above:
+        folder = Path(above)
+        code = next(block.text for block in pages.blocks("gateway") if block.language == "python")
+        (folder / "gateway.py").write_text(code)
+        (folder / "judgements.jsonl").write_text(shop.judgement_lines())
+        command = f"{sys.executable} gateway.py log < judgements.jsonl"
+        pages.run(command, folder, INDEX_URL=f"{search.url}/shop")
+        yield folder
+
+
+def table(found: dict[str, list[float]]) -> str:
+    """The times in Markdown."""
+    rows = [f"| {way} | {statistics.median(times):.1f} | {_p99(times):.1f} |" for way, times in found.items()]
+    said = f"OpenSearch {opensearch.VERSION}, {_DOCUMENTS:,} documents, {_REQUESTS} requests one after the other, by"
+    head = [
+        f"{said} `python -m benchmarks.bench_engines`:",
+        "",
+        "| way | half within, ms | 99 % within, ms |",
+        "|---|---|---|",
+    ]
+    return "\n".join([*head, *rows]) + "\n"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(table(measured()), encoding="utf-8")
