@@ -48,7 +48,7 @@ def folder(search: OpenSearch, tmp_path_factory: pytest.TempPathFactory) -> Path
 def running(search: OpenSearch, folder: Path, service: str) -> Iterator[Callable[[str], Any]]:
     """The page's gateway as a process; gives what it answers to words."""
     port = free_port()
-    variables = {"INDEX_URL": f"{search.url}/{INDEX}", "SERVICE_URL": service}
+    variables = {"INDEX_URL": f"{search.url}/{INDEX}", "SERVICE_URL": service, "SECONDS": "60"}
     command = [sys.executable, "gateway.py", "serve", str(port)]
     process = subprocess.Popen(command, cwd=folder, env={**os.environ, **variables}, stderr=subprocess.DEVNULL)
 
