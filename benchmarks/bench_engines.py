@@ -19,6 +19,7 @@ from typing import Any
 
 from benchmarks.results import Result, alone
 from querywise import KnnOffline2, RankSVM, Router, TextView, export_model, save
+from querywise.data.judged import Judged
 from querywise.methods import find_method
 from querywise.retrieval.reading import read_judged
 from tests.engines import ltr_plugin, opensearch, pages, shop
@@ -30,7 +31,7 @@ _WORDS = [each["text"] for each in shop.judgements()]
 
 
 def measure() -> Iterator[Result]:
-    """Engines: OpenSearch over 20,000 documents on this machine, 400 requests one after the other, 100 before them.
+    """Engines: OpenSearch over 20,000 documents on this machine, 400 requests each way in turn, 100 before them.
 
     Every request asks for ten documents. The first stage is a `multi_match` over two fields; the hundred best are
     ranked anew by a weighted sum of three features in the engine, by one of 20 such models that the router chooses by
@@ -47,30 +48,36 @@ def measure() -> Iterator[Result]:
 
 
 def measured() -> dict[str, list[float]]:
-    """Milliseconds of every request, by the way a query is answered."""
-    found: dict[str, list[float]] = {}
-    with opensearch.serving(ltr=ltr_plugin.is_there(opensearch.VERSION)) as search, _folder(search) as folder:
-        data = read_judged(folder / "train.txt")
-        client = Client(search.url)
-        found["first stage"] = timed(lambda words: client.ask(_first(words)))
-        if ltr_plugin.is_there(opensearch.VERSION):
-            features = json.loads(next(block.text for block in pages.blocks("opensearch") if block.language == "json"))
-            export_model(RankSVM().fit(data), "opensearch", folder / "one", name="one", features=features)
-            local = KnnOffline2(RankSVM(), k=0.2, models=20, view=TextView(8)).fit(data)
-            export_model(local, "opensearch", folder / "routed", name="routed", features=features)
-            for name in ("one", "routed"):
-                pages.run(f"{sys.executable} {name}/upload.py --url {search.url}", folder)
-            router = Router(folder / "routed")
-            found["one model in the engine"] = timed(lambda words: client.ask(_rescored(words, "one")))
-            found["a routed model in the engine"] = timed(
-                lambda words: client.ask(_rescored(words, router.model(words)))
-            )
+    """Milliseconds of every request, by the way a query is answered; the ways take turns."""
+    ltr = ltr_plugin.is_there(opensearch.VERSION)
+    with opensearch.serving(ltr=ltr) as search, _folder(search) as folder:
+        data, client = read_judged(folder / "train.txt"), Client(search.url)
+        ways: dict[str, Callable[[str], Any]] = {"first stage": lambda words: client.ask(_first(words))}
+        if ltr:
+            ways |= _in_the_engine(search, client, folder, data)
         save(_blend().fit(data), folder / "blend")
         with serving(folder / "blend") as service:
             gateway = runpy.run_path(str(folder / "gateway.py"))
             gateway["search"].__globals__.update(INDEX=f"{search.url}/shop", SERVICE=service.url, SECONDS=30.0)
-            found["blend behind the gateway"] = timed(gateway["search"])
-    return found
+            ways["blend behind the gateway"] = gateway["search"]
+            return timed(ways)
+
+
+def _in_the_engine(
+    search: opensearch.OpenSearch, client: Client, folder: Path, data: Judged
+) -> dict[str, Callable[[str], Any]]:
+    """Models that were uploaded: one for all queries, and one of 20 by the query's text."""
+    features = json.loads(next(block.text for block in pages.blocks("opensearch") if block.language == "json"))
+    export_model(RankSVM().fit(data), "opensearch", folder / "one", name="one", features=features)
+    local = KnnOffline2(RankSVM(), k=0.2, models=20, view=TextView(8)).fit(data)
+    export_model(local, "opensearch", folder / "routed", name="routed", features=features)
+    for name in ("one", "routed"):
+        pages.run(f"{sys.executable} {name}/upload.py --url {search.url}", folder)
+    router = Router(folder / "routed")
+    return {
+        "one model in the engine": lambda words: client.ask(_rescored(words, "one")),
+        "a routed model in the engine": lambda words: client.ask(_rescored(words, router.model(words))),
+    }
 
 
 def _blend() -> Any:
@@ -92,14 +99,15 @@ class Client:
         return content
 
 
-def timed(answer: Callable[[str], Any]) -> list[float]:
+def timed(ways: dict[str, Callable[[str], Any]]) -> dict[str, list[float]]:
     """Milliseconds of every request, after some that warm the engine up."""
-    times = []
+    times: dict[str, list[float]] = {way: [] for way in ways}
     for number in range(_WARM + _REQUESTS):
-        begun = time.perf_counter()
-        answer(_WORDS[number % len(_WORDS)])
-        times.append(1000 * (time.perf_counter() - begun))
-    return times[_WARM:]
+        for way, answer in ways.items():
+            begun = time.perf_counter()
+            answer(_WORDS[number % len(_WORDS)])
+            times[way].append(1000 * (time.perf_counter() - begun))
+    return {way: every[_WARM:] for way, every in times.items()}
 
 
 def _p99(times: list[float]) -> float:
@@ -137,7 +145,7 @@ def _folder(search: opensearch.OpenSearch) -> Iterator[Path]:
 def table(found: dict[str, list[float]]) -> str:
     """The times in Markdown."""
     rows = [f"| {way} | {statistics.median(times):.1f} | {_p99(times):.1f} |" for way, times in found.items()]
-    said = f"OpenSearch {opensearch.VERSION}, {_DOCUMENTS:,} documents, {_REQUESTS} requests one after the other, by"
+    said = f"OpenSearch {opensearch.VERSION}, {_DOCUMENTS:,} documents, {_REQUESTS} requests each way, in turn, by"
     head = [
         f"{said} `python -m benchmarks.bench_engines`:",
         "",
