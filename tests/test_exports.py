@@ -51,13 +51,14 @@ from querywise import (
     export_model,
     make_judged,
     route,
+    save,
 )
 from querywise.data.letor import write_letor
 from querywise.data.queries import write_queries
 from querywise.exports.arithmetic import above32, floor32
 from querywise.exports.engines import ENGINES
 from querywise.exports.models import answer_to_nobody
-from querywise.exports.parity import is_query_normalised
+from querywise.exports.parity import scaled_within_queries
 from querywise.exports.routing import routing_of
 from querywise.exports.solr import written_threshold
 from querywise.rankers.normalised import normalised
@@ -492,12 +493,38 @@ def test_other_things_that_are_refused(fitted: dict[str, Any], tmp_path: Path) -
 def test_data_normalised_within_queries_is_refused(fitted: dict[str, Any], tmp_path: Path) -> None:
     data = world()
     scaled = replace(data, candidates=normalised(data.candidates))
-    with pytest.raises(DataError, match="every feature runs from 0 to 1 within every query"):
+    with pytest.raises(DataError, match=r"100% of the features' ranges .* title\.bm25, body bm25, clicks"):
         export_model(fitted["ranksvm"], "solr", tmp_path / "out", data=scaled)
     export_model(fitted["ranksvm"], "solr", tmp_path / "out", data=scaled, as_is=True)
-    assert not is_query_normalised(data.candidates)
+    assert not scaled_within_queries(data.candidates).is_normalised
     flags = replace(data.candidates, features=(data.candidates.features > 0).astype(np.float64))
-    assert not is_query_normalised(flags), "features that are 0 or 1 by nature"
+    assert not scaled_within_queries(flags).is_normalised, "features that are 0 or 1 by nature"
+
+
+def test_the_share_of_what_is_normalised_decides_and_its_features_are_named(
+    fitted: dict[str, Any], tmp_path: Path
+) -> None:
+    data = world().candidates
+    scaled, raw = normalised(data).features, data.features
+    mostly = np.where(np.arange(len(raw))[:, None] // 12 % 5 < 4, scaled, scaled * 0.5)  # four queries of five
+    mostly[:, 3] = raw[:, 3]
+    found = scaled_within_queries(replace(data, features=mostly))
+    assert 0.6 < found.share < 0.75
+    assert found.columns == (0, 1, 2, 4)
+    message = r"6\d% of the features' ranges within queries .* of title\.bm25, body bm25, clicks, age\. .*as_is=True"
+    with pytest.raises(DataError, match=message):
+        export_model(fitted["ranksvm"], "solr", tmp_path / "out", data=replace(data, features=mostly))
+    model, path = tmp_path / "model", tmp_path / "train.txt"
+    save(fitted["ranksvm"], model)
+    write_letor(path, replace(world(), candidates=replace(data, features=mostly)))
+    words = ("export", str(model), "--to", "solr", "--out", str(tmp_path / "new"), "--data", str(path))
+    refused = commands.run(None, *words)
+    assert refused.returncode == 2
+    assert "say so: --as-is" in " ".join(refused.stderr.split())
+    assert commands.run(None, *words, "--as-is").returncode == 0
+    one = raw.copy()
+    one[:, 0] = scaled[:, 0]  # a share by nature, as of the query's words that a title has
+    export_model(fitted["ranksvm"], "solr", tmp_path / "out", data=replace(data, features=one))
 
 
 # Arithmetic.
@@ -731,4 +758,4 @@ def test_on_cranfields_raw_features_the_engines_rank_as_we_do(tmp_path: Path) ->
 def test_letors_files_are_seen_to_be_normalised(name: str) -> None:
     from querywise import read_letor
 
-    assert is_query_normalised(read_letor(REAL_DATA / name / "S1.txt").candidates)
+    assert scaled_within_queries(read_letor(REAL_DATA / name / "S1.txt").candidates).share > 0.99

@@ -57,13 +57,18 @@ def exported(ranker: Ranker, name: str) -> Exported:
     answer = answer_to_nobody(ranker)
     if answer.refused is not None:
         raise DataError(answer.refused.reason)
-    names = ranker.feature_names_ or tuple(f"f{column + 1}" for column in range(ranker.feature_count_))
+    names = exported_names(ranker)
     if not answer.varies:
         return Exported(names, (_one(answer.everyone, name, "all queries"),))
     everyone = _one(answer.everyone, name_in_engine(name, -1, 0), _EVERYONE)
     if answer.stored is None:
         return Exported(names, (everyone,), trained_on_arrival=True)
     return Exported(names, (everyone, *_several(answer.stored, name)))
+
+
+def exported_names(ranker: Ranker) -> tuple[str, ...]:
+    """The names of a fitted ranker's features in an engine; f1, f2, … where it was trained without names."""
+    return ranker.feature_names_ or tuple(f"f{column + 1}" for column in range(ranker.feature_count_))
 
 
 _EVERYONE = "the global model, for queries without one of their own"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from querywise.exports.models import Exported
 from querywise.runtime.arrays import Floats
 
 _FEWEST_NORMALISED = 3  # with fewer queries that look normalised, data is not taken to be normalised
+_SHARE_NORMALISED = 1 / 3  # of the pairs of query and feature
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,20 +91,41 @@ def _thresholds(exported: Exported) -> dict[int, list[float]]:
     return found
 
 
-def is_query_normalised(candidates: Candidates) -> bool:
-    """Whether the features were min-max normalised within queries.
+class Scaled(NamedTuple):
+    """How much of some data runs exactly from 0 to 1 within queries.
 
-    That is so where every feature that varies within a query has minimum 0 and maximum 1 there. Queries whose features
-    have no values between 0 and 1 say nothing about it.
+    pairs: of a query and a feature that varies there and has values other than 0 and 1. from_0_to_1: those whose
+    smallest value is 0 and whose largest is 1. queries: how many these are of. columns: the features of which at least
+    half of the pairs are so.
     """
-    queries = 0
+
+    pairs: int
+    from_0_to_1: int
+    queries: int
+    columns: tuple[int, ...]
+
+    @property
+    def share(self) -> float:
+        """The share of the pairs that run exactly from 0 to 1."""
+        return self.from_0_to_1 / max(self.pairs, 1)
+
+    @property
+    def is_normalised(self) -> bool:
+        """Whether the data looks normalised within queries: a feature or two may be so by nature, a third is not."""
+        return self.queries >= _FEWEST_NORMALISED and self.share >= _SHARE_NORMALISED
+
+
+def scaled_within_queries(candidates: Candidates) -> Scaled:
+    """How much of the data was min-max normalised within queries. Features of only 0 and 1 say nothing about it."""
+    width = candidates.features.shape[1]
+    varying, exact, queries = np.zeros(width, np.int64), np.zeros(width, np.int64), 0
     for query in range(len(candidates)):
         documents = candidates.features[candidates.rows(query)]
         if len(documents) < 2:
             continue
         low, high = documents.min(axis=0), documents.max(axis=0)
-        varies = high > low
-        if np.any(varies & ((low != 0) | (high != 1))):
-            return False
-        queries += bool(np.any((documents[:, varies] > 0) & (documents[:, varies] < 1)))
-    return queries >= _FEWEST_NORMALISED
+        tells = (high > low) & np.any((documents != 0) & (documents != 1), axis=0)
+        ends = tells & (low == 0) & (high == 1)
+        varying, exact, queries = varying + tells, exact + ends, queries + bool(ends.any())
+    often = np.flatnonzero((exact > 0) & (2 * exact >= varying)).tolist()
+    return Scaled(int(varying.sum()), int(exact.sum()), queries, tuple(often))

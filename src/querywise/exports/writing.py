@@ -19,8 +19,8 @@ from querywise.exports.arithmetic import Exactness, exactness
 from querywise.exports.engine import UNFINISHED, Engine, Files, as_text
 from querywise.exports.engines import find_engine
 from querywise.exports.joining import check_script, router_script, upload_script
-from querywise.exports.models import Exported, answer_to_nobody, exported, largest_number
-from querywise.exports.parity import generated, is_query_normalised, parity_lines, sampled
+from querywise.exports.models import Exported, answer_to_nobody, exported, exported_names, largest_number
+from querywise.exports.parity import Scaled, generated, parity_lines, sampled, scaled_within_queries
 from querywise.exports.routing import MANIFEST, Routing, read_manifest, routing_of
 from querywise.runtime.files import OutputFolder, atomic_folder, read_bytes, read_text
 from querywise.runtime.values import Json, JsonObject
@@ -166,14 +166,24 @@ def _check_data(candidates: Candidates, ranker: Ranker, as_is: bool) -> None:
     candidates.require_features(ranker.feature_count_, ranker.feature_names_)
     if not len(candidates.features):
         raise DataError("There is no document in this data to check the engine with.")
-    if not as_is and is_query_normalised(candidates):
+    scaled = scaled_within_queries(candidates)
+    if not as_is and scaled.is_normalised:
         raise DataError(
-            "In this data every feature runs from 0 to 1 within every query: it was normalised query by query, as "
+            f"{_scaled_sentence(scaled, exported_names(ranker))} So it looks normalised query by query, as "
             "LETOR's files are. A model trained on it sees the scale of the whole list, which an engine's model does "
             "not know, so it would rank otherwise there. Train on features as the engine logs them; or, where the "
             "engine does bring them to that scale, say so: as_is=True.",
             arguments=("as_is",),
         )
+
+
+def _scaled_sentence(scaled: Scaled, names: tuple[str, ...]) -> str:
+    listed = ", ".join(names[column] for column in scaled.columns[:8])
+    more = f" and {len(scaled.columns) - 8} more" if len(scaled.columns) > 8 else ""
+    return (
+        f"In this data {scaled.share:.0%} of the features' ranges within queries ({scaled.from_0_to_1} of "
+        f"{scaled.pairs}) go exactly from 0 to 1, most often those of {listed}{more}."
+    )
 
 
 def _refuse_large(found: Exported, candidates: Candidates | None, kind: Engine) -> None:
