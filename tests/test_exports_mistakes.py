@@ -399,6 +399,6 @@ def test_names_that_an_engine_reads_otherwise(tmp_path: Path) -> None:
     export_model(named("a", "b", "c", "body bm25", "e}"), "solr", tmp_path / "solr")
     template = json.loads((tmp_path / "solr" / "features.json").read_text())
     assert [each["params"]["q"] for each in template[3:]] == [
-        "{!field f=EDIT_ME_body_bm25}${keywords}",
-        "{!field f=EDIT_ME_e_}${keywords}",
+        "{!simple q.operators='' qf=EDIT_ME_body_bm25}${keywords}",
+        "{!simple q.operators='' qf=EDIT_ME_e_}${keywords}",
     ]

@@ -15,6 +15,7 @@ from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic, above32, floor32
 from querywise.exports.engine import UNFINISHED, Engine, Files, as_text, check_feature_names, others_among
 from querywise.exports.models import Exported, NamedModel
+from querywise.exports.text_features import BM25_FACTOR, BM25_FIELD, Source, sources
 from querywise.runtime.values import Json, JsonObject
 
 _SHAPES = 'a list of features, {"features": […]} or {"featureset": {"features": […]}}'
@@ -78,10 +79,21 @@ def _template(features: tuple[str, ...]) -> list[JsonObject]:
             "name": feature,
             "params": ["keywords"],
             "template_language": "mustache",
-            "template": {"match": {f"{UNFINISHED}_{feature}": "{{keywords}}"}},
+            "template": _computed(feature, source),
         }
-        for feature in features
+        for feature, source in zip(features, sources(features), strict=True)
     ]
+
+
+def _computed(feature: str, source: Source) -> JsonObject:
+    """The query whose score a feature is, with what the user fills in."""
+    field = f"{UNFINISHED}_{feature}"
+    if source is Source.BM25:
+        return {"match": {f"{UNFINISHED}_{BM25_FIELD}": {"query": "{{keywords}}", "boost": BM25_FACTOR}}}
+    if source is Source.NUMBER:
+        value: JsonObject = {"field": field, "missing": 0}
+        return {"function_score": {"query": {"match_all": {}}, "field_value_factor": value, "boost_mode": "replace"}}
+    return {"match_none": {}} if source is Source.NONE else {"match": {field: "{{keywords}}"}}  # NONE: no model uses it
 
 
 def _checked(exported: Exported, content: Json) -> list[JsonObject]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from querywise.errors import DataError
 from querywise.exports.engine import UNFINISHED, as_text
 from querywise.exports.hybrid_sql import sql_form
+from querywise.exports.vespa import decimal
 from querywise.runtime.values import Json, JsonObject
 
 DEPTH = 100  # documents of each run
@@ -142,7 +143,7 @@ def _vespa(runs: Sequence[str], technique: str, weights: Mapping[str, float], na
         **({"input.query(q)": _VECTOR} if any(map(by_vectors, runs)) else {}),
         **{f"input.query(w_{identifier(run)})": f"{_WEIGHT}{run}" for run in runs},
     }
-    inputs = [f"        query(w_{identifier(run)}): {weights[run]!r}" for run in runs]
+    inputs = [f"        query(w_{identifier(run)}): {decimal(weights[run])}" for run in runs]
     if any(map(by_vectors, runs)):
         inputs.append(f"        query(q) tensor<float>(x[{UNFINISHED}_dimension])")
     functions = [

@@ -15,6 +15,7 @@ from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic, floor32
 from querywise.exports.engine import UNFINISHED, Engine, Files, as_text, check_feature_names, others_among
 from querywise.exports.models import Exported, NamedModel
+from querywise.exports.text_features import BM25_FACTOR, BM25_FIELD, Source, sources
 from querywise.runtime.values import Json, JsonObject
 
 _CLASSES = "org.apache.solr.ltr"
@@ -84,14 +85,24 @@ def _highest_low(threshold: float) -> float:
 
 
 def _template(features: tuple[str, ...]) -> list[JsonObject]:
-    return [
-        {
-            "name": feature,
-            "class": f"{_CLASSES}.feature.SolrFeature",
-            "params": {"q": f"{{!field f={UNFINISHED}_{_as_field(feature)}}}${{keywords}}"},
-        }
-        for feature in features
-    ]
+    return [_computed(name, source) for name, source in zip(features, sources(features), strict=True)]
+
+
+def _computed(feature: str, source: Source) -> JsonObject:
+    """How a feature is computed, with what the user fills in.
+
+    The parser `simple` without operators takes any words, one by one; `field` would look for them as a phrase.
+    """
+    field, kind = f"{UNFINISHED}_{_as_field(feature)}", "SolrFeature"
+    params: JsonObject = {"q": f"{{!simple q.operators='' qf={field}}}${{keywords}}"}
+    if source is Source.BM25:
+        field = f"{UNFINISHED}_{BM25_FIELD}^{BM25_FACTOR}"
+        params = {"q": f"{{!simple q.operators='' qf={field}}}${{keywords}}"}
+    elif source is Source.NUMBER:
+        kind, params = "FieldValueFeature", {"field": field}
+    elif source is Source.NONE:  # no model uses it
+        kind, params = "ValueFeature", {"value": 0}
+    return {"name": feature, "class": f"{_CLASSES}.feature.{kind}", "params": params}
 
 
 def _as_field(feature: str) -> str:

@@ -15,6 +15,7 @@ from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic
 from querywise.exports.engine import UNFINISHED, Engine, Files, as_text, check_feature_names
 from querywise.exports.models import Exported
+from querywise.exports.text_features import BM25_FIELD, Source, sources
 from querywise.runtime.values import Json, JsonObject
 
 _OF_VESPA = """
@@ -37,11 +38,7 @@ _RESERVED = frozenset(_OF_VESPA.split())
 def write(exported: Exported, name: str, features: Json) -> Files:
     """The rank profile, the forests, and a small application to check them in."""
     labels = identifiers(exported.features)
-    given = (
-        {feature: f"attribute({UNFINISHED}_{label})" for feature, label in zip(exported.features, labels, strict=True)}
-        if features is None
-        else _checked(exported, features)
-    )
+    given = _template(exported.features, labels) if features is None else _checked(exported, features)
     computed = {label: given[feature] for feature, label in zip(exported.features, labels, strict=True)}
     sampled = {label: f"attribute(value{place})" for place, label in enumerate(labels)}
     texts: dict[str, str] = {}
@@ -62,6 +59,13 @@ def write(exported: Exported, name: str, features: Json) -> Files:
     texts["parity-app/schemas/parity.sd"] = _schema(len(labels))
     texts["parity-app/services.xml"] = _SERVICES
     return Files(texts, labels, places)
+
+
+def _template(features: tuple[str, ...], labels: tuple[str, ...]) -> dict[str, str]:
+    """How each feature is computed, with what the user fills in; what Vespa does not compute, no model uses."""
+    own = {Source.BM25: f"bm25({UNFINISHED}_{BM25_FIELD})", Source.NONE: "0"}
+    pairs = zip(features, labels, sources(features), strict=True)
+    return {feature: own.get(source, f"attribute({UNFINISHED}_{label})") for feature, label, source in pairs}
 
 
 def identifiers(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -97,6 +101,15 @@ def literal(weights: dict[str, float]) -> str:
     return "{" + ",".join(f"{label}:{value!r}" for label, value in weights.items()) + "}"
 
 
+def decimal(value: float) -> str:
+    """A number without an exponent: schemas take no other, requests take both.
+
+    >>> decimal(-7.5e-06), decimal(1e22)
+    ('-0.0000075', '10000000000000000000000.0')
+    """
+    return np.format_float_positional(value, trim="0")
+
+
 def _profile(exported: Exported, name: str, expressions: dict[str, str]) -> str:
     functions = "\n".join(
         f"    function {label}() {{\n        expression: {expression}\n    }}"
@@ -119,7 +132,8 @@ rank-profile {name} {{
 def _inputs(exported: Exported, labels: tuple[str, ...]) -> str:
     if not exported.is_linear:
         return ""
-    everyone = literal(_weights(exported.models[0].form, labels))
+    weights = _weights(exported.models[0].form, labels)
+    everyone = "{" + ",".join(f"{label}:{decimal(value)}" for label, value in weights.items()) + "}"
     return f"    inputs {{\n        query(w) tensor<double>(feature{{}}):{everyone}\n    }}\n"
 
 

@@ -22,6 +22,7 @@ from querywise.exports.joining import check_script, router_script, upload_script
 from querywise.exports.models import Exported, answer_to_nobody, exported, exported_names, largest_number
 from querywise.exports.parity import Scaled, generated, parity_lines, sampled, scaled_within_queries
 from querywise.exports.routing import MANIFEST, Routing, read_manifest, routing_of
+from querywise.exports.text_features import check_text_features
 from querywise.runtime.files import OutputFolder, atomic_folder, read_bytes, read_text
 from querywise.runtime.values import Json, JsonObject
 from querywise.storage import save
@@ -79,12 +80,15 @@ def export_model(
     if candidates is not None:
         _check_data(candidates, ranker, as_is)
     _refuse_large(found, candidates, kind)
+    routing = routing_of(answer_to_nobody(ranker))
+    if features is None:
+        check_text_features(found, kind.title, by_documents=routing is not None and "documents" in routing.by)
     sample = generated(found, rows, kind.arithmetic) if candidates is None else sampled(candidates, rows)
     files = kind.write(found, name, features)
     done = Written(
         engine,
         tuple(model.name for model in found.models),
-        routing_of(answer_to_nobody(ranker)),
+        routing,
         features is None,
         None if candidates is None else exactness(found, candidates, kind.arithmetic),
     )

@@ -1,0 +1,86 @@
+"""The features of a text collection, as `querywise features` writes them: which of them an engine computes, and how.
+
+An engine's text query is BM25, so it computes `H1.bm25`, of a field that holds title and body; lengths and the user's
+own columns are numbers that a field can hold. It has none of the other 24 rankers, and a model that sees one document
+at a time has neither a similarity of vectors nor a place in a list.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import numpy as np
+
+from querywise.contracts.forms import Leaf, Linear, Runnable, Split
+from querywise.errors import DataError
+from querywise.exports.models import Exported
+from querywise.retrieval.scores import BM25, NAMES
+from querywise.runtime.arrays import Bools
+
+BM25_FACTOR = 2.2  # k1 + 1, which BM25 here has as a factor and Lucene's has not
+BM25_FIELD = "title_and_body"
+_OF_LISTS = ("similarity", "similarity.title", "found_by")
+
+
+class Source(Enum):
+    """How an engine computes a feature. WORDS: by a query, as for any feature that is known by its name alone."""
+
+    WORDS = "a query of the text"
+    BM25 = "BM25 of title and body"
+    NUMBER = "a number in a field"
+    NONE = "not at all"
+
+
+def sources(features: tuple[str, ...]) -> tuple[Source, ...]:
+    """How an engine computes each feature; features of other origin than a text collection are WORDS."""
+    if not set(NAMES) <= set(features):
+        return (Source.WORDS,) * len(features)
+    return tuple(map(_source, features))
+
+
+def _source(feature: str) -> Source:
+    if feature == BM25:
+        return Source.BM25
+    without = feature in NAMES or feature in _OF_LISTS or feature.startswith("run.")
+    return Source.NONE if without else Source.NUMBER
+
+
+def check_text_features(exported: Exported, engine: str, *, by_documents: bool) -> None:
+    """Refuse a model that uses features which the engine does not compute, with the list of them.
+
+    by_documents: whether queries are routed by their documents, which looks at every feature.
+    """
+    found = sources(exported.features)
+    used = np.ones(len(found), np.bool_) if by_documents else _used(exported)
+    pairs = list(zip(exported.features, found, strict=True))
+    lacking = [name for (name, source), counts in zip(pairs, used, strict=True) if counts and source is Source.NONE]
+    if not lacking:
+        return
+    computed = ", ".join(name for name, source in pairs if source is not Source.NONE)
+    raise DataError(
+        f"{engine} does not compute {len(lacking)} of the features that the model uses: {', '.join(lacking)}. It "
+        f"computes {computed}. Train on features that the engine logs, as docs/engines says; give a feature set that "
+        "says how the engine computes each of them; or let the engine find the candidates and querywise order them."
+    )
+
+
+def _used(exported: Exported) -> Bools:
+    """Which features have a weight, or a split, in any of the models."""
+    used = np.zeros(len(exported.features), np.bool_)
+    for model in exported.models:
+        used |= _used_by(model.form, len(used))
+    return used
+
+
+def _used_by(form: Runnable, width: int) -> Bools:
+    if isinstance(form, Linear):
+        weighed: Bools = form.weights != 0
+        return weighed
+    used = np.zeros(width, np.bool_)
+    waiting: list[Split | Leaf] = list(form.trees)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Split):
+            used[node.column] = True
+            waiting += [node.low, node.high]
+    return used
