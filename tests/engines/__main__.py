@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.engines import ltr_plugin, opensearch
+from tests.engines import ltr_plugin, opensearch, postgres, solr, vespa
 from tests.engines.artifacts import UnavailableError
 
 
@@ -42,7 +42,12 @@ def main() -> int:
     return 0
 
 
-ENGINES = {"OpenSearch": opensearch.fetch}
+ENGINES = {
+    "OpenSearch": opensearch.fetch,
+    "Solr": solr.fetch,
+    "PostgreSQL": postgres.fetch,
+    "Vespa": vespa.fetch,
+}
 
 
 def fetch() -> int:

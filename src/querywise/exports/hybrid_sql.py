@@ -36,10 +36,11 @@ def sql_form(runs: Mapping[str, bool], normalise: str, depth: int) -> str:
 
 
 def _by_words(depth: int) -> str:
+    # The alias is one that no column of the user's is likely to have.
     return f"""\
-    SELECT id, ts_rank_cd({UNFINISHED}_tsvector, words)::double precision AS score
-    FROM {UNFINISHED}_table, websearch_to_tsquery('english', %(text)s) AS words
-    WHERE {UNFINISHED}_tsvector @@ words
+    SELECT id, ts_rank_cd({UNFINISHED}_tsvector, asked_words)::double precision AS score
+    FROM {UNFINISHED}_table, websearch_to_tsquery('english', %(text)s) AS asked_words
+    WHERE {UNFINISHED}_tsvector @@ asked_words
     ORDER BY score DESC, id
     LIMIT {depth}"""
 
