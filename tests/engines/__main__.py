@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.engines import ltr_plugin, opensearch, postgres, solr, vespa
+from tests.engines import ltr_plugin, opensearch, parity, postgres, solr, vespa
 from tests.engines.artifacts import UnavailableError
 
 
@@ -22,8 +22,9 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("fetch", help="fetch the engines")
     commands.add_parser("serve", help="start OpenSearch and print its address, until Ctrl-C")
-    parity = commands.add_parser("parity", help="measure how closely engines score as we do; write tables")
-    parity.add_argument("--out", type=Path, required=True)
+    measuring = commands.add_parser("parity", help="measure how closely engines score as we do; write tables")
+    measuring.add_argument("--out", type=Path, required=True)
+    measuring.add_argument("--engine", choices=("opensearch", "solr", "vespa"), help="only this one")
     built = commands.add_parser("ltr", help="build OpenSearch's Learning to Rank plugin from a checkout of its source")
     built.add_argument("--source", type=Path, required=True)
     given = parser.parse_args()
@@ -31,7 +32,7 @@ def main() -> int:
         return fetch()
     try:
         if given.command == "parity":
-            return measure(given.out)
+            return measure(given.out, given.engine)
         if given.command == "serve":
             return serve()
         server = opensearch.SERVER.fetch() / f"opensearch-{opensearch.VERSION}.zip"
@@ -62,19 +63,31 @@ def fetch() -> int:
     return 1 if missing and os.environ.get("CI") else 0
 
 
-def measure(out: Path) -> int:
-    """Write a table of parity for every engine into a folder."""
-    from tests.engines import parity
-
-    with opensearch.serving(ltr=True) as server:
-        rows = []
-        for row in parity.all_rows(lambda export: opensearch.scoring(server, export), "opensearch"):
-            print(row, flush=True)
-            rows.append(row)
-    out.mkdir(parents=True, exist_ok=True)
-    title = f"OpenSearch {opensearch.VERSION} with its Learning to Rank plugin"
-    (out / "opensearch.md").write_text(parity.table(rows, title))
+def measure(out: Path, only: str | None = None) -> int:
+    """Write a table of parity for every engine, or for one, into a folder."""
+    if only in (None, "opensearch"):
+        with opensearch.serving(ltr=True) as server:
+            title = f"OpenSearch {opensearch.VERSION} with its Learning to Rank plugin"
+            _measured(out, "opensearch", title, lambda export: opensearch.scoring(server, export))
+    if only in (None, "solr"):
+        with solr.serving() as node:
+            node.create("parity")
+            title = f"Solr {solr.VERSION} with its Learning to Rank module"
+            _measured(out, "solr", title, lambda export: solr.scoring(node, "parity", export))
+    if only in (None, "vespa"):
+        with vespa.evaluating() as evaluator:
+            title = f"Vespa's own evaluator, {vespa.VERSION}"
+            _measured(out, "vespa", title, lambda export: vespa.scoring(evaluator, export))
     return 0
+
+
+def _measured(out: Path, engine: str, title: str, opened: parity.Opened) -> None:
+    rows = []
+    for row in parity.all_rows(opened, engine):
+        print(row, flush=True)
+        rows.append(row)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{engine}.md").write_text(parity.table(rows, title))
 
 
 def serve() -> int:

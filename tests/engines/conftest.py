@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import pytest
 
-from tests.engines import ltr_plugin, opensearch
+from tests.engines import ltr_plugin, opensearch, solr, vespa
 from tests.engines.artifacts import UnavailableError
 
 HERE = Path(__file__).parent
@@ -50,3 +50,25 @@ def learning(request: pytest.FixtureRequest) -> opensearch.OpenSearch:
         without(error)
     server: opensearch.OpenSearch = request.getfixturevalue("search")
     return server
+
+
+@pytest.fixture(scope="session")
+def node() -> Iterator[solr.Solr]:
+    """A running Solr without cores."""
+    try:
+        solr.fetch()
+    except UnavailableError as error:
+        without(error)
+    with solr.serving() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def evaluator() -> Iterator[vespa.Vespa]:
+    """Vespa's evaluator."""
+    try:
+        vespa.fetch()
+    except UnavailableError as error:
+        without(error)
+    with vespa.evaluating() as running:
+        yield running

@@ -11,12 +11,14 @@ import shutil
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from querywise.exports.scripts import check_solr
+from querywise.exports.scripts.check_parity import Server
 from tests.engines.artifacts import MavenSet, java
-from tests.engines.processes import answers, free_port, running, workspace
+from tests.engines.processes import free_port, running, workspace
 
 VERSION = "8.11.4"
 MEMORY = "384m"
@@ -147,6 +149,15 @@ def _opened(request: urllib.request.Request) -> Any:
         raise AssertionError(f"{request.method} {request.full_url}: {error.code} {said}") from error
 
 
+def _ready(url: str) -> bool:
+    """Whether Solr answers; Jetty answers before it, with 404."""
+    try:
+        with urllib.request.urlopen(f"{url}/admin/info/system?wt=json", timeout=5) as response:
+            return bool(response.status == 200)
+    except (OSError, ValueError):
+        return False
+
+
 @contextlib.contextmanager
 def serving() -> Iterator[Solr]:
     """A node without cores, gone afterwards."""
@@ -162,5 +173,19 @@ def serving() -> Iterator[Solr]:
             *(f"-Dsolr.log.dir={folder}", "-cp", f"{folder}/lib/*", folder / "Start.java", folder / "home", str(port)),
         ]
         url = f"http://127.0.0.1:{port}/solr"
-        with running("Solr", command, folder, lambda: answers(f"{url}/admin/info/system")):
+        with running("Solr", command, folder, lambda: _ready(url)):
             yield Solr(url, folder)
+
+
+@contextlib.contextmanager
+def scoring(node: Solr, core: str, export: Path) -> Iterator[Callable[[str], dict[str, float]]]:
+    """An export's documents and models in a core, by what its check_parity.py is made of, and removed again."""
+    documents = [json.loads(line) for line in (export / "parity.jsonl").read_text().splitlines()]
+    content = json.loads((export / "export.json").read_text())
+    engine = check_solr.Solr(Server(node.url, {}, timeout=120), content, f"{content['name']}-parity", core)
+    try:
+        engine.put(documents, {model["name"]: export / model["file"] for model in content["models"]})
+        yield engine.scores
+    finally:
+        left = engine.remove()
+    assert not left, left

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +11,9 @@ import pytest
 from querywise import KnnOnline, RankSVM, Router, TextView, export_model
 from querywise.exports.hybrid_folder import HybridRouter, export_hybrid
 from querywise.rankers.weights.fusion import EqualWeights, Weights
-from tests.engines import vespa
-from tests.engines.artifacts import UnavailableError
-from tests.engines.conftest import without
-from tests.engines.worlds import RANKERS, world
+from tests.engines import parity, vespa
+from tests.test_exports import world
 from tests.test_weights import planted
-
-
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[vespa.Vespa]:
-    try:
-        vespa.fetch()
-    except UnavailableError as error:
-        without(error)
-    with vespa.evaluating() as running:
-        yield running
 
 
 def documents_of(features: Any) -> list[dict[str, float]]:
@@ -35,27 +21,11 @@ def documents_of(features: Any) -> list[dict[str, float]]:
     return [{f"attribute(value{place})": value for place, value in enumerate(row)} for row in features.tolist()]
 
 
-def profile_of(folder: Path, model: dict[str, Any], name: str) -> tuple[str, str | None]:
-    """The profile of a model and, where it is one, its weights as a request has them."""
-    file = folder / model["file"]
-    return (name.replace("-", "_"), file.read_text().strip()) if file.suffix == ".txt" else (file.stem, None)
-
-
-@pytest.mark.parametrize("ranker", RANKERS)
-def test_vespa_scores_as_we_do(ranker: str, evaluator: vespa.Vespa, tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    export_model(RANKERS[ranker]().fit(world()), "vespa", folder, data=world(1), name="shop-search")
-    export = json.loads((folder / "export.json").read_text())
-    lines = [json.loads(line) for line in (folder / "parity.jsonl").read_text().splitlines()]
-    names = export["features"]["in_engine"]
-    features = np.array([[line["features"][name] for name in names] for line in lines])
-    for model in export["models"]:
-        profile, weights = profile_of(folder, model, export["name"])
-        found = evaluator.first_phase(folder / "parity-app", profile, documents_of(features), weights)
-        ours = [line["scores"][model["name"]] for line in lines]
-        allowed = [line["tolerance"][model["name"]] for line in lines]
-        gaps = np.abs(np.array(found) - ours)
-        assert (gaps <= allowed).all(), (model["name"], float(gaps.max()))
+@pytest.mark.parametrize("case", parity.CASES, ids=lambda case: f"{case.name}{' made up' * case.made_up}")
+def test_vespa_scores_as_we_do(case: parity.Case, evaluator: vespa.Vespa) -> None:
+    row = parity.measured(case, lambda export: vespa.scoring(evaluator, export), "vespa")
+    assert row.share <= 1
+    assert row.swapped == 0
 
 
 def test_without_weights_the_profile_ranks_by_the_global_model(evaluator: vespa.Vespa, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +89,25 @@ def evaluating() -> Iterator[Vespa]:
             yield Vespa(process)
         finally:
             process.kill()
+
+
+@contextlib.contextmanager
+def scoring(evaluator: Vespa, export: Path) -> Iterator[Callable[[str], dict[str, float]]]:
+    """The scores of an export's documents by every model, its application read first."""
+    documents = [json.loads(line) for line in (export / "parity.jsonl").read_text().splitlines()]
+    content = json.loads((export / "export.json").read_text())
+    names, files = content["features"]["in_engine"], {each["name"]: each["file"] for each in content["models"]}
+    given = [
+        {f"attribute(value{place})": document["features"][name] for place, name in enumerate(names)}
+        for document in documents
+    ]
+
+    def scores(model: str) -> dict[str, float]:
+        file = export / files[model]
+        profile, weights = file.stem, None
+        if file.suffix == ".txt":
+            profile, weights = content["name"].replace("-", "_"), file.read_text().strip()
+        found = evaluator.first_phase(export / "parity-app", profile, given, weights)
+        return dict(zip((document["id"] for document in documents), found, strict=True))
+
+    yield scores

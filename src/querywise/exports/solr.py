@@ -121,8 +121,15 @@ def _checked(exported: Exported, content: Json) -> list[JsonObject]:
 def _steps(exported: Exported, name: str) -> str:
     model = exported.models[0].name
     return f"""\
-The collection's configuration must have the LTR module's query parser, cache and transformer. Then the features, then
-every model, and the collection is reloaded, without which Solr does not go by them:
+The collection's configuration must have the LTR module's query parser, cache and transformer. Then
+
+```
+python upload.py --url $URL --collection $COLLECTION
+```
+
+(`URL` as in http://localhost:8983/solr) brings the features and every model, reloads the collection, without which Solr
+does not go by them, and changes nothing that is there. The same by hand, where `cores?action=RELOAD&core=` is for a
+Solr that is no cloud:
 
 ```
 curl -X PUT "$URL/$COLLECTION/schema/feature-store" -H 'Content-Type: application/json' -d @features.json
@@ -132,9 +139,9 @@ done
 curl "$URL/admin/collections?action=RELOAD&name=$COLLECTION"
 ```
 
-(`URL` as in http://localhost:8983/solr.) A model of the same name is not replaced: delete it first, with `curl -X
-DELETE "$URL/$COLLECTION/schema/model-store/{model}"`. On SolrCloud a forest may be larger than ZooKeeper takes; Solr's
-`DefaultWrapperModel` reads it from a file.
+A model of the same name is not replaced: export newer ones under another `--name`, upload them beside these, and take
+their router into service; `python upload.py … --remove` takes away what no request names any more. On SolrCloud a
+forest may be larger than ZooKeeper takes; Solr's `DefaultWrapperModel` reads it from a file.
 
 The engine's best answers are ranked anew:
 
