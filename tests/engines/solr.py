@@ -57,13 +57,13 @@ _CONFIG = """<config>
 {ltr}
 </config>
 """
-_SCHEMA = """<schema name="shop" version="1.6">
+_SCHEMA = r"""<schema name="shop" version="1.6">
   <fieldType name="string" class="solr.StrField" docValues="true"/>
   <fieldType name="double" class="solr.DoublePointField" docValues="true"/>
   <fieldType name="long" class="solr.LongPointField" docValues="true"/>
   <fieldType name="text" class="solr.TextField">
     <analyzer>
-      <tokenizer class="solr.StandardTokenizerFactory"/>
+      <tokenizer class="solr.PatternTokenizerFactory" pattern="[^\p{L}\p{N}]+"/>
       <filter class="solr.LowerCaseFilterFactory"/>
     </analyzer>
   </fieldType>

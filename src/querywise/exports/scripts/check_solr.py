@@ -71,11 +71,22 @@ class Solr:
                 query = f"{{!prefix f=id}}{self.name}-"
                 how = f"delete the query {query} in {self.collection}"
                 raise name_is_taken(f"a document whose id begins with {self.name}-", how)
-        stores = self._ask("GET", "schema/feature-store")
+        stores = self._stores()
         with reading(stores):
             if self.name in stores["featureStores"]:
                 how = f'curl -X DELETE "$URL/{self.collection}/schema/feature-store/{self.name}", after its models'
                 raise name_is_taken(f"a feature store called {self.name}", how)
+
+    def _stores(self) -> dict[str, Any]:
+        try:
+            return self._ask("GET", "schema/feature-store")
+        except EngineError as error:
+            if "No REST managed resource" not in str(error):
+                raise
+            raise EngineError(
+                f"The collection {self.collection} has no Learning to Rank module: switch the module ltr on, and add "
+                "its query parser, cache and transformer to solrconfig.xml."
+            ) from None
 
     def _make_model(self, content: dict[str, Any], place: str) -> None:
         try:

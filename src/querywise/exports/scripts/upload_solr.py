@@ -51,7 +51,7 @@ class Upload:
         try:
             stores = self.server.ask("GET", path)
         except EngineError as error:
-            if f"{path}: 404 " in str(error):
+            if re.search("store: 404 |No REST managed resource", str(error)):
                 raise self._without_module() from None
             raise _with_rights(error) from None
         with reading(stores):
