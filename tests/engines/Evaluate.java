@@ -5,11 +5,12 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.yahoo.component.ComponentId;
 import com.yahoo.component.provider.ComponentRegistry;
+import com.yahoo.config.FileReference;
+import com.yahoo.config.application.api.FileRegistry;
 import com.yahoo.config.model.application.provider.FilesApplicationPackage;
 import com.yahoo.config.model.deploy.DeployState;
 import com.yahoo.data.access.simple.Value;
 import com.yahoo.filedistribution.fileacquirer.FileAcquirer;
-import com.yahoo.filedistribution.fileacquirer.MockFileAcquirer;
 import com.yahoo.schema.derived.DerivedConfiguration;
 import com.yahoo.schema.derived.SchemaInfo;
 import com.yahoo.search.Query;
@@ -26,29 +27,78 @@ import com.yahoo.vespa.config.search.core.RankingConstantsConfig;
 import com.yahoo.vespa.config.search.core.RankingExpressionsConfig;
 import java.io.BufferedReader;
 import java.io.File;
+import java.io.IOException;
 import java.io.InputStreamReader;
+import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 
 /** Reads a request a line, as JSON, and answers each with a line: the scores that Vespa gives to documents. */
 public class Evaluate {
     static final ObjectMapper JSON = new ObjectMapper();
     static final Map<String, Application> APPLICATIONS = new HashMap<>();
 
+    /** Large expressions, which Vespa sends to its nodes as files. */
+    static class Sent implements FileRegistry, FileAcquirer {
+        final Path folder;
+        final List<Entry> entries = new ArrayList<>();
+
+        Sent() throws IOException {
+            folder = Files.createTempDirectory("querywise-vespa");
+            folder.toFile().deleteOnExit();
+        }
+
+        @Override
+        public FileReference addBlob(String name, ByteBuffer content) {
+            // Compressed on its way to a node; here as it is, so without the name's ending.
+            var file = folder.resolve(entries.size() + "-" + name.replace('/', '-').replace(".lz4", "")).toFile();
+            var bytes = new byte[content.remaining()];
+            content.duplicate().get(bytes);
+            try {
+                Files.write(file.toPath(), bytes);
+            } catch (IOException error) {
+                throw new UncheckedIOException(error);
+            }
+            file.deleteOnExit();
+            var reference = new FileReference(file.getPath());
+            entries.add(new Entry(name, reference));
+            return reference;
+        }
+
+        @Override
+        public FileReference addFile(String path) { return new FileReference(path); }
+
+        @Override
+        public FileReference addUri(String uri) { return new FileReference(uri); }
+
+        @Override
+        public List<Entry> export() { return entries; }
+
+        @Override
+        public File waitFor(FileReference reference, long time, TimeUnit unit) { return new File(reference.value()); }
+
+        @Override
+        public void shutdown() { }
+    }
+
     /** An application package as Vespa derives it for its nodes. */
     static class Application {
         final RankProfilesConfig profiles;
         final RankingExpressionsConfig expressions;
-        final FileAcquirer files = MockFileAcquirer.returnFile(null);
+        final Sent files = new Sent();
         final Map<String, Model> models;
         final String schema;
 
         Application(String folder) throws Exception {
             var given = FilesApplicationPackage.fromDir(new File(folder), Map.of());
-            var state = new DeployState.Builder().applicationPackage(given)
+            var state = new DeployState.Builder().applicationPackage(given).fileRegistry(files)
                     .modelImporters(List.of(new LightGBMImporter())).build();
             var parsed = state.getSchemas().get(0);
             schema = parsed.getName();
