@@ -1,7 +1,8 @@
 """Search engines small enough for a test, written from the engines' documentation and nothing of ours.
 
 Each answers over HTTP to the few endpoints a model needs, refuses what the engine refuses, and computes as it does:
-the Learning to Rank plugins of Elasticsearch and OpenSearch and Solr's module in 32 bits, Vespa in 64.
+the Learning to Rank plugins of Elasticsearch and OpenSearch in 32 bits, Vespa in 64. They are for what no registry has:
+those plugins, and a node of Vespa. Solr, PostgreSQL and Vespa's evaluator run themselves, in tests/engines.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import contextlib
 import json
 import re
 import threading
-import urllib.parse
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,14 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.query_languages import (
-    BadRequestError,
-    expanded,
-    found_by_elasticsearch,
-    found_by_solr,
-    found_by_vespa,
-    local_parameters,
-)
+from tests.query_languages import BadRequestError, found_by_elasticsearch, found_by_vespa
 
 F = np.float32
 
@@ -214,152 +207,6 @@ def _check_xgboost(node: Any, names: list[str]) -> None:
         raise BadRequestError(f"odd split {node}")
     for child in node["children"]:
         _check_xgboost(child, names)
-
-
-class Solr:
-    """Solr with its LTR module; stores are gone by only after a reload, which here only a core knows."""
-
-    def __init__(self, **defaults: str) -> None:
-        self.defaults = defaults  # of the request handler
-        self.documents: dict[str, dict[str, Any]] = {}
-        self.features: dict[str, dict[str, Any]] = {}
-        self.models: dict[str, Any] = {}
-        self.active: dict[str, Any] = {}
-
-    def answer(self, method: str, path: str, body: str) -> Any:
-        place, _, query = path.partition("?")
-        parts = place.strip("/").split("/")[1:]
-        if parts[0] == "admin":
-            if parts[1] == "collections":
-                raise BadRequestError("Solr instance is not running in SolrCloud mode.")
-            self.active = {name: self._built(model) for name, model in self.models.items()}
-            return {}
-        if parts[1] == "update":
-            return self._update(json.loads(body))
-        if parts[1] == "schema":
-            return self._store(method, parts[2:], body)
-        asked = self.defaults | dict(urllib.parse.parse_qsl(body or query, keep_blank_values=True))
-        return self._select({name: expanded(value, asked) for name, value in asked.items()})
-
-    def _update(self, content: Any) -> Any:
-        if isinstance(content, dict):
-            for name in content["delete"]:
-                self.documents.pop(name, None)
-        else:
-            self.documents |= {each["id"]: each for each in content}
-        return {}
-
-    def _store(self, method: str, parts: list[str], body: str) -> Any:
-        if method == "DELETE":
-            if parts[0] == "model-store":
-                del self.models[parts[1]]
-            elif any(model["store"] == parts[1] for model in self.models.values()):
-                raise BadRequestError("the feature store is in use")
-            else:
-                del self.features[parts[1]]
-            return {}
-        if method == "GET":
-            return {"featureStores": ["_DEFAULT_", *self.features]}
-        content = json.loads(body)
-        if parts[0] == "feature-store":
-            for each in content:
-                self.features.setdefault(each["store"], {})[each["name"]] = each
-        else:
-            if content["name"] in self.models:
-                raise BadRequestError("model already exists")
-            self._built(content)
-            self.models[content["name"]] = content
-        return {}
-
-    def _built(self, model: Any) -> Any:
-        names = [each["name"] for each in model["features"]]
-        stored = self.features[model["store"]]
-        if any(name not in stored for name in names):
-            raise BadRequestError("Feature not found in store")
-        kind = model["class"].removeprefix("org.apache.solr.ltr.model.")
-        scoring = {"LinearModel": read_solr_linear, "MultipleAdditiveTreesModel": read_solr_trees}[kind](model)
-        return [stored[name] for name in names], scoring
-
-    def _logged(self, asked: dict[str, str]) -> Any:
-        transformer = local_parameters(asked["fl"].removeprefix("id,"), asked, "[", "]")
-        assert (transformer["type"], transformer["format"]) == ("features", "dense")
-        features = list(self.features[transformer["store"]].values())
-        found = [
-            {
-                "id": name,
-                "[features]": ",".join(
-                    f"{each['name']}={value}"
-                    for each, value in zip(features, self._vector(features, document, transformer), strict=True)
-                ),
-            }
-            for name, document in self._found(asked).items()
-        ]
-        return {"response": {"docs": found}}
-
-    def _found(self, asked: dict[str, str]) -> dict[str, dict[str, Any]]:
-        documents = {name: {"id": name, **document} for name, document in self.documents.items()}
-        return {name: document for name, document in documents.items() if found_by_solr(asked, document)}
-
-    @staticmethod
-    def _vector(features: list[dict[str, Any]], document: dict[str, Any], local: dict[str, str]) -> list[Any]:
-        """The features of a document; the request's efi parameters are macros in the queries of SolrFeature."""
-        given = {name.removeprefix("efi."): value for name, value in local.items() if name.startswith("efi.")}
-        return [
-            F(found_by_solr({"q": expanded(each["params"]["q"], given)}, document))
-            if "q" in each["params"]
-            else F(document.get(each["params"]["field"], 0.0))
-            for each in features
-        ]
-
-    def _select(self, asked: dict[str, str]) -> Any:
-        if "[features" in asked["fl"]:
-            return self._logged(asked)
-        if "rq" not in asked:
-            return {"response": {"docs": [{"id": name} for name in self._found(asked)][: int(asked["rows"])]}}
-        local = local_parameters(asked["rq"], asked)
-        assert local["type"] == "ltr"
-        features, scoring = self.active[local["model"]]
-        found: list[dict[str, Any]] = [
-            {"id": name, "score": float(scoring(self._vector(features, document, local)))}
-            for name, document in self._found(asked).items()
-        ]
-        return {"response": {"docs": sorted(found, key=lambda each: -each["score"])[: int(asked.get("rows", 10))]}}
-
-
-def read_solr_linear(model: Any) -> Any:
-    """LinearModel: every feature needs a weight, which has to be a number with a point."""
-    weights = model["params"]["weights"]
-    names = [each["name"] for each in model["features"]]
-    if any(not isinstance(weights.get(name), float) for name in names):
-        raise BadRequestError("Model doesn't contain any weight for some feature")
-
-    def score(vector: Any) -> Any:
-        total = F(0)
-        for name, value in zip(names, vector, strict=True):
-            total = F(total + F(value * F(weights[name])))
-        return total
-
-    return score
-
-
-def read_solr_trees(model: Any) -> Any:
-    """MultipleAdditiveTreesModel: a value up to the threshold, to which a millionth is added, goes left."""
-    names = [each["name"] for each in model["features"]]
-    trees = model["params"]["trees"]
-
-    def leaf(node: Any, vector: Any) -> Any:
-        while "feature" in node:
-            limit = F(F(node["threshold"]) + F(1e-6))
-            node = node["left"] if vector[names.index(node["feature"])] <= limit else node["right"]
-        return F(node["value"])
-
-    def score(vector: Any) -> Any:
-        total = F(0)
-        for tree in trees:
-            total = F(total + F(F(tree["weight"]) * leaf(tree["root"], vector)))
-        return total
-
-    return score
 
 
 class Vespa:

@@ -77,50 +77,6 @@ def found_by_elasticsearch(query: dict[str, Any], document: dict[str, Any]) -> b
     raise BadRequestError(f"unknown query [{kind}]")
 
 
-def expanded(text: str, values: dict[str, str], level: int = 0) -> str:
-    """Solr's macros: ${name} stands for a value, in which macros are expanded again."""
-    if level > 25:
-        raise BadRequestError("Request template exceeded max nesting of 25")
-    return re.sub(r"(?<!\\)\$\{(\w+)\}", lambda found: expanded(values.get(found[1], ""), values, level + 1), text)
-
-
-def local_parameters(text: str, values: dict[str, str], begin: str = "{!", end: str = "}") -> dict[str, str]:
-    """Solr's local parameters, where $name stands for a value of the request; without `v` it is the text behind."""
-    found: dict[str, str] = {}
-    place = len(begin)
-    while not text.startswith(end, place):
-        each = re.compile(rf"\s*([\w.]+)(?:=(\$?)('(?:\\.|[^'\\])*'|[^\s'{re.escape(end)}]*))?\s*").match(text, place)
-        if each is None:
-            raise BadRequestError(f"Expected ending character {end} parsing local params {text}")
-        name, reference, value = each[1], each[2], each[3]
-        if value is None:
-            name, value = "type", name
-        value = re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith("'") else value
-        found[name] = values[value] if reference else value
-        place = each.end()
-    return {"v": text[place + len(end) :], **found}
-
-
-def found_by_solr(asked: dict[str, str], document: dict[str, Any]) -> bool:
-    """The query `q` of a request; local parameters are read only under the parsers lucene and func."""
-    kind, text, given = asked.get("defType", "lucene"), asked["q"], asked
-    if kind == "lucene" and text.startswith("{!"):
-        local = local_parameters(text, asked)
-        kind, text, given = local["type"], local["v"], {**asked, **local}
-    fields = [field.partition("^")[0] for field in given.get("qf", given.get("df", "")).split()]
-    if kind == "prefix":
-        return str(document[given["f"]]).startswith(text)
-    if kind == "terms":
-        return document[given["f"]] in text.split(",")
-    if kind == "field":
-        return has_words(text, document, (given["f"],))
-    if not fields:
-        raise BadRequestError("Neither qf nor df are present.")
-    if kind == "simple" and given.get("q.operators") == "":
-        return text.strip() == "*" or has_words(text, document, fields)
-    return in_language(text, document, fields, strict=kind == "lucene")
-
-
 def found_by_vespa(asked: dict[str, Any], document: dict[str, Any]) -> bool:
     """The condition of a request's `yql`."""
     condition = asked["yql"].partition(" where ")[2]

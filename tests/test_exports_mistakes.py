@@ -32,7 +32,7 @@ from querywise.data.letor import write_letor
 from querywise.runtime.values import Json
 from querywise.storage import save
 from tests.commands import Done, run, run_script
-from tests.emulated import LearningToRank, Solr
+from tests.emulated import LearningToRank
 from tests.test_exports import checked, engine_for, world
 
 
@@ -100,26 +100,6 @@ def test_the_check_leaves_feature_sets_and_models_alone_that_it_did_not_make(lin
     engine.models["querywise-parity-querywise"] = "mine"
     assert "a model called querywise-parity-querywise" in one_line(checked(tmp_path / "out", engine, "elasticsearch"))
     assert (engine.models, engine.feature_sets, engine.indexes) == ({"querywise-parity-querywise": "mine"}, {}, {})
-
-
-def test_the_check_leaves_solrs_stores_and_documents_alone(linear: RankSVM, tmp_path: Path) -> None:
-    export_model(linear, "solr", tmp_path / "out")
-    engine = Solr()
-    engine.features["querywise-parity"] = {"price": {"name": "price"}}
-    assert "a feature store called querywise-parity" in one_line(checked(tmp_path / "out", engine, "solr"))
-    assert engine.features == {"querywise-parity": {"price": {"name": "price"}}}
-    assert engine.documents == {}
-    for engine in (Solr(), Solr(defType="edismax", qf="title body")):
-        mine = {"querywise-parity-3": {"id": "querywise-parity-3", "price": 1.0, "title": "", "body": ""}}
-        engine.documents |= mine
-        said = one_line(checked(tmp_path / "out", engine, "solr"))
-        assert "a document whose id begins with querywise-parity-" in said
-        assert engine.documents == mine
-    engine = Solr()
-    engine.models["querywise-parity-querywise"] = {"store": "mine"}
-    assert "a model called querywise-parity-querywise" in one_line(checked(tmp_path / "out", engine, "solr"))
-    assert engine.models == {"querywise-parity-querywise": {"store": "mine"}}
-    assert (engine.documents, engine.features) == ({}, {})
 
 
 class Stubborn(LearningToRank):

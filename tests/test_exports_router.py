@@ -7,7 +7,6 @@ import importlib.util
 import json
 import subprocess
 import sys
-import urllib.parse
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,13 +17,12 @@ from querywise.exports.engines import ENGINES
 from querywise.exports.scripts import (
     check_elasticsearch,
     check_parity,
-    check_solr,
     route_elasticsearch,
     route_solr,
     route_vespa,
 )
-from tests.emulated import LearningToRank, Solr, Vespa
-from tests.query_languages import BadRequestError, found_by_elasticsearch, found_by_solr, found_by_vespa, words_in
+from tests.emulated import LearningToRank, Vespa
+from tests.query_languages import BadRequestError, found_by_elasticsearch, found_by_vespa, words_in
 from tests.test_exports import world
 
 ROOT = Path(__file__).parent.parent
@@ -165,25 +163,6 @@ class InElasticsearch:
         return [hit["_id"] for hit in answer["hits"]["hits"]], answer
 
 
-class InSolr:
-    def features(self) -> Any:
-        queries = [{"q": f"{{!field f={field}}}${{keywords}}"} for field in ("title", "body")]
-        params = [*queries, *({"field": each} for each in NUMBERS)]
-        return [{"name": name, "class": "…", "params": each} for name, each in zip(FEATURES, params, strict=True)]
-
-    def bring(self, folder: Path) -> None:
-        self.engine = Solr(defType="edismax", qf="title^2 body")
-        self.engine.documents = shop()
-        self.engine.answer("PUT", "/solr/shop/schema/feature-store", (folder / "features.json").read_text())
-        for path in folder.glob("models/*.json"):
-            self.engine.answer("PUT", "/solr/shop/schema/model-store", path.read_text())
-        self.engine.answer("GET", "/solr/admin/cores?action=RELOAD&core=shop", "")
-
-    def ask(self, request: dict[str, Any]) -> tuple[list[str], Any]:
-        answer = self.engine.answer("POST", "/solr/shop/select", urllib.parse.urlencode(request))
-        return [document["id"] for document in answer["response"]["docs"]], answer
-
-
 class InVespa:
     def features(self) -> Any:
         return None
@@ -199,7 +178,7 @@ class InVespa:
         return [hit["fields"]["documentid"].rpartition(":")[2] for hit in hits], answer
 
 
-SHOPS: dict[str, type[Engine]] = {"opensearch": InElasticsearch, "solr": InSolr, "vespa": InVespa}
+SHOPS: dict[str, type[Engine]] = {"opensearch": InElasticsearch, "vespa": InVespa}
 
 
 def written(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> Any:
@@ -254,26 +233,21 @@ def test_words_are_words_in_two_requests(
 class Direct(check_parity.Server):
     """An engine without HTTP in between."""
 
-    def __init__(self, engine: Any, above: str = "") -> None:
+    def __init__(self, engine: Any) -> None:
         self.engine = engine
-        self.above = above
 
     def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> dict[str, Any]:
         content = body if isinstance(body, str) else json.dumps(body)
-        found: dict[str, Any] = self.engine.answer(method, f"{self.above}/{path}", content)
+        found: dict[str, Any] = self.engine.answer(method, f"/{path}", content)
         return found
 
 
-@pytest.mark.parametrize("running", [InElasticsearch(), InSolr()], ids=["opensearch", "solr"])
-def test_the_check_has_features_computed_for_words(
-    running: InElasticsearch | InSolr, by_text: KnnOffline2, tmp_path: Path
-) -> None:
-    is_solr = isinstance(running, InSolr)
-    export_model(by_text, "solr" if is_solr else "opensearch", tmp_path / "out", features=running.features())
+def test_the_check_has_features_computed_for_words(by_text: KnnOffline2, tmp_path: Path) -> None:
+    running = InElasticsearch()
+    export_model(by_text, "opensearch", tmp_path / "out", features=running.features())
     running.bring(tmp_path / "out")
     export = json.loads((tmp_path / "out" / "export.json").read_text())
-    server = Direct(running.engine, "/solr" if is_solr else "")
-    check = (check_solr.Solr if is_solr else check_elasticsearch.Elasticsearch)(server, export, "parity", "scratch")
+    check = check_elasticsearch.Elasticsearch(Direct(running.engine), export, "parity", "scratch")
     for words in TRICKY:
         found = check.logged("shop", words, ["b", "c"])
         for name in ("b", "c"):
@@ -286,14 +260,10 @@ def test_the_engines_of_the_tests_refuse_or_follow_a_syntax_as_engines_do() -> N
         for asked in ({"query_string": {"query": words}}, {"bool": {"must": [{"query_string": {"query": words}}]}}):
             with pytest.raises(BadRequestError, match="Failed to parse query"):
                 found_by_elasticsearch(asked, SHOP["b"])
-        with pytest.raises(BadRequestError, match="Failed to parse query"):
-            found_by_solr({"q": words, "df": "title"}, SHOP["b"])
     for words, expected in (("title:jaguar", ["b"]), ("jaguar -cat", ["c"]), ("NOT jaguar", [])):
         by_string = {"query_string": {"query": words}}
-        by_parser = {"q": words, "df": "body", "defType": "edismax", "qf": "title body"}
         by_user_query = {"yql": "select * from sources * where userQuery()", "query": words}
         assert [name for name, texts in SHOP.items() if found_by_elasticsearch(by_string, texts)] == expected
-        assert [name for name, texts in SHOP.items() if found_by_solr(by_parser, texts)] == expected
         assert [name for name, texts in SHOP.items() if found_by_vespa(by_user_query, texts)] == expected
     with pytest.raises(BadRequestError, match="gave no query"):
         found_by_vespa(
