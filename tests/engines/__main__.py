@@ -87,7 +87,7 @@ def _measured(out: Path, engine: str, title: str, opened: parity.Opened) -> None
         print(row, flush=True)
         rows.append(row)
     out.mkdir(parents=True, exist_ok=True)
-    (out / f"{engine}.md").write_text(parity.table(rows, title))
+    (out / f"{engine}.md").write_text(parity.table(rows, title, uploads=engine != "vespa"))
 
 
 def serve() -> int:

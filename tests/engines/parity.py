@@ -127,8 +127,8 @@ def all_rows(opened: Opened, engine: str) -> Iterator[Row]:
         yield measured(case, opened, engine, fitted[case.name])
 
 
-def table(rows: list[Row], title: str) -> str:
-    """The rows of both kinds of documents of a case, in Markdown."""
+def table(rows: list[Row], title: str, *, uploads: bool = True) -> str:
+    """The rows of both kinds of documents of a case, in Markdown; uploads: whether models are brought one by one."""
     lines = [
         f"{title}, up to {ROWS} documents of the data and {ROWS} made-up ones by every model, by "
         "`python -m tests.engines parity`:",
@@ -145,10 +145,10 @@ def table(rows: list[Row], title: str) -> str:
         lines.append(f"| {name} | {own[0].models} | {numbers} |")
     total = sum(row.models * row.documents for row in rows)
     many = next(row for row in rows if row.name == "200 models")
+    taken = f" Uploading the {many.models} models of the last row, one by one, took {many.seconds:.0f} s, on two busy cores."
     lines += [
         "",
         f"In all {total:,} scores. “Swapped” counts documents ranked above one that our scores put above them by more",
-        f"than rounding explains. Uploading the {many.models} models of the last row, one by one, took "
-        f"{many.seconds:.0f} s, on two busy cores.",
+        f"than rounding explains.{taken if uploads else ''}",
     ]
     return "\n".join(lines) + "\n"

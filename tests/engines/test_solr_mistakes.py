@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise import KnnOffline2, Naive, RankSVM, Router, TextView, export_model
+from querywise import Candidates, KnnOffline2, Naive, RankSVM, Router, TextView, export_model
 from querywise.exports.scripts import check_solr
 from querywise.exports.scripts.check_parity import Server
 from tests.commands import Done, run_script
@@ -278,3 +278,29 @@ def test_the_check_has_features_computed_for_words(node: Solr, words: str, tmp_p
             values = list(found[name].values())
             assert [value > 0 for value in values[:2]] == there, text
             assert values[2:] == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("ranker", ["ranksvm", "trees", "stumps"])
+def test_a_feature_that_a_document_does_not_have_counts_as_0(
+    ranker: str, node: Solr, empty: str, tmp_path: Path
+) -> None:
+    reads: Any = [
+        {"name": name, "class": f"{CLASSES}.FieldValueFeature", "params": {"field": f"n{place}_d"}}
+        for place, name in enumerate(NAMES)
+    ]
+    fitted, table = RANKERS[ranker]().fit(world()), world(1).candidates.features[:60].copy()
+    lacking = np.random.default_rng(0).random(table.shape) < 0.4
+    table[lacking] = 0.0
+    export_model(fitted, "solr", tmp_path / "out", name="lacking", features=reads)
+    upload(tmp_path / "out", node.url, empty)
+    documents = {
+        f"m{row}": {f"n{place}_d": table[row, place] for place in np.flatnonzero(~lacking[row]).tolist()}
+        for row in range(len(table))
+    }
+    node.fill(empty, documents)
+    asked = {"defType": "lucene", "q": "{!prefix f=id}m", "rq": "{!ltr model=lacking reRankDocs=60}"}
+    found = {each["id"]: each["score"] for each in node.select(empty, {**asked, "fl": "id,score", "rows": "60"})}
+    node.ask("POST", f"{empty}/update?commit=true", {"delete": list(documents)})
+    one = Candidates(table, np.array([0, len(table)]), ("q",), feature_names=NAMES)
+    expected = fitted.predict(one)
+    assert [found[f"m{row}"] for row in range(len(table))] == pytest.approx(expected.tolist(), rel=1e-4, abs=1e-4)
