@@ -115,21 +115,6 @@ class RankRoutes:
         found = await service.run(lambda: routed(model, asked), request, inline=inline)
         return Response(encode(found), media_type=JSON)
 
-    async def route(self, request: Request) -> Response:
-        """The name in an engine of the model that answers a query, for an application that asks the engine itself.
-
-        Only of a model that was exported for an engine.
-        """
-        service = self._service
-        asked, large = await self._read(_ROUTE, request)
-        documents = len(asked.documents or ())
-        check_counts(service.limits, documents=documents)
-        model = service.models.current
-        check_cost(model.cost, service.limits, [documents])
-        inline = not large and model.is_quick(documents)
-        found = await service.run(lambda: routed(model, asked), request, inline=inline)
-        return Response(encode(found), media_type=JSON)
-
     async def explain(self, request: Request) -> Response:
         """What is particular to a query, or why one document is above another; the parts add up exactly.
 
