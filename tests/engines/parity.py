@@ -145,7 +145,8 @@ def table(rows: list[Row], title: str, *, uploads: bool = True) -> str:
         lines.append(f"| {name} | {own[0].models} | {numbers} |")
     total = sum(row.models * row.documents for row in rows)
     many = next(row for row in rows if row.name == "200 models")
-    taken = f" Uploading the {many.models} models of the last row, one by one, took {many.seconds:.0f} s, on two busy cores."
+    count, seconds = many.models, many.seconds
+    taken = f" Uploading the {count} models of the last row, one by one, took {seconds:.0f} s, on two busy cores."
     lines += [
         "",
         f"In all {total:,} scores. “Swapped” counts documents ranked above one that our scores put above them by more",
