@@ -26,12 +26,12 @@ from tests.engines import ltr_plugin, opensearch, pages, shop
 from tests.engines.artifacts import UnavailableError
 from tests.serving import serving
 
-_DOCUMENTS, _REQUESTS, _WARM = 20_000, 400, 100
+DOCUMENTS, REQUESTS, _WARM = 20_000, 400, 100
 _WORDS = [each["text"] for each in shop.judgements()]
 
 
 def measure() -> Iterator[Result]:
-    """Engines: OpenSearch over 20,000 documents on this machine, 400 requests each way in turn, 100 before them.
+    """Engines: OpenSearch and Solr over 20,000 documents here, 400 requests each way in turn, 100 before them.
 
     Every request asks for ten documents. The first stage is a `multi_match` over two fields; the hundred best are
     ranked anew by a weighted sum of three features in the engine, by one of 20 such models that the router chooses by
@@ -44,7 +44,12 @@ def measure() -> Iterator[Result]:
         return
     for way, times in measured().items():
         yield alone("engines", f"OpenSearch, {way}, half within", ours=statistics.median(times), unit="ms")
-        yield alone("engines", f"OpenSearch, {way}, 99 % within", ours=_p99(times), unit="ms")
+        yield alone("engines", f"OpenSearch, {way}, 99 % within", ours=p99(times), unit="ms")
+    from benchmarks import bench_solr
+
+    for way, times in bench_solr.measured().items():
+        yield alone("engines", f"Solr, {way}, half within", ours=statistics.median(times), unit="ms")
+        yield alone("engines", f"Solr, {way}, 99 % within", ours=p99(times), unit="ms")
 
 
 def measured() -> dict[str, list[float]]:
@@ -102,7 +107,7 @@ class Client:
 def timed(ways: dict[str, Callable[[str], Any]]) -> dict[str, list[float]]:
     """Milliseconds of every request, after some that warm the engine up."""
     times: dict[str, list[float]] = {way: [] for way in ways}
-    for number in range(_WARM + _REQUESTS):
+    for number in range(_WARM + REQUESTS):
         for way, answer in ways.items():
             begun = time.perf_counter()
             answer(_WORDS[number % len(_WORDS)])
@@ -110,7 +115,8 @@ def timed(ways: dict[str, Callable[[str], Any]]) -> dict[str, list[float]]:
     return {way: every[_WARM:] for way, every in times.items()}
 
 
-def _p99(times: list[float]) -> float:
+def p99(times: list[float]) -> float:
+    """The time that 99 of 100 requests take at most."""
     return statistics.quantiles(times, n=100)[98]
 
 
@@ -129,7 +135,7 @@ def _folder(search: opensearch.OpenSearch) -> Iterator[Path]:
     """An index of products, and a folder with the gateway of the page and the features that it logged."""
     search.ask("PUT", "shop", {"settings": {"number_of_shards": 1}})
     search.fill("shop", shop.documents())
-    more = list(shop.documents(_DOCUMENTS, seed=7).items())[len(shop.documents()) :]
+    more = list(shop.documents(DOCUMENTS, seed=7).items())[len(shop.documents()) :]
     for place in range(0, len(more), 5000):
         search.fill("shop", dict(more[place : place + 5000]))
     with tempfile.TemporaryDirectory(prefix="querywise-bench-") as above:
@@ -144,8 +150,8 @@ def _folder(search: opensearch.OpenSearch) -> Iterator[Path]:
 
 def table(found: dict[str, list[float]]) -> str:
     """The times in Markdown."""
-    rows = [f"| {way} | {statistics.median(times):.1f} | {_p99(times):.1f} |" for way, times in found.items()]
-    said = f"OpenSearch {opensearch.VERSION}, {_DOCUMENTS:,} documents, {_REQUESTS} requests each way, in turn, by"
+    rows = [f"| {way} | {statistics.median(times):.1f} | {p99(times):.1f} |" for way, times in found.items()]
+    said = f"OpenSearch {opensearch.VERSION}, {DOCUMENTS:,} documents, {REQUESTS} requests each way, in turn, by"
     head = [
         f"{said} `python -m benchmarks.bench_engines`:",
         "",
