@@ -171,7 +171,8 @@ def _table(path: Path) -> dict[str, dict[str, float]]:
     found = {}
     for row in rows:
         cells = dict(zip(heads[1:], (each.strip().removeprefix("< ") for each in row[1:]), strict=True))
-        found[row[0].strip()] = {name: float(cell) for name, cell in cells.items() if re.fullmatch(r"[+-]?[\d.]+", cell)}
+        numbers = {name: cell for name, cell in cells.items() if re.fullmatch(r"[+-]?[\d.]+", cell)}
+        found[row[0].strip()] = {name: float(cell) for name, cell in numbers.items()}
     return found
 
 

@@ -15,6 +15,7 @@ from tests.engines.artifacts import UnavailableError
 HERE = Path(__file__).parent
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are sent to processes by their groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is in this folder; `test_NAME.py` and `test_NAME_more.py` share the server of NAME."""
     for item in items:
