@@ -173,9 +173,9 @@ def test_rankers_of_one_model_have_no_gap(kinds: tuple[Judged, Judged]) -> None:
     ("ranker", "models"),
     [
         (QueryClasses(RankSVM()), 2),
-        (KnnOffline1(RankSVM(), 6), 28),
-        (KnnOffline2(RankSVM(), 6), 28),
-        (KnnOffline2(RankSVM(), 6, models=3), 3),
+        (KnnOffline1(RankSVM(), 6, back_off=None), 28),
+        (KnnOffline2(RankSVM(), 6, back_off=None), 28),
+        (KnnOffline2(RankSVM(), 6, models=3, back_off=None), 3),
     ],
     ids=["query-classes", "knn-offline-1", "knn-offline-2", "knn-offline-2 of 3 models"],
 )
@@ -193,7 +193,7 @@ def test_rankers_of_several_models_reach_at_most_their_upper_bound(
 
 def test_the_models_of_the_gap_are_those_that_answer(kinds: tuple[Judged, Judged]) -> None:
     train, test = kinds
-    ranker = KnnOffline2(RankSVM(), 6).fit(train)
+    ranker = KnnOffline2(RankSVM(), 6, back_off=None).fit(train)
     scores = ranker.several_models().scores(test.candidates)
     chosen = np.repeat(ranker.chosen(test.candidates), test.candidates.sizes)
     assert scores[np.arange(len(chosen)), chosen] == pytest.approx(ranker.predict(test.candidates))

@@ -20,6 +20,7 @@ class OracleGap:
 
     `best` is UpperBound, query by query: always the model with the highest average precision. `by_rank` is the mean of
     the r-th best over all queries. `relevant_only` routes by the query's true relevant documents, where the ranker can.
+    A query that is far from all training queries may have the global model, which is not one of these.
     """
 
     best: Floats
