@@ -148,12 +148,12 @@ def _folder(search: opensearch.OpenSearch) -> Iterator[Path]:
         yield folder
 
 
-def table(found: dict[str, list[float]]) -> str:
+def table(engine: str, command: str, found: dict[str, list[float]]) -> str:
     """The times in Markdown."""
     rows = [f"| {way} | {statistics.median(times):.1f} | {p99(times):.1f} |" for way, times in found.items()]
-    said = f"OpenSearch {opensearch.VERSION}, {DOCUMENTS:,} documents, {REQUESTS} requests each way, in turn, by"
+    said = f"{engine}, {DOCUMENTS:,} documents, {REQUESTS} requests each way, in turn, by"
     head = [
-        f"{said} `python -m benchmarks.bench_engines`:",
+        f"{said} `python -m benchmarks.{command}`:",
         "",
         "| way | half within, ms | 99 % within, ms |",
         "|---|---|---|",
@@ -162,4 +162,5 @@ def table(found: dict[str, list[float]]) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(table(measured()), encoding="utf-8")
+    text = table(f"OpenSearch {opensearch.VERSION}", "bench_engines", measured())
+    Path(sys.argv[1]).write_text(text, encoding="utf-8")

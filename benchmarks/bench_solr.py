@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import http.client
 import json
-import statistics
 import sys
 import tempfile
 import urllib.parse
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bench_engines import DOCUMENTS, REQUESTS, p99, timed
+from benchmarks.bench_engines import DOCUMENTS, table, timed
 from querywise import KnnOffline2, RankSVM, Router, TextView, export_model
 from querywise.retrieval.reading import read_judged
 from tests.engines import pages, shop, solr
@@ -86,18 +85,6 @@ class Client:
         return content
 
 
-def table(found: dict[str, list[float]]) -> str:
-    """The times in Markdown."""
-    rows = [f"| {way} | {statistics.median(times):.1f} | {p99(times):.1f} |" for way, times in found.items()]
-    said = f"Solr {solr.VERSION}, {DOCUMENTS:,} documents, {REQUESTS} requests each way, in turn, by"
-    head = [
-        f"{said} `python -m benchmarks.bench_solr`:",
-        "",
-        "| way | half within, ms | 99 % within, ms |",
-        "|---|---|---|",
-    ]
-    return "\n".join([*head, *rows]) + "\n"
-
-
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(table(measured()), encoding="utf-8")
+    text = table(f"Solr {solr.VERSION}", "bench_solr", measured())
+    Path(sys.argv[1]).write_text(text, encoding="utf-8")

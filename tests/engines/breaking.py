@@ -6,26 +6,30 @@ import contextlib
 import socket
 import threading
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @contextlib.contextmanager
-def breaking(url: str, method: str, after: int) -> Iterator[str]:
-    """The address of a server by way of one that cuts the line at the next such request after this many."""
-    seen = 0
+def breaking(url: str, method: str, after: int, ending: str = "") -> Iterator[str]:
+    """The address of a server by way of one that cuts the line at the next such request after this many.
+
+    ending: how the path of such a request ends.
+    """
+    seen, root = 0, urllib.parse.urlsplit(url).path
 
     class Handler(BaseHTTPRequestHandler):
         def _any(self) -> None:
             nonlocal seen
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            seen += self.command == method
-            if self.command == method and seen > after:
+            counts = self.command == method and self.path.endswith(ending)
+            seen += counts
+            if counts and seen > after:
                 self.connection.shutdown(socket.SHUT_RDWR)
                 return
-            place = url.partition("//")[2].partition("/")[2]
-            path = self.path.removeprefix(f"/{place}")
+            path = self.path.removeprefix(root)
             kind = {"Content-Type": self.headers.get("Content-Type") or "application/json"}
             request = urllib.request.Request(url + path, body or None, kind, method=self.command)
             try:
@@ -47,8 +51,7 @@ def breaking(url: str, method: str, after: int) -> Iterator[str]:
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
-        place = url.partition("//")[2].partition("/")[2]
-        yield f"http://127.0.0.1:{server.server_port}/{place}"
+        yield f"http://127.0.0.1:{server.server_port}{root}"
     finally:
         server.shutdown()
         server.server_close()

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import socket
 import subprocess
 import sys
-import threading
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +14,7 @@ import pytest
 
 from querywise import KnnOffline2, RankSVM, TextView, export_model
 from tests.engines import ltr_plugin, opensearch
+from tests.engines.breaking import breaking
 from tests.engines.opensearch import OpenSearch
 from tests.test_exports import world
 
@@ -123,53 +118,11 @@ def test_a_model_that_is_too_large_is_named_with_its_size(served: Any, tmp_path:
     upload(tmp_path / "large", search.url, "--remove")
 
 
-@contextlib.contextmanager
-def breaking_off(url: str, after: int) -> Iterator[str]:
-    """A way to the engine that breaks off after so many models."""
-    left = after
-
-    class Handler(BaseHTTPRequestHandler):
-        def _any(self) -> None:
-            nonlocal left
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) or None
-            left -= self.path.endswith("_createmodel")
-            if left < 0:
-                self.connection.close()
-                return
-            asked = urllib.request.Request(
-                url + self.path, body, {"Content-Type": "application/json"}, method=self.command
-            )
-            try:
-                with urllib.request.urlopen(asked, timeout=60) as answer:
-                    code, content = answer.status, answer.read()
-            except urllib.error.HTTPError as error:
-                code, content = error.code, error.read()
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_GET = do_POST = do_PUT = do_DELETE = _any  # noqa: N815
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 def test_an_upload_that_breaks_off_goes_on_and_the_old_models_answer_meanwhile(served: Any, tmp_path: Path) -> None:
     search, before = served
     newer = KnnOffline2(RankSVM(l2=30.0), k=0.3, models=6, view=TextView(5)).fit(world())
     export_model(newer, "opensearch", tmp_path / "two", name="mistakes-2", features=feature_set())
-    with breaking_off(search.url, after=3) as way:
+    with breaking(search.url, "POST", 3, "_createmodel") as way:
         broken = upload(tmp_path / "two", way)
     assert broken.returncode == 2
     assert "4 of 8 things to upload are there now" in broken.stderr
