@@ -68,6 +68,14 @@ def test_every_hinge_model_is_within_a_thousandth_of_scipys_optimum(
         assert objective.value(weights, 1) <= objective.hinge_optimum() * (1 + 1e-3) + 1e-9
 
 
+def test_equal_rows_share_one_hinge_model_and_others_keep_their_own() -> None:
+    data, rows = ragged(1), some_of(5)
+    prepared = svm(loss="hinge").prepare(data)
+    alone = np.concatenate([prepared.models(csr_array(row[None, :])).weights for row in rows])
+    assert np.array_equal(prepared.models(csr_array(rows[[1, 0, 1, 1, 0]])).weights, alone[[1, 0, 1, 1, 0]])
+    assert not np.array_equal(alone[0], alone[1])
+
+
 @pytest.mark.parametrize("tolerance", [1e-3, 1e-8, None])
 @pytest.mark.parametrize("prior_l2", [None, 0.0, 0.5, 100.0])
 @pytest.mark.parametrize("pairs", ["query", "pair"])

@@ -83,3 +83,17 @@ class WeightRows:
         place = slice(self.pointers[number], self.pointers[number + 1])
         counted = self.shares[place] > 0
         return self.queries[place][counted], self.shares[place][counted]
+
+    def distinct(self) -> tuple[Ints, Ints]:
+        """The first of every set of equal rows, and for each row which of these it is."""
+        seen: dict[tuple[bytes, bytes], int] = {}
+        first, which = [], []
+        for number in range(len(self)):
+            queries, share = self.row(number)
+            order = np.argsort(queries, kind="stable")
+            key = (queries[order].tobytes(), share[order].tobytes())
+            if key not in seen:
+                seen[key] = len(first)
+                first.append(number)
+            which.append(seen[key])
+        return np.array(first, np.int64), np.array(which, np.int64)

@@ -137,7 +137,8 @@ class PreparedRankSVM:
         few = len(shares) < _MANY and len(self.centre_) < 200
         with contextlib.nullcontext() if few else one_blas_thread():
             if self.learner.loss == "hinge":
-                weights = self._one_by_one(shares, np.tile(self.centre_, (len(shares), 1)))
+                first, which = shares.distinct()  # with k = m all are the same
+                weights = self._one_by_one(shares.select(first), np.tile(self.centre_, (len(first), 1)))[which]
             else:
                 weights = self._all_at_once(shares)
         return LinearModels(weights / self.spread_)
