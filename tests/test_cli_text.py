@@ -476,7 +476,7 @@ ROWS = (
 def test_the_demonstration_compares_shows_and_leaves_files_that_can_be_searched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paths, library = sysconfig.get_paths(), part_of_the_library(tmp_path / "library", every=3)
+    paths, library = sysconfig.get_paths(), part_of_the_library(tmp_path / "library", every=8)
     monkeypatch.setattr(sysconfig, "get_paths", lambda: {**paths, "stdlib": str(library)})
     text = run(tmp_path, "demo", "--folds", 1)
     for name in (*ROWS, "oracle: true kind"):

@@ -225,6 +225,8 @@ def alike(found: Floats, expected: Floats, rounding: float) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=rounding * np.abs(expected).max())
 
 
+TWO = pytest.mark.parametrize("worker_count", [2], indirect=True, ids="{} workers".format)
+
 # The same with any number of workers and shards: as many shards as workers, fewer, and more
 SPREAD = {1: (1, 16), 2: (1, 3, 16)}
 
@@ -301,11 +303,22 @@ JOBS: dict[str, tuple[Job, float]] = {  # and to how many digits the result is t
 }
 
 
-@pytest.mark.parametrize("job", [name for name in JOBS if name not in ("ranksvm", "knn-offline-2")])
-def test_everything_else_is_the_same_too(worker_count: int, job: str, place: Path) -> None:
+@TWO
+@pytest.mark.parametrize(
+    ("job", "data"),
+    [
+        ("select-ranker", "in shards"),
+        ("lambdamart-local", "in shards"),
+        ("lambdamart-local", "in memory"),
+        ("compare", "in shards"),
+        ("rank", "in shards"),
+        ("rank", "in memory"),
+    ],
+)
+def test_everything_else_is_the_same_too(worker_count: int, job: str, data: str, place: Path) -> None:
     work, rounding = JOBS[job]
-    data = TRAIN if worker_count == 1 else open_shards(place / "16.parquet")
-    found, expected = work(data, TEST), plainly(lambda: work(TRAIN, TEST))
+    given = TRAIN if data == "in memory" else open_shards(place / "16.parquet")
+    found, expected = work(given, TEST), plainly(lambda: work(TRAIN, TEST))
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
         alike(one, other, rounding)
@@ -340,11 +353,13 @@ def features_of(collection: Collection) -> list[Floats]:
     return [judged.candidates.features, judged.labels.astype(float), np.array([coverage.found, coverage.relevant])]
 
 
+@TWO
 def test_features_from_text_are_the_same(worker_count: int, collection: Collection) -> None:
     found, expected = features_of(collection), plainly(lambda: features_of(collection))
     assert [each.tobytes() for each in found] == [each.tobytes() for each in expected]
 
 
+@TWO
 def test_scores_in_parquet_are_the_same(worker_count: int, place: Path, tmp_path: Path) -> None:
     ranker = plainly(lambda: KnnOnline(RankSVM(), k=9).fit(TRAIN))
     shards = open_shards(place / "16.parquet")
@@ -366,9 +381,6 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("large") / "large.parquet"
     write_shards([make_judged(queries=96, documents=40, features=20, kinds=3)], folder, shards=16)
     return folder
-
-
-TWO = pytest.mark.parametrize("worker_count", [2], indirect=True, ids="{} workers".format)
 
 
 @TWO
