@@ -87,7 +87,8 @@ class WeightRows:
     def distinct(self) -> tuple[Ints, Ints]:
         """The first of every set of equal rows, and for each row which of these it is."""
         seen: dict[tuple[bytes, bytes], int] = {}
-        first, which = [], []
+        first: list[int] = []
+        which: list[int] = []
         for number in range(len(self)):
             queries, share = self.row(number)
             order = np.argsort(queries, kind="stable")
