@@ -1,4 +1,4 @@
-"""Scripts of an export as single files: the part that all engines share joined with the part of one engine."""
+"""Scripts of an export as single files: the part that all engines share, joined with the part of one engine."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def router_script(engine: str) -> str:
 
 def upload_script(engine: str) -> str | None:
     """The text of upload.py for an engine, which uses the check_parity.py beside it; None where there is none."""
-    path = resources("querywise.exports").joinpath("scripts", f"upload_{engine}.py")
-    if not path.is_file():
+    if not resources("querywise.exports").joinpath("scripts", f"upload_{engine}.py").is_file():
         return None
-    return path.read_text(encoding="utf-8").replace(f"from {_PARTS}.check_parity import", "from check_parity import")
+    shared, own = _read("upload.py", beside="check_parity"), _read(f"upload_{engine}.py", beside="check_parity")
+    return _joined(_docstring(shared, own), shared, own)
 
 
 class _Part(NamedTuple):
@@ -37,11 +37,17 @@ class _Part(NamedTuple):
     code: str
 
 
-def _read(name: str) -> _Part:
-    """A part's docstring, its imports from other packages, and the code below, without blank lines around them."""
+def _read(name: str, beside: str = "") -> _Part:
+    """A part's docstring, its imports from other packages, and the code below, without blank lines around them.
+
+    beside: the part that is in a file of its own beside the joined one, from which it imports.
+    """
     text = resources("querywise.exports").joinpath("scripts", name).read_text(encoding="utf-8")
     lines, nodes = text.splitlines(), ast.parse(text).body
     imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    for node in imports:
+        if isinstance(node, ast.ImportFrom) and node.module == f"{_PARTS}.{beside}":
+            node.module = beside
     return _Part(
         "\n".join(lines[: _last_line(nodes[0])]).strip('"').strip("\n"),
         tuple(node for node in imports if not _imports_a_part(node)),

@@ -1,9 +1,4 @@
-"""Upload the feature set and the models of this export to Elasticsearch or OpenSearch.
-
-Nothing that is there is changed: what is there already and the same is left, and where something else has a name that
-this export needs, nothing is uploaded. So models in service stay in service, and an upload that broke off goes on when
-it is run again. To replace models, export under another name; see the README. Only Python's standard library is needed.
-"""
+"""Upload the feature set and the models of this export to Elasticsearch or OpenSearch."""
 
 from __future__ import annotations
 
@@ -12,25 +7,29 @@ import contextlib
 import json
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
-from querywise.exports.scripts.check_parity import EngineError, Server, read_headers, read_json
+from querywise.exports.scripts.check_parity import EngineError, Server, read_json
+from querywise.exports.scripts.upload import HERE, main, name_is_in_use, with_rights
 
-HERE = Path(__file__).resolve().parent
+WHERE = "where the engine is, for example http://localhost:9200"
+WHO = "who may write with the plugin"
 
 
-class Upload:
+class ToElasticsearch:
     """The feature set and the models of an export, and what the engine has of them."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, given: argparse.Namespace) -> None:
         self.server = server
         self.export = read_json(HERE / "export.json")
         self.name = self.export["name"]
         self.features = read_json(HERE / "featureset.json")["featureset"]["features"]
         self.models = {model["name"]: read_json(HERE / model["file"]) for model in self.export["models"]}
+        self.there = f"The feature set {self.name} and {len(self.models)} models are in the engine"
+        self.gone = f"The feature set {self.name} and its {len(self.models)} models are gone from the engine"
+        self.total = len(self.models) + 1
 
-    def start(self) -> None:
+    def _make_store(self) -> None:
         """Make the plugin's store where there is none; an error where the engine cannot be used."""
         try:
             self.server.ask("PUT", "_ltr")
@@ -42,7 +41,7 @@ class Upload:
                     f"{self.server.url} has no Learning to Rank plugin, or not on this node: install the release made "
                     f"for version {self._version()} on every node, and start them anew."
                 ) from None
-            raise _with_rights(error) from None
+            raise with_rights(error, WHO) from None
 
     def _version(self) -> str:
         with contextlib.suppress(EngineError, AttributeError):
@@ -51,16 +50,18 @@ class Upload:
 
     def missing(self) -> list[str]:
         """What the engine lacks: the feature set's name, where it does, and models'; an error where one is another."""
+        self._make_store()
         found = self._stored(f"_ltr/_featureset/{self.name}", "featureset")
         if found is not None and found["features"] != self.features:
-            raise self._taken(f"a feature set {self.name}", _difference(self.features, found["features"]))
+            differs = _difference(self.features, found["features"])
+            raise name_is_in_use(f"a feature set {self.name}", differs, self.name)
         absent = [] if found is not None else [f"_featureset/{self.name}"]
         for name, content in self.models.items():
             model = self._stored(f"_ltr/_model/{name}", "model")
             if model is None:
                 absent.append(name)
             elif not self._is_same(model, content["model"]):
-                raise self._taken(f"a model {name}", "other weights, trees or features")
+                raise name_is_in_use(f"a model {name}", "other weights, trees or features", self.name)
         return absent
 
     def _stored(self, path: str, kind: str) -> dict[str, Any] | None:
@@ -69,7 +70,7 @@ class Upload:
         except EngineError as error:
             if f"{path}: 404 " in str(error):
                 return None
-            raise _with_rights(error) from None
+            raise with_rights(error, WHO) from None
         except (KeyError, TypeError):
             raise EngineError(f"GET {path}: the answer is not that of the Learning to Rank plugin.") from None
         return found
@@ -77,13 +78,6 @@ class Upload:
     def _is_same(self, stored: dict[str, Any], own: dict[str, Any]) -> bool:
         same = json.loads(stored["model"]["definition"]) == json.loads(own["model"]["definition"])
         return bool(same and stored["feature_set"]["features"] == self.features)
-
-    def _taken(self, what: str, difference: str) -> EngineError:
-        return EngineError(
-            f"There is {what} already, with {difference}. It may be in service, so nothing was uploaded. Export under "
-            f"another name (querywise export … --name {self.name}-2); or, where nothing uses it, remove it first: "
-            "python upload.py --url URL --remove, from the folder that it was uploaded from."
-        )
 
     def put(self, name: str) -> None:
         """Upload one of the missing things."""
@@ -104,7 +98,10 @@ class Upload:
                     f"{method} {path}: the engine does not take {size:.1f} MB at once. Fit fewer or smaller trees, or "
                     "raise http.max_content_length on the nodes."
                 ) from None
-            raise _with_rights(error) from None
+            raise with_rights(error, WHO) from None
+
+    def finish(self) -> None:
+        """The engine needs nothing more."""
 
     def remove(self) -> None:
         """Remove the models and the feature set of this export."""
@@ -113,14 +110,7 @@ class Upload:
                 self.server.ask("DELETE", path)
             except EngineError as error:
                 if f"{path}: 404 " not in str(error):
-                    raise _with_rights(error) from None
-
-
-def _with_rights(error: EngineError) -> EngineError:
-    """The error, with what to do where rights are missing."""
-    if not re.search(r": 40[13] ", str(error)):
-        return error
-    return EngineError(f"{error} Upload as a user who may write with the plugin; --header passes credentials.")
+                    raise with_rights(error, WHO) from None
 
 
 def _difference(own: list[dict[str, Any]], found: list[dict[str, Any]]) -> str:
@@ -132,46 +122,5 @@ def _difference(own: list[dict[str, Any]], found: list[dict[str, Any]]) -> str:
     return f"another definition of {', '.join(changed[:8])}"
 
 
-def upload(work: Upload) -> str:
-    """Upload what is missing; a sentence on what is there now."""
-    work.start()
-    absent = work.missing()
-    for done, name in enumerate(absent):
-        try:
-            work.put(name)
-        except EngineError as error:
-            raise EngineError(
-                f"{error}\n{done} of {len(absent)} things to upload are there now. Models in service were not touched, "
-                "and the new ones are not in service before the router of this folder is: run upload.py again to go on."
-            ) from None
-    kept = len(work.models) + 1 - len(absent)
-    before = f" ({kept} of them were there before)" if kept else ""
-    return f"The feature set {work.name} and {len(work.models)} models are in the engine{before}."
-
-
-def main() -> int:
-    """Read the options, upload or remove, and print what is there now; the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--url", required=True, help="where the engine is, for example http://localhost:9200")
-    parser.add_argument("--header", action="append", default=[], help="sent along, as in --header 'Authorization: …'")
-    parser.add_argument("--remove", action="store_true", help="remove the feature set and the models of this export")
-    parser.add_argument("--timeout", type=float, default=60, help="seconds to wait for an answer (60)")
-    given = parser.parse_args()
-    try:
-        if not given.timeout > 0:
-            raise EngineError(f"--timeout {given.timeout:g}: expected a number of seconds above 0.")
-        work = Upload(Server(given.url, read_headers(given.header), given.timeout))
-        if given.remove:
-            work.remove()
-            said = f"The feature set {work.name} and its {len(work.models)} models are gone from the engine."
-        else:
-            said = upload(work)
-    except EngineError as stopped:
-        sys.stderr.write(f"{stopped}\n")
-        return 2
-    sys.stdout.write(f"{said}\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(ToElasticsearch, where=WHERE, features="feature set"))

@@ -1,9 +1,6 @@
 """Upload the feature store and the models of this export to a collection of Solr.
 
-Nothing that is there is changed: what is there already and the same is left, and where something else has a name that
-this export needs, nothing is uploaded. So models in service stay in service, and an upload that broke off goes on when
-it is run again. The collection is reloaded at the end, without which Solr does not go by what is new. To replace
-models, export under another name; see the README. Only Python's standard library is needed.
+The collection is reloaded at the end, without which Solr does not go by what is new.
 """
 
 from __future__ import annotations
@@ -12,18 +9,22 @@ import argparse
 import json
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
-from querywise.exports.scripts.check_parity import EngineError, Server, read_headers, read_json, reading
+from querywise.exports.scripts.check_parity import EngineError, Server, read_json, reading
+from querywise.exports.scripts.upload import HERE, main, name_is_in_use, with_rights
 
-HERE = Path(__file__).resolve().parent
+FEATURES = ""  # what the features are called beside the names of models, which are not empty
+COLLECTION = "the collection, or the core, to upload to"
+WHERE = "where Solr is, for example http://localhost:8983/solr"
+WHO = "who may edit the schema"
 
 
-class Upload:
+class ToSolr:
     """The features and the models of an export, and what the collection has of them."""
 
-    def __init__(self, server: Server, collection: str) -> None:
+    def __init__(self, server: Server, given: argparse.Namespace) -> None:
+        collection: str = given.collection
         if not re.fullmatch(r"[\w.-]+", collection):
             raise EngineError(f"--collection {collection}: expected letters, digits, _, . and -.")
         self.server, self.collection = server, collection
@@ -31,20 +32,26 @@ class Upload:
         self.name = self.export["name"]
         self.features = read_json(HERE / "features.json")
         self.models = {model["name"]: read_json(HERE / model["file"]) for model in self.export["models"]}
+        self.absent: list[Any] = []
+        count = f"{len(self.models)} model{'s' if len(self.models) > 1 else ''}"
+        self.there = f"The feature store {self.name} and {count} are in {collection}"
+        self.gone = f"The feature store {self.name} and its models are gone from {collection}"
+        self.total = len(self.models) + 1
 
-    def missing(self) -> tuple[list[str], list[str]]:
-        """The names of the features and of the models that the collection lacks; an error where one is another."""
+    def missing(self) -> list[str]:
+        """FEATURES where features are missing, and the names of missing models; an error where one is another."""
         own, stored = {each["name"]: each for each in self.features}, self._stored_features()
         others = [name for name in stored if name not in own]
         changed = [name for name, each in own.items() if name in stored and not _same_feature(each, stored[name])]
         if others or changed:
             what = f"features of its own ({_listed(others)})" if others else f"another definition of {_listed(changed)}"
-            raise self._taken(f"a feature store {self.name}", what)
+            raise self._in_use(f"a feature store {self.name}", what)
         models = self._stored_models()
         for name in (name for name in self.models if name in models):
             if not _same_model(self.models[name], models[name]):
-                raise self._taken(f"a model {name}", "other weights, trees or features")
-        return [name for name in own if name not in stored], [name for name in self.models if name not in models]
+                raise self._in_use(f"a model {name}", "other weights, trees or features")
+        self.absent = [each for name, each in own.items() if name not in stored]
+        return [FEATURES] * bool(self.absent) + [name for name in self.models if name not in models]
 
     def _stored_features(self) -> dict[str, Any]:
         path = f"{self.collection}/schema/feature-store"
@@ -53,7 +60,7 @@ class Upload:
         except EngineError as error:
             if re.search("store: 404 |No REST managed resource", str(error)):
                 raise self._without_module() from None
-            raise _with_rights(error) from None
+            raise with_rights(error, WHO) from None
         with reading(stores):
             if self.name not in stores["featureStores"]:
                 return {}
@@ -80,20 +87,15 @@ class Upload:
         with reading(found):
             return {each["name"]: each for each in found["models"]}
 
-    def _taken(self, what: str, difference: str) -> EngineError:
-        return EngineError(
-            f"There is {what} already, with {difference}. It may be in service, so nothing was uploaded. Export under "
-            f"another name (querywise export … --name {self.name}-2); or, where nothing uses it, remove it first: "
-            "python upload.py --url URL --collection NAME --remove, from the folder that it was uploaded from."
-        )
+    def _in_use(self, what: str, difference: str) -> EngineError:
+        return name_is_in_use(what, difference, self.name, "--url URL --collection NAME")
 
-    def put_features(self, names: list[str]) -> None:
-        """Upload the missing features."""
-        self._send("schema/feature-store", [each for each in self.features if each["name"] in names])
-
-    def put_model(self, name: str) -> None:
-        """Upload one model."""
-        self._send("schema/model-store", self.models[name])
+    def put(self, name: str) -> None:
+        """Upload the features that are missing, or a model."""
+        if name == FEATURES:
+            self._send("schema/feature-store", self.absent)
+        else:
+            self._send("schema/model-store", self.models[name])
 
     def _send(self, path: str, body: Any) -> None:
         try:
@@ -105,15 +107,15 @@ class Upload:
                     f"PUT {path}: Solr does not take a model of {size:.1f} MB. Fit fewer or smaller trees; or on "
                     "SolrCloud, where ZooKeeper takes 1 MB, raise jute.maxbuffer or use DefaultWrapperModel."
                 ) from None
-            raise _with_rights(error) from None
+            raise with_rights(error, WHO) from None
 
-    def reload(self) -> None:
+    def finish(self) -> None:
         """Have the collection, or the core where Solr is no cloud, go by its stores."""
         try:
             self.server.ask("GET", f"admin/collections?action=RELOAD&name={self.collection}")
         except EngineError as error:
             if "not running in SolrCloud mode" not in str(error):
-                raise _with_rights(error) from None
+                raise with_rights(error, WHO) from None
             self.server.ask("GET", f"admin/cores?action=RELOAD&core={self.collection}")
 
     def remove(self) -> None:
@@ -127,8 +129,8 @@ class Upload:
             try:
                 self.server.ask("DELETE", f"{self.collection}/{place}")
             except EngineError as error:
-                raise _with_rights(error) from None
-        self.reload()
+                raise with_rights(error, WHO) from None
+        self.finish()
 
 
 def _same_feature(own: dict[str, Any], stored: dict[str, Any]) -> bool:
@@ -145,60 +147,5 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-def _with_rights(error: EngineError) -> EngineError:
-    """The error, with what to do where rights are missing."""
-    if not re.search(r": 40[13] ", str(error)):
-        return error
-    return EngineError(f"{error} Upload as a user who may edit the schema; --header passes credentials.")
-
-
-def upload(work: Upload) -> str:
-    """Upload what is missing; a sentence on what is there now."""
-    features, models = work.missing()
-    done, total = 0, bool(features) + len(models)
-    try:
-        if features:
-            work.put_features(features)
-            done += 1
-        for name in models:
-            work.put_model(name)
-            done += 1
-        work.reload()
-    except EngineError as error:
-        raise EngineError(
-            f"{error}\n{done} of {total} things to upload are there now. Models in service were not touched, and the "
-            "new ones are not in service before the router of this folder is: run upload.py again to go on."
-        ) from None
-    kept = len(work.models) + 1 - total
-    before = f" ({kept} of them were there before)" if kept else ""
-    count = f"{len(work.models)} model{'s' if len(work.models) > 1 else ''}"
-    return f"The feature store {work.name} and {count} are in {work.collection}{before}."
-
-
-def main() -> int:
-    """Read the options, upload or remove, and print what is there now; the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--url", required=True, help="where Solr is, for example http://localhost:8983/solr")
-    parser.add_argument("--collection", required=True, help="the collection, or the core, to upload to")
-    parser.add_argument("--header", action="append", default=[], help="sent along, as in --header 'Authorization: …'")
-    parser.add_argument("--remove", action="store_true", help="remove the feature store and the models of this export")
-    parser.add_argument("--timeout", type=float, default=60, help="seconds to wait for an answer (60)")
-    given = parser.parse_args()
-    try:
-        if not given.timeout > 0:
-            raise EngineError(f"--timeout {given.timeout:g}: expected a number of seconds above 0.")
-        work = Upload(Server(given.url, read_headers(given.header), given.timeout), given.collection)
-        if given.remove:
-            work.remove()
-            said = f"The feature store {work.name} and its models are gone from {work.collection}."
-        else:
-            said = upload(work)
-    except EngineError as stopped:
-        sys.stderr.write(f"{stopped}\n")
-        return 2
-    sys.stdout.write(f"{said}\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(ToSolr, where=WHERE, features="feature store", collection=COLLECTION))

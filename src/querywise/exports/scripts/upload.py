@@ -1,0 +1,110 @@
+"""Upload the features and the models of this export to an engine.
+
+Nothing that is there is changed: what is there already and the same is left, and where something else has a name that
+this export needs, nothing is uploaded. So models in service stay in service, and an upload that broke off goes on when
+it is run again. To replace models, export under another name; see the README. Only Python's standard library is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from querywise.exports.scripts.check_parity import EngineError, Server, read_headers
+
+HERE = Path(__file__).resolve().parent
+
+
+class Upload(Protocol):
+    """What an engine has of an export. Each engine has a class of its own that does this.
+
+    there: a sentence, without its full stop, for what an upload leaves in the engine. gone: one for what was removed.
+    total: how many things are uploaded to an engine that has none of them.
+    """
+
+    there: str
+    gone: str
+    total: int
+
+    def missing(self) -> list[str]:
+        """What the engine lacks, in the order to upload it; an error where it has something else of such a name."""
+
+    def put(self, name: str) -> None:
+        """Upload one of the missing things."""
+
+    def finish(self) -> None:
+        """What the engine needs when everything is uploaded."""
+
+    def remove(self) -> None:
+        """Remove the models and the features of this export, as far as they are there."""
+
+
+# Makes the upload of a client and the options that were given.
+Connect = Callable[[Server, argparse.Namespace], Upload]
+
+
+def name_is_in_use(what: str, difference: str, name: str, options: str = "--url URL") -> EngineError:
+    """The error where the engine has something else under a name that this export needs; name: of the export."""
+    return EngineError(
+        f"There is {what} already, with {difference}. It may be in service, so nothing was uploaded. Export under "
+        f"another name (querywise export … --name {name}-2); or, where nothing uses it, remove it first: "
+        f"python upload.py {options} --remove, from the folder that it was uploaded from."
+    )
+
+
+def with_rights(error: EngineError, who: str) -> EngineError:
+    """The error, with what to do where rights are missing; who: the user that has them, in words."""
+    if not re.search(r": 40[13] ", str(error)):
+        return error
+    return EngineError(f"{error} Upload as a user {who}; --header passes credentials.")
+
+
+def upload(work: Upload) -> str:
+    """Upload what is missing; a sentence on what is there now."""
+    absent, done = work.missing(), 0
+    try:
+        for name in absent:
+            work.put(name)
+            done += 1
+        work.finish()
+    except EngineError as error:
+        raise EngineError(
+            f"{error}\n{done} of {len(absent)} things to upload are there now. Models in service were not touched, and "
+            "the new ones are not in service before the router of this folder is: run upload.py again to go on."
+        ) from None
+    kept = work.total - len(absent)
+    return f"{work.there}{f' ({kept} of them were there before)' if kept else ''}."
+
+
+def main(connect: Connect, *, where: str, features: str, collection: str | None = None) -> int:
+    """Read the options, upload or remove, and print what is there now; the exit code.
+
+    where: the help of --url. features: what the engine calls the features of an export. collection: the help of
+    --collection, for an engine that has this option.
+    """
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", required=True, help=where)
+    if collection is not None:
+        parser.add_argument("--collection", required=True, help=collection)
+    parser.add_argument("--header", action="append", default=[], help="sent along, as in --header 'Authorization: …'")
+    parser.add_argument("--remove", action="store_true", help=f"remove the {features} and the models of this export")
+    parser.add_argument("--timeout", type=float, default=60, help="seconds to wait for an answer (60)")
+    given = parser.parse_args()
+    try:
+        if not given.timeout > 0:
+            raise EngineError(f"--timeout {given.timeout:g}: expected a number of seconds above 0.")
+        work = connect(Server(given.url, read_headers(given.header), given.timeout), given)
+        if given.remove:
+            work.remove()
+            said = f"{work.gone}."
+        else:
+            said = upload(work)
+    except EngineError as stopped:
+        sys.stderr.write(f"{stopped}\n")
+        return 2
+    sys.stdout.write(f"{said}\n")
+    return 0

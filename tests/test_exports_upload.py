@@ -1,0 +1,183 @@
+"""upload.py, which an export joins from an engine's own part and the part that all engines share.
+
+Servers here answer as engines do that cannot be had for tests: with security, or of another version.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, NamedTuple
+
+import pytest
+
+from querywise import KnnOffline2, LambdaMART, TextView, export_model
+from tests.commands import Done, run_script
+from tests.test_exports import world
+from tests.test_exports_mistakes import one_line
+from tests.test_exports_router import assert_clean
+
+ENGINES = ("opensearch", "elasticsearch", "solr")
+
+
+class Said(NamedTuple):
+    """An answer of a server: its status, and its JSON."""
+
+    code: int
+    content: Any
+
+
+class Asked(NamedTuple):
+    """A request to a server."""
+
+    method: str
+    path: str
+
+
+Replies = Callable[[Asked], Said]
+
+
+@contextmanager
+def replying(replies: Replies) -> Iterator[tuple[str, list[Asked]]]:
+    """A server over HTTP; gives its address and, as they come, the requests to it."""
+    seen: list[Asked] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def _any(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            seen.append(Asked(self.command, self.path))
+            said = replies(seen[-1])
+            data = json.dumps(said.content).encode()
+            self.send_response(said.code)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = do_PUT = do_DELETE = _any  # noqa: N815
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", seen
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Exports for every engine with an upload, in folders of their names."""
+    root = tmp_path_factory.mktemp("exports")
+    ranker = KnnOffline2(LambdaMART(3, leaves=4), k=0.4, models=3, view=TextView(5)).fit(world())
+    for engine in ENGINES:
+        export_model(ranker, engine, root / engine, name="shop")
+    return root
+
+
+def upload(exports: Path, engine: str, url: str, *words: str) -> Done:
+    more = ("--collection", "shop") if engine == "solr" else ()
+    return run_script(exports / engine / "upload.py", "--url", url, *more, *words)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_upload_is_one_clean_file_beside_its_check_that_needs_python_alone(engine: str, exports: Path) -> None:
+    place = exports / engine / "upload.py"
+    assert_clean(place)
+    text = place.read_text()
+    assert "querywise.exports" not in text, "the file needs its folder, not our parts"
+    assert text.count("if __name__") == 1
+    imported = {node.module for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)}
+    assert {str(module).partition(".")[0] for module in imported} <= sys.stdlib_module_names | {"check_parity"}
+    done = subprocess.run([sys.executable, place, "--help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Nothing that is there is changed" in done.stdout
+    assert ("  --collection " in done.stdout) == (engine == "solr")
+    for option in ("--url", "--header", "--remove", "--timeout"):
+        assert f"  {option} " in done.stdout
+
+
+# A user who lacks rights.
+
+FORBIDDEN = {"error": {"type": "security_exception", "reason": "action is unauthorized for user [reader]"}}
+NO_STORE = Said(404, {"_index": ".ltrstore", "found": False})
+
+
+def read_only(asked: Asked) -> Said:
+    """An engine in which the user may read, and nothing is of this name."""
+    if asked.method != "GET":
+        return Said(403, FORBIDDEN)
+    if asked.path.startswith("/_ltr"):
+        return NO_STORE
+    return Said(200, {"featureStores": [], "models": []})
+
+
+def store_is_there(asked: Asked) -> Said:
+    """The same, with the plugin's store made by another user."""
+    if asked == ("PUT", "/_ltr"):
+        return Said(400, {"error": "resource_already_exists_exception"})
+    return read_only(asked)
+
+
+RIGHTS = {"solr": "who may edit the schema"}
+
+
+@pytest.mark.parametrize("code", [401, 403])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_user_without_any_rights_is_told_so(engine: str, code: int, exports: Path) -> None:
+    with replying(lambda _: Said(code, FORBIDDEN)) as (url, seen):
+        said = one_line(upload(exports, engine, url))
+        assert len(seen) == 1, "nothing is tried after that"
+        assert "action is unauthorized for user [reader]" in said
+        assert f": {code} " in said
+        who = RIGHTS.get(engine, "who may write with the plugin")
+        assert f"Upload as a user {who}; --header passes credentials." in said
+        assert f"Upload as a user {who}" in one_line(upload(exports, engine, url, "--remove"))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_user_who_may_only_read_is_told_so_and_nothing_is_there(engine: str, exports: Path) -> None:
+    with replying(store_is_there) as (url, seen):
+        done = upload(exports, engine, url)
+    assert (done.returncode, done.stdout) == (2, "")
+    who = RIGHTS.get(engine, "who may write with the plugin")
+    assert f"Upload as a user {who}; --header passes credentials." in done.stderr
+    assert "0 of 5 things to upload are there now. Models in service were not touched" in done.stderr
+    assert [asked.method for asked in seen if asked.path != "/_ltr"].count("PUT") == 1, "it stops at the first refusal"
+
+
+# An engine of another version.
+
+
+def without_plugin(asked: Asked) -> Said:
+    """OpenSearch 3.1, in which the plugin for another version was not installed."""
+    if asked == ("GET", "/"):
+        return Said(200, {"version": {"distribution": "opensearch", "number": "3.1.0"}})
+    return Said(400, {"error": f"no handler found for uri [{asked.path}] and method [{asked.method}]"})
+
+
+@pytest.mark.parametrize("engine", ["opensearch", "elasticsearch"])
+def test_an_engine_without_the_plugin_is_told_which_version_of_it_to_install(engine: str, exports: Path) -> None:
+    with replying(without_plugin) as (url, seen):
+        said = one_line(upload(exports, engine, url))
+    assert "has no Learning to Rank plugin, or not on this node" in said
+    assert "install the release made for version 3.1.0 on every node" in said
+    assert [asked.method for asked in seen] == ["PUT", "GET"]
+
+
+@pytest.mark.parametrize("engine", ["opensearch", "elasticsearch"])
+def test_a_version_that_cannot_be_asked_for_leaves_the_message(engine: str, exports: Path) -> None:
+    refused = Said(400, {"error": "invalid_index_name_exception"})
+    with replying(lambda asked: refused if asked.method == "PUT" else Said(403, FORBIDDEN)) as (url, _):
+        assert "install the release made for version ? on every node" in one_line(upload(exports, engine, url))
