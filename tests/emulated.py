@@ -1,15 +1,19 @@
 """Search engines small enough for a test, written from the engines' documentation and nothing of ours.
 
 Each answers over HTTP to the few endpoints a model needs, refuses what the engine refuses, and computes as it does:
-the Learning to Rank plugins of Elasticsearch and OpenSearch in 32 bits, Vespa in 64. They are for what no registry has:
-those plugins, and a node of Vespa. Solr, PostgreSQL and Vespa's evaluator run themselves, in tests/engines.
+the Learning to Rank plugins of Elasticsearch and OpenSearch in 32 bits, Vespa in 64, Elasticsearch's own
+learning_to_rank with sums in 64 bits and the rest in 32. They are for what no registry has: those plugins, that part of
+Elasticsearch, and a node of Vespa. Solr, PostgreSQL and Vespa's evaluator run themselves, in tests/engines.
 """
 
 from __future__ import annotations
 
 import ast
+import base64
 import contextlib
+import gzip
 import json
+import math
 import re
 import threading
 from collections.abc import Iterator
@@ -209,6 +213,181 @@ def _check_xgboost(node: Any, names: list[str]) -> None:
         _check_xgboost(child, names)
 
 
+class NotFoundError(Exception):
+    """What the engine answers with status 404."""
+
+
+class TrainedModels:
+    """Elasticsearch with machine learning: indexes, trained models, rescoring by `learning_to_rank`."""
+
+    def __init__(self, version: str = "8.15.0") -> None:
+        self.version: dict[str, Any] = {"number": version, "build_flavor": "default"}
+        self.indexes: dict[str, dict[str, dict[str, Any]]] = {}
+        self.models: dict[str, dict[str, Any]] = {}
+
+    def answer(self, method: str, path: str, body: str) -> Any:
+        place, _, options = path.strip("/").partition("?")
+        parts = place.split("/")
+        if not place:
+            return {"version": self.version}
+        if parts[:2] == ["_ml", "trained_models"]:
+            return self._trained_model(method, parts[2], body)
+        index = parts[0]
+        if method == "PUT":
+            if index in self.indexes:
+                raise BadRequestError(f"resource_already_exists_exception: index [{index}] already exists")
+            self.indexes[index] = {}
+        elif index not in self.indexes:
+            raise NotFoundError("index_not_found_exception")
+        elif method == "DELETE":
+            del self.indexes[index]
+        elif parts[1] == "_bulk":
+            lines = [json.loads(line) for line in body.splitlines()]
+            own = {action["index"]["_id"]: document for action, document in zip(lines[::2], lines[1::2], strict=True)}
+            self.indexes[index] |= {name: {"_id": name, **document} for name, document in own.items()}
+            return {"errors": False}
+        elif parts[1:] == ["_search", "template"]:
+            asked = json.loads(body)
+            filled = _filled(json.loads(asked["source"]), asked["params"])
+            return self._search(index, filled, named="include_named_queries_score=true" in options)
+        else:
+            return self._search(index, json.loads(body), named=False)
+        return {"acknowledged": True}
+
+    def _trained_model(self, method: str, name: str, body: str) -> Any:
+        if method == "PUT":
+            if name in self.models:
+                raise BadRequestError(f"Trained machine learning model [{name}] already exists")
+            if not re.fullmatch("[a-z0-9](?:[a-z0-9_.-]*[a-z0-9])?", name) or len(name) > 64:
+                raise BadRequestError(f"Invalid model_id [{name}]")
+            content = json.loads(body)
+            check_trained_model(content)
+            self.models[name] = content
+            return {"model_id": name}
+        if name not in self.models:
+            raise NotFoundError("resource_not_found_exception")
+        if method == "DELETE":
+            del self.models[name]
+            return {"acknowledged": True}
+        shown = {key: value for key, value in self.models[name].items() if key != "compressed_definition"}
+        return {"count": 1, "trained_model_configs": [{"model_id": name, **shown}]}
+
+    def _search(self, index: str, asked: Any, *, named: bool) -> Any:
+        found = [each for each in self.indexes[index].values() if found_by_elasticsearch(asked["query"], each)]
+        hits: list[dict[str, Any]] = [{"_id": document["_id"], "_score": 1.0} for document in found]
+        queries = _named_queries(asked["query"])
+        for hit, document in zip(hits, found, strict=True):
+            scores = {name: query_score(query, document) for name, query in queries.items()}
+            matched = {name: score for name, score in scores.items() if score is not None}
+            if matched:
+                hit["matched_queries"] = matched if named else list(matched)
+        if "rescore" in asked:
+            rescored = asked["rescore"]["learning_to_rank"]
+            model = self.models[rescored["model_id"]]
+            size = asked["rescore"]["window_size"]
+            for hit, document in zip(hits[:size], found, strict=False):
+                hit["_score"] = trained_score(model, document, rescored["params"])
+        ranked = sorted(hits, key=lambda hit: -float(hit["_score"]))
+        return {"hits": {"hits": ranked[: asked.get("size", 10)]}}
+
+
+def _named_queries(query: Any) -> dict[str, Any]:
+    """The queries within a query that have a name."""
+    if isinstance(query, list):
+        return {name: own for each in query for name, own in _named_queries(each).items()}
+    if not isinstance(query, dict):
+        return {}
+    below = {name: own for each in query.values() for name, own in _named_queries(each).items()}
+    return below | ({query["bool"]["_name"]: query} if "_name" in query.get("bool", {}) else {})
+
+
+def query_score(query: dict[str, Any], document: dict[str, Any]) -> float | None:
+    """The score of a document by a query, in 32 bits; None where it does not match."""
+    if not found_by_elasticsearch(query, document):
+        return None
+    [(kind, asked)] = query.items()
+    if kind == "bool":
+        return sum(query_score(each, document) or 0.0 for each in asked["must"])
+    if kind != "function_score":
+        return 1.0
+    reads = asked["field_value_factor"]
+    value = document.get(reads["field"], reads.get("missing"))
+    if value is None or value < 0:
+        raise BadRequestError(f"field value function must not produce negative scores, nor none: {value}")
+    return float(F(value))
+
+
+def check_trained_model(content: Any) -> None:
+    """Refuse a learning_to_rank model that Elasticsearch refuses."""
+    known = {"description", "metadata", "model_type", "inference_config", "compressed_definition"}
+    if set(content) - known or content["model_type"] != "tree_ensemble":
+        raise BadRequestError(f"[trained_model_config] unknown field among {set(content)}")
+    [(kind, config)] = content["inference_config"].items()
+    extractors = [each["query_extractor"] for each in config["feature_extractors"]]
+    if kind != "learning_to_rank" or set(config) - {"feature_extractors", "default_params"}:
+        raise BadRequestError(f"unknown inference config [{kind}]")
+    if any(set(each) - {"feature_name", "query", "default_score"} for each in extractors):
+        raise BadRequestError("[query_extractor] unknown field")
+    if len({each["feature_name"] for each in extractors}) < len(extractors):
+        raise BadRequestError("[feature_extractors] contains duplicate [feature_name] values")
+    ensemble = ensemble_in(content)
+    if set(ensemble) != {"feature_names", "target_type", "trained_models", "aggregate_output"}:
+        raise BadRequestError("[ensemble] unknown field")
+    if ensemble["aggregate_output"] != {"weighted_sum": {}} or not ensemble["trained_models"]:
+        raise BadRequestError("[trained_models] must not be empty")
+    for each in ensemble["trained_models"]:
+        _check_trained_tree(each["tree"])
+
+
+def _check_trained_tree(tree: Any) -> None:
+    nodes = tree["tree_structure"]
+    if tree["target_type"] != "regression" or [node["node_index"] for node in nodes] != list(range(len(nodes))):
+        raise BadRequestError("[tree] is no regression, or its nodes are not in order")
+    inner = {"node_index", "decision_type", "split_feature", "threshold", "left_child", "right_child", "default_left"}
+    seen, waiting = set(), [0]
+    while waiting:
+        number = waiting.pop()
+        if number in seen or not 0 <= number < len(nodes):
+            raise BadRequestError(f"[tree] contains a cycle, or a missing node, at {number}")
+        seen.add(number)
+        if set(nodes[number]) == inner:
+            waiting += [nodes[number]["left_child"], nodes[number]["right_child"]]
+        elif set(nodes[number]) != {"node_index", "leaf_value"}:
+            raise BadRequestError(f"odd node {nodes[number]}")
+
+
+def ensemble_in(content: Any) -> Any:
+    """The trees of a trained model, from its compressed definition."""
+    text = gzip.decompress(base64.b64decode(content["compressed_definition"])).decode()
+    return json.loads(text)["trained_model"]["ensemble"]
+
+
+def trained_score(content: Any, document: dict[str, Any], params: dict[str, str]) -> float:
+    """The score of a document by a learning_to_rank model: features in 32 bits, sums in 64, the score in 32 again."""
+    extractors = [
+        each["query_extractor"] for each in content["inference_config"]["learning_to_rank"]["feature_extractors"]
+    ]
+    scores = {each["feature_name"]: query_score(_filled(each["query"], params), document) for each in extractors}
+    ensemble = ensemble_in(content)
+    return float(F(math.fsum(trained_leaf(each["tree"], scores) for each in ensemble["trained_models"])))
+
+
+def trained_leaf(tree: Any, scores: dict[str, float | None]) -> float:
+    """The value of the leaf of a tree; a feature without a score follows default_left."""
+    nodes = tree["tree_structure"]
+    node = nodes[0]
+    while "leaf_value" not in node:
+        value = scores.get(tree["feature_names"][node["split_feature"]])
+        below = node["default_left"] if value is None else _ordered(value, node["threshold"])
+        node = nodes[node["left_child" if below else "right_child"]]
+    return float(node["leaf_value"])
+
+
+def _ordered(first: float, second: float) -> bool:
+    """Whether a number is at most another in Java's order of doubles, in which -0.0 is below 0.0."""
+    return (first, math.copysign(1.0, first)) <= (second, math.copysign(1.0, second))
+
+
 class Vespa:
     """Vespa with an application deployed: document/v1 and search, rank profiles of the kinds that are written here."""
 
@@ -313,6 +492,8 @@ def serving(engine: Any) -> Iterator[str]:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
             try:
                 code, content = 200, engine.answer(self.command, self.path, body)
+            except NotFoundError as error:
+                code, content = 404, {"error": repr(error)}
             except (BadRequestError, KeyError) as error:
                 code, content = 400, {"error": repr(error)}
             data = json.dumps(content).encode()

@@ -63,7 +63,18 @@ def found_by_elasticsearch(query: dict[str, Any], document: dict[str, Any]) -> b
     if kind in ("match_all", "sltr"):
         return True
     if kind == "bool":
-        return all(found_by_elasticsearch(each, document) for part in asked.values() for each in part)
+        needed = [each for part in ("must", "filter") for each in asked.get(part, [])]
+        if not needed:
+            return any(found_by_elasticsearch(each, document) for each in asked["should"])
+        return all(found_by_elasticsearch(each, document) for each in needed)
+    if kind == "ids":
+        return document["_id"] in asked["values"]
+    if kind == "exists":
+        return asked["field"] in document
+    if kind == "function_score":
+        return found_by_elasticsearch(asked.get("query", {"match_all": {}}), document)
+    if kind == "match_none":
+        return False
     if kind == "terms":
         [(field, values)] = asked.items()
         return document[field] in values

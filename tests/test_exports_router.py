@@ -12,16 +12,17 @@ from typing import Any, Protocol
 
 import pytest
 
-from querywise import KnnOffline2, Naive, RankSVM, Router, TextView, export_model
+from querywise import KnnOffline2, LambdaMART, Naive, RankSVM, Router, TextView, export_model
 from querywise.exports.engines import ENGINES
 from querywise.exports.scripts import (
     check_elasticsearch,
     check_parity,
     route_elasticsearch,
+    route_elasticsearch_native,
     route_solr,
     route_vespa,
 )
-from tests.emulated import LearningToRank, Vespa
+from tests.emulated import LearningToRank, TrainedModels, Vespa
 from tests.query_languages import BadRequestError, found_by_elasticsearch, found_by_vespa, words_in
 from tests.test_exports import world
 
@@ -42,12 +43,28 @@ class Part(Protocol):
     def documents_in(self, answer: Any) -> list[dict[str, float]]: ...
 
 
-PARTS: dict[str, Part] = {"Elasticsearch or OpenSearch": route_elasticsearch, "Solr": route_solr, "Vespa": route_vespa}
+PARTS: dict[str, Part] = {
+    "Elasticsearch or OpenSearch": route_elasticsearch,
+    "Elasticsearch's own learning_to_rank": route_elasticsearch_native,
+    "Solr": route_solr,
+    "Vespa": route_vespa,
+}
 
 
 @pytest.fixture(scope="module")
 def by_text() -> KnnOffline2:
     return KnnOffline2(RankSVM(), k=0.3, models=4, view=TextView(5)).fit(world())
+
+
+@pytest.fixture(scope="module")
+def trees_by_text() -> KnnOffline2:
+    return KnnOffline2(LambdaMART(2, leaves=3), k=0.3, models=4, view=TextView(5)).fit(world())
+
+
+@pytest.fixture
+def for_engine(engine: str, by_text: KnnOffline2, trees_by_text: KnnOffline2) -> KnnOffline2:
+    """A ranker routed by text that the engine can run."""
+    return by_text if ENGINES[engine].no_sums is None else trees_by_text
 
 
 def assert_clean(place: Path) -> None:
@@ -60,9 +77,9 @@ def assert_clean(place: Path) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_check_is_one_clean_file_for_its_engine_that_needs_python_alone(
-    engine: str, by_text: KnnOffline2, tmp_path: Path
+    engine: str, for_engine: KnnOffline2, tmp_path: Path
 ) -> None:
-    export_model(by_text, engine, tmp_path / "out")
+    export_model(for_engine, engine, tmp_path / "out")
     place = tmp_path / "out" / "check_parity.py"
     assert_clean(place)
     tree = ast.parse(place.read_text())
@@ -70,11 +87,11 @@ def test_a_check_is_one_clean_file_for_its_engine_that_needs_python_alone(
     imported |= {each.name for node in ast.walk(tree) if isinstance(node, ast.Import) for each in node.names}
     assert {str(module).partition(".")[0] for module in imported} <= sys.stdlib_module_names
     classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
-    own = {"opensearch": "Elasticsearch"}.get(engine, engine.title())
-    assert classes & {"Elasticsearch", "Solr", "Vespa"} == {own}
+    own = {"opensearch": "Elasticsearch"}.get(engine, engine.title().replace("-", ""))
+    assert classes & {"Elasticsearch", "ElasticsearchNative", "Solr", "Vespa"} == {own}
     done = subprocess.run([sys.executable, "-I", place, "--help"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert own in done.stdout.partition("\n\n")[2].partition("\n")[0]
+    assert own.removesuffix("Native") in done.stdout.partition("\n\n")[2].partition("\n")[0]
     for option in ("--url", "--header", "--collection", "--log", "--name", "--timeout"):
         assert f"  {option} " in done.stdout
 
@@ -88,15 +105,15 @@ def test_a_router_refuses_a_keyword_it_does_not_know(by_text: KnnOffline2, tmp_p
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_router_is_one_clean_file_that_begins_with_what_users_change(
-    engine: str, by_text: KnnOffline2, tmp_path: Path
+    engine: str, for_engine: KnnOffline2, tmp_path: Path
 ) -> None:
-    export_model(by_text, engine, tmp_path / "out")
+    export_model(for_engine, engine, tmp_path / "out")
     place = tmp_path / "out" / "router.py"
     text = place.read_text()
     assert_clean(place)
     assert "querywise.exports" not in text, "the file needs its folder and the package, not our parts"
     said = text.partition("\n")[0]
-    assert sum(title in said for title in PARTS) == 1
+    assert sum(f"to {title} that" in said for title in PARTS) == 1
     order = [text.index(f"\n{words}") for words in ("import ", "WINDOW = ", "def first_stage(", "HERE = ", "def main(")]
     assert order == sorted(order)
     assert text.count("if __name__") == 1
@@ -178,7 +195,30 @@ class InVespa:
         return [hit["fields"]["documentid"].rpartition(":")[2] for hit in hits], answer
 
 
-SHOPS: dict[str, type[Engine]] = {"opensearch": InElasticsearch, "vespa": InVespa}
+class InElasticsearchNative:
+    def features(self) -> Any:
+        reads = [{"function_score": {"field_value_factor": {"field": each, "missing": 0}}} for each in NUMBERS]
+        queries = [{"match": {field: "{{keywords}}"}} for field in ("title", "body")]
+        pairs = zip(FEATURES, [*queries, *reads], strict=True)
+        return [{"query_extractor": {"feature_name": name, "query": query}} for name, query in pairs]
+
+    def bring(self, folder: Path) -> None:
+        self.engine = TrainedModels()
+        self.engine.indexes["shop"] = {name: {"_id": name, **document} for name, document in shop().items()}
+        for path in folder.glob("models/*.json"):
+            self.engine.answer("PUT", f"/_ml/trained_models/{path.stem}", path.read_text())
+
+    def ask(self, request: dict[str, Any]) -> tuple[list[str], Any]:
+        place = "_search/template?include_named_queries_score=true" if "source" in request else "_search"
+        answer = self.engine.answer("POST", f"/shop/{place}", json.dumps(request))
+        return [hit["_id"] for hit in answer["hits"]["hits"]], answer
+
+
+SHOPS: dict[str, type[Engine]] = {
+    "opensearch": InElasticsearch,
+    "elasticsearch-native": InElasticsearchNative,
+    "vespa": InVespa,
+}
 
 
 def written(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> Any:
@@ -202,13 +242,13 @@ def with_words(text: str) -> list[str]:
 @pytest.mark.parametrize("engine", SHOPS)
 def test_words_are_words_in_one_request(
     engine: str,
-    by_text: KnnOffline2,
+    for_engine: KnnOffline2,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     running = SHOPS[engine]()
-    export_model(by_text, engine, tmp_path / "out", features=running.features())
+    export_model(for_engine, engine, tmp_path / "out", features=running.features())
     running.bring(tmp_path / "out")
     for words in TRICKY:
         found, _ = running.ask(written(tmp_path / "out", monkeypatch, capsys, "--", words))
@@ -220,7 +260,8 @@ def test_words_are_words_in_two_requests(
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     running, answer = SHOPS[engine](), tmp_path / "answer.json"
-    export_model(Naive(RankSVM(), 2).fit(world()), engine, tmp_path / "out", features=running.features())
+    learner = RankSVM() if ENGINES[engine].no_sums is None else LambdaMART(2, leaves=3)
+    export_model(Naive(learner, 2).fit(world()), engine, tmp_path / "out", features=running.features())
     running.bring(tmp_path / "out")
     for words in TRICKY:
         first, said = running.ask(written(tmp_path / "out", monkeypatch, capsys, "--first", "--", words))

@@ -25,8 +25,9 @@ def export(
     to: Annotated[
         str,
         typer.Option(
-            help="The engine: opensearch, elasticsearch, solr or vespa; for weights of runs, as fuse writes them, "
-            "opensearch-hybrid, elasticsearch-retriever, vespa or postgres.",
+            help="The engine: opensearch, elasticsearch (its plugin), elasticsearch-native (its own "
+            "learning_to_rank), solr or vespa; for weights of runs, as fuse writes them, opensearch-hybrid, "
+            "elasticsearch-retriever, vespa or postgres.",
             show_default=False,
         ),
     ],

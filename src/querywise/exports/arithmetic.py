@@ -20,16 +20,19 @@ _MEASURED = 20  # where there are more models, this many are measured
 class Arithmetic:
     """The floating-point type an engine computes with, and how it treats thresholds.
 
-    highest_low: the largest value that goes to the low side of a split whose threshold is written to the engine.
+    real: the type of features and scores. highest_low: the largest value that goes to the low side of a split whose
+    threshold is written to the engine. wider: the type of weights, leaves and sums where it is another than that of
+    features; a sum is then rounded once, to a score.
     """
 
     real: type[np.float32] | type[np.float64]
     highest_low: Callable[[float], float]
+    wider: type[np.float64] | None = None
 
     @property
-    def rounding(self) -> float:
-        """The relative error of one operation."""
-        return float(np.finfo(self.real).eps) / 2
+    def summed(self) -> type[np.float32] | type[np.float64]:
+        """The type of weights, leaves and sums."""
+        return self.real if self.wider is None else self.wider
 
     def held(self, features: Floats) -> Floats:
         """Features rounded to the engine's precision."""
@@ -38,14 +41,14 @@ class Arithmetic:
     def scores(self, form: Runnable, features: Floats) -> Floats:
         """The scores that the engine computes for documents."""
         values = np.asarray(features, dtype=self.real)
-        total = np.zeros(len(values), dtype=self.real)
+        total = np.zeros(len(values), dtype=self.summed)
         if isinstance(form, Linear):
-            for column, weight in enumerate(form.weights.astype(self.real)):
+            for column, weight in enumerate(form.weights.astype(self.summed)):
                 total = total + weight * values[:, column]
         else:
             for tree in form.trees:
-                total = total + self._leaves(tree, values).astype(self.real)
-        return total.astype(np.float64)
+                total = total + self._leaves(tree, values).astype(self.summed)
+        return total.astype(self.real).astype(np.float64)
 
     def tolerance(self, form: Runnable, features: Floats) -> Floats:
         """A bound on the difference that rounding errors can make between the engine's scores and ours."""
@@ -54,7 +57,10 @@ class Arithmetic:
         else:
             sizes = [np.abs(self._leaves(tree, np.asarray(features, dtype=self.real))) for tree in form.trees]
             size, terms = np.sum(sizes, axis=0), len(form.trees)
-        bound: Floats = (terms + 3) * self.rounding / (1 - (terms + 3) * self.rounding) * size + 1e-30
+        relative = (terms + 3) * _rounding(self.summed)
+        bound: Floats = relative / (1 - relative) * size + 1e-30
+        if self.wider is not None:  # rounded to a score, and again where the score is printed
+            bound = bound + 3 * _rounding(self.real) * np.abs(self.scores(form, features))
         return bound
 
     def _leaves(self, tree: Split | Leaf, values: Any) -> Floats:
@@ -71,6 +77,11 @@ class Arithmetic:
 
         descend(tree, np.ones(len(values), np.bool_))
         return found
+
+
+def _rounding(real: type[np.float32] | type[np.float64]) -> float:
+    """The relative error of one operation."""
+    return float(np.finfo(real).eps) / 2
 
 
 class Exactness(NamedTuple):

@@ -79,13 +79,13 @@ def _template(features: tuple[str, ...]) -> list[JsonObject]:
             "name": feature,
             "params": ["keywords"],
             "template_language": "mustache",
-            "template": _computed(feature, source),
+            "template": computed(feature, source),
         }
         for feature, source in zip(features, sources(features), strict=True)
     ]
 
 
-def _computed(feature: str, source: Source) -> JsonObject:
+def computed(feature: str, source: Source) -> JsonObject:
     """The query whose score a feature is, with what the user fills in."""
     field = f"{UNFINISHED}_{feature}"
     if source is Source.BM25:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -35,7 +36,8 @@ class Engine:
     write: makes the files, from the models, the name of the export, and the user's features or None for a template.
     steps: makes the part of the export's README on uploading and querying. scripts: which of the scripts check_NAME.py
     and route_NAME.py are for this engine. check: the options check_parity.py needs. takes_weights: whether a request
-    can carry a model's weights, so that the model need not be stored in the engine.
+    can carry a model's weights, so that the model need not be stored in the engine. no_sums: why the engine cannot run
+    weighted sums, and what to do instead; None where it can. least: the least value that a feature has in the engine.
     """
 
     title: str
@@ -45,6 +47,8 @@ class Engine:
     scripts: str
     check: str = "--url URL"
     takes_weights: bool = False
+    no_sums: str | None = None
+    least: float = -math.inf
 
 
 def as_text(content: Json) -> str:

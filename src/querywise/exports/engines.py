@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from querywise.errors import DataError
-from querywise.exports import elasticsearch, solr, vespa
+from querywise.exports import elasticsearch, elasticsearch_native, solr, vespa
 from querywise.exports.engine import Engine
 
 ENGINES: dict[str, Engine] = {
     "opensearch": elasticsearch.OPENSEARCH,
     "elasticsearch": elasticsearch.ENGINE,
+    "elasticsearch-native": elasticsearch_native.ENGINE,
     "solr": solr.ENGINE,
     "vespa": vespa.ENGINE,
 }

@@ -27,7 +27,7 @@ def upload_script(engine: str) -> str | None:
     """The text of upload.py for an engine, which uses the check_parity.py beside it; None where there is none."""
     if not resources("querywise.exports").joinpath("scripts", f"upload_{engine}.py").is_file():
         return None
-    shared, own = _read("upload.py", beside="check_parity"), _read(f"upload_{engine}.py", beside="check_parity")
+    shared, own = _read("upload.py", beside_check=True), _read(f"upload_{engine}.py", beside_check=True)
     return _joined(_docstring(shared, own), shared, own)
 
 
@@ -37,17 +37,17 @@ class _Part(NamedTuple):
     code: str
 
 
-def _read(name: str, beside: str = "") -> _Part:
+def _read(name: str, *, beside_check: bool = False) -> _Part:
     """A part's docstring, its imports from other packages, and the code below, without blank lines around them.
 
-    beside: the part that is in a file of its own beside the joined one, from which it imports.
+    beside_check: whether the part imports what it takes of the check from the check_parity.py beside it.
     """
     text = resources("querywise.exports").joinpath("scripts", name).read_text(encoding="utf-8")
     lines, nodes = text.splitlines(), ast.parse(text).body
     imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     for node in imports:
-        if isinstance(node, ast.ImportFrom) and node.module == f"{_PARTS}.{beside}":
-            node.module = beside
+        if beside_check and isinstance(node, ast.ImportFrom) and str(node.module).startswith(f"{_PARTS}.check_"):
+            node.module = "check_parity"
     return _Part(
         "\n".join(lines[: _last_line(nodes[0])]).strip('"').strip("\n"),
         tuple(node for node in imports if not _imports_a_part(node)),

@@ -62,8 +62,11 @@ def sampled(candidates: Candidates, rows: int) -> Sample:
     return Sample(candidates.features[chosen], tuple(of))
 
 
-def generated(exported: Exported, rows: int, arithmetic: Arithmetic) -> Sample:
-    """Pseudo-random documents from a fixed seed: values of all magnitudes, and values at the thresholds of trees."""
+def generated(exported: Exported, rows: int, arithmetic: Arithmetic, least: float = -np.inf) -> Sample:
+    """Pseudo-random documents from a fixed seed: values of all magnitudes, and values at the thresholds of trees.
+
+    least: the least value that a feature has in the engine.
+    """
     rng = np.random.default_rng(0)
     width = len(exported.features)
     values = rng.standard_normal((rows, width)) * 10 ** rng.uniform(-2, 3, size=(rows, width))
@@ -72,6 +75,8 @@ def generated(exported: Exported, rows: int, arithmetic: Arithmetic) -> Sample:
         chosen = rng.choice(thresholds, size=rows).tolist()
         below = [arithmetic.highest_low(floor32(threshold)) for threshold in chosen]
         values[:, column] = np.where(rng.random(rows) < 0.5, below, [above32(threshold) for threshold in chosen])
+    if np.isfinite(least):
+        values = np.where(rng.random((rows, width)) < 0.1, least, np.maximum(values, least))
     return Sample(np.asarray(values, dtype=np.float32).astype(np.float64), ({},) * rows)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from querywise.contracts.forms import Linear
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import PathLike
@@ -61,7 +62,10 @@ def export_model(
     as_is: bool = False,
     force: bool = False,
 ) -> Written:
-    """Write a fitted ranker to a folder as an engine reads it: opensearch, elasticsearch, solr or vespa.
+    """Write a fitted ranker to a folder as an engine reads it.
+
+    engine: opensearch or elasticsearch, for their Learning to Rank plugins; elasticsearch-native, for Elasticsearch's
+    own learning_to_rank; solr or vespa.
 
     name: what the feature set and the models are called. data: documents to check the engine's scores with; without
     data, documents are generated. features: how the engine computes each feature, in the engine's own format; without,
@@ -79,11 +83,12 @@ def export_model(
     candidates = data.candidates if isinstance(data, Judged) else data
     if candidates is not None:
         _check_data(candidates, ranker, as_is)
+        _refuse_low(candidates, kind, found.features)
     _refuse_large(found, candidates, kind)
     routing = routing_of(answer_to_nobody(ranker))
     if features is None:
         check_text_features(found, kind.title, by_documents=routing is not None and "documents" in routing.by)
-    sample = generated(found, rows, kind.arithmetic) if candidates is None else sampled(candidates, rows)
+    sample = generated(found, rows, kind.arithmetic, kind.least) if candidates is None else sampled(candidates, rows)
     files = kind.write(found, name, features)
     done = Written(
         engine,
@@ -163,6 +168,10 @@ def _check_models(found: Exported, ranker: Ranker, engine: str) -> None:
         )
     if found.trained_on_arrival and not found.is_linear:
         raise DataError("Only weighted sums can be sent with a request, and these local models are forests.")
+    summing = next((model for model in found.models if isinstance(model.form, Linear)), None)
+    without = find_engine(engine).no_sums
+    if summing is not None and without is not None:
+        raise DataError(f"The model {summing.name} is a weighted sum of features: {without}")
 
 
 def _check_data(candidates: Candidates, ranker: Ranker, as_is: bool) -> None:
@@ -200,6 +209,19 @@ def _refuse_large(found: Exported, candidates: Candidates | None, kind: Engine) 
         raise DataError(
             f"A feature, weight or threshold is as large as {largest:.3g}; {kind.title} computes with numbers up to "
             f"{limit:.3g}. Bring the features to a smaller scale and fit again."
+        )
+
+
+def _refuse_low(candidates: Candidates, kind: Engine, names: tuple[str, ...]) -> None:
+    """Refuse features below what the engine can compute."""
+    low = candidates.features.min(axis=0)
+    column = int(np.argmin(low))
+    if low[column] < kind.least:
+        raise DataError(
+            f"In this data {int(np.sum(low < kind.least))} of {len(names)} features have values below {kind.least:g}; "
+            f"{names[column]} is as low as {low[column]:.4g}. {kind.title} takes a feature from the score of a query, "
+            "which is never below it. Train on features as the engine logs them, with a constant added where they are "
+            "lower."
         )
 
 
