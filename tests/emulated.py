@@ -251,7 +251,7 @@ class TrainedModels:
             filled = _filled(json.loads(asked["source"]), asked["params"])
             return self._search(index, filled, named="include_named_queries_score=true" in options)
         else:
-            return self._search(index, json.loads(body), named=False)
+            return self._search(index, json.loads(body), named="include_named_queries_score=true" in options)
         return {"acknowledged": True}
 
     def _trained_model(self, method: str, name: str, body: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -30,13 +31,16 @@ from querywise import (
     TextView,
     TreeRegression,
     export_model,
+    load,
+    make_judged,
 )
 from querywise.contracts.forms import Forest, Leaf, Split
+from querywise.data.letor import write_letor
 from querywise.exports.arithmetic import above32, floor32
 from querywise.exports.elasticsearch_native import ENGINE, model_content
 from querywise.exports.models import NamedModel
 from querywise.runtime.values import Json
-from tests.commands import Done, run_script
+from tests.commands import Done, run, run_script
 from tests.emulated import TrainedModels, ensemble_in, serving, trained_leaf, trained_score
 from tests.test_exports import checked, ranks_alike, world
 from tests.test_exports_mistakes import one_line
@@ -251,7 +255,7 @@ def test_the_check_compares_the_features_of_a_live_index_with_those_of_training(
 def test_weighted_sums_are_refused_with_what_to_do_instead(ranker: Any, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"is a weighted sum of features: .*learning_to_rank runs trees alone") as error:
         export_model(ranker().fit(world()), NATIVE, tmp_path / "out", data=world())
-    for words in ("--to elasticsearch;", "docs/engines/gateway.md", "--method lambdamart"):
+    for words in ("export to elasticsearch;", "docs/engines/gateway.md", "fit trees (lambdamart)"):
         assert words in str(error.value)
     assert not (tmp_path / "out").exists()
 
@@ -303,6 +307,50 @@ def test_the_template_says_what_to_fill_in(fitted: dict[str, Any], tmp_path: Pat
     readme = (tmp_path / "out" / "README.md").read_text()
     assert "Elasticsearch 8.15 or later" in readme
     assert '"learning_to_rank": {"model_id": "querywise", "params": {"keywords": "jaguar"}}' in readme
+
+
+PAGE = (Path(__file__).parent.parent / "docs" / "engines" / "elasticsearch-native.md").read_text()
+
+
+def told(pattern: str) -> str:
+    found = re.search(pattern, PAGE, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_the_page_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = make_judged(60, 8, 3, kinds=2)
+    data = replace(data, candidates=replace(data.candidates, features=np.abs(data.candidates.features)))
+    write_letor(tmp_path / "train.txt", data)
+    (tmp_path / "features.txt").write_text("title\nbody\nclicks\n")
+    (tmp_path / "features.json").write_text(told(r"```json\n(.*?)```"))
+    monkeypatch.chdir(tmp_path)
+    engine = TrainedModels()
+    commands = [line for line in told(r"```\n(querywise fit.*?)```").splitlines() if line]
+    assert len(commands) == 4
+    said = []
+    with serving(engine) as url:
+        for command in commands:
+            program, *words = shlex.split(command.replace("$URL", url))
+            done = run(tmp_path, *words) if program == "querywise" else run_script(tmp_path / words[0], *words[1:])
+            assert done.returncode == 0, done.stderr
+            said.append(done.stdout)
+    assert said[2:] == [
+        "100 documents are scored alike by 1 model.\n",
+        "1 model of shop-native is in the engine.\n",
+    ]
+    numbers = {"7555": ("a jaguar", 2), "1370": ("jaguar cars", 1), "1": ("another", 5)}
+    engine.indexes["shop"] = {name: {"_id": name, "title": t, "clicks": c} for name, (t, c) in numbers.items()}
+    logged = engine.answer("POST", "/shop/_search?include_named_queries_score=true", told(r"score=true\n(\{.*?\n\})"))
+    assert {hit["_id"]: hit["matched_queries"] for hit in logged["hits"]["hits"]} == {
+        "7555": {"title": 1.0, "clicks": 2.0},
+        "1370": {"title": 1.0, "clicks": 1.0},
+    }
+    ranked = engine.answer("POST", "/shop/_search", told(r"POST shop/_search\n(\{.*?\n\})"))["hits"]["hits"]
+    assert [hit["_id"] for hit in ranked] != []
+    rows = np.array([[1.0, 0.0, numbers[hit["_id"]][1]] for hit in ranked])
+    ours = load(tmp_path / "forest").predict(Candidates(rows, np.array([0, len(rows)]), ("q",)))
+    np.testing.assert_allclose([hit["_score"] for hit in ranked], ours, rtol=1e-6)
 
 
 # Routing.

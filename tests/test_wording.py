@@ -31,6 +31,7 @@ OTHERS = "ray start --head"  # a command that is not ours
 # These write what a user reads beside an export: commands, and the options of the scripts in it.
 BESIDE_AN_EXPORT = (
     "exports/elasticsearch.py",
+    "exports/elasticsearch_native.py",
     "exports/engine.py",
     "exports/routing.py",
     "exports/scripts/",

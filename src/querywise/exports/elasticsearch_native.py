@@ -30,9 +30,9 @@ _SHAPES = (
     "[…]}} or alone"
 )
 _NO_SUMS = (
-    "Elasticsearch's own learning_to_rank runs trees alone. For its Learning to Rank plugin export --to elasticsearch; "
+    "Elasticsearch's own learning_to_rank runs trees alone. For its Learning to Rank plugin export to elasticsearch; "
     "without the plugin, let Elasticsearch find the candidates and querywise order them (docs/engines/gateway.md), or "
-    "fit trees (--method lambdamart)."
+    "fit trees (lambdamart)."
 )
 
 
@@ -40,7 +40,7 @@ def write(exported: Exported, name: str, features: Json) -> Files:
     """The feature extractors and a file per model."""
     if len(name) > _LONGEST or not name[-1].isalnum():
         raise DataError(
-            f"--name {name}: Elasticsearch's ids of models end in a letter or digit, and are short: give at most "
+            f"{name!r}: Elasticsearch's ids of models end in a letter or digit, and are short: give a name of at most "
             f"{_LONGEST} letters."
         )
     extractors = _template(exported.features) if features is None else _checked(exported.features, features)
