@@ -25,6 +25,7 @@ from tests.test_exports_mistakes import one_line
 from tests.test_exports_router import assert_clean
 
 ENGINES = ("opensearch", "elasticsearch", "solr")
+ALL = (*ENGINES, "elasticsearch-native")  # mistakes with the last are in test_exports_native.py
 
 
 class Said(NamedTuple):
@@ -81,7 +82,7 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Exports for every engine with an upload, in folders of their names."""
     root = tmp_path_factory.mktemp("exports")
     ranker = KnnOffline2(LambdaMART(3, leaves=4), k=0.4, models=3, view=TextView(5)).fit(world())
-    for engine in ENGINES:
+    for engine in ALL:
         export_model(ranker, engine, root / engine, name="shop")
     return root
 
@@ -91,7 +92,7 @@ def upload(exports: Path, engine: str, url: str, *words: str) -> Done:
     return run_script(exports / engine / "upload.py", "--url", url, *more, *words)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ALL)
 def test_an_upload_is_one_clean_file_beside_its_check_that_needs_python_alone(engine: str, exports: Path) -> None:
     place = exports / engine / "upload.py"
     assert_clean(place)
