@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import base64
 import contextlib
+import functools
 import gzip
 import json
 import math
@@ -358,8 +359,12 @@ def _check_trained_tree(tree: Any) -> None:
 
 def ensemble_in(content: Any) -> Any:
     """The trees of a trained model, from its compressed definition."""
-    text = gzip.decompress(base64.b64decode(content["compressed_definition"])).decode()
-    return json.loads(text)["trained_model"]["ensemble"]
+    return _decompressed(content["compressed_definition"])["trained_model"]["ensemble"]
+
+
+@functools.lru_cache(8)
+def _decompressed(definition: str) -> Any:
+    return json.loads(gzip.decompress(base64.b64decode(definition)))
 
 
 def trained_score(content: Any, document: dict[str, Any], params: dict[str, str]) -> float:

@@ -318,6 +318,7 @@ def told(pattern: str) -> str:
     return found[1]
 
 
+@pytest.mark.slow
 def test_the_page_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_judged(60, 8, 3, kinds=2)
     data = replace(data, candidates=replace(data.candidates, features=np.abs(data.candidates.features)))
