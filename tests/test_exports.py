@@ -468,7 +468,8 @@ def test_what_an_engine_cannot_run_is_refused_with_the_reason(ranker: Any, words
 def test_other_things_that_are_refused(fitted: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(NotFittedError):
         export_model(RankSVM(), "solr", tmp_path / "out")
-    with pytest.raises(DataError, match=r"Unknown engine 'lucene'. Known: opensearch, elasticsearch, elasticsearch-native, solr"):
+    known = "opensearch, elasticsearch, elasticsearch-native, solr, vespa"
+    with pytest.raises(DataError, match=rf"Unknown engine 'lucene'. Known: {known}"):
         export_model(fitted["ranksvm"], "lucene", tmp_path / "out")
     with pytest.raises(DataError, match="small letters"):
         export_model(fitted["ranksvm"], "solr", tmp_path / "out", name="My Model")
