@@ -4,6 +4,7 @@ Data flows one way:
 
     read_judged                                         anything you have, by its path → Judged
     read_letor, read_folds, from_arrays, from_frame     files, folds, arrays and data frames
+    split                                               training, validation and test queries
     read_parquet, open_shards, write_shards             Parquet: a feature log, or a set in shards of whole queries
     read_collection, build_index, judged_candidates     text: documents, queries and judgements → Judged
     RankSVM, LambdaMART                                 learners: Judged → one scoring function
@@ -132,6 +133,7 @@ _HOMES = {
     "save_index": "querywise.retrieval.index",
     "search": "querywise.retrieval.bm25",
     "signals": "querywise.retrieval.signals",
+    "split": "querywise.data.folds",
     "split_queries": "querywise.data.folds",
     "stdlib_collection": "querywise.retrieval.stdlib",
     "tune": "querywise.evaluation.tuning",

@@ -6,6 +6,7 @@ from querywise.data.collections import write_collection as write_collection
 from querywise.data.folds import Fold as Fold
 from querywise.data.folds import make_folds as make_folds
 from querywise.data.folds import read_folds as read_folds
+from querywise.data.folds import split as split
 from querywise.data.folds import split_queries as split_queries
 from querywise.data.folds import write_parts as write_parts
 from querywise.data.frames import from_arrays as from_arrays

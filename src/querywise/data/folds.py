@@ -32,6 +32,7 @@ from querywise.runtime.progress import track
 
 _ENDINGS = (".txt", ".txt.gz", ".txt.xz")
 PARTS = 5
+_ROUNDING = 1e-6  # how far shares that are to add up to 1 may be from it
 
 
 class Fold(NamedTuple):
@@ -158,6 +159,42 @@ def split_queries(data: Judged, *, share: float = 0.8, seed: int = 0) -> tuple[J
         raise DataError(f"A share of {share} leaves one side of {len(data)} queries empty.")
     shuffled = np.random.default_rng(seed).permutation(len(data))
     return data.select(np.sort(shuffled[:cut])), data.select(np.sort(shuffled[cut:]))
+
+
+def split(data: Judged, parts: Sequence[float] = (0.6, 0.2, 0.2), *, seed: int = 0) -> tuple[Judged, ...]:
+    """A judged set cut by whole queries, at random: by default into training, validation and test queries.
+
+    parts: the share of the queries that each part gets; they add up to 1. A part has at least one query.
+
+    Which part a query is in depends on the query ids and the seed alone, not on the order of the rows. Within a part
+    the queries keep their order.
+
+    >>> from querywise import make_judged
+    >>> train, valid, test = split(make_judged(10, 3, 2))
+    >>> len(train), len(valid), len(test)
+    (6, 2, 2)
+    """
+    shares = _checked_shares(parts)
+    count = len(shares)
+    if len(data) < count:
+        raise DataError(f"{count} parts need at least {count} queries, one each; there are {len(data)} queries.")
+    cuts = np.round(np.cumsum(shares)[:-1] * len(data)).astype(np.int64)
+    for number in range(count - 1):  # at least one query to each part
+        least = number + 1 if number == 0 else int(cuts[number - 1]) + 1
+        cuts[number] = min(max(int(cuts[number]), least), len(data) - (count - 1 - number))
+    by_id = np.array(sorted(range(len(data)), key=lambda query: data.query_ids[query]), np.int64)
+    shuffled = by_id[np.random.default_rng(seed).permutation(len(data))]
+    return tuple(data.select(np.sort(part)) for part in np.split(shuffled, cuts))
+
+
+def _checked_shares(parts: Sequence[float]) -> list[float]:
+    """The shares of `split`, made sure of."""
+    shares = [float(each) for each in parts] if isinstance(parts, (Sequence, np.ndarray)) else []
+    if len(shares) < 2 or not all(0 < each < 1 for each in shares) or abs(sum(shares) - 1) > _ROUNDING:
+        raise DataError(
+            f"split(parts={parts!r}): expected two or more shares above 0 that add up to 1, such as (0.6, 0.2, 0.2)."
+        )
+    return shares
 
 
 def _rotated(parts: Sequence[Judged]) -> Folds:

@@ -7,10 +7,12 @@ brings scores back to the order of the input.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from querywise.data.groups import ids_from_groups
 from querywise.data.judged import Candidates, Judged
 from querywise.data.rows import as_labels, finite_matrix, refuse_masked
 from querywise.errors import DataError
@@ -26,11 +28,16 @@ def from_arrays(
     X: ArrayLike | sparray | spmatrix,
     y: ArrayLike | None = None,
     *,
-    qid: ArrayLike,
+    qid: ArrayLike | None = None,
+    group: ArrayLike | PathLike[str] | None = None,
     document_ids: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
 ) -> Judged:
-    """A judged set from a feature matrix, labels and one query id per row.
+    """A judged set from a feature matrix, labels and what rows belong to which query.
+
+    qid: one query id per row. Rows may be in any order.
+    group: instead, how many consecutive rows each query has, as LightGBM wants it, or the file that has these sizes,
+    one a line. The queries' ids are then "1", "2", and so on.
 
     Without `y` every document is unjudged; hand `.candidates` of the result to `predict`.
 
@@ -39,7 +46,7 @@ def from_arrays(
     (('b', 'a'), [1.0, 3.0, 2.0])
     """
     features = _matrix(X)
-    ids = _texts(qid)
+    ids = _query_ids(qid, group, len(features))
     if len(ids) != len(features):
         raise DataError(f"X has {len(features)} rows but there are {len(ids)} query ids; one per row is needed.")
     if not len(features):
@@ -102,6 +109,22 @@ def from_frame(
         labels = as_labels(np.where(known, given, 0.0))
     document_ids = None if document is None else table[document].to_list()
     return _grouped(matrix, labels, judged, _texts(table[qid].to_list()), document_ids, tuple(columns))
+
+
+def _query_ids(qid: ArrayLike | None, group: ArrayLike | PathLike[str] | None, rows: int) -> list[str]:
+    """The query id of every row, from exactly one of the two."""
+    if qid is not None and group is not None:
+        raise DataError(
+            "Both qid= and group= were given. Give one: an id for every row, or the number of rows of each."
+        )
+    if group is not None:
+        return ids_from_groups(group, rows)
+    if qid is None:
+        raise DataError(
+            "Which rows belong to which query? Give qid=, a query id for every row, or group=, how many "
+            "consecutive rows each query has."
+        )
+    return _texts(qid)
 
 
 def _grouped(
