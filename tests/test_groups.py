@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import querywise as qw
 from querywise.errors import DataError
-from tests.worlds import examples
+from tests.worlds import REAL_DATA, examples, needs_real_data
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=12))
@@ -105,3 +105,17 @@ def test_three_queries_are_enough_for_three_parts_and_two_are_not() -> None:
 def test_shares_that_do_not_add_up_are_refused(parts: Any) -> None:
     with pytest.raises(DataError, match=r"expected two or more shares above 0 that add up to 1"):
         qw.split(qw.make_judged(10, 2, 1), parts)
+
+
+@needs_real_data
+def test_a_table_and_a_file_of_group_sizes_are_the_data_they_were_made_of(tmp_path: Path) -> None:
+    whole = qw.read_letor(REAL_DATA / "MQ2008" / "S1.txt")
+    np.savetxt(tmp_path / "train.csv", np.column_stack([whole.labels, whole.candidates.features]), delimiter=",")
+    np.savetxt(tmp_path / "train.csv.query", whole.candidates.sizes, fmt="%d")
+    table = np.loadtxt(tmp_path / "train.csv", delimiter=",")
+    data = qw.from_arrays(table[:, 1:], table[:, 0], group=tmp_path / "train.csv.query")
+    assert np.array_equal(data.candidates.features, whole.candidates.features)
+    assert np.array_equal(data.candidates.starts, whole.candidates.starts)
+    assert np.array_equal(qw.RankSVM().fit(data).weights_, qw.RankSVM().fit(whole).weights_)
+    train, valid, test = qw.split(data)
+    assert (len(train), len(valid), len(test)) == (94, 32, 31)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from querywise.data.gains import refuse_gains
 from querywise.data.judged import Judged
 from querywise.data.run_columns import run_columns
 from querywise.runtime.arrays import Bools, Floats, Ints
@@ -112,6 +113,7 @@ def relevant_judged(data: Judged) -> Ints:
 
 def whole_grades(data: Judged) -> list[dict[str, int]]:
     """All that was judged of every query: the labels of its candidates, and what was judged beyond them."""
+    refuse_gains(data, "A table of judgements, which a TREC run is measured by,", "its grades are whole numbers")
     candidates, found = data.candidates, []
     ids = candidates.document_ids or tuple(map(str, range(1, len(data.labels) + 1)))
     labels = data.labels.tolist()

@@ -6,15 +6,18 @@ brings scores back to the order of the input.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from querywise.data.gains import labels_from
 from querywise.data.groups import ids_from_groups
 from querywise.data.judged import Candidates, Judged
-from querywise.data.rows import as_labels, finite_matrix, refuse_masked
+from querywise.data.rows import finite_matrix, refuse_masked
+from querywise.data.weighting import checked_weights
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
 
@@ -32,12 +35,19 @@ def from_arrays(
     group: ArrayLike | PathLike[str] | None = None,
     document_ids: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
+    gains: bool | Sequence[float] = False,
+    weight: ArrayLike | None = None,
+    query_weights: ArrayLike | Mapping[str, float] | None = None,
 ) -> Judged:
     """A judged set from a feature matrix, labels and what rows belong to which query.
 
     qid: one query id per row. Rows may be in any order.
     group: instead, how many consecutive rows each query has, as LightGBM wants it, or the file that has these sizes,
     one a line. The queries' ids are then "1", "2", and so on.
+    gains: False, labels are grades, whole numbers from 0 up. True, they are real values from 0 up, such as click rates,
+    and each is worth itself. A table says what each whole label is worth, as LightGBM's `label_gain`.
+    weight: how much each document counts in training, one number per row.
+    query_weights: how much each query counts in training, in the order in which queries first appear, or by id.
 
     Without `y` every document is unjudged; hand `.candidates` of the result to `predict`.
 
@@ -51,12 +61,13 @@ def from_arrays(
         raise DataError(f"X has {len(features)} rows but there are {len(ids)} query ids; one per row is needed.")
     if not len(features):
         raise DataError("X has no rows; there is nothing to rank.")
-    labels = np.zeros(len(features), np.int64) if y is None else as_labels(y)
+    labels, values = (np.zeros(len(features), np.int64), None) if y is None else labels_from(y, gains)
     if len(labels) != len(features):
         raise DataError(f"X has {len(features)} rows but y has {len(labels)} labels.")
     judged = np.zeros(len(features), np.bool_) if y is None else None
     names = None if feature_names is None else tuple(map(str, feature_names))
-    return _grouped(features, labels, judged, ids, document_ids, names)
+    data = _grouped(features, labels, judged, ids, document_ids, names)
+    return _with_worth(data, values, weight, query_weights)
 
 
 def from_frame(
@@ -66,11 +77,14 @@ def from_frame(
     qid: str = "qid",
     document: str | None = None,
     features: Sequence[str] | None = None,
+    gains: bool | Sequence[float] = False,
+    weight: str | None = None,
 ) -> Judged:
     """A judged set from a pandas, polars or Arrow table.
 
-    `features` are the feature columns, by default every numeric column that is neither label, query id nor document
-    id. A missing label means that nobody judged the document; `label=None` means that nobody judged any.
+    `features` are the feature columns, by default every numeric column that is neither label, query id, document id
+    nor `weight`, how much each document counts in training. A missing label means that nobody judged the document;
+    `label=None` means that nobody judged any. For `gains` see `from_arrays`.
     """
     import narwhals as nw
 
@@ -79,11 +93,11 @@ def from_frame(
     except nw.exceptions.DuplicateError as error:
         name = str(error).partition("- ")[2].rpartition("'")[0]
         raise DataError(f"The table has two columns called {name}'; every column needs a name of its own.") from None
-    asked = [name for name in (label, qid, document, *(features or ())) if name is not None]
+    asked = [name for name in (label, qid, document, weight, *(features or ())) if name is not None]
     absent = [name for name in asked if name not in table.columns]
     if absent:
         raise DataError(f"The table has no column {absent[0]!r}. It has: {', '.join(table.columns)}.")
-    taken = {label, qid, document}
+    taken = {label, qid, document, weight}
     names = [
         name
         for name in table.columns
@@ -100,15 +114,29 @@ def from_frame(
     if not len(table):
         raise DataError("The table has no rows; there is nothing to rank.")
     matrix = np.column_stack([_filled(table[name].to_numpy(), name) for name in columns])
-    judged = None if label is not None else np.zeros(len(table), np.bool_)
-    labels = np.zeros(len(table), np.int64)
+    judged, labels, values = np.zeros(len(table), np.bool_), np.zeros(len(table), np.int64), None
     if label is not None:
         given = _filled(table[label].to_numpy(), label)
-        known = ~np.isnan(given)
-        judged = None if known.all() else known
-        labels = as_labels(np.where(known, given, 0.0))
+        judged = ~np.isnan(given)
+        labels, values = labels_from(np.where(judged, given, 0.0), gains)
     document_ids = None if document is None else table[document].to_list()
-    return _grouped(matrix, labels, judged, _texts(table[qid].to_list()), document_ids, tuple(columns))
+    marked = None if judged.all() else judged
+    data = _grouped(matrix, labels, marked, _texts(table[qid].to_list()), document_ids, tuple(columns))
+    return _with_worth(data, values, None if weight is None else _filled(table[weight].to_numpy(), weight), None)
+
+
+def _with_worth(
+    data: Judged,
+    gains: Floats | None,
+    weight: ArrayLike | None,
+    query_weights: ArrayLike | Mapping[str, float] | None,
+) -> Judged:
+    """The same with what labels are worth, and with weights; those of documents in the order of the input."""
+    if weight is not None:
+        weight, order = checked_weights(weight, len(data.labels), "document"), data.candidates.source_rows
+        weight = weight if order is None else weight[order]
+    known = data if gains is None else replace(data, gains=gains)
+    return known if weight is None and query_weights is None else known.with_weights(query_weights, weight)
 
 
 def _query_ids(qid: ArrayLike | None, group: ArrayLike | PathLike[str] | None, rows: int) -> list[str]:

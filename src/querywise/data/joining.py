@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from querywise.data.gains import joined_labels
 from querywise.data.judged import Candidates, Judged
 from querywise.data.judgements import join_judgements
 from querywise.data.query_table import join_tables
 from querywise.data.rows import join_known
+from querywise.data.weighting import joined_weights
 from querywise.errors import DataError
 
 
@@ -40,4 +42,7 @@ def concatenate(parts: Sequence[Judged]) -> Judged:
     masks = [np.ones(len(part.labels), np.bool_) if part.judged is None else part.judged for part in parts]
     judged = None if all(part.judged is None for part in parts) else np.concatenate(masks)
     missed = join_judgements([part.missed for part in parts])
-    return Judged(joined, np.concatenate([part.labels for part in parts]), judged, missed)
+    labels, gains = joined_labels(parts)
+    by_query = joined_weights([part.query_weights for part in parts], [len(part) for part in parts])
+    by_row = joined_weights([part.document_weights for part in parts], [len(part.labels) for part in parts])
+    return Judged(joined, labels, judged, missed, gains, by_query, by_row)

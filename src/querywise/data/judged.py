@@ -5,13 +5,15 @@ The rows of a query are contiguous, so a query is a slice and never a search.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from querywise.data.gains import checked_gains, refuse_unwritable
+from querywise.data.identity import fingerprint_of
 from querywise.data.judgements import (
     UNKNOWN,
     Columns,
@@ -20,6 +22,8 @@ from querywise.data.judgements import (
     beyond,
     grades_from,
     grades_of_rows,
+    refuse_contradiction,
+    refuse_strangers,
 )
 from querywise.data.query_table import QueryTable
 from querywise.data.rows import (
@@ -32,10 +36,12 @@ from querywise.data.rows import (
     refuse_repeated,
     require_moderate,
     require_preferences,
+    require_same_features,
     require_some_features,
     rows_of,
 )
 from querywise.data.survey import Survey
+from querywise.data.weighting import checked_weights, new_weights
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints, frozen
 from querywise.runtime.cache import cached
@@ -140,23 +146,7 @@ class Candidates:
     def require_features(self, count: int, names: tuple[str, ...] | None = None) -> None:
         """Refuse candidates whose columns are not the ones a model was trained on, or too large to compute with."""
         self.require_moderate()
-        found = self.features.shape[1]
-        if found != count:
-            raise DataError(
-                f"The model was trained on {count} features but the documents have {found}. "
-                "Give it the columns it was trained on, in the same order"
-                + (
-                    "; for a sparse file that leaves out its last columns, state their number."
-                    if found < count
-                    else "."
-                )
-            )
-        if names is not None and self.feature_names is not None and names != self.feature_names:
-            column = next(i for i, pair in enumerate(zip(names, self.feature_names, strict=True)) if pair[0] != pair[1])
-            raise DataError(
-                f"Feature {column + 1} is {self.feature_names[column]!r} but the model was trained with "
-                f"{names[column]!r} there. Give the columns in the order of training."
-            )
+        require_same_features(self.features.shape[1], self.feature_names, count, names)
 
     def in_source_order(self, scores: Floats) -> Floats:
         """Scores in the order in which the rows were handed over, before they were grouped by query."""
@@ -204,12 +194,18 @@ class Judged:
     `judged` marks the documents that have a judgement; the others have label 0. None: all of them. `missed` are the
     judgements that no label holds: of documents that are not candidates, and grades below 0, whose label is 0. None: it
     is not known of any. Learners see candidates only; what chooses or evaluates counts what is missed too.
+
+    `gains` is what each label is worth, from label 0 up, where labels stand for real values; None: labels are grades.
+    `query_weights` and `document_weights` are how much each counts in training, relative to the others; None: the same.
     """
 
     candidates: Candidates
     labels: Ints
     judged: Bools | None = None
     missed: Judgements | None = None
+    gains: Floats | None = None
+    query_weights: Floats | None = None
+    document_weights: Floats | None = None
 
     def __post_init__(self) -> None:
         rows = len(self.candidates.features)
@@ -227,6 +223,13 @@ class Judged:
             object.__setattr__(self, "judged", frozen(mask))
         if self.missed is not None and len(self.missed) != len(self.candidates):
             raise DataError(f"There are {len(self.candidates)} queries but judgements of {len(self.missed)}.")
+        if self.gains is not None:
+            if self.missed is not None:
+                raise DataError("Judgements are grades: they cannot be joined with real-valued labels (gains).")
+            object.__setattr__(self, "gains", checked_gains(self.gains, labels))
+        for what, names in (("query", self.query_ids), ("document", rows)):
+            if (weights := getattr(self, f"{what}_weights")) is not None:
+                object.__setattr__(self, f"{what}_weights", checked_weights(weights, names, what))
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -259,14 +262,24 @@ class Judged:
 
     def select(self, queries: Ints | Sequence[int]) -> Judged:
         """The documents and labels of some queries, in the order asked for."""
-        rows = rows_of(self.candidates.starts, query_numbers(queries))
+        chosen = query_numbers(queries)
+        rows = rows_of(self.candidates.starts, chosen)
         mask = None if self.judged is None else self.judged[rows]
         missed = None if self.missed is None else self.missed.select(queries)
-        return Judged(self.candidates.select(queries), self.labels[rows], mask, missed)
+        by_query = None if self.query_weights is None else self.query_weights[chosen]
+        by_row = None if self.document_weights is None else self.document_weights[rows]
+        return Judged(self.candidates.select(queries), self.labels[rows], mask, missed, self.gains, by_query, by_row)
 
     def with_queries(self, table: QueryTable) -> Judged:
         """The same judgements with the query data of `table`."""
         return replace(self, candidates=self.candidates.with_queries(table))
+
+    def with_weights(
+        self, queries: ArrayLike | Mapping[str, float] | None = None, documents: ArrayLike | None = None
+    ) -> Judged:
+        """The same with these weights: one per query, in their order or by id, and one per row; None is none."""
+        by_query, by_row = new_weights(queries, documents, self.query_ids, len(self.labels))
+        return replace(self, query_weights=by_query, document_weights=by_row)
 
     def with_judgements(self, table: Grades | Columns) -> Judged:
         """The same judged set, which knows all that was judged: also documents and queries without candidates.
@@ -278,22 +291,13 @@ class Judged:
         >>> data.with_judgements({"a": {"D1": 1, "D2": 2}}).missed.of(0)
         {'D2': 2}
         """
+        refuse_unwritable(self, "A set with all that was judged")
         grades, known = grades_from(table), set(self.query_ids)
-        if not known.intersection(grades):
-            raise DataError(
-                f"None of the {len(grades)} judged queries is in the data: the first judged is "
-                f"{next(iter(grades), None)!r}, the data's first is {next(iter(self.query_ids), None)!r}."
-            )
+        refuse_strangers(grades, self.query_ids)
         row = self.contradiction(grades)
         if row is not None:
-            query, document = (
-                self.query_ids[int(self.candidates.query_of_row[row])],
-                self.candidates.document_label(row),
-            )
-            raise DataError(
-                f"Row {row + 1}, document {document!r} of query {query!r}, has label {self.labels[row]}; its judgement "
-                f"is {grades.get(query, {}).get(document, 'missing')}. Both must say the same; mend one of them."
-            )
+            query = self.query_ids[int(self.candidates.query_of_row[row])]
+            refuse_contradiction(grades, row, query, self.candidates.document_label(row), int(self.labels[row]))
         return judged_by(self.candidates.with_empty([query for query in grades if query not in known]), grades)
 
     def contradiction(self, grades: Grades) -> int | None:
@@ -355,17 +359,7 @@ class Judged:
 
     def fingerprint(self) -> list[str]:
         """The identity of the training set: checksums of its documents and of its query data."""
-        rows, table = self.candidates, self.candidates.queries
-        known = () if table is None else (table.texts, table.classes, table.column_names)
-        found = hashlib.sha256(repr((rows.query_ids, rows.document_ids, rows.feature_names, known)).encode())
-        own = () if table is None else (table.columns, table.vectors)
-        for array in (rows.features, rows.starts, self.labels, self.judged, *own):
-            if array is not None:
-                found.update(np.ascontiguousarray(array).data)
-        if self.missed is not None:
-            found.update(repr(self.missed.document_ids).encode())
-            found.update(np.concatenate([self.missed.starts, self.missed.grades]).data)
-        return [found.hexdigest()]
+        return [fingerprint_of(self)]
 
     def _cut(self, parts: int) -> list[Judged]:
         """So many runs of whole queries with about the same number of rows, or as many as there are queries.

@@ -135,6 +135,23 @@ def beyond(grades: Grades, query_ids: Sequence[str], starts: Ints, documents: tu
     return Judgements.by_query(missed)
 
 
+def refuse_strangers(grades: Grades, query_ids: Sequence[str]) -> None:
+    """Refuse judgements none of whose queries is in the data."""
+    if not set(query_ids).intersection(grades):
+        raise DataError(
+            f"None of the {len(grades)} judged queries is in the data: the first judged is "
+            f"{next(iter(grades), None)!r}, the data's first is {next(iter(query_ids), None)!r}."
+        )
+
+
+def refuse_contradiction(grades: Grades, row: int, query: str, document: str, label: int) -> None:
+    """Refuse judgements that say something else than the label of a row."""
+    raise DataError(
+        f"Row {row + 1}, document {document!r} of query {query!r}, has label {label}; its judgement "
+        f"is {grades.get(query, {}).get(document, 'missing')}. Both must say the same; mend one of them."
+    )
+
+
 def join_judgements(parts: Sequence[Judgements | None]) -> Judgements | None:
     """Those of several sets as one: known of all of them, or of none."""
     known = [part for part in parts if part is not None]

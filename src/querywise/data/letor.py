@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from querywise.data.compressed import unpacked
+from querywise.data.gains import refuse_unwritable
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
@@ -118,6 +119,7 @@ def letor_width(path: PathLike) -> int:
 
 def write_letor(path: PathLike, data: Judged) -> None:
     """Write a judged set so that `read_letor` gives back features, labels, query ids and comments to the last bit."""
+    refuse_unwritable(data, "A LETOR file")
     candidates = data.candidates
     prefixes = [f"{column + 1}:" for column in range(candidates.features.shape[1])]
     _refuse_unwritable("Query", candidates.query_ids, r"[\s#]", "a space or '#'")

@@ -51,6 +51,10 @@ def _checksums(data: Judged, *, by_labels: bool = True) -> np.ndarray[tuple[int]
             parts.append(data.labels[rows].tobytes())
         if by_labels and data.judged is not None:
             parts.append(data.judged[rows].tobytes())
+        if by_labels and data.query_weights is not None:
+            parts.append(data.query_weights[query : query + 1].tobytes())
+        if by_labels and data.document_weights is not None:
+            parts.append(data.document_weights[rows].tobytes())
         if table is not None:
             more = [each for each in (table.columns, table.vectors) if each is not None]
             parts += [np.ascontiguousarray(each[query]).tobytes() for each in more]

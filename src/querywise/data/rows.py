@@ -80,6 +80,24 @@ def require_moderate(features: Floats, names: tuple[str, ...] | None) -> None:
         )
 
 
+def require_same_features(
+    found: int, found_names: tuple[str, ...] | None, count: int, names: tuple[str, ...] | None
+) -> None:
+    """Refuse columns that are not the ones a model was trained on."""
+    if found != count:
+        raise DataError(
+            f"The model was trained on {count} features but the documents have {found}. "
+            "Give it the columns it was trained on, in the same order"
+            + ("; for a sparse file that leaves out its last columns, state their number." if found < count else ".")
+        )
+    if names is not None and found_names is not None and names != found_names:
+        column = next(i for i, pair in enumerate(zip(names, found_names, strict=True)) if pair[0] != pair[1])
+        raise DataError(
+            f"Feature {column + 1} is {found_names[column]!r} but the model was trained with "
+            f"{names[column]!r} there. Give the columns in the order of training."
+        )
+
+
 def require_some_features(count: int) -> None:
     """Refuse to learn from documents without features."""
     if not count:

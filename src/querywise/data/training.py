@@ -47,6 +47,16 @@ class Training(Protocol):
         ...
 
     @property
+    def query_weights(self) -> Floats | None:
+        """How much each query counts in training; None: the same."""
+        ...
+
+    @property
+    def document_weights(self) -> Floats | None:
+        """How much each document counts in training; None: the same."""
+        ...
+
+    @property
     def in_memory(self) -> bool:
         """Whether all of it is in memory already."""
         ...

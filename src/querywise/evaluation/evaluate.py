@@ -15,6 +15,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.judgements import Grades, Judgements, grades_from
 from querywise.data.letor import PathLike
 from querywise.data.runs import Run
+from querywise.data.weighting import checked_weights
 from querywise.errors import DataError
 from querywise.measures.flavours import Flavour, find_flavour
 from querywise.measures.formulas import as_compared, find_measures
@@ -43,9 +44,13 @@ class Evaluation:
             raise DataError(f"Measure {measure!r} was not evaluated. Evaluated: {', '.join(self.measures)}.")
         return self.values[:, self.measures.index(measure)]
 
-    def mean(self) -> dict[str, float]:
-        """The average of every measure over all queries."""
-        return dict(zip(self.measures, self.values.mean(axis=0).tolist(), strict=True))
+    def mean(self, query_weights: ArrayLike | None = None) -> dict[str, float]:
+        """The average of every measure over all queries, all the same or by these weights: one per query."""
+        if query_weights is None:
+            return dict(zip(self.measures, self.values.mean(axis=0).tolist(), strict=True))
+        weights = checked_weights(query_weights, self.query_ids, "query")
+        means = (weights / weights.sum()) @ self.values
+        return dict(zip(self.measures, means.tolist(), strict=True))
 
     def write_csv(self, path: PathLike) -> None:
         """One line per query, values exact to the last bit."""
@@ -133,13 +138,18 @@ def measure_lists(
 
 def ranked_lists(scores: Floats, data: Judged, flavour: Flavour) -> list[RankedList]:
     """Every query's candidates by their scores, with what was judged beyond them."""
+    if data.gains is not None and flavour.relevant_from != 1:
+        raise DataError(
+            f"The flavour {flavour.name} counts documents as relevant from grade {flavour.relevant_from} on, and "
+            "real-valued labels (gains) have no grades. In the flavour standard every value above 0 is relevant."
+        )
     candidates, missed = data.candidates, data.missed
     grades = data.labels if missed is None else _with_grades_below(data, missed)
     rows = order(as_compared(scores, flavour), candidates.starts, tie_break=tie_break(candidates, flavour))
     ranked, marked = grades[rows], None if data.judged is None else data.judged[rows]
     beyond = [_NOTHING] * len(data) if missed is None else _beyond(data, missed)
     return [
-        RankedList(ranked[own], None if marked is None else marked[own], beyond[query])
+        RankedList(ranked[own], None if marked is None else marked[own], beyond[query], data.gains)
         for query, own in enumerate(map(candidates.rows, range(len(data))))
     ]
 

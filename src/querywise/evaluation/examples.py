@@ -55,7 +55,10 @@ def examples(compared: Compared, name: str, measure: str, *, top: int = 5) -> li
 
 
 def _example(compared: Compared, names: tuple[str, str], query: int, title: str, measure: str, top: int) -> Example:
-    candidates, labels = compared.test.candidates, compared.test.labels
+    candidates = compared.test.candidates
+    # Of real-valued labels, of which there may be many, only what is relevant.
+    labels = compared.test.labels if compared.test.gains is None else (compared.test.labels > 0).astype(np.int64)
+    grades = labels.tolist()
     table = candidates.queries
     text = None if table is None or table.texts is None else table.texts[query]
     rows = candidates.rows(query)
@@ -66,7 +69,7 @@ def _example(compared: Compared, names: tuple[str, str], query: int, title: str,
 
     def best(name: str) -> tuple[tuple[str, int], ...]:
         ranked = rows.start + order(compared.scores[name][rows], whole)[:top]
-        return tuple((candidates.document_label(row - offset), int(labels[row])) for row in ranked.tolist())
+        return tuple((candidates.document_label(row - offset), grades[row]) for row in ranked.tolist())
 
     return Example(
         title=title,

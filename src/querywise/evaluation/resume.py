@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from querywise.data.folds import Fold
+from querywise.data.gains import values_of
 from querywise.data.judged import Judged
 from querywise.errors import DataError
 from querywise.evaluation.trained import Extra, Trained
@@ -102,8 +103,8 @@ def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _score_rows(test: Judged, scores: Iterable[float]) -> Iterable[tuple[str, str, int, str]]:
-    candidates = test.candidates
+def _score_rows(test: Judged, scores: Iterable[float]) -> Iterable[tuple[str, str, float, str]]:
+    candidates, labels = test.candidates, test.labels if test.gains is None else values_of(test)
     owners = candidates.query_of_row.tolist()
-    for row, (owner, label, score) in enumerate(zip(owners, test.labels.tolist(), scores, strict=True)):
+    for row, (owner, label, score) in enumerate(zip(owners, labels.tolist(), scores, strict=True)):
         yield candidates.query_ids[owner], candidates.document_label(row), label, repr(score)

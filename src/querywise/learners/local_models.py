@@ -16,6 +16,7 @@ from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.workers import workers
 
+_WORTH = ("gains", "query_weights", "document_weights")
 _NOISE = 1e-12  # of the scores' size: a range below it is rounding
 
 
@@ -76,10 +77,14 @@ class PreparedRows:
         self.everyone_ = unfitted(self.learner).fit(data, valid=valid)
         self.features_, self.labels_ = data.candidates.features, data.labels
         self.starts_, self.query_ids_ = data.candidates.starts, data.candidates.query_ids
+        for name in _WORTH:  # only what the data has: most have none
+            if getattr(data, name) is not None:
+                setattr(self, f"{name}_", getattr(data, name))
         return self
 
     def _data(self) -> Judged:
-        return Judged(Candidates(self.features_, self.starts_, self.query_ids_), self.labels_)
+        worth = {name: getattr(self, f"{name}_", None) for name in _WORTH}
+        return Judged(Candidates(self.features_, self.starts_, self.query_ids_), self.labels_, **worth)
 
     @property
     def everyone(self) -> Learner:

@@ -21,8 +21,11 @@ PERSISTENCE = 0.8  # of a reader, in RBP: the probability of going on to the nex
 _BLOCK = 1_000_000  # scores at a time, in each thread
 
 
-def gains(labels: Ints, flavour: Flavour) -> Floats:
-    """What each label is worth: 2^label − 1, or the label itself."""
+def gains(labels: Ints, flavour: Flavour, table: Floats | None = None) -> Floats:
+    """What each label is worth: its value in the table where there is one, else 2^label − 1, or the label itself."""
+    if table is not None:
+        found: Floats = table[labels]
+        return found
     return np.exp2(labels) - 1 if flavour.gain == "exponential" else labels.astype(np.float64)
 
 
@@ -32,7 +35,7 @@ def discounts(positions: int, flavour: Flavour) -> Floats:
     return np.log2(place + 1) if flavour.discount == "standard" else np.log2(np.maximum(place, 2))
 
 
-def dcg_curve(labels: Ints, flavour: Flavour) -> Floats:
+def dcg_curve(labels: Ints, flavour: Flavour, table: Floats | None = None) -> Floats:
     r"""DCG at every position [jarvelin2002]_.
 
     .. math:: \mathrm{dcg}_k = \sum_{i=1}^{k} \mathrm{gains}_i / \mathrm{discounts}_i
@@ -41,14 +44,15 @@ def dcg_curve(labels: Ints, flavour: Flavour) -> Floats:
     >>> dcg_curve(np.array([2, 0, 1]), FLAVOURS["standard"])
     array([3. , 3. , 3.5])
     """
-    return np.cumsum(gains(labels, flavour) / discounts(len(labels), flavour))
+    return np.cumsum(gains(labels, flavour, table) / discounts(len(labels), flavour))
 
 
-def _comparable(labels: Ints, flavour: Flavour) -> Floats:
+def _comparable(ranked: RankedList, flavour: Flavour) -> Floats:
     """The gains of labels, those of very high grades all divided by one power of two, which no ratio of them shows."""
+    labels = ranked.all_grades
     highest = labels.max(initial=0)
-    if flavour.gain != "exponential" or highest <= _HIGHEST:
-        return gains(labels, flavour)
+    if ranked.gains is not None or flavour.gain != "exponential" or highest <= _HIGHEST:
+        return gains(labels, flavour, ranked.gains)
     nothing = np.exp2(_HIGHEST - float(highest))
     found: Floats = np.maximum(np.exp2((labels - highest).astype(np.float64) + _HIGHEST) - nothing, 0.0)
     return found
@@ -63,7 +67,7 @@ def ndcg_curve(ranked: RankedList, flavour: Flavour) -> Floats:
     >>> ndcg_curve(RankedList(np.array([0, 1])), FLAVOURS["letor4"])
     array([0., 1.])
     """
-    worth = _comparable(ranked.all_grades, flavour)
+    worth = _comparable(ranked, flavour)
     discount = discounts(len(worth), flavour)
     ideal = np.cumsum(np.sort(worth)[::-1] / discount)
     if not len(ideal) or ideal[-1] == 0:
@@ -96,12 +100,12 @@ def mean_ndcg(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
 def dcg(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
     """DCG@k, not normalised; refused for grades so high that it is no finite number."""
     labels = ranked.labels
-    if flavour.gain == "exponential" and labels.max(initial=0) > _HIGHEST:
+    if ranked.gains is None and flavour.gain == "exponential" and labels.max(initial=0) > _HIGHEST:
         raise DataError(
             f"DCG with grade {labels.max()}: its gain, 2^{labels.max()}, is too large to add up. Give the grades lower "
             "numbers in the same order, ask for ndcg, or take the flavour trec, whose gain is the grade itself."
         )
-    return float(dcg_curve(labels[:k], flavour)[-1]) if len(labels) else 0.0
+    return float(dcg_curve(labels[:k], flavour, ranked.gains)[-1]) if len(labels) else 0.0
 
 
 def average_precision(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
@@ -256,8 +260,14 @@ def rank_biased_precision(ranked: RankedList, k: int | None, flavour: Flavour) -
 def expected_reciprocal_rank(ranked: RankedList, k: int | None, flavour: Flavour) -> float:
     """ERR: the expected 1 / position at which a reader stops [chapelle2009]_.
 
-    Each document stops the reader with probability (2^label − 1) / 2^max_grade.
+    Each document stops the reader with probability (2^label − 1) / 2^max_grade. Refused for real-valued labels, which
+    give no such probability.
     """
+    if ranked.gains is not None:
+        raise DataError(
+            "ERR cannot be measured on real-valued labels (gains): its reader stops with probability "
+            "(2^grade - 1) / 2^(highest grade), which values do not give. Ask for ndcg, dcg or rbp."
+        )
     labels = ranked.labels
     highest = flavour.max_grade if flavour.max_grade is not None else int(labels.max(initial=0))
     top = np.minimum(labels[:k], highest)

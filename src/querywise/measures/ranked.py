@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from querywise.runtime.arrays import Bools, Ints
+from querywise.runtime.arrays import Bools, Floats, Ints
 
 
 def _nothing() -> Ints:
@@ -18,7 +18,8 @@ class RankedList:
     """What measures see of one query: the grades of the ranked documents, best first, and of those not in the list.
 
     judged: which of the ranked documents anyone judged; None: all. The others have grade 0. missed: the grades of the
-    judged documents that are not in the list. A grade below 0 is never relevant.
+    judged documents that are not in the list. A grade below 0 is never relevant. gains: what each grade is worth, where
+    grades stand for real values; None: 2^grade − 1 or the grade, by the flavour.
 
     >>> found = RankedList(np.array([2, 0]), missed=np.array([1, 0]))
     >>> len(found), found.relevant(1), found.not_relevant(1)
@@ -28,6 +29,7 @@ class RankedList:
     grades: Ints
     judged: Bools | None = None
     missed: Ints = field(default_factory=_nothing)
+    gains: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.grades)
@@ -63,4 +65,4 @@ class RankedList:
 
     def alone(self) -> RankedList:
         """The list without what is judged beyond it."""
-        return self if not len(self.missed) else RankedList(self.grades, self.judged)
+        return self if not len(self.missed) else RankedList(self.grades, self.judged, gains=self.gains)

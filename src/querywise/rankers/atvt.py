@@ -17,7 +17,9 @@ import numpy as np
 from querywise.contracts.answers import ALL, Answer, Facts, Moved, Rows, Terms, alone, ready
 from querywise.contracts.forms import Form, Refusal, no_sum
 from querywise.contracts.protocols import Regressor, Transparent, Watching
+from querywise.data.gains import refuse_gains, require_same_labels, values_of
 from querywise.data.judged import Candidates, Judged
+from querywise.data.weighting import refuse_weights
 from querywise.errors import DataError
 from querywise.learners.regression.monotone import bent, nearest_lines
 from querywise.learners.regression.targets import Penalty, Transforms, penalties, squared_errors, transforms
@@ -105,9 +107,13 @@ class ATVT:
         targets = self._targets(data)
         if not len(targets):
             raise DataError(f"There is no document to learn from in any of the {len(data)} queries.")
-        self.regressor_, watched = self._first(data, targets, valid)
+        weights = self._weights(data)
+        if valid is not None:
+            require_same_labels([data, valid])
+        self.regressor_, watched = self._first(data, targets, valid, weights)
         growth = {"trees": self.regressor_.tree_count_} if watched else {}
-        self.scale_, self.shift_ = self._alternate(targets, candidates, self._groups(data), growth)
+        groups = self._groups(data)._replace(weights=weights)
+        self.scale_, self.shift_ = self._alternate(targets, candidates, groups, growth)
         self.query_ids_ = candidates.query_ids
         self.feature_count_ = candidates.features.shape[1]
         self.feature_names_ = candidates.feature_names
@@ -149,7 +155,8 @@ class ATVT:
 
     def _targets(self, data: Judged) -> Floats:
         if self.values is None:
-            return data.labels.astype(np.float64)
+            return values_of(data)
+        refuse_gains(data, "ATVT(values=…)", "the labels have values of their own; leave out values")
         worth = np.asarray(self.values, dtype=np.float64)
         if not np.isfinite(worth).all():
             raise DataError(f"values={self.values!r} must be finite numbers.")
@@ -157,9 +164,23 @@ class ATVT:
             raise DataError(f"values has {len(worth)} entries, but there is a grade {int(data.labels.max())}.")
         return worth[data.labels]
 
-    def _first(self, data: Judged, targets: Floats, valid: Judged | None) -> tuple[Any, bool]:
+    def _weights(self, data: Judged) -> _Weights | None:
+        """How much every row and every query counts, 1 on average; refused where the objective has no place for it."""
+        if data.query_weights is None and data.document_weights is None:
+            return None
+        if not np.inf == self.scale_penalty == self.shift_penalty:  # else plain regression
+            refuse_weights(data, "ATVT", "every query's α and β count all of its documents the same", queries=False)
+            if self.per == "class" or self.transform == "monotone":
+                why = f"with per={self.per!r} and transform={self.transform!r} it transforms rows without weights"
+                refuse_weights(data, "ATVT", why)
+        by_query = np.ones(len(data)) if data.query_weights is None else data.query_weights
+        rows = np.repeat(by_query, data.candidates.sizes)
+        rows = rows if data.document_weights is None else rows * data.document_weights
+        return _Weights(rows / rows.mean(), by_query / rows.mean())
+
+    def _first(self, data: Judged, targets: Floats, valid: Judged | None, given: _Weights | None) -> tuple[Any, bool]:
         """Plain regression, which does not depend on the penalties, and whether `valid` chose its number of trees."""
-        features, weights = data.candidates.features, np.ones(len(targets))
+        features, weights = data.candidates.features, np.ones(len(targets)) if given is None else given.rows
         watched = valid is not None and isinstance(self.regressor, Watching)
 
         def made() -> Any:
@@ -192,16 +213,16 @@ class ATVT:
         fitted = self.regressor_.predict(candidates.features)
         whole = Transforms.none(len(candidates))
         step = _Step(whole, targets, 0.0)
-        trace = [self._objective(targets, fitted, candidates, step)]
+        trace = [self._objective(targets, fitted, candidates, step, groups.weights)]
         for _ in track(range(int(self.rounds)), "Rounds of aTVT") if self.rounds else ():
             before, step = step, self._step(targets, fitted, candidates, groups)
             whole = whole.then(step.found) if self.variant == "updating" else step.found
-            trace.append(self._objective(targets, fitted, candidates, step))
+            trace.append(self._objective(targets, fitted, candidates, step, groups.weights))
             moved = self._change(before.found, step.found)
-            if moved <= self.tolerance or not self._fit_again(targets, step, candidates, growth):
+            if moved <= self.tolerance or not self._fit_again(targets, step, candidates, growth, groups.weights):
                 break
             fitted = self.regressor_.predict(candidates.features)
-            trace.append(self._objective(targets, fitted, candidates, step))
+            trace.append(self._objective(targets, fitted, candidates, step, groups.weights))
             targets = step.targets if self.variant == "updating" else targets
         self.trace_ = tuple(trace)
         return whole
@@ -227,28 +248,41 @@ class ATVT:
         found = groups.by_query(each)
         scale, shift = (np.repeat(numbers, candidates.sizes) for numbers in found)
         moved = targets if self.variant == "weighted" else scale * targets + shift
-        return _Step(found, moved, penalties(each, **held))
+        counted = None if groups.weights is None or self.per == "class" else groups.weights.queries
+        return _Step(found, moved, penalties(each, **held, weights=counted))
 
-    def _fit_again(self, targets: Floats, step: _Step, candidates: Candidates, growth: Mapping[str, int]) -> bool:
+    def _fit_again(
+        self,
+        targets: Floats,
+        step: _Step,
+        candidates: Candidates,
+        growth: Mapping[str, int],
+        weights: _Weights | None,
+    ) -> bool:
         """Refit h to the transformed targets; False, and the last h stays, where no query is left."""
+        rows = np.ones(len(targets)) if weights is None else weights.rows
         if self.variant != "weighted":
-            self.regressor_.fit(candidates.features, step.targets, np.ones(len(targets)), **growth)
+            self.regressor_.fit(candidates.features, step.targets, rows, **growth)
             return True
         scale, shift = (np.repeat(each, candidates.sizes) for each in step.found)
         kept = np.abs(scale) > _LEAST
         if not kept.any():
             return False
         goals = np.divide(targets - shift, scale, out=np.zeros(len(targets)), where=kept)
-        self.regressor_.fit(candidates.features, goals, np.where(kept, scale**2, 0.0), **growth)
+        self.regressor_.fit(candidates.features, goals, np.where(kept, scale**2, 0.0) * rows, **growth)
         return True
 
-    def _objective(self, targets: Floats, fitted: Floats, candidates: Candidates, step: _Step) -> float:
+    def _objective(
+        self, targets: Floats, fitted: Floats, candidates: Candidates, step: _Step, weights: _Weights | None
+    ) -> float:
         """Squared errors and penalties of this round's step."""
+        rows = None if weights is None else weights.rows
         held = self.regressor_.l2 * self.regressor_.squared_norm if hasattr(self.regressor_, "squared_norm") else 0.0
         if self.variant == "weighted":
-            errors = squared_errors(targets, fitted, candidates.starts, step.found)
+            errors = squared_errors(targets, fitted, candidates.starts, step.found, rows)
         else:
-            errors = float(np.sum((fitted - step.targets) ** 2))
+            squares = (fitted - step.targets) ** 2
+            errors = float(np.sum(squares if rows is None else rows * squares))
         return float(errors + step.penalty + held)
 
     def _check(self) -> None:
@@ -267,6 +301,13 @@ class ATVT:
             )
 
 
+class _Weights(NamedTuple):
+    """How much every row and every query counts."""
+
+    rows: Floats
+    queries: Floats
+
+
 class _Step(NamedTuple):
     """One round's transformations: α and β of every query, the targets they give, and their penalties."""
 
@@ -281,6 +322,7 @@ class _Groups(NamedTuple):
     of_query: Ints
     starts: Ints
     order: Ints | None  # rows brought together, group by group; None: they are already
+    weights: _Weights | None = None
 
     def together(self, values: Floats) -> Floats:
         """Values of rows, group by group."""

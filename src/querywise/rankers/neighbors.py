@@ -46,6 +46,8 @@ class Locality:
         self._known = None
         self.neighborhood_ = unfitted(self.neighborhood).fit(self.points_)
         self.pairs_ = data.pairs
+        if data.query_weights is not None:
+            self.query_weights_ = data.query_weights
         self.query_ids_ = data.query_ids
         self.limit_ = np.inf if self.back_off is None else self._limit(self.back_off, data)
         return self
@@ -160,7 +162,8 @@ class Surroundings:
         def known_gradients() -> tuple[Floats, Floats] | None:
             found, pairs = gradients(), locality.pairs_
             per_pair = isinstance(learner, Preparing) and learner.pairs == "pair"
-            return None if found is None else (found, (pairs if per_pair else pairs > 0).astype(np.float64))
+            counts = (pairs if per_pair else pairs > 0) * getattr(locality, "query_weights_", np.ones(1))
+            return None if found is None else (found, counts.astype(np.float64))
 
         known = TrainingQueries(
             locality.query_ids_, locality.pairs_, locality.limit_, measured, few, away, known_gradients, lost

@@ -88,6 +88,11 @@ def _classes(made: Any, known: Known) -> None:
 
 def _prepared_rows(made: Any, known: Known) -> None:
     _demand(_alike(made.learner, made.everyone_), "PreparedRows.everyone_ is of another class than its learner")
+    if hasattr(made, "gains_"):
+        gains, highest = made.gains_, int(made.labels_.max(initial=0))
+        _demand(highest < len(gains), f"PreparedRows.gains_ has {len(gains)} entries; there is a label {highest}")
+        rising = gains[0] == 0 and not np.any(np.diff(gains) <= 0)
+        _demand(bool(rising), "PreparedRows.gains_ must begin at 0 and rise")
 
 
 def _prepared(made: Any, known: Known) -> None:

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from querywise.data.coverage import whole_grades
+from querywise.data.gains import refuse_unwritable
 from querywise.data.judged import Candidates, Judged
 from querywise.data.judgements import Grades
 from querywise.data.query_table import QueryTable, join_tables
@@ -35,6 +36,7 @@ class Fitting:
     def checked(self, named: tuple[str, Judged]) -> Judged:
         """The part without what a shard does not hold; a part that does not fit the ones before is refused."""
         name, whole = named
+        refuse_unwritable(whole, "A set of shards")
         self._note_judgements(name, whole)
         empty = whole.candidates.sizes == 0
         part = whole.select(~empty) if empty.any() else whole

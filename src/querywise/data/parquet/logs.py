@@ -17,12 +17,18 @@ from querywise.runtime.progress import track
 
 
 def read_parquet(
-    paths: PathLike | Sequence[PathLike], *, qid: str = "qid", label: str | None = "label", docid: str | None = "docid"
+    paths: PathLike | Sequence[PathLike],
+    *,
+    qid: str = "qid",
+    label: str | None = "label",
+    docid: str | None = "docid",
+    gains: bool | Sequence[float] = False,
 ) -> Judged:
     """A feature log, one Parquet file or several as one set; a folder stands for the .parquet files in it.
 
     Every numeric column beside those named is a feature. The rows of a query need not be contiguous; a missing label
-    means that the document is unjudged, and a log without a column `docid` has no document ids.
+    means that the document is unjudged, and a log without a column `docid` has no document ids. For `gains` see
+    `from_arrays`.
     """
     names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     files = [file for name in names for file in log_files(Path(name))]
@@ -39,7 +45,7 @@ def read_parquet(
     document = docid if docid != "docid" or docid in tables[0].column_names else None
 
     def judged(table: Any) -> Judged:
-        return from_frame(table, label=label, qid=qid, document=document)
+        return from_frame(table, label=label, qid=qid, document=document, gains=gains)
 
     if len(files) == 1:
         return about(files[0], lambda: judged(tables[0]))

@@ -88,6 +88,16 @@ class Shards:
         return np.concatenate([part.pairs for part in self.surveyed])
 
     @property
+    def query_weights(self) -> None:
+        """How much each query counts in training: the same."""
+        return
+
+    @property
+    def document_weights(self) -> None:
+        """How much each document counts in training: the same."""
+        return
+
+    @property
     def in_memory(self) -> bool:
         """Whether all of it is in memory already: it is on disk."""
         return False

@@ -16,6 +16,7 @@ import numpy as np
 
 from querywise.contracts.answers import ALL, Answer, Rows, alone, ready
 from querywise.contracts.forms import Refusal, depends_on_the_list, no_sum
+from querywise.data.gains import refuse_gains
 from querywise.data.judged import Candidates, Judged
 from querywise.data.normalisation import borda
 from querywise.learners.classic.lists import with_pairs
@@ -59,6 +60,7 @@ class MultipleHyperplanes:
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
         """Train every hyperplane. There is no early stopping: `valid` is ignored."""
+        refuse_gains(data, "MultipleHyperplanes", "it trains a hyperplane for every two grades, and values are many")
         used, weights = with_pairs(data, query_weights)
         grades, hyperplanes = [], []
         with doing("Training hyperplanes"):

@@ -12,6 +12,7 @@ from typing import Self
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from querywise.data.gains import values_of
 from querywise.data.judged import Judged
 from querywise.errors import DataError, SolverError
 from querywise.learners.classic.lists import is_number, per_row, with_pairs
@@ -67,7 +68,7 @@ class _Lists:
     def __init__(self, features: Floats, data: Judged, query_weights: Floats, l2: float) -> None:
         self._features, self._starts, self._l2 = features, data.candidates.starts, l2
         self._row_weights = per_row(query_weights, self._starts)
-        self._targets = np.exp(log_softmax(data.labels.astype(np.float64), self._starts))
+        self._targets = np.exp(log_softmax(values_of(data), self._starts))
 
     def value_and_gradient(self, weights: Floats) -> tuple[float, Floats]:
         """The objective and its gradient: λ w + Σ_i v_i X_iᵀ (Q_i − P_i)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from querywise.data.coverage import relevant_judged
+from querywise.data.gains import values_of
 from querywise.data.judged import Judged
 from querywise.data.judgements import Judgements
 from querywise.errors import DataError
@@ -98,7 +99,12 @@ class Worth:
 
 
 def _gains(data: Judged) -> Floats:
-    """2^label − 1, divided by 2 to the query's highest grade: NDCG is the same, and no grade is too large."""
+    """2^label − 1, divided by 2 to the query's highest grade: NDCG is the same, and no grade is too large.
+
+    Where labels stand for values, these.
+    """
+    if data.gains is not None:
+        return values_of(data)
     top = _highest_grades(data)[data.candidates.query_of_row]
     gains: Floats = np.exp2(data.labels - top) - np.exp2(-top)
     return gains

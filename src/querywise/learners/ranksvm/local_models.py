@@ -27,8 +27,9 @@ from querywise.errors import SolverError
 from querywise.learners.linear import LinearModels
 from querywise.learners.ranksvm.newton import Optimum, Ridge, minimise, minimise_hinge
 from querywise.learners.ranksvm.preference_parts import PreferenceParts
-from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Preferences, joined, total
+from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Preferences, joined, query_ranges, total
 from querywise.learners.weight_rows import WeightRows
+from querywise.learners.weights import weighed
 from querywise.runtime.arrays import Floats, Ints, Singles, for_kernels
 from querywise.runtime.progress import doing
 from querywise.runtime.scaling import Scaling
@@ -67,6 +68,8 @@ class PreparedRankSVM:
 
     `everyone` is the global model. Without a tolerance no training document is kept: a model is then the single step.
     """
+
+    query_weights_: Floats
 
     def __init__(self, learner: LinearLearner) -> None:
         self.learner = learner
@@ -132,7 +135,8 @@ class PreparedRankSVM:
 
     def models(self, query_weights: csr_array, /) -> LinearModels:
         """One model per row of V. A row without a query that has pairs is the prior's centre alone."""
-        shares = WeightRows.of(query_weights, self.pairs_, self.learner.pairs)
+        own = weighed(query_weights, getattr(self, "query_weights_", None))  # only where the data has some
+        shares = WeightRows.of(own, self.pairs_, self.learner.pairs)
         # BLAS keeps to one thread by itself where there is little to do.
         few = len(shares) < _MANY and len(self.centre_) < 200
         with contextlib.nullcontext() if few else one_blas_thread():
@@ -353,7 +357,7 @@ def _objective_sums(pairs: Preferences, shares: WeightRows, weights: Floats) -> 
         return values, gradient
 
     if not few:
-        parts = in_threads(part, _ranges(pairs.starts, _QUERY_BLOCKS))
+        parts = in_threads(part, query_ranges(pairs.starts, _QUERY_BLOCKS))
         return total([each for each, _ in parts]), total([each for _, each in parts])
     values, gradient = np.zeros(len(weights)), np.zeros_like(weights)
     for number in range(len(shares)):
@@ -391,10 +395,3 @@ def _solved(matrices: Floats, right: Floats) -> Floats:
 
 def _slices(count: int, size: int) -> list[slice]:
     return [slice(first, min(first + size, count)) for first in range(0, count, size)]
-
-
-def _ranges(starts: Ints, count: int) -> Sequence[range]:
-    """Runs of queries with about the same number of rows."""
-    cuts = np.searchsorted(starts, np.linspace(0, starts[-1], count + 1)).clip(0, len(starts) - 1)
-    cuts[-1] = len(starts) - 1
-    return [range(first, last) for first, last in pairwise(cuts.tolist()) if last > first]

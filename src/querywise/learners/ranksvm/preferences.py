@@ -204,3 +204,10 @@ def _blocks(starts: Ints) -> list[tuple[int, int]]:
         goal = starts[cuts[-1]] + _BLOCK_ROWS
         cuts.append(max(int(np.searchsorted(starts, goal, side="right")) - 1, cuts[-1] + 1))
     return list(pairwise(cuts))
+
+
+def query_ranges(starts: Ints, count: int) -> Sequence[range]:
+    """Runs of queries with about the same number of rows."""
+    cuts = np.searchsorted(starts, np.linspace(0, starts[-1], count + 1)).clip(0, len(starts) - 1)
+    cuts[-1] = len(starts) - 1
+    return [range(first, last) for first, last in pairwise(cuts.tolist()) if last > first]

@@ -109,7 +109,10 @@ class RankSVM(WeightedSum):
 
         def made() -> PreparedRankSVM:
             everyone = unfitted(self)
-            return PreparedRankSVM(unfitted(self)).fit(everyone, *everyone.fit_preferences(data))
+            found = PreparedRankSVM(unfitted(self)).fit(everyone, *everyone.fit_preferences(data))
+            if data.query_weights is not None:
+                found.query_weights_ = data.query_weights
+            return found
 
         without_prior = (type(self), {**parameters_of(self), "prior": None, "prior_l2": None})
         return cached("PreparedRankSVM", without_prior, data, made).for_learner(unfitted(self))

@@ -70,17 +70,28 @@ def transforms(
     return Transforms(1 + a, b if shift_penalty < LARGEST else np.zeros_like(b))
 
 
-def squared_errors(targets: Floats, fitted: Floats, starts: Ints, found: Transforms) -> float:
-    """Σ_q Σ_j (y − β_q − α_q h)²."""
+def squared_errors(
+    targets: Floats, fitted: Floats, starts: Ints, found: Transforms, weights: Floats | None = None
+) -> float:
+    """Σ_q Σ_j (y − β_q − α_q h)², each row times its weight where there are some."""
     sizes = np.diff(starts)
     errors = targets - np.repeat(found.shift, sizes) - np.repeat(found.scale, sizes) * fitted
-    return float(errors @ errors)
+    return float(errors @ errors if weights is None else (weights * errors) @ errors)
 
 
-def penalties(found: Transforms, *, scale_penalty: float, shift_penalty: float, penalty: Penalty) -> float:
-    """λ_α ‖α − 1‖_p^p + λ_β ‖β‖_p^p."""
+def penalties(
+    found: Transforms,
+    *,
+    scale_penalty: float,
+    shift_penalty: float,
+    penalty: Penalty,
+    weights: Floats | None = None,
+) -> float:
+    """λ_α ‖α − 1‖_p^p + λ_β ‖β‖_p^p, each query times its weight where there are some."""
     power = 2 if penalty == "l2" else 1
     away, shift = np.abs(found.scale - 1) ** power, np.abs(found.shift) ** power
+    if weights is not None:
+        away, shift = weights * away, weights * shift
     return float(min(scale_penalty, LARGEST) * away.sum() + min(shift_penalty, LARGEST) * shift.sum())
 
 

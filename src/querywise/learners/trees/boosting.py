@@ -16,6 +16,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.ordering import content_order
 from querywise.errors import DataError, NotFittedError
 from querywise.learners.trees.forest import Grown, read_forest
+from querywise.learners.trees.grades import Grades
 from querywise.learners.trees.growth import LARGEST, check_growth, check_visible, growth, own_gains
 from querywise.learners.trees.text import for_lightgbm, read_trees, width_of
 from querywise.learners.weights import check_query_weights
@@ -65,7 +66,7 @@ class LambdaMART:
     base: a fitted one whose scores to start from.
     seed: the same seed gives the same trees.
 
-    Any non-negative grade is fine; a label is worth 2^label − 1.
+    Any non-negative grade is fine; a label is worth 2^label − 1, or its value where the data has gains.
     """
 
     def __init__(
@@ -110,13 +111,12 @@ class LambdaMART:
         candidates = data.candidates
         if valid is not None:
             valid.candidates.require_features(candidates.features.shape[1], candidates.feature_names)
-        weights = check_query_weights(query_weights, data)
+        weights = check_query_weights(query_weights, data, documents=True)
         if not weights.any():
             raise DataError("All query weights are 0, so there is no query to learn from.")
         check_visible(candidates.features)
         library = lightgbm()
-        # Dense grades: LightGBM wants the value of every grade up to the largest, and 2^grade may not fit a double.
-        grades = np.unique(np.concatenate([[0], data.labels, [] if valid is None else valid.labels])).astype(np.int64)
+        grades = Grades.of(data, valid, self.objective)
         training = self._dataset(data, weights, grades, None)
         checked = None if valid is None else self._dataset(valid, self._watched(valid), grades, training)
         grown: list[tuple[int, str]] = []
@@ -199,16 +199,19 @@ class LambdaMART:
         shares = ideal_shares(valid, self.stop_at, FLAVOURS["standard"])
         return shares if shares.any() else np.ones(len(valid))
 
-    def _dataset(self, data: Judged, weights: Floats, grades: Ints, reference: Dataset | None) -> Dataset:
+    def _dataset(self, data: Judged, weights: Floats, grades: Grades, reference: Dataset | None) -> Dataset:
         order = content_order(data)  # bins, sums and random numbers by query go by the order of the rows
         kept = order[(weights[order] > 0) & (data.candidates.sizes[order] > 0)]
         rows, sizes = self._rows(data, kept)
         # Mean 1: LightGBM's limits on leaves are absolute, and weights are relative.
-        scaled = weights[kept] / (weights[kept] @ sizes / sizes.sum())
+        by_row = np.repeat(weights[kept] / (weights[kept] @ sizes / sizes.sum()), sizes)
+        if data.document_weights is not None and reference is None:  # what chooses counts all documents the same
+            by_row = by_row * data.document_weights[rows]
+            by_row /= by_row.mean()
         found: Dataset = lightgbm().Dataset(
             data.candidates.features[rows],
-            label=np.searchsorted(grades, data.labels[rows]),
-            weight=None if np.ptp(scaled) == 0 else np.repeat(scaled, sizes),
+            label=grades.labels(data, rows),
+            weight=None if np.ptp(by_row) == 0 else by_row,
             group=sizes,
             init_score=None if self.base is None else self.base.predict(data.candidates)[rows],
             reference=reference,
@@ -229,17 +232,15 @@ class LambdaMART:
             chosen.append(rows)
         return np.concatenate(chosen), np.array([len(rows) for rows in chosen])
 
-    def _parameters(self, grades: Ints, number: int, shape: tuple[int, ...]) -> dict[str, Any]:
+    def _parameters(self, grades: Grades, number: int, shape: tuple[int, ...]) -> dict[str, Any]:
         """What one forest of the bag is grown with."""
-        highest = float(grades.max())
-        gains = np.exp2(grades - highest) - np.exp2(-highest)
         # One by one: the general seed is also that of the bins, which all forests share.
         seeds = dict.fromkeys(("feature_fraction_seed", "objective_seed"), self.seed + number)
         return {
             "objective": self.objective,
             "metric": "ndcg",
             "eval_at": [self.stop_at],
-            "label_gain": _readable(gains / gains.max()).tolist() if gains.max() > 0 else [0.0],
+            "label_gain": grades.gains.tolist(),
             **growth(self, shape),
             **({"feature_fraction": _SHARE_IN_A_BAG, **seeds} if self.bag > 1 else {}),
         }
@@ -373,11 +374,6 @@ class TreeRegression:
         self.model_ = booster.model_to_string(num_iteration=self.tree_count_)
         self._booster = self._forest = None
         return self
-
-
-def _readable(gains: Floats) -> Floats:
-    """The gains, with 0 for those that LightGBM cannot read because they are too small."""
-    return np.where(gains < np.finfo(np.float64).tiny, 0.0, gains)
 
 
 def _contributions(booster: Booster, features: Floats, threads: int | None) -> Floats:

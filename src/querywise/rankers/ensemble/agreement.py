@@ -7,7 +7,7 @@ Nothing n × n is made: tr(AᵀR) = Σ_l (Σ_{k above l} A_kl) / (n_l + δ), and
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
@@ -18,7 +18,7 @@ Grades = Literal["three", "difference"]
 Similarity = Literal["trace", "rbf"]
 
 
-def preference_matrix(grades: Ints, top: int, kind: Grades, theta: float) -> Floats:
+def preference_matrix(grades: Ints | Floats, top: float, kind: Grades, theta: float) -> Floats:
     """A by grade: how strongly a document of one grade should rank above one of another.
 
     three: 1 for the top grade above 0, θ for the top above anything between, else 0. difference: (g − h) / top.
@@ -28,7 +28,7 @@ def preference_matrix(grades: Ints, top: int, kind: Grades, theta: float) -> Flo
     """
     above = np.zeros((len(grades), len(grades)))
     if kind == "difference":
-        above = (grades[:, None] - grades[None, :]) / max(top, 1)
+        above = (grades[:, None] - grades[None, :]) / (top or 1)
         return np.asarray(above, dtype=np.float64)
     highly, irrelevant = grades >= top, grades == 0
     above[np.ix_(highly, irrelevant)] = 1.0
@@ -38,9 +38,9 @@ def preference_matrix(grades: Ints, top: int, kind: Grades, theta: float) -> Flo
 
 def agreements(
     scores: Floats,
-    labels: Ints,
+    labels: Ints | Floats,
     *,
-    top: int,
+    top: float,
     kind: Grades = "three",
     theta: float = 0.5,
     smoothing: float = 1.0,
@@ -53,7 +53,7 @@ def agreements(
     array([ 0.5, -0.5])
     """
     grades, place = np.unique(labels, return_inverse=True)
-    wanted = preference_matrix(grades, top, kind, theta)
+    wanted = preference_matrix(cast("Ints | Floats", grades), top, kind, theta)
     order = np.argsort(-scores, axis=0, kind="stable")
     ranked, grade = np.take_along_axis(scores, order, axis=0), place[order]
     begins = np.ones(scores.shape, np.bool_)

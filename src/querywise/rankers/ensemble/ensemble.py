@@ -16,7 +16,9 @@ import numpy as np
 from querywise.contracts.answers import Answer, Once, alone, one_each, ready
 from querywise.contracts.forms import depends_on_the_list
 from querywise.contracts.protocols import Models
+from querywise.data.gains import refuse_gains, values_of
 from querywise.data.judged import Candidates, Judged
+from querywise.data.weighting import refuse_weights
 from querywise.errors import DataError
 from querywise.learners.linear import LinearModel, LinearModels
 from querywise.rankers.ensemble.agreement import Grades, Similarity, agreements, check_agreement
@@ -71,6 +73,10 @@ class SER:
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Learn the weights."""
         self._check()
+        refuse_weights(data, type(self).__name__, "all queries have the same cost in its quadratic program")
+        if self.grades == "three":
+            why = "grades='three' is for top, middle and other grades; set grades='difference'"
+            refuse_gains(data, f"{type(self).__name__}(grades='three')", why)
         data.require_preferences()
         width = data.feature_count
         require_memory(
@@ -98,8 +104,9 @@ class SER:
 
     def _agreements(self, data: Judged) -> Floats:
         """The bⁱ of the queries with a preference."""
-        features, labels = normalised(data.candidates).features, data.labels
-        top = int(labels.max(initial=0))
+        features = normalised(data.candidates).features
+        labels = data.labels if data.gains is None else values_of(data)
+        top = labels.max(initial=0).item()
 
         def row(query: int) -> Floats:
             rows = data.candidates.rows(query)

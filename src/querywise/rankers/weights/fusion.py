@@ -14,6 +14,7 @@ from querywise.contracts.run_weights import run_weights
 from querywise.data.judged import Candidates, Judged
 from querywise.data.normalisation import EngineNormalisation
 from querywise.data.run_columns import RunColumns, run_columns
+from querywise.data.weighting import refuse_weights
 from querywise.learners.classic.lists import check_worth
 from querywise.learners.linear import LinearModel, LinearModels
 from querywise.rankers.weights.lists import Lists, check_normalise, normalised_runs, runs_of, together
@@ -66,6 +67,7 @@ class Fusion:
     def remember(self, data: Judged) -> None:
         """Remember the columns; those of fewer than two runs are refused."""
         data.require_learnable()
+        refuse_weights(data, type(self).__name__, "it chooses weights of runs by the plain mean over queries")
         runs_of(type(self), data.feature_names)
         self.feature_count_ = data.feature_count
         self.feature_names_ = data.feature_names

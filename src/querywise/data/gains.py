@@ -1,0 +1,118 @@
+"""Real-valued labels: integer levels, and a table of what each level is worth.
+
+Pairs of documents need the order of labels alone, so levels are enough for them; measures and listwise learners look
+the value up. Level 0 is worth 0: a document is relevant where its value is above 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from querywise.data.rows import as_labels, refuse_masked
+from querywise.errors import DataError
+from querywise.runtime.arrays import Floats, Ints, frozen
+
+if TYPE_CHECKING:
+    from querywise.data.judged import Judged
+
+_LARGEST = 1e100  # sums of many are finite
+_HINT = (
+    " Real-valued labels, such as click rates, are taken where they are asked for: gains=True of from_arrays, "
+    "from_frame and read_parquet."
+)
+
+
+def checked_gains(gains: ArrayLike, labels: Ints) -> Floats:
+    """What each level is worth: 0 for level 0, then rising, one for every level that is a label."""
+    values = np.array(gains, dtype=np.float64)
+    if values.ndim != 1 or not len(values) or values[0] != 0:
+        raise DataError(
+            f"gains is what each label is worth, one number per label from 0 up, 0 for label 0; found {_start(values)}."
+        )
+    if not np.isfinite(values).all() or values[-1] > _LARGEST or (np.diff(values) <= 0).any():
+        raise DataError(f"gains must be finite numbers that rise from label to label; found {_start(values)}.")
+    highest = int(labels.max(initial=0))
+    if highest >= len(values):
+        raise DataError(f"gains has {len(values)} entries, from label 0 to {len(values) - 1}; there is a {highest}.")
+    return frozen(values)
+
+
+def labels_from(y: ArrayLike, gains: bool | ArrayLike) -> tuple[Ints, Floats | None]:
+    """Labels and what they are worth.
+
+    gains: False, labels are grades; True, each label is a value of its own; a table, what each whole label is worth.
+
+    >>> levels, values = labels_from([0.2, 0.0, 0.05, 0.2], True)
+    >>> levels.tolist(), values.tolist()
+    ([2, 0, 1, 2], [0.0, 0.05, 0.2])
+    """
+    if gains is not True:
+        try:
+            labels = as_labels(y)
+        except DataError as error:
+            raise DataError(f"{error}{_HINT}" if gains is False and _are_fractions(y) else str(error)) from None
+        return labels, None if gains is False else checked_gains(gains, labels)
+    refuse_masked(y, "the labels")
+    given = np.asarray(y)
+    if given.ndim != 1 or given.dtype.kind not in "biuf":
+        raise DataError(f"Labels must be one number per row; found {given.dtype} of shape {given.shape}.")
+    values = given.astype(np.float64)
+    wrong = np.flatnonzero(~((values >= 0) & (values <= _LARGEST)))
+    if len(wrong):
+        raise DataError(
+            f"Row {wrong[0] + 1} has label {given[wrong[0]]}; a real-valued label is a number from 0 (not relevant) to "
+            f"{_LARGEST:g}."
+        )
+    table = np.unique(np.concatenate([[0.0], values]))
+    return np.searchsorted(table, values).astype(np.int64), table
+
+
+def values_of(data: Judged) -> Floats:
+    """What every label is worth by itself: its value, or the grade where there are no values."""
+    found: Floats = data.labels.astype(np.float64) if data.gains is None else data.gains[data.labels]
+    return found
+
+
+def joined_labels(parts: Sequence[Judged]) -> tuple[Ints, Floats | None]:
+    """The labels of several sets in one table of values, all of them with values or none."""
+    require_same_labels(parts)
+    tables = [part.gains for part in parts if part.gains is not None]
+    if not tables or all(np.array_equal(each, tables[0]) for each in tables):
+        return np.concatenate([part.labels for part in parts]), tables[0] if tables else None
+    table = np.unique(np.concatenate(tables))
+    return np.concatenate([np.searchsorted(table, values_of(part)) for part in parts]).astype(np.int64), table
+
+
+def require_same_labels(parts: Sequence[Judged]) -> None:
+    """Refuse sets of which some have real-valued labels and the others grades: they cannot be compared."""
+    if len({part.gains is None for part in parts}) > 1:
+        raise DataError(
+            "One judged set has real-valued labels (gains), another has grades, which cannot be compared. Make all of "
+            "them with gains=…, or none."
+        )
+
+
+def refuse_gains(data: Judged, whose: str, why: str) -> None:
+    """Refuse real-valued labels where they have no meaning."""
+    if data.gains is not None:
+        raise DataError(f"{whose} has no place for real-valued labels (gains): {why}.")
+
+
+def refuse_unwritable(data: Judged, where: str) -> None:
+    """Refuse to write what a file format has no place for, rather than leave it out."""
+    refuse_gains(data, where, "it holds whole numbers; keep the table that the labels came from")
+    if data.query_weights is not None or data.document_weights is not None:
+        raise DataError(f"{where} has no place for weights. Take them off first: data.with_weights().")
+
+
+def _are_fractions(y: ArrayLike) -> bool:
+    given = np.asarray(y)
+    return given.dtype.kind == "f" and bool(np.all(given >= 0) and np.isfinite(given).all())
+
+
+def _start(values: Floats) -> str:
+    return f"{values.ravel()[:8].tolist()}{' …' if values.size > 8 else ''}"
