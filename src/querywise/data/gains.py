@@ -7,23 +7,38 @@ the value up. Level 0 is worth 0: a document is relevant where its value is abov
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from querywise.data.rows import as_labels, refuse_masked
+from querywise.data.weighting import Weighted
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints, frozen
-
-if TYPE_CHECKING:
-    from querywise.data.judged import Judged
 
 _LARGEST = 1e100  # sums of many are finite
 _HINT = (
     " Real-valued labels, such as click rates, are taken where they are asked for: gains=True of from_arrays, "
     "from_frame and read_parquet."
 )
+
+
+class Labelled(Protocol):
+    """What has labels, and may have a table of their values: a judged set."""
+
+    @property
+    def labels(self) -> Ints:
+        """A label per row."""
+        ...
+
+    @property
+    def gains(self) -> Floats | None:
+        """What each label is worth; None: labels are grades."""
+        ...
+
+
+class _LabelledAndWeighted(Labelled, Weighted, Protocol): ...
 
 
 def checked_gains(gains: ArrayLike, labels: Ints) -> Floats:
@@ -71,13 +86,13 @@ def labels_from(y: ArrayLike, gains: bool | ArrayLike) -> tuple[Ints, Floats | N
     return np.searchsorted(table, values).astype(np.int64), table
 
 
-def values_of(data: Judged) -> Floats:
+def values_of(data: Labelled) -> Floats:
     """What every label is worth by itself: its value, or the grade where there are no values."""
     found: Floats = data.labels.astype(np.float64) if data.gains is None else data.gains[data.labels]
     return found
 
 
-def joined_labels(parts: Sequence[Judged]) -> tuple[Ints, Floats | None]:
+def joined_labels(parts: Sequence[Labelled]) -> tuple[Ints, Floats | None]:
     """The labels of several sets in one table of values, all of them with values or none."""
     require_same_labels(parts)
     tables = [part.gains for part in parts if part.gains is not None]
@@ -87,7 +102,7 @@ def joined_labels(parts: Sequence[Judged]) -> tuple[Ints, Floats | None]:
     return np.concatenate([np.searchsorted(table, values_of(part)) for part in parts]).astype(np.int64), table
 
 
-def require_same_labels(parts: Sequence[Judged]) -> None:
+def require_same_labels(parts: Sequence[Labelled]) -> None:
     """Refuse sets of which some have real-valued labels and the others grades: they cannot be compared."""
     if len({part.gains is None for part in parts}) > 1:
         raise DataError(
@@ -96,13 +111,13 @@ def require_same_labels(parts: Sequence[Judged]) -> None:
         )
 
 
-def refuse_gains(data: Judged, whose: str, why: str) -> None:
+def refuse_gains(data: Labelled, whose: str, why: str) -> None:
     """Refuse real-valued labels where they have no meaning."""
     if data.gains is not None:
         raise DataError(f"{whose} has no place for real-valued labels (gains): {why}.")
 
 
-def refuse_unwritable(data: Judged, where: str) -> None:
+def refuse_unwritable(data: _LabelledAndWeighted, where: str) -> None:
     """Refuse to write what a file format has no place for, rather than leave it out."""
     refuse_gains(data, where, "it holds whole numbers; keep the table that the labels came from")
     if data.query_weights is not None or data.document_weights is not None:

@@ -1,31 +1,19 @@
-"""What tells one judged set from another."""
+"""What tells one set of data from another."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from querywise.data.judged import Judged
+from querywise.runtime.arrays import Bools, Floats, Ints
 
 
-def fingerprint_of(data: Judged) -> str:
-    """A checksum of documents, labels, query data, judgements and weights."""
-    rows, table = data.candidates, data.candidates.queries
-    known = () if table is None else (table.texts, table.classes, table.column_names)
-    found = hashlib.sha256(repr((rows.query_ids, rows.document_ids, rows.feature_names, known)).encode())
-    own = () if table is None else (table.columns, table.vectors)
-    for array in (rows.features, rows.starts, data.labels, data.judged, *own):
-        if array is not None:
-            found.update(np.ascontiguousarray(array).data)
-    if data.missed is not None:
-        found.update(repr(data.missed.document_ids).encode())
-        found.update(np.concatenate([data.missed.starts, data.missed.grades]).data)
-    for name in ("gains", "query_weights", "document_weights"):
-        values = getattr(data, name)
-        if values is not None:
-            found.update(name.encode())
-            found.update(np.ascontiguousarray(values).data)
+def fingerprint_of(parts: Iterable[str | Floats | Ints | Bools | None]) -> str:
+    """A checksum of texts and of arrays, one after the other; None is nothing."""
+    found = hashlib.sha256()
+    for part in parts:
+        if part is not None:
+            found.update(part.encode() if isinstance(part, str) else np.ascontiguousarray(part).data)
     return found.hexdigest()

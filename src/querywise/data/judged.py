@@ -359,7 +359,14 @@ class Judged:
 
     def fingerprint(self) -> list[str]:
         """The identity of the training set: checksums of its documents and of its query data."""
-        return [fingerprint_of(self)]
+        rows, table, missed = self.candidates, self.candidates.queries, self.missed
+        known = () if table is None else (table.texts, table.classes, table.column_names)
+        texts = repr((rows.query_ids, rows.document_ids, rows.feature_names, known))
+        own = () if table is None else (table.columns, table.vectors)
+        beyond = () if missed is None else (repr(missed.document_ids), np.concatenate([missed.starts, missed.grades]))
+        worth = [(name, getattr(self, name)) for name in ("gains", "query_weights", "document_weights")]
+        named = (each for name, values in worth if values is not None for each in (name, values))
+        return [fingerprint_of((texts, rows.features, rows.starts, self.labels, self.judged, *own, *beyond, *named))]
 
     def _cut(self, parts: int) -> list[Judged]:
         """So many runs of whole queries with about the same number of rows, or as many as there are queries.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,10 +12,21 @@ from querywise.data.rows import refuse_masked
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, frozen
 
-if TYPE_CHECKING:
-    from querywise.data.judged import Judged
-
 _LEAST, _MOST = 1e-100, 1e100  # products of two weights, and sums of many, are finite and above 0
+
+
+class Weighted(Protocol):
+    """What may have weights: a judged set."""
+
+    @property
+    def query_weights(self) -> Floats | None:
+        """How much each query counts in training; None: the same."""
+        ...
+
+    @property
+    def document_weights(self) -> Floats | None:
+        """How much each document counts in training; None: the same."""
+        ...
 
 
 def checked_weights(weights: ArrayLike, names: Sequence[str] | int, what: str) -> Floats:
@@ -56,7 +67,7 @@ def new_weights(
     return by_query, None if documents is None else checked_weights(documents, rows, "document")
 
 
-def refuse_weights(data: Judged, whose: str, why: str, *, queries: bool = True) -> None:
+def refuse_weights(data: Weighted, whose: str, why: str, *, queries: bool = True) -> None:
     """Refuse weights that a method has no place for; with `queries=False`, those of documents only."""
     if data.document_weights is not None:
         raise DataError(
