@@ -503,4 +503,6 @@ def test_the_watcher_survives_whatever_is_put_into_the_folder(model: Path, monke
 def test_values_that_may_be_absent_are_few() -> None:
     kinds = [getattr(importlib.import_module(SAVABLE[name]), name) for name in SAVABLE]
     absent = {name for kind in kinds for name, check in contents_of(kind).learned.items() if isinstance(check, Absent)}
-    assert absent == {"tree_count_", "points_", "whitening_", "scaling_", "values_", "gradients_", "curvatures_"}
+    of_the_data = {"gains_", "query_weights_", "document_weights_"}  # which most training data do not have
+    computed = {"tree_count_", "points_", "whitening_", "scaling_", "values_", "gradients_", "curvatures_"}
+    assert absent == computed | of_the_data

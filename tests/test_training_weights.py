@@ -301,3 +301,21 @@ def test_files_without_a_place_for_weights_are_not_written(tmp_path: Path) -> No
         with pytest.raises(DataError, match=r"has no place for weights. Take them off first: data.with_weights\(\)"):
             write()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("query_weights_", np.full(8, 1e300), "weights are finite numbers above 0"),
+        ("query_weights_", np.ones(3), "has 3 queries; expected 8"),
+        ("document_weights_", np.ones(3), "has 3 rows; expected 64"),
+        ("gains_", np.array([0.0, 1.0]), "gains has 2 entries, from label 0 to 1; there is a 2"),
+        ("gains_", np.array([0.0, 2.0, 1.0]), "rise from label to label"),
+    ],
+)
+def test_a_damaged_model_is_refused(name: str, value: Floats, message: str, tmp_path: Path) -> None:
+    fitted = qw.KnnOnline(qw.ListNet(), 5).fit(world().select(np.arange(8)))
+    setattr(fitted.prepared_, name, value)
+    qw.save(fitted, tmp_path / "model")
+    with pytest.raises(qw.ModelFileError, match=message):
+        qw.load(tmp_path / "model")

@@ -77,9 +77,13 @@ class PreparedRows:
         self.everyone_ = unfitted(self.learner).fit(data, valid=valid)
         self.features_, self.labels_ = data.candidates.features, data.labels
         self.starts_, self.query_ids_ = data.candidates.starts, data.candidates.query_ids
-        for name in _WORTH:  # only what the data has: most have none
-            if getattr(data, name) is not None:
-                setattr(self, f"{name}_", getattr(data, name))
+        # Only what the data has, and most have none: folders of models without are those of earlier versions.
+        if data.gains is not None:
+            self.gains_ = data.gains
+        if data.query_weights is not None:
+            self.query_weights_ = data.query_weights
+        if data.document_weights is not None:
+            self.document_weights_ = data.document_weights
         return self
 
     def _data(self) -> Judged:

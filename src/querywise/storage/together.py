@@ -8,8 +8,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from querywise.data.gains import checked_gains
 from querywise.data.rows import count_pairs
 from querywise.data.run_columns import run_columns
+from querywise.data.weighting import checked_weights
+from querywise.errors import DataError
 from querywise.learners.trees.text import width_of
 from querywise.retrieval.signals import signal_names
 from querywise.storage.checks import Known, Starts, Stored, WrongValueError
@@ -88,14 +91,29 @@ def _classes(made: Any, known: Known) -> None:
 
 def _prepared_rows(made: Any, known: Known) -> None:
     _demand(_alike(made.learner, made.everyone_), "PreparedRows.everyone_ is of another class than its learner")
-    if hasattr(made, "gains_"):
-        gains, highest = made.gains_, int(made.labels_.max(initial=0))
-        _demand(highest < len(gains), f"PreparedRows.gains_ has {len(gains)} entries; there is a label {highest}")
-        rising = gains[0] == 0 and not np.any(np.diff(gains) <= 0)
-        _demand(bool(rising), "PreparedRows.gains_ must begin at 0 and rise")
+    _worth(made)
+
+
+def _worth(made: Any) -> None:
+    """Values of labels and weights that training data could have."""
+    try:
+        if hasattr(made, "gains_"):
+            checked_gains(made.gains_, made.labels_)
+        for what in ("query", "document"):
+            if hasattr(made, f"{what}_weights_"):
+                weights = getattr(made, f"{what}_weights_")
+                checked_weights(weights, len(weights), what)
+    except DataError as error:
+        raise WrongValueError(f"{type(made).__name__}: {error}") from None
+
+
+def _locality(made: Any, known: Known) -> None:
+    _at_least_one("queries")(made, known)
+    _worth(made)
 
 
 def _prepared(made: Any, known: Known) -> None:
+    _worth(made)
     features, queries = known.sizes["features"], known.sizes["queries"]
     if made.learner.loss == "squared_hinge":
         _demand(hasattr(made, "gradients_") and hasattr(made, "curvatures_"), "PreparedRankSVM.curvatures_ is missing")
@@ -180,7 +198,7 @@ TOGETHER: dict[str, Together] = {
     "KernelRidge": _kernel,
     "LambdaMART": _forests,
     "LinearModels": _at_least_one("models"),
-    "Locality": _at_least_one("queries"),
+    "Locality": _locality,
     "NGrams": _grams,
     "NearbyBlend": _nearby,
     "NeighbourWeights": _at_least_one("options"),

@@ -69,8 +69,6 @@ class PreparedRankSVM:
     `everyone` is the global model. Without a tolerance no training document is kept: a model is then the single step.
     """
 
-    query_weights_: Floats
-
     def __init__(self, learner: LinearLearner) -> None:
         self.learner = learner
         self._spread: _Spread | None = None
@@ -90,6 +88,11 @@ class PreparedRankSVM:
         self._spread = _Spread(preferences.workers, curved, pairs, preferences.cuts)
         if isinstance((*curved, *pairs)[0], (Curved, Preferences)) and len(self._spread) == 1:
             self._remember()
+        return self
+
+    def weighted(self, query_weights: Floats) -> Self:
+        """The same with weights of the training queries, which every row of V is multiplied by."""
+        self.query_weights_ = query_weights
         return self
 
     def gathered(self) -> Self:

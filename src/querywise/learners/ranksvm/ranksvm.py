@@ -110,9 +110,7 @@ class RankSVM(WeightedSum):
         def made() -> PreparedRankSVM:
             everyone = unfitted(self)
             found = PreparedRankSVM(unfitted(self)).fit(everyone, *everyone.fit_preferences(data))
-            if data.query_weights is not None:
-                found.query_weights_ = data.query_weights
-            return found
+            return found if data.query_weights is None else found.weighted(data.query_weights)
 
         without_prior = (type(self), {**parameters_of(self), "prior": None, "prior_l2": None})
         return cached("PreparedRankSVM", without_prior, data, made).for_learner(unfitted(self))
