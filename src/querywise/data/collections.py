@@ -17,6 +17,7 @@ from querywise.data.judgements import Judgement, grades_of, read_judgements
 from querywise.data.letor import PathLike
 from querywise.data.queries import is_finite_number, json_line, read_queries, read_record, write_queries
 from querywise.data.query_table import QueryTable
+from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.runtime.files import atomic_text, make_folder, read_text
 from querywise.runtime.values import Json, JsonObject
@@ -42,6 +43,10 @@ class Collection:
     documents: Callable[[], Iterable[Document]]
     queries: QueryTable | None = None
     judgements: tuple[Judgement, ...] = field(default=(), repr=False)
+
+    def __repr__(self) -> str:
+        queries = counted(0 if self.queries is None else len(self.queries), "query", "queries")
+        return f"Collection({self.name!r}, {queries}, {counted(len(self.judgements), 'judgement')})"
 
     def grades(self) -> dict[str, dict[str, int]]:
         """Query → document → grade."""

@@ -25,6 +25,7 @@ from querywise.data.sidefiles import (
     with_side_judgements,
     write_side_files,
 )
+from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.runtime.files import OutputFolder, atomic_folder
 from querywise.runtime.numerals import is_whole
@@ -42,6 +43,10 @@ class Fold(NamedTuple):
     valid: Judged
     test: Judged
 
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{name} {len(part):,}" for name, part in self._asdict().items())
+        return f"Fold(queries: {counts}; {counted(self.train.feature_count, 'feature')})"
+
     def fingerprint(self) -> list[str]:
         """What tells one split from another: a checksum of each of its parts."""
         return [mark for part in self for mark in part.fingerprint()]
@@ -56,6 +61,10 @@ class Folds:
 
     def __len__(self) -> int:
         return len(self._makers)
+
+    def __repr__(self) -> str:
+        queries = counted(sum(map(len, self._parts)), "query", "queries")
+        return f"Folds({counted(len(self), 'fold')}{f' of {queries}' if self._parts else ', read when asked for'})"
 
     def __getitem__(self, fold: int) -> Fold:
         return self._makers[fold]()

@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike
 
+from querywise.data.described import CandidatesDescribed, JudgedDescribed
 from querywise.data.gains import checked_gains, refuse_unwritable
 from querywise.data.identity import fingerprint_of
 from querywise.data.judgements import (
@@ -49,8 +50,8 @@ from querywise.runtime.scaling import Moments
 from querywise.runtime.workers import Kept, workers
 
 
-@dataclass(frozen=True, eq=False)
-class Candidates:
+@dataclass(frozen=True, eq=False, repr=False)
+class Candidates(CandidatesDescribed):
     """Documents to be ranked, one row per (query, document) pair.
 
     Query `i` owns rows `starts[i]:starts[i + 1]`; `len(candidates)` is the number of queries. Where the rows had to be
@@ -187,8 +188,8 @@ class Candidates:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Judged:
+@dataclass(frozen=True, eq=False, repr=False)
+class Judged(JudgedDescribed):
     """Candidates together with the relevance label of every row: an integer from 0 (not relevant) up.
 
     `judged` marks the documents that have a judgement; the others have label 0. None: all of them. `missed` are the

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from querywise.data.compressed import first_words, read_packed_text
 from querywise.data.rows import query_numbers, rows_of
+from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.runtime.arrays import Ints, frozen
 from querywise.runtime.files import atomic_text
@@ -78,6 +79,9 @@ class Judgements:
 
     def __len__(self) -> int:
         return len(self.starts) - 1
+
+    def __repr__(self) -> str:
+        return f"Judgements({counted(len(self), 'query', 'queries')}, {counted(len(self.grades), 'document')})"
 
     @staticmethod
     def by_query(tables: Iterable[Mapping[str, int]]) -> Judgements:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from querywise.data.rows import finite_matrix, refuse_repeated
+from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
 
@@ -46,6 +47,21 @@ class QueryTable:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"QueryTable({', '.join([counted(len(self), 'query', 'queries'), *self.holds])})"
+
+    @property
+    def holds(self) -> list[str]:
+        """What it has beside the ids, in words, with counts."""
+        named = {each for each in self.classes or () if each}
+        known = [
+            None if self.texts is None else "texts",
+            None if self.classes is None else counted(len(named), "class", "classes"),
+            None if self.columns is None else counted(self.columns.shape[1], "column"),
+            None if self.vectors is None else f"vectors of {counted(self.vectors.shape[1], 'number')}",
+        ]
+        return [each for each in known if each is not None]
 
     def _check_lengths(self, vectors: Floats) -> None:
         """Refuse vectors whose length no computation can hold."""

@@ -7,7 +7,7 @@ as in trec_eval; the rank in the file is not read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from querywise.data.judgements import Grades, Judgement, grades_of
 from querywise.data.letor import PathLike
 from querywise.data.normalisation import NORMALISATIONS, borda
 from querywise.data.run_columns import run_feature_names
+from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
 from querywise.runtime.numerals import finite_number
@@ -31,7 +32,11 @@ class Run:
     """The run of one system: query → document → score, the higher the better."""
 
     name: str
-    scores: Mapping[str, Mapping[str, float]] = field(repr=False)
+    scores: Mapping[str, Mapping[str, float]]
+
+    def __repr__(self) -> str:
+        documents = counted(sum(map(len, self.scores.values())), "document")
+        return f"Run({self.name!r}, {counted(len(self.scores), 'query', 'queries')}, {documents})"
 
 
 def read_run(path: PathLike, name: str | None = None) -> Run:

@@ -21,6 +21,7 @@ from querywise.data.letor import PathLike
 from querywise.data.parquet.vectors import read_parquet_vectors
 from querywise.data.query_table import LONGEST, SHORTEST
 from querywise.data.vector_files import read_ids, read_npy, read_safetensors
+from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints, frozen
 from querywise.runtime.threads import in_threads
@@ -45,6 +46,10 @@ class Vectors:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __repr__(self) -> str:
+        many = "queries" if self.what == "query" else None
+        return f"Vectors({counted(len(self), self.what, many)}, vectors of {counted(self.dimension, 'number')})"
 
     @property
     def dimension(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -15,8 +16,12 @@ from querywise.data.judged import Judged
 from querywise.data.judgements import Grades
 from querywise.data.run_columns import run_columns
 from querywise.data.runs import Run, in_judged
+from querywise.display.frames import Frame, as_frame
+from querywise.display.words import counted
 from querywise.errors import DataError
+from querywise.evaluation.differences import Differences, require_known
 from querywise.evaluation.evaluate import Evaluation, evaluate, evaluate_run
+from querywise.evaluation.plots import plot_differences
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import TEST_NAMES, Comparison, find_test
 from querywise.evaluation.trained import Extra, Fit, Observe, Trained, train
@@ -27,6 +32,9 @@ from querywise.runtime.cache import caching
 from querywise.runtime.progress import doing
 from querywise.runtime.values import JsonObject
 from querywise.runtime.workers import ThisProcess, workers
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 CHOSEN = "chosen on validation"
 
@@ -44,6 +52,39 @@ class Compared:
     runs: Mapping[str, Run] = field(
         default_factory=dict
     )  # other systems' own lists, where all that was judged is known
+
+    def __repr__(self) -> str:
+        return self.differences.text(f"Compared({self._title}, flavour {self.flavour!r}, baseline {self.baseline!r})")
+
+    def _repr_html_(self) -> str:
+        return self.differences.html(f"{self._title}, flavour {self.flavour}")
+
+    @property
+    def _title(self) -> str:
+        queries, folds = counted(len(self.test), "test query", "test queries"), int(self.fold_of.max(initial=-1)) + 1
+        return f"{counted(len(self.names), 'method')} on {queries}{f' of {folds} folds' if folds > 1 else ''}"
+
+    @property
+    def differences(self) -> Differences:
+        """Every method against the baseline."""
+        return Differences(self.evaluations, self.baseline)
+
+    def to_frame(self, by: Literal["method", "query"] = "method", *, test: str = "t") -> Frame:
+        """A row per method, or per method and query; pandas, else polars, else Arrow.
+
+        A method's row has, of every measure, the mean, the difference from the baseline, p of the paired test, and p by
+        Holm's correction for the number of methods.
+        """
+        require_known(by)
+        found = self.differences
+        return as_frame(found.by_query(self.fold_of.tolist()) if by == "query" else found.columns(test))
+
+    def plot(self, measure: str | None = None, *, test: str = "t", ax: Axes | None = None) -> Axes:
+        """Every method's difference from the baseline with its interval; by default in the first measure."""
+        chosen = self.measures[0] if measure is None else measure
+        base = float(self.evaluations[self.baseline][chosen].mean())
+        found = self.differences.with_intervals(chosen, test)
+        return plot_differences(found, self.names, self.baseline, base, chosen, ax)
 
     @property
     def names(self) -> tuple[str, ...]:

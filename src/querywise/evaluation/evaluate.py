@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +17,11 @@ from querywise.data.judgements import Grades, Judgements, grades_from
 from querywise.data.letor import PathLike
 from querywise.data.runs import Run
 from querywise.data.weighting import checked_weights
+from querywise.display.frames import Frame, as_frame
+from querywise.display.html import table
+from querywise.display.words import counted
 from querywise.errors import DataError
+from querywise.evaluation.plots import draw_values
 from querywise.measures.flavours import Flavour, find_flavour
 from querywise.measures.formulas import as_compared, find_measures
 from querywise.measures.order import check_scores, order
@@ -24,6 +29,9 @@ from querywise.measures.ranked import RankedList
 from querywise.runtime.arrays import Floats, Ints, frozen
 from querywise.runtime.files import atomic_text
 from querywise.runtime.values import JsonObject, json_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +46,20 @@ class Evaluation:
     def __len__(self) -> int:
         return len(self.query_ids)
 
+    def __repr__(self) -> str:
+        means = ", ".join(f"{measure} {mean:.4f}" for measure, mean in self.mean().items())
+        return f"Evaluation({means}; {counted(len(self), 'query', 'queries')}, flavour {self.flavour!r})"
+
+    def _repr_html_(self) -> str:
+        rows = zip(self.measures, *self.values.mean(axis=0, keepdims=True).tolist(), *self._quartiles(), strict=True)
+        title = f"Evaluation of {counted(len(self), 'query', 'queries')}"
+        conventions = f"flavour {self.flavour}: {find_flavour(self.flavour).conventions}"
+        headings = ("measure", "mean", "lower quartile", "median", "upper quartile")
+        return table(headings, list(rows), title=title, notes=[conventions])
+
+    def _quartiles(self) -> list[list[float]]:
+        return [np.quantile(self.values, each, axis=0).tolist() for each in (0.25, 0.5, 0.75)]
+
     def __getitem__(self, measure: str) -> Floats:
         """One measure's values, a number per query."""
         if measure not in self.measures:
@@ -51,6 +73,15 @@ class Evaluation:
         weights = checked_weights(query_weights, self.query_ids, "query")
         means = (weights / weights.sum()) @ self.values
         return dict(zip(self.measures, means.tolist(), strict=True))
+
+    def to_frame(self) -> Frame:
+        """A row per query: its id and the value of every measure; pandas, else polars, else Arrow."""
+        return as_frame({"query": list(self.query_ids), **{each: self[each] for each in self.measures}})
+
+    def plot(self, measure: str | None = None, *, ax: Axes | None = None) -> Axes:
+        """One measure's values by query, sorted, on Matplotlib's axes; by default the first measure."""
+        chosen = self.measures[0] if measure is None else measure
+        return draw_values(self[chosen], chosen, ax)
 
     def write_csv(self, path: PathLike) -> None:
         """One line per query, values exact to the last bit."""

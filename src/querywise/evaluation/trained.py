@@ -12,6 +12,7 @@ from querywise.contracts.answers import Answer, Scorer, answer_of
 from querywise.contracts.protocols import Fittable
 from querywise.data.folds import Fold
 from querywise.data.judged import Judged
+from querywise.display.words import counted
 from querywise.evaluation.oracle import gap_in
 from querywise.evaluation.tuning import Choice, Trial, Tuned
 from querywise.runtime.arrays import Floats
@@ -40,6 +41,9 @@ class Extra:
     moved: dict[str, list[float]] | None = None  # the scale and the shift of each training query, by its id
     places: list[list[float]] | None = None  # each query in a plane
 
+    def __repr__(self) -> str:
+        return f"Extra({', '.join(self.as_json())})"
+
     def as_json(self) -> JsonObject:
         """What is known, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
@@ -58,6 +62,10 @@ class Trained:
     choice: Choice | None = None
     extra: Extra = field(default_factory=Extra)
     method: str | None = None
+
+    def __repr__(self) -> str:
+        chosen = "" if self.choice is None else f", chosen {self.choice.parameters}"
+        return f"Trained({counted(len(self.scores), 'score')}, fitted in {self.fit_seconds:.3g} s{chosen})"
 
     @property
     def parameters(self) -> Settings:

@@ -5,18 +5,25 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
 from querywise.contracts.protocols import Fittable
 from querywise.data.judged import Judged
 from querywise.data.training import Training, as_taken
+from querywise.display.frames import Frame, as_frame
+from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
+from querywise.evaluation.plots import draw_tried
+from querywise.evaluation.tried import tried_columns, tried_values
 from querywise.runtime.cache import caching
 from querywise.runtime.progress import track
 from querywise.runtime.values import Grid, JsonObject, Settings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 AnyRanker = TypeVar("AnyRanker", bound=Fittable, covariant=True)
 
@@ -37,6 +44,17 @@ class Choice:
     measure: str
     flavour: str
     tried: tuple[Trial, ...]
+
+    def __repr__(self) -> str:
+        return f"Choice({self.summary})"
+
+    @property
+    def summary(self) -> str:
+        """The chosen setting, what it reached, and how many were tried, in a line."""
+        if not self.tried:
+            return f"{self.parameters}, nothing tried"
+        settings = counted(len(self.tried), "setting")
+        return f"{self.parameters}: {self.measure} {self.value:.4f}, the best of {settings}"
 
     @property
     def value(self) -> float:
@@ -62,6 +80,23 @@ class Tuned(Generic[AnyRanker]):
     flavour: str
     tried: tuple[Trial, ...]
     folds: int | None = None  # of the cross-validation that chose; None: a validation part did
+
+    def __repr__(self) -> str:
+        return f"Tuned({type(self.ranker).__name__}, {self.choice.summary})"
+
+    def to_frame(self) -> Frame:
+        """A row per tried setting: its parameters, what it reached, and whether it was chosen."""
+        settings, values = [each.parameters for each in self.tried], [each.value for each in self.tried]
+        return as_frame(tried_columns(settings, values, self.measure, self.parameters))
+
+    def plot(self, parameter: str | None = None, *, ax: Axes | None = None) -> Axes:
+        """What was reached at every value of a parameter, the best over the other parameters.
+
+        parameter: by default the one that was tried at several values.
+        """
+        settings, values = [each.parameters for each in self.tried], [each.value for each in self.tried]
+        name, found = tried_values(settings, values, parameter)
+        return draw_tried(list(found), list(found.values()), (name, f"{self.measure} on validation data"), ax)
 
     @property
     def choice(self) -> Choice:

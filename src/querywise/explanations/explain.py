@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -13,122 +13,10 @@ from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates
 from querywise.errors import DataError, NotFittedError
 from querywise.explanations.contributions import contributions_in
+from querywise.explanations.explained import Departure, Explanation, ModelShare, ModelTerm, Neighbour, Reason, Term
 from querywise.learners.linear import LinearModels
 from querywise.runtime.arrays import Floats
 from querywise.runtime.values import JsonObject
-
-
-@dataclass(frozen=True)
-class Neighbour:
-    """A training query behind the model, its weight, and its distance.
-
-    `pull` is its share in the step from the global model to this one: −v·G·(w_q − w₀), the first-order decrease of its
-    loss along the step (G its gradient), over the sum of the absolute values; below 0 its loss increases. 0 where the
-    learner has no gradients.
-    """
-
-    query_id: str
-    weight: float
-    distance: float
-    pairs: int
-    pull: float = 0.0
-
-
-@dataclass(frozen=True)
-class ModelShare:
-    """One of several stored models: how much it counts for a query, and how many training queries it learned from.
-
-    One with fewer than two to learn from is the global model. A ranker in a Blend has a name instead.
-    """
-
-    model: int
-    weight: float
-    queries: int
-    name: str = ""
-
-
-@dataclass(frozen=True)
-class Departure:
-    """A feature, its weight in the global model and in this query's, and how much its values vary among the documents.
-
-    `effect` is the difference of the weights times that spread: how much it can change the order of documents.
-    """
-
-    feature: str
-    everyone: float
-    here: float
-    spread: float
-
-    @property
-    def effect(self) -> float:
-        """(w_q − w₀) × the feature's spread over the query's documents."""
-        return (self.here - self.everyone) * self.spread
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """One query: its neighbours, nearest first, and its departures from the global model, largest effect first.
-
-    Where stored models are picked or blended there are no neighbours but `models`, the largest
-    weight first; the weights of a blend are its effective ones on this query's documents, and the global ones are
-    scaled to the same range there. `note` says why the global model scores a query that backs off. `remark`: what else
-    is amiss with its position.
-    """
-
-    query_id: str
-    is_global: bool
-    neighbours: tuple[Neighbour, ...]
-    departures: tuple[Departure, ...]
-    models: tuple[ModelShare, ...] = ()
-    note: str = ""
-    remark: str = ""
-
-
-@dataclass(frozen=True)
-class Term:
-    """What one feature adds to the distance between two documents' scores.
-
-    `above` and `below` are its values as the model gets them; `everyone` what it adds in the global model, `here` what
-    it adds in this query's.
-    """
-
-    feature: str
-    above: float
-    below: float
-    everyone: float
-    here: float
-
-
-@dataclass(frozen=True)
-class ModelTerm:
-    """What one model of a blend adds to the distance between two documents' scores."""
-
-    model: int
-    weight: float
-    here: float
-    name: str = ""
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why one document is above another, term by term: `here` of the terms adds up to `difference`.
-
-    `everyone` is the difference under the global model; the rest is what this query's own model adds.
-    """
-
-    query_id: str
-    above: str
-    below: str
-    difference: float
-    everyone: float
-    terms: tuple[Term, ...]
-    models: tuple[ModelTerm, ...]
-    neighbours: tuple[Neighbour, ...]
-
-    @property
-    def local(self) -> float:
-        """The part that is not the global model's."""
-        return self.difference - self.everyone
 
 
 def depends_on_query(ranker: Ranker) -> bool:

@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from querywise.display.axes import COLOURS, MARKERS, legend, log_scale
+from querywise.display.axes import looks as looks_of
+from querywise.display.words import short
 from querywise.evaluation.findings import Findings
+from querywise.evaluation.plots import draw_differences
 from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.files import atomic_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-# Okabe and Ito's colours, distinguishable by nearly everybody; each line also has a marker of its own.
-_COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666")
-_MARKERS = ("X", "o", "s", "^", "D", "v", "P", "*")
-# A method looks the same in every figure.
-_PLACES = ("single", "knn-online", "knn-offline-1", "knn-offline-2", "lambdamart", "query-classes", "bm25")
 
 _COMPONENTS = ("first principal component", "second principal component")
 
@@ -50,33 +48,17 @@ def measures_by_method(found: Findings) -> tuple[Figure, ...]:
     others = [each for each in found.methods if each.name != found.compared.baseline]
     if not others:
         return ()
-    looks = _looks(found.compared.names)
     with _axes(height=1.1 + 0.34 * len(others)) as (axes, done):
-        for place, each in enumerate(reversed(others)):
-            low, high = each.interval
-            colour, marker = looks[each.name]
-            axes.plot([low, high], [place, place], color=colour, linewidth=2.2, solid_capstyle="round")
-            axes.plot([each.difference], [place], marker, color=colour, markersize=7)
-            mark = "*" if each.is_significant else ""
-            axes.annotate(
-                f"{each.difference:+.4f}{mark}", (high, place), (6, -3.5), textcoords="offset points", fontsize=9
-            )
-        axes.axvline(0, color="#000000", linewidth=1)
-        axes.set_yticks(range(len(others)), [_short(each.name) for each in reversed(others)])
-        axes.set_ylim(-0.6, len(others) - 0.4)
-        axes.margins(x=0.18)
-        axes.set_xlabel(
-            f"difference in {found.measure} from {_short(found.compared.baseline)} ({base:.4f})\n"
-            "bars: 95 % bootstrap interval; *: p < 0.05, Holm",
-            fontsize=8.5,
-        )
+        what = f"difference in {found.measure} from {short(found.compared.baseline)} ({base:.4f})"
+        draw_differences(others, found.compared.names, what, axes)
+        axes.set_yticks(range(len(others)), [short(each.name) for each in reversed(others)])
     return (("difference.svg", f"Difference of every method from {found.compared.baseline}", done()),)
 
 
 def ndcg_curves(found: Findings) -> tuple[Figure, ...]:
     """NDCG at 1 to 10 by method: Figure 7 of [geng2008]_."""
     title = f"NDCG at 1 to 10 (flavour {found.compared.flavour})"
-    looks = _looks(found.compared.names)
+    looks = looks_of(found.compared.names)
     drawn = _lines(range(1, 11), found.ndcg, labels=("position", "NDCG"), title="", looks=looks)
     return (("ndcg.svg", title, drawn),)
 
@@ -106,7 +88,7 @@ def quality_by_difficulty(found: Findings) -> tuple[Figure, ...]:
         return ()
     lines = {name: [group.means[name] for group in groups] for name in found.compared.names}
     names = [f"{group.label}\n({group.queries} queries)" for group in groups]
-    labels, looks = ("relevant documents", found.measure), _looks(found.compared.names)
+    labels, looks = ("relevant documents", found.measure), looks_of(found.compared.names)
     drawn = _lines(range(len(groups)), lines, labels=labels, title="", ticks=names, looks=looks)
     return (("difficulty.svg", "Quality by number of relevant documents", drawn),)
 
@@ -124,7 +106,7 @@ def queries_in_the_plane(found: Findings) -> tuple[Figure, ...]:
     classes = {name: chosen[first] for name, chosen in compared.classes.items()}
     ours, theirs = (compared.evaluations[name][found.measure][first] for name in (found.shown, compared.baseline))
     by = "class" if classes else "gain"
-    what = f"gain in {found.measure} ({_short(found.shown)})"
+    what = f"gain in {found.measure} ({short(found.shown)})"
     drawn = (
         plane_figure(places, classes) if classes else gains_figure(places, ours - theirs, axes=_COMPONENTS, what=what)
     )
@@ -136,10 +118,10 @@ def plane_figure(places: Floats, classes: Mapping[str, Bools]) -> str:
     with _axes(height=4.2) as (axes, done):
         drawn = []
         for place, (name, chosen) in enumerate(classes.items()):
-            look: dict[str, Any] = {"color": _COLOURS[1 + place % 6], "marker": _MARKERS[1 + place % 6]}
+            look: dict[str, Any] = {"color": COLOURS[1 + place % 6], "marker": MARKERS[1 + place % 6]}
             across, up = places[chosen].T
             drawn.append((name, axes.scatter(across, up, s=16, alpha=0.75, linewidths=0, **look)))
-        _legend(axes, drawn, fontsize=9)
+        legend(axes, drawn, fontsize=9)
         axes.set_xlabel(_COMPONENTS[0])
         axes.set_ylabel(_COMPONENTS[1])
     return str(done())
@@ -158,7 +140,7 @@ def transforms_by_gain(found: Findings) -> tuple[Figure, ...]:
                 moved[known],
                 gains[known],
                 axes=("scale α", "shift β"),
-                what=f"gain in {found.measure} ({_short(name)})",
+                what=f"gain in {found.measure} ({short(name)})",
             )
             text = f"How {name} moved each query's target values while it was a training query, by the query's gain"
             figures.append((f"transforms-{len(figures) + 1}.svg", text, drawn))
@@ -183,19 +165,19 @@ def quality_against_time(found: Findings) -> tuple[Figure, ...]:
     timed = [each for each in found.methods if np.isfinite(each.predict_milliseconds) and each.predict_milliseconds > 0]
     if len(timed) < 2:
         return ()
-    looks = _looks(found.compared.names)
+    looks = looks_of(found.compared.names)
     with _axes() as (axes, done):
         for each in timed:
             colour, marker = looks[each.name]
             axes.plot([each.predict_milliseconds], [each.means[found.measure]], marker, color=colour, markersize=8)
             axes.annotate(
-                _short(each.name),
+                short(each.name),
                 (each.predict_milliseconds, each.means[found.measure]),
                 (7, 4),
                 textcoords="offset points",
                 fontsize=9,
             )
-        _log_scale(axes)
+        log_scale(axes)
         axes.margins(x=0.3, y=0.15)
         axes.set_xlabel("milliseconds per query")
         axes.set_ylabel(found.measure)
@@ -210,13 +192,13 @@ def quality_against_k(found: Findings) -> tuple[Figure, ...]:
         return ()
     shares = [100 * k if isinstance(k, float) else k for k in across]
     labels = ("k, % of the training queries" if isinstance(across[0], float) else "k", "on validation data")
-    svg = _lines(shares, lines, labels=labels, title="", looks=_looks(found.compared.names))
+    svg = _lines(shares, lines, labels=labels, title="", looks=looks_of(found.compared.names))
     return (("against-k.svg", "Validation quality against the number of neighbours", svg),)
 
 
 def oracle_curves(found: Findings) -> tuple[Figure, ...]:
     """Mean average precision of the r-th best model: Figure 3 of [lin2011]_."""
-    looks = _looks(found.compared.names)
+    looks = looks_of(found.compared.names)
     with _axes() as (axes, done):
         drawn: list[tuple[str, Any]] = []
         for each in found.oracles:
@@ -229,13 +211,13 @@ def oracle_curves(found: Findings) -> tuple[Figure, ...]:
         drawn.append((found.compared.baseline, level))
         axes.set_xlabel("rank of the model, the best for each query first")
         axes.set_ylabel("MAP")
-        _legend(axes, drawn, fontsize=9)
+        legend(axes, drawn, fontsize=9)
     return (("oracle.svg", "What always choosing the r-th best model would reach", done()),)
 
 
 def bounds_by_number(found: Findings) -> tuple[Figure, ...]:
     """UpperBound against the number of models to choose from: after Figure 2 of [lin2011]_."""
-    looks = _looks(found.compared.names)
+    looks = looks_of(found.compared.names)
     with _axes() as (axes, done):
         drawn: list[tuple[str, Any]] = []
         for each in found.oracles:
@@ -245,10 +227,10 @@ def bounds_by_number(found: Findings) -> tuple[Figure, ...]:
             drawn.append((each.name, line))
         level = axes.axhline(found.oracles[0].baseline, color="#000000", linestyle="--", linewidth=1.2)
         drawn.append((found.compared.baseline, level))
-        _log_scale(axes)
+        log_scale(axes)
         axes.set_xlabel("models to choose from, drawn at random from the method's own")
         axes.set_ylabel("MAP")
-        _legend(axes, drawn, fontsize=9)
+        legend(axes, drawn, fontsize=9)
     return (("upper-bound.svg", "What always choosing the best of so many models would reach", done()),)
 
 
@@ -279,7 +261,7 @@ def _lines(
     ticks: Sequence[str] | None = None,
     looks: Mapping[str, tuple[str, str]] | None = None,
 ) -> str:
-    looks = _looks([*(level or {}), *lines]) if looks is None else looks
+    looks = looks_of([*(level or {}), *lines]) if looks is None else looks
     with _axes() as (axes, done):
         drawn: list[tuple[str, Any]] = []
         for name, value in (level or {}).items():
@@ -293,7 +275,7 @@ def _lines(
         axes.set_title(title, fontsize=10, loc="left")
         if ticks is not None:
             axes.set_xticks(list(across), ticks)
-        _legend(axes, drawn, fontsize=8.5, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
+        legend(axes, drawn, fontsize=8.5, beside=True)
     return str(done())
 
 
@@ -320,39 +302,3 @@ def _axes(*, height: float = 3.6) -> Iterator[tuple[Axes, Any]]:
             warnings.filterwarnings("ignore", message="Glyph .* missing from")
             figure.savefig(out, format="svg", metadata={"Date": None})
         finished.append(out.getvalue())
-
-
-def _looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """A colour and marker for each: a method, by the first word of its name, has its own, the others what is left."""
-    places: dict[str, int] = {}
-    for name in names:
-        method = name.split(",")[0]
-        if method in _PLACES and _PLACES.index(method) not in places.values():
-            places[name] = _PLACES.index(method)
-    left = iter([place for place in reversed(range(len(_COLOURS))) if place not in places.values()])
-    for number, name in enumerate(names):
-        if name not in places:
-            places[name] = next(left, len(_COLOURS) + number)
-    count = len(_COLOURS)
-    return {
-        name: (_COLOURS[place % count], _MARKERS[(place + place // count) % count]) for name, place in places.items()
-    }
-
-
-def _log_scale(axes: Axes) -> None:
-    """Powers of ten across, written as plain numbers."""
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter("")
-
-
-def _short(name: str) -> str:
-    """A name that leaves room for the figure."""
-    return name if len(name) <= 36 else f"{name[:22]}…{name[-13:]}"
-
-
-def _legend(axes: Axes, drawn: Sequence[tuple[str, Any]], **how: Any) -> None:
-    """A legend of the names as they are; Matplotlib alone would leave out those that begin with an underscore."""
-    legend = axes.legend([each for _, each in drawn], list(map(str, range(len(drawn)))), frameon=False, **how)
-    for text, (name, _) in zip(legend.get_texts(), drawn, strict=True):
-        text.set_text(_short(name))

@@ -18,7 +18,7 @@ from querywise.evaluation.examples import Example
 from querywise.evaluation.findings import Findings
 from querywise.evaluation.significance import TEST_NAMES
 from querywise.evaluation.tuning import Tuned
-from querywise.explanations.explain import Explanation, Reason
+from querywise.explanations.explained import Explanation, Reason
 from querywise.measures.flavours import find_flavour
 from querywise.retrieval.search import Answer
 

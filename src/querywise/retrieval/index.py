@@ -21,6 +21,7 @@ from scipy.sparse import csc_array
 
 from querywise.data.collections import Document
 from querywise.data.letor import PathLike
+from querywise.display.words import counted
 from querywise.errors import DataError, ModelFileError
 from querywise.retrieval.strings import Strings
 from querywise.retrieval.words import Tokeniser
@@ -104,6 +105,11 @@ class Index:
 
     def __len__(self) -> int:
         return len(self.document_ids)
+
+    def __repr__(self) -> str:
+        columns = [counted(len(self.column_names), "column")] if self.column_names else []
+        sizes = [counted(len(self), "document"), counted(len(self.terms), "term"), f"fields {', '.join(self.fields)}"]
+        return f"Index({', '.join([*sizes, *columns])})"
 
     def numbers_of(self, text: str) -> list[int]:
         """The distinct terms of a query, by number, in the order in which they appear; −1 for each that is nowhere."""

@@ -19,7 +19,8 @@ from querywise.data.decimals import read_rows
 from querywise.data.judged import Candidates
 from querywise.data.query_table import QueryTable
 from querywise.errors import DataError, ModelFileError, QuerywiseError
-from querywise.explanations.explain import Explanation, Reason, explain, why
+from querywise.explanations.explain import explain, why
+from querywise.explanations.explained import Explanation, Reason
 from querywise.measures.order import check_scores, order
 from querywise.methods import described
 from querywise.runtime.arrays import Bools, Floats

@@ -26,6 +26,7 @@ from querywise.data.parquet.shard import MANIFEST, OpenedShard, ShardFile, query
 from querywise.data.queries import read_queries
 from querywise.data.rows import join_known
 from querywise.data.survey import Survey
+from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.cache import cached
@@ -59,6 +60,11 @@ class Shards:
 
     def __len__(self) -> int:
         return sum(file.queries for file in self.files)
+
+    def __repr__(self) -> str:
+        queries, documents = counted(len(self), "query", "queries"), counted(self.rows, "document")
+        files, features = counted(len(self.files), "file"), counted(self.feature_count, "feature")
+        return f"Shards({str(self.folder)!r}: {queries}, {documents}, {features}, {files})"
 
     @property
     def rows(self) -> int:

@@ -1,0 +1,54 @@
+"""Small HTML tables for notebooks: they take their colours from the page, and nothing from elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from typing import TypeAlias
+
+Cell: TypeAlias = str | int | float | None
+
+_LINE = "1px solid color-mix(in srgb, currentColor 22%, transparent)"
+_TABLE = "border-collapse:collapse;border:none;background:none;color:inherit;font-size:0.92em;margin:0.3em 0"
+_CELL = "padding:0.2em 0.7em;border:none;background:none;color:inherit"
+_ROW = "background:none;border:none"
+
+
+def table(
+    headings: Sequence[str], rows: Sequence[Sequence[Cell]], *, title: str = "", notes: Sequence[str] = ()
+) -> str:
+    """A table under a title, with lines of notes below; the first column is text, numbers stand to the right."""
+    head = "".join(_head(each, column) for column, each in enumerate(headings))
+    body = "".join(f'<tr style="{_ROW}">{"".join(map(_cell, row, range(len(row))))}</tr>' for row in rows)
+    top = f'<div style="margin:0.3em 0"><b>{escape(title)}</b></div>' if title else ""
+    below = "".join(f'<div style="font-size:0.85em;opacity:0.75">{escape(each)}</div>' for each in notes)
+    whole = f'<thead><tr style="{_ROW}">{head}</tr></thead>' if any(headings) else ""
+    if not rows:
+        return f"{top}{below}"
+    return f'{top}<table style="{_TABLE}">{whole}<tbody>{body}</tbody></table>{below}'
+
+
+def together(parts: Sequence[str]) -> str:
+    """Several tables as one piece of HTML."""
+    return f'<div style="color:inherit">{"".join(parts)}</div>'
+
+
+def written(cell: Cell) -> str:
+    """A cell as people read it: numbers to four digits, nothing where nothing is known."""
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+        return ""
+    if isinstance(cell, float):
+        return f"{cell:.4f}" if cell == 0 or 1e-3 <= abs(cell) < 1e5 else f"{cell:.3g}"
+    return f"{cell:,}" if isinstance(cell, int) else cell
+
+
+def _head(text: str, column: int) -> str:
+    side = "left" if column == 0 else "right"
+    return f'<th scope="col" style="{_CELL};text-align:{side};border-bottom:{_LINE}">{escape(text)}</th>'
+
+
+def _cell(cell: Cell, column: int) -> str:
+    side = "left" if column == 0 else "right"
+    numbers = ";font-variant-numeric:tabular-nums" if column else ""
+    return f'<td style="{_CELL};text-align:{side}{numbers}">{escape(written(cell))}</td>'

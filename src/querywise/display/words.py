@@ -1,0 +1,42 @@
+"""Short texts for `repr`: counts with their nouns, the first of many names, names of a length that fits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+_LONGEST = 36  # characters of a name in a figure
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """A count and its noun.
+
+    >>> counted(1, "query", "queries"), counted(1200, "document")
+    ('1 query', '1,200 documents')
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def some(names: Sequence[str], most: int = 3) -> str:
+    """The first of several names, and how many there are beside them.
+
+    >>> some(["bm25", "tf", "idf", "length"], most=2)
+    'bm25, tf and 2 more'
+    """
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
+
+
+def short(name: str, longest: int = _LONGEST) -> str:
+    """A name that leaves room for the rest: its middle is left out where it is long.
+
+    >>> short("a-method-with-a-name-of-many-words-that-goes-on")
+    'a-method-with-a-name-o…that-goes-on'
+    """
+    end = longest // 3 + 1
+    return name if len(name) <= longest else f"{name[: longest - end - 1]}…{name[-end:]}"
+
+
+def p_value(p: float) -> str:
+    """A p-value as people read it; nothing where there is none."""
+    return "" if math.isnan(p) else "< 0.0001" if p < 1e-4 else f"{p:.4f}"
