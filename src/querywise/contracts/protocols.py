@@ -23,6 +23,7 @@ __all__ = [
     "FollowsRanker",
     "Grouping",
     "Knows",
+    "KnowsGains",
     "Learner",
     "LocalLearner",
     "LooksAt",
@@ -245,6 +246,15 @@ class Transparent(Protocol):
 
     def form(self) -> Form:
         """What an engine can run."""
+        ...
+
+
+@runtime_checkable
+class KnowsGains(Protocol):
+    """A model of trees that reports what the splits by each feature gained in training."""
+
+    def gains(self) -> Floats:
+        """A number per feature, from 0 up."""
         ...
 
 

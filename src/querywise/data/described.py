@@ -73,7 +73,7 @@ class JudgedDescribed:
             rows.append(("judged beyond them", f"{len(self.missed.document_ids):,}", ""))
         if documents.queries is not None:
             rows.append(("query data", "", ", ".join(documents.queries.holds)))
-        return table(("", "", ""), rows, title=type(self).__name__)
+        return table(("", "", ""), rows, title=type(self).__name__, text=(0, 2))
 
 
 def _sizes(documents: _Documents) -> list[str]:

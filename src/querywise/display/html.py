@@ -16,11 +16,17 @@ _ROW = "background:none;border:none"
 
 
 def table(
-    headings: Sequence[str], rows: Sequence[Sequence[Cell]], *, title: str = "", notes: Sequence[str] = ()
+    headings: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    title: str = "",
+    notes: Sequence[str] = (),
+    text: Sequence[int] = (0,),
 ) -> str:
-    """A table under a title, with lines of notes below; the first column is text, numbers stand to the right."""
-    head = "".join(_head(each, column) for column, each in enumerate(headings))
-    body = "".join(f'<tr style="{_ROW}">{"".join(map(_cell, row, range(len(row))))}</tr>' for row in rows)
+    """A table under a title, with lines of notes below. text: which columns are text; numbers stand to the right."""
+    sides = ["left" if column in text else "right" for column in range(max(map(len, (headings, *rows)), default=0))]
+    head = "".join(map(_head, headings, sides))
+    body = "".join(f'<tr style="{_ROW}">{"".join(map(_cell, row, sides))}</tr>' for row in rows)
     top = f'<div style="margin:0.3em 0"><b>{escape(title)}</b></div>' if title else ""
     below = "".join(f'<div style="font-size:0.85em;opacity:0.75">{escape(each)}</div>' for each in notes)
     whole = f'<thead><tr style="{_ROW}">{head}</tr></thead>' if any(headings) else ""
@@ -43,12 +49,9 @@ def written(cell: Cell) -> str:
     return f"{cell:,}" if isinstance(cell, int) else cell
 
 
-def _head(text: str, column: int) -> str:
-    side = "left" if column == 0 else "right"
+def _head(text: str, side: str) -> str:
     return f'<th scope="col" style="{_CELL};text-align:{side};border-bottom:{_LINE}">{escape(text)}</th>'
 
 
-def _cell(cell: Cell, column: int) -> str:
-    side = "left" if column == 0 else "right"
-    numbers = ";font-variant-numeric:tabular-nums" if column else ""
-    return f'<td style="{_CELL};text-align:{side}{numbers}">{escape(written(cell))}</td>'
+def _cell(cell: Cell, side: str) -> str:
+    return f'<td style="{_CELL};text-align:{side};font-variant-numeric:tabular-nums">{escape(written(cell))}</td>'

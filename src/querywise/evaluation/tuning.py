@@ -96,7 +96,8 @@ class Tuned(Generic[AnyRanker]):
         """
         settings, values = [each.parameters for each in self.tried], [each.value for each in self.tried]
         name, found = tried_values(settings, values, parameter)
-        return draw_tried(list(found), list(found.values()), (name, f"{self.measure} on validation data"), ax)
+        how = "on validation data" if self.folds is None else f"in cross-validation of {self.folds} parts"
+        return draw_tried(list(found), list(found.values()), (name, f"{self.measure} {how}"), ax)
 
     @property
     def choice(self) -> Choice:

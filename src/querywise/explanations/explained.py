@@ -244,7 +244,7 @@ class Reason:
 
 def _largest(effects: Sequence[tuple[str, float]]) -> str:
     """The first few features that have an effect, in a line."""
-    shown = [f"{name} {effect:+.4g}" for name, effect in effects[:_FEW] if effect]
+    shown = [f"{name}: {effect:+.4g}" for name, effect in effects[:_FEW] if effect]
     left = sum(effect != 0 for _, effect in effects) - len(shown)
     return ", ".join(shown) + (f" and {counted(left, 'feature')} more" if left else "")
 

@@ -18,7 +18,7 @@ from querywise.errors import DataError, NotFittedError
 from querywise.learners.trees.forest import Grown, read_forest
 from querywise.learners.trees.grades import Grades
 from querywise.learners.trees.growth import LARGEST, check_growth, check_visible, growth, own_gains
-from querywise.learners.trees.text import for_lightgbm, read_trees, width_of
+from querywise.learners.trees.text import for_lightgbm, gains_in, read_trees, width_of
 from querywise.learners.weights import check_query_weights
 from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import ideal_shares
@@ -185,6 +185,11 @@ class LambdaMART:
         below = () if self.base is None else self.base.form().trees
         every = [read_trees(model, self.feature_count_) for model in self.models_]
         return Forest((*below, *(tree.root(self.bag) for trees in every for tree in trees)))
+
+    def gains(self) -> Floats:
+        """What the splits by each feature gained in training, those of `base` included."""
+        own = gains_in(self.models_, self.feature_count_)
+        return own if self.base is None else own + self.base.gains()
 
     def _loaded(self) -> list[Booster]:
         """LightGBM's own trees, read from their text when first needed."""

@@ -6,6 +6,7 @@ LightGBM itself trusts such a text: one with a wrong number can end the process.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -66,6 +67,21 @@ def read_trees(text: str, width: int) -> list[Tree]:
         ]
     except (KeyError, ValueError) as error:
         raise ModelFileError(f"The trees cannot be read ({error}). Fit the model anew.") from None
+
+
+def gains_in(texts: Sequence[str], width: int) -> Floats:
+    """What the splits by each feature gained, as LightGBM has written it down: sums over trees, the mean over texts."""
+    total = np.zeros(width)
+    for text in texts:
+        for number, tree in enumerate(read_trees(text, width)):
+            if len(tree.features):
+                part = text.split("\nTree=")[number + 1]
+                line = re.search(r"^split_gain=(.*)$", part, re.MULTILINE)
+                gains = _floats({} if line is None else {"gains": line[1]}, "gains")
+                if len(gains) != len(tree.features):
+                    raise ModelFileError("The trees do not say what their splits gained. Fit the model anew.")
+                np.add.at(total, tree.features, gains)
+    return total / max(len(texts), 1)
 
 
 def width_of(text: str) -> int:

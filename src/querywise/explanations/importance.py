@@ -1,0 +1,246 @@
+"""How much each feature counts in a ranker's order: by its part of the scores, by the gain of splits, by permutation.
+
+With c_j(d) what feature j adds to the score of document d under the model that scores its query, the importance by
+contributions is the mean over queries of the spread of c_j over the query's documents. Under a linear model that is
+|w_j| times the spread of the feature within the query. Permutation gives a feature's values to other documents of the
+same query; its importance is by how much the measure falls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from querywise.contracts.answers import Answer, Model, Scorer, answer_of
+from querywise.contracts.forms import Linear, Refusal
+from querywise.contracts.protocols import KnowsGains
+from querywise.data.judged import Candidates, Judged
+from querywise.display.axes import axes_or_new, bars
+from querywise.display.frames import Column, Frame, as_frame
+from querywise.display.html import table
+from querywise.display.words import counted
+from querywise.errors import DataError
+from querywise.evaluation.evaluate import evaluate
+from querywise.explanations.contributions import contributions_in
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.cancellation import checkpoint
+from querywise.runtime.progress import track
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+How: TypeAlias = Literal["contributions", "gain", "permutation"]
+_HOWS: tuple[How, ...] = ("contributions", "gain", "permutation")
+_MOST = 15  # rows of a table, or bars of a figure
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureImportance:
+    """Features and their importance, the most important first.
+
+    how: `contributions`, `gain` or `permutation`. unit: what a number is, in words. errors: the standard error of each,
+    over the queries; None by gain.
+    """
+
+    features: tuple[str, ...]
+    values: Floats
+    how: How
+    unit: str
+    errors: Floats | None = None
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def __repr__(self) -> str:
+        first = ", ".join(f"{name}: {value:.4g}" for name, value in zip(self.features[:3], self.values, strict=False))
+        left = f" and {counted(len(self) - 3, 'feature')} more" if len(self) > 3 else ""
+        return f"FeatureImportance(by {self.how}: {first}{left})"
+
+    def _repr_html_(self) -> str:
+        errors = np.full(len(self), np.nan) if self.errors is None else self.errors
+        rows = list(zip(self.features, self.values.tolist(), errors.tolist(), strict=True))
+        if self.errors is None:
+            rows = [row[:2] for row in rows]
+        left = [f"and {len(self) - _MOST:,} more"] if len(self) > _MOST else []
+        headings = ("feature", "importance", "standard error")[: 2 if self.errors is None else 3]
+        title = f"Feature importance by {self.how}"
+        return table(headings, rows[:_MOST], title=title, notes=[*left, self.unit])
+
+    def __getitem__(self, feature: str) -> float:
+        """The importance of one feature."""
+        if feature not in self.features:
+            raise DataError(f"There is no feature {feature!r}. There are: {', '.join(self.features[:20])}.")
+        return float(self.values[self.features.index(feature)])
+
+    def to_frame(self) -> Frame:
+        """A row per feature: name, importance, standard error, how it was computed; pandas, else polars, else Arrow."""
+        errors = np.full(len(self), np.nan) if self.errors is None else self.errors
+        columns: dict[str, Column] = {"feature": list(self.features), "importance": self.values, "error": errors}
+        return as_frame({**columns, "how": [self.how] * len(self)})
+
+    def plot(self, most: int = _MOST, *, ax: Axes | None = None) -> Axes:
+        """The most important features, each a bar, with two standard errors to either side where these are known."""
+        count = min(most, len(self))
+        errors = None if self.errors is None else (2 * self.errors[:count]).tolist()
+        axes = axes_or_new(ax, height=1.1 + 0.28 * count)
+        bars(axes, self.features[:count], self.values[:count].tolist(), errors)
+        axes.set_xlabel(self.unit)
+        return axes
+
+
+def feature_importance(
+    ranker: Scorer,
+    data: Judged | Candidates,
+    *,
+    how: How | None = None,
+    measure: str = "ndcg@10",
+    flavour: str = "standard",
+    repeats: int = 5,
+    seed: int = 0,
+) -> FeatureImportance:
+    """How much each feature counts in the order that a fitted ranker gives these queries' documents.
+
+    how: `contributions`, the mean over queries of the spread of what the feature adds to the scores, exact for linear
+    models and local ones of them; `gain`, what the splits of LightGBM's trees gained in training; `permutation`, by how
+    much the measure falls once the feature's values are exchanged between documents of the same query. By default
+    contributions where all models are linear, else permutation. Trees have contributions too, as Shapley values.
+    measure, flavour, repeats, seed: of permutation.
+
+    >>> from querywise.data.synthetic import make_judged
+    >>> from querywise.learners.ranksvm.ranksvm import RankSVM
+    >>> data = make_judged(30, 10, 4)
+    >>> feature_importance(RankSVM().fit(data), data).how
+    'contributions'
+    """
+    if how is not None and how not in _HOWS:
+        raise DataError(f"feature_importance(how={how!r}) is unknown. Known: {', '.join(map(repr, _HOWS))}.")
+    candidates = _named(data.candidates if isinstance(data, Judged) else data, ranker)
+    if not len(candidates.features):
+        raise DataError("There is no document to compute the importance of features on.")
+    answer = answer_of(ranker, candidates)
+    chosen = how or ("contributions" if _is_linear(answer) else "permutation")
+    if chosen == "gain":
+        return _by_gain(answer)
+    if chosen == "contributions":
+        return _by_contributions(ranker, answer)
+    if not isinstance(data, Judged):
+        raise DataError("Importance by permutation needs labels; give Judged instead of Candidates.")
+    if repeats < 1:
+        raise DataError(f"feature_importance(repeats={repeats}) must be from 1 up.")
+    return _by_permutation(
+        ranker, replace(data, candidates=candidates), measure=measure, flavour=flavour, repeats=repeats, seed=seed
+    )
+
+
+def _named(candidates: Candidates, ranker: Scorer) -> Candidates:
+    """The same candidates; columns without names are those of training."""
+    names: tuple[str, ...] | None = getattr(ranker, "feature_names_", None)
+    if candidates.feature_names is not None or names is None or len(names) != candidates.features.shape[1]:
+        return candidates
+    return replace(candidates, feature_names=names)
+
+
+def _is_linear(answer: Answer) -> bool:
+    """Whether every score is a weighted sum of features, with weights that may differ by query."""
+    if answer.members:
+        return answer.scale != "rank" and all(map(_is_linear, answer.members))
+    return isinstance(answer.everyone.form(), Linear)
+
+
+def _sorted(
+    labels: tuple[str, ...], values: Floats, how: How, unit: str, errors: Floats | None = None
+) -> FeatureImportance:
+    turn = np.argsort(-values, kind="stable")
+    names = tuple(labels[column] for column in turn.tolist())
+    return FeatureImportance(names, values[turn], how, unit, None if errors is None else errors[turn])
+
+
+def _by_gain(answer: Answer) -> FeatureImportance:
+    model = answer.everyone
+    if answer.varies or answer.members or not isinstance(model, KnowsGains):
+        raise DataError(
+            "Importance by gain is for one model of boosted trees, such as a LambdaMART; this ranker is another. "
+            "Use how='permutation'."
+        )
+    labels = tuple(map(answer.seen.feature_label, range(answer.seen.features.shape[1])))
+    return _sorted(labels, model.gains(), "gain", "sum of the gains of the splits by it, in training")
+
+
+def _by_contributions(ranker: Scorer, answer: Answer) -> FeatureImportance:
+    unit = "mean over queries of the spread of what it adds to the scores"
+    if answer.members or answer.scale == "range":
+        labels, spreads = _one_by_one(ranker, answer.seen)
+    else:
+        labels, spreads = _model_by_model(answer)
+    return _sorted(labels, spreads.mean(axis=0), "contributions", unit, _errors(spreads))
+
+
+def _one_by_one(ranker: Scorer, candidates: Candidates) -> tuple[tuple[str, ...], Floats]:
+    """Queries × features, where parts depend on all scores of the query."""
+    labels: tuple[str, ...] = ()
+    spreads = []
+    for query in track(range(len(candidates)), "Contributions"):
+        checkpoint()
+        if candidates.sizes[query]:
+            found = contributions_in(answer_of(ranker, candidates.select([query])))
+            labels = found.labels
+            spreads.append(found.here.std(axis=0))
+    return labels, np.array(spreads)
+
+
+def _model_by_model(answer: Answer) -> tuple[tuple[str, ...], Floats]:
+    """Queries × features, where one model scores each query: all queries of a model together."""
+    seen, chosen = answer.seen, answer.chosen() if answer.varies else np.full(len(answer.seen), -1, np.int64)
+    labels: tuple[str, ...] = ()
+    spreads: list[Floats] = []
+    for number in track(np.unique(chosen).tolist(), "Contributions"):
+        checkpoint()
+        queries = np.flatnonzero((chosen == number) & (seen.sizes > 0))
+        if len(queries):
+            labels, found = _of_model(answer.everyone if number < 0 else answer.models()[number], seen, queries)
+            spreads.append(found)
+    return labels, np.concatenate(spreads)
+
+
+def _of_model(model: Model, seen: Candidates, queries: Ints) -> tuple[tuple[str, ...], Floats]:
+    """The spread of the contributions of one model within each of some queries."""
+    own = seen if len(queries) == len(seen) else seen.select(queries)
+    found = model.terms(own)
+    if isinstance(found, Refusal):
+        raise DataError(f"{found.reason} Use how='permutation'.")
+    return found.labels, np.array([found.parts[own.rows(query)].std(axis=0) for query in range(len(own))])
+
+
+def _by_permutation(
+    ranker: Scorer, data: Judged, *, measure: str, flavour: str, repeats: int, seed: int
+) -> FeatureImportance:
+    candidates = data.candidates
+    before = evaluate(ranker.predict(candidates), data, measures=[measure], flavour=flavour).values[:, 0]
+    width = candidates.features.shape[1]
+    drops = np.zeros((len(data), width))
+    for column in track(range(width), "Permuting features"):
+        for repeat in range(repeats):
+            checkpoint()
+            moved = _permuted(candidates, column, np.random.default_rng([seed, column, repeat]))
+            after = evaluate(ranker.predict(moved), data, measures=[measure], flavour=flavour).values[:, 0]
+            drops[:, column] += (before - after) / repeats
+    labels = tuple(map(candidates.feature_label, range(width)))
+    unit = f"fall of {measure}, from {before.mean():.4f}, once its values are permuted within queries"
+    return _sorted(labels, drops.mean(axis=0), "permutation", unit, _errors(drops))
+
+
+def _permuted(candidates: Candidates, column: int, rng: np.random.Generator) -> Candidates:
+    """The same candidates with one feature's values at random places within their query."""
+    turn = np.lexsort((rng.random(len(candidates.features)), candidates.query_of_row))
+    features = candidates.features.copy()
+    features[:, column] = candidates.features[turn, column]
+    return replace(candidates, features=features)
+
+
+def _errors(by_query: Floats) -> Floats:
+    """The standard error of each mean over queries; 0 of a single query."""
+    count = len(by_query)
+    found: Floats = by_query.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.zeros(by_query.shape[1])
+    return found
