@@ -9,8 +9,10 @@ import numpy as np
 from benchmarks.results import Result
 from benchmarks.timing import best_seconds
 from benchmarks.worlds import World
-from querywise import ATVT, Judged, TreeRegression
+from querywise import Judged
 from querywise.learners.regression.targets import transforms
+from querywise.learners.trees.boosting import TreeRegression
+from querywise.rankers.atvt import ATVT
 
 _TREES = 150
 

@@ -14,7 +14,9 @@ import numpy as np
 from benchmarks.results import Result, alone
 from benchmarks.timing import PRINT_PEAK, numbers_from_python, seconds
 from benchmarks.worlds import World
-from querywise import Judged, KnnOffline2, Nearest, RankSVM, open_shards, write_shards
+from querywise import Judged, KnnOffline2, RankSVM, open_shards
+from querywise.data.parquet.writing import write_shards
+from querywise.locality.neighborhoods import Nearest
 
 DOCUMENTS, FEATURES, K, _GRADES = 120, 136, 500, 5
 WHOLE, _EIGHTH = 18_919, 2_365  # queries: as many as MSLR-WEB30K has, and an eighth

@@ -12,19 +12,11 @@ from scipy.sparse import csr_array
 from benchmarks.bench_knn import REAL, A, each_query, milliseconds
 from benchmarks.results import Result
 from benchmarks.timing import best_seconds
-from querywise import (
-    Candidates,
-    Divergence,
-    Judged,
-    Naive,
-    OneFeature,
-    RankSVM,
-    RelevantClusters,
-    SelectRanker,
-    Single,
-    Transform,
-    read_letor,
-)
+from querywise import Candidates, Judged, RankSVM, Single, read_letor
+from querywise.locality.groupings import RelevantClusters
+from querywise.locality.views.divergence import Divergence
+from querywise.rankers.clusters import Naive, SelectRanker, Transform
+from querywise.rankers.column import OneFeature
 from querywise.runtime.arrays import Floats
 
 _CLUSTERS = 100

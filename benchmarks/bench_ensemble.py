@@ -14,7 +14,11 @@ from scipy import sparse
 from benchmarks.bench_knn import REAL
 from benchmarks.results import Result, compared
 from benchmarks.timing import best_seconds
-from querywise import SER, SSER, AdaRank, Candidates, LambdaMART, ListNet, RankBoost, RankSVM, read_folds, read_letor
+from querywise import Candidates, LambdaMART, RankSVM, read_folds, read_letor
+from querywise.learners.classic.adarank import AdaRank
+from querywise.learners.classic.listnet import ListNet
+from querywise.learners.classic.rankboost import RankBoost
+from querywise.rankers.ensemble.ensemble import SER, SSER
 from querywise.rankers.ensemble.quadratic import solve
 from querywise.rankers.normalised import normalised
 from querywise.runtime.arrays import Floats

@@ -19,18 +19,9 @@ from benchmarks.bench_ranksvm import build_pairs, fit_pairs, linear_svc, objecti
 from benchmarks.results import Result, alone, compared
 from benchmarks.timing import best_seconds
 from benchmarks.worlds import World
-from querywise import (
-    Candidates,
-    Judged,
-    KnnOffline2,
-    KnnOnline,
-    Nearest,
-    RankSVM,
-    Single,
-    TopMean,
-    make_judged,
-    read_letor,
-)
+from querywise import Candidates, Judged, KnnOffline2, KnnOnline, RankSVM, Single, make_judged, read_letor
+from querywise.locality.neighborhoods import Nearest
+from querywise.locality.views.topmean import TopMean
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.scaling import Scaling
 

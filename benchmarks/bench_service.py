@@ -13,7 +13,8 @@ import numpy as np
 from benchmarks.results import Result, alone
 from benchmarks.serving import Load, drive, is_there
 from benchmarks.worlds import World
-from querywise import SSER, KnnOffline2, KnnOnline, LambdaMART, RankSVM, Single, save
+from querywise import KnnOffline2, KnnOnline, LambdaMART, RankSVM, Single, save
+from querywise.rankers.ensemble.ensemble import SSER
 from tests.serving import started
 
 _FEATURES, _DOCUMENTS, _TRAINING, _SECONDS, _ROUNDS = 46, 100, 500, 4.0, 3

@@ -26,7 +26,8 @@ from benchmarks.costly import measure_explanations
 from benchmarks.results import Result, alone
 from benchmarks.worlds import World
 from benchmarks.writers import measure_kills, measure_reloads, measure_writers
-from querywise import SSER, KnnOffline2, KnnOnline, RankSVM, Single, save
+from querywise import KnnOffline2, KnnOnline, RankSVM, Single, save
+from querywise.rankers.ensemble.ensemble import SSER
 from tests.serving import COMMAND, started
 
 _MINUTES = float(os.environ.get("QUERYWISE_SOAK_MINUTES", "10"))

@@ -14,11 +14,12 @@ import numpy as np
 from benchmarks.results import Result, alone
 from benchmarks.serving import drive, is_there, waits
 from benchmarks.timing import seconds
-from querywise import VectorView, save
+from querywise import save
 from querywise.contracts.run_weights import weights_of_query
 from querywise.data.judged import Candidates, Judged
 from querywise.data.query_table import QueryTable
 from querywise.data.run_columns import run_feature_names
+from querywise.locality.views.vector import VectorView
 from querywise.rankers.weights.by_query import WeightsByQuery
 from tests.serving import started
 

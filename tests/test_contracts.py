@@ -138,7 +138,8 @@ def test_what_a_learner_cannot_do_is_not_found() -> None:
 def checked(tmp_path: Path, lines: str) -> str:
     """What mypy says of a snippet."""
     snippet = tmp_path / "snippet.py"
-    snippet.write_text(f"from querywise import KnnOnline, RankSVM, TopMean, load\n{lines}\n")
+    imports = "from querywise import KnnOnline, RankSVM, load\nfrom querywise.locality.views.topmean import TopMean"
+    snippet.write_text(f"{imports}\n{lines}\n")
     root = Path(__file__).parent.parent
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(root / ".mypy_cache"), str(snippet)]
     return subprocess.run(command, check=False, capture_output=True, text=True, cwd=root).stdout

@@ -171,7 +171,7 @@ def test_a_process_bound_to_one_core_works_with_one() -> None:
 LISTENING = """
     import os, stat
     from pathlib import Path
-    from querywise import RayCluster
+    from querywise import Cluster
 
     def family(root):
         parents = {}
@@ -192,7 +192,7 @@ LISTENING = """
             except OSError:
                 pass
 
-    with RayCluster("auto"):
+    with Cluster("auto"):
         import ray
         folder = ray._private.worker._global_node.get_temp_dir_path()
         print(oct(stat.S_IMODE(os.stat(os.path.dirname(folder)).st_mode)))

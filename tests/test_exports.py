@@ -17,40 +17,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from querywise import (
-    ATVT,
-    SER,
-    AdaRank,
     Blend,
     Candidates,
-    Columns,
     DataError,
-    GradientView,
     Judged,
-    KernelRidge,
     KnnOffline1,
     KnnOffline2,
     KnnOnline,
     LambdaMART,
-    ListNet,
-    MultipleHyperplanes,
-    Naive,
     NotFittedError,
-    OneFeature,
-    QueryClasses,
-    QueryContext,
-    QueryNormalised,
     QueryTable,
-    RankBoost,
     RankSVM,
     Router,
-    SelectRanker,
-    SideBySide,
     Single,
     TextView,
-    TreeRegression,
     export_model,
     make_judged,
-    route,
     save,
 )
 from querywise.data.letor import write_letor
@@ -59,9 +41,23 @@ from querywise.exports.arithmetic import above32, floor32
 from querywise.exports.engines import ENGINES
 from querywise.exports.models import answer_to_nobody
 from querywise.exports.parity import scaled_within_queries
-from querywise.exports.routing import routing_of
+from querywise.exports.routing import route, routing_of
 from querywise.exports.solr import written_threshold
-from querywise.rankers.normalised import normalised
+from querywise.learners.classic.adarank import AdaRank
+from querywise.learners.classic.hyperplanes import MultipleHyperplanes
+from querywise.learners.classic.listnet import ListNet
+from querywise.learners.classic.rankboost import RankBoost
+from querywise.learners.regression.kernel import KernelRidge
+from querywise.learners.trees.boosting import TreeRegression
+from querywise.learners.trees.context import QueryContext
+from querywise.locality.views.columns import Columns, SideBySide
+from querywise.locality.views.gradients import GradientView
+from querywise.rankers.atvt import ATVT
+from querywise.rankers.classes import QueryClasses
+from querywise.rankers.clusters import Naive, SelectRanker
+from querywise.rankers.column import OneFeature
+from querywise.rankers.ensemble.ensemble import SER
+from querywise.rankers.normalised import QueryNormalised, normalised
 from querywise.runtime.values import Json
 from tests import commands
 from tests.emulated import (

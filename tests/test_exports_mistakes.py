@@ -14,21 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise import (
-    Blend,
-    DataError,
-    KnnOffline2,
-    LambdaMART,
-    ListNet,
-    Naive,
-    QueryClasses,
-    QueryContext,
-    RankBoost,
-    RankSVM,
-    Router,
-    export_model,
-)
+from querywise import Blend, DataError, KnnOffline2, LambdaMART, RankSVM, Router, export_model
 from querywise.data.letor import write_letor
+from querywise.learners.classic.listnet import ListNet
+from querywise.learners.classic.rankboost import RankBoost
+from querywise.learners.trees.context import QueryContext
+from querywise.rankers.classes import QueryClasses
+from querywise.rankers.clusters import Naive
 from querywise.runtime.values import Json
 from querywise.storage import save
 from tests.commands import Done, run, run_script

@@ -17,19 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from querywise import (
-    ATVT,
     Candidates,
     DataError,
     Judged,
     KnnOffline2,
     LambdaMART,
-    Naive,
-    QueryClasses,
-    RankBoost,
     RankSVM,
     Router,
     TextView,
-    TreeRegression,
     export_model,
     load,
     make_judged,
@@ -39,6 +34,11 @@ from querywise.data.letor import write_letor
 from querywise.exports.arithmetic import above32, floor32
 from querywise.exports.elasticsearch_native import ENGINE, model_content
 from querywise.exports.models import NamedModel
+from querywise.learners.classic.rankboost import RankBoost
+from querywise.learners.trees.boosting import TreeRegression
+from querywise.rankers.atvt import ATVT
+from querywise.rankers.classes import QueryClasses
+from querywise.rankers.clusters import Naive
 from querywise.runtime.values import Json
 from tests.commands import Done, run, run_script
 from tests.emulated import TrainedModels, ensemble_in, serving, trained_leaf, trained_score

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from querywise import KnnOffline2, LambdaMART, Naive, RankSVM, Router, TextView, export_model
+from querywise import KnnOffline2, LambdaMART, RankSVM, Router, TextView, export_model
 from querywise.exports.engines import ENGINES
 from querywise.exports.scripts import (
     check_elasticsearch,
@@ -22,6 +22,7 @@ from querywise.exports.scripts import (
     route_solr,
     route_vespa,
 )
+from querywise.rankers.clusters import Naive
 from tests.emulated import LearningToRank, TrainedModels, Vespa
 from tests.query_languages import BadRequestError, found_by_elasticsearch, found_by_vespa, words_in
 from tests.test_exports import world

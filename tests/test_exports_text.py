@@ -11,13 +11,10 @@ import numpy as np
 import pytest
 
 from querywise import (
-    Collection,
     DataError,
-    Document,
     Judged,
     KnnOffline2,
     LambdaMART,
-    OneFeature,
     QueryTable,
     RankSVM,
     build_index,
@@ -26,8 +23,10 @@ from querywise import (
     save,
 )
 from querywise.contracts.protocols import Ranker
+from querywise.data.collections import Collection, Document
 from querywise.data.judgements import Judgement
 from querywise.exports.engines import ENGINES
+from querywise.rankers.column import OneFeature
 from querywise.retrieval.scores import NAMES, Smoothing
 from tests import commands
 

@@ -49,7 +49,7 @@ ONLY_IN: dict[str, str | tuple[str, ...]] = {
     "msgspec": "service/",
     "numba": "runtime/compiled.py",
     "narwhals": "data/frames.py",
-    "pyarrow": "data/parquet/arrow.py",
+    "pyarrow": ("data/parquet/arrow.py", "display/frames.py"),
     "uvicorn": ("service/server.py", "service/connection.py", "service/connections.py"),
     "safetensors": "storage/folder.py",
     "Stemmer": "retrieval/words.py",

@@ -12,7 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from querywise import DataError, make_judged, read_judged, write_letor, write_parts, write_shards
+from querywise import DataError, make_judged, read_judged
+from querywise.data.folds import write_parts
+from querywise.data.letor import write_letor
+from querywise.data.parquet.writing import write_shards
 from querywise.data.sources import Kind, kind_of
 from tests.commands import output, run
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from querywise import KnnOffline2, QueryClasses, RankSVM, Router, TextView, export_model
+from querywise import KnnOffline2, RankSVM, Router, TextView, export_model
+from querywise.rankers.classes import QueryClasses
 from querywise.rankers.normalised import QueryNormalised
 from querywise.storage import save
 from tests.serving import Serving, serving

@@ -452,7 +452,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
 def test_without_pyarrow_the_message_says_what_to_install() -> None:
     script = (
         "import sys; sys.modules['pyarrow'] = None\n"
-        "from querywise import read_parquet\n"
+        "from querywise.data.parquet.logs import read_parquet\n"
         "try: read_parquet('log.parquet')\n"
         "except ValueError as error: print(error)"
     )

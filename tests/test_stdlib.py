@@ -377,7 +377,8 @@ def test_another_process_makes_the_same_bytes(tmp_path: Path) -> None:
     library = part_of_the_library(tmp_path / "library", every=8)
     write_collection(stdlib_collection(root=library), tmp_path / "here")
     code = (
-        "import sys; from pathlib import Path; from querywise import stdlib_collection, write_collection; "
+        "import sys; from pathlib import Path; from querywise.retrieval.stdlib import stdlib_collection; "
+        "from querywise.data.collections import write_collection; "
         "write_collection(stdlib_collection(root=Path(sys.argv[1])), sys.argv[2])"
     )
     there = str(tmp_path / "there")

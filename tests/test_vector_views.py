@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from querywise import GradientView, KnnOnline, Naive, RankSVM, load, save
+from querywise import KnnOnline, RankSVM, load, save
 from querywise.data.collections import Collection
 from querywise.data.collections import Document as Described
 from querywise.data.joining import concatenate
@@ -22,11 +22,13 @@ from querywise.errors import DataError
 from querywise.explanations.explain import as_dict, explain
 from querywise.exports.routing import Router
 from querywise.exports.writing import export_model
+from querywise.locality.views.gradients import GradientView
 from querywise.locality.views.signals import RunSignals, SignalView
 from querywise.locality.views.topmean import TopMean
 from querywise.locality.views.vector import VectorView
 from querywise.methods import find_method
 from querywise.methods.views import view_named
+from querywise.rankers.clusters import Naive
 from querywise.retrieval.embedding import query_vector, with_embedded
 from querywise.retrieval.features import judged_candidates
 from querywise.retrieval.index import build_index

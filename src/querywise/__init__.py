@@ -5,34 +5,25 @@ Data flows one way:
     read_judged                                         anything you have, by its path → Judged
     read_letor, read_folds, from_arrays, from_frame     files, folds, arrays and data frames
     split                                               training, validation and test queries
-    read_parquet, open_shards, write_shards             Parquet: a feature log, or a set in shards of whole queries
+    open_shards                                         a set in shards of whole queries, on disk → Shards
     read_collection, build_index, judged_candidates     text: documents, queries and judgements → Judged
+    make_folds, make_judged                             parts of a judged set by query; a small world to try
     RankSVM, LambdaMART                                 learners: Judged → one scoring function
-    RankBoost, ListNet, AdaRank, MultipleHyperplanes    the classic ones
-    TopMean, TextView, Columns, SideBySide              views: a query as a point
-    read_vectors, with_vectors, with_usearch            vectors of documents and queries, beside words
-    VectorView, SignalView, signals                     views: a query by its vector, or by what its runs tell of it
-    TwoModels, Divergence                               views: a query by several models' scores of its documents
-    GradientView, LearnedMetric                         views of views, learned
-    Nearest, Radius, Everyone                           neighborhoods: which training queries count for a query
+    TextView                                            a view: a query as a point, by its words
     Single, KnnOnline, KnnOffline1, KnnOffline2         rankers: one model for all queries, or one per query
-    QueryClasses                                        a model per class of query
-    Clusters, RelevantClusters                          groupings: a fixed number of groups of training queries
-    Naive, SelectRanker, Transform                      a model per cluster, picked or blended by query
-    ATVT over TreeRegression or KernelRidge             one model, learned as if queries differed in level and scale
-    SER, SSER                                           an ensemble of rankers, weighted for all queries or for each
-    Weights, WeightsByQuery                             first-stage runs, weighted for all queries or for each
-    QueryContext over any learner                       features relative to the query's other candidates
     Blend                                               a weighted sum of several rankers' scores
-    recommended                                         the ranker to try first: such a blend
-    NearbyBlend                                         weighted by each ranker's quality on similar training queries
+    WeightsByQuery                                      first-stage runs, weighted for each query
+    recommended                                         the ranker to try first: a blend
     ranker.predict                                      Candidates → one score per document
-    evaluate, compare                                   scores and labels → a table per query, paired tests
-    RayCluster                                          a cluster as the workers, instead of this process
-    explain, why                                        what is particular to a query; why one document is above another
+    evaluate, compare, tune                             a table per query, paired tests, the best of a grid
+    explain, why, feature_importance                    a query's own model; one document above another; what counts
     save, load                                          a fitted ranker ↔ a folder
-    export_model, route, Router                         a fitted ranker → the engine that runs it
-    export_hybrid, HybridRouter                         weights of runs → the engine that fuses them
+    export_model, Router, HybridRouter                  a fitted ranker → the engine that runs it
+    Cluster                                             a cluster as the workers, instead of this process
+
+The rest is in the modules: other learners in `querywise.learners`, views, neighborhoods and groupings in
+`querywise.locality`, other rankers in `querywise.rankers`, readers and writers in `querywise.data`, text and vectors in
+`querywise.retrieval`.
 
 Names are resolved when first used, so that importing querywise costs next to nothing.
 """
@@ -40,104 +31,113 @@ Names are resolved when first used, so that importing querywise costs next to no
 from __future__ import annotations
 
 import importlib
+import warnings
 from types import FunctionType
 
 _HOMES = {
-    "ATVT": "querywise.rankers.atvt",
-    "AdaRank": "querywise.learners.classic.adarank",
     "Blend": "querywise.rankers.blend",
     "Candidates": "querywise.data.judged",
+    "Cluster": "querywise.runtime.ray",
+    "ClusterError": "querywise.errors",
+    "DataError": "querywise.errors",
+    "HybridRouter": "querywise.exports.hybrid_folder",
+    "Judged": "querywise.data.judged",
+    "KnnOffline1": "querywise.rankers.knn",
+    "KnnOffline2": "querywise.rankers.knn",
+    "KnnOnline": "querywise.rankers.knn",
+    "LambdaMART": "querywise.learners.trees.boosting",
+    "ModelFileError": "querywise.errors",
+    "NotFittedError": "querywise.errors",
+    "QueryTable": "querywise.data.query_table",
+    "QuerywiseError": "querywise.errors",
+    "RankSVM": "querywise.learners.ranksvm.ranksvm",
+    "Router": "querywise.exports.routing",
+    "Shards": "querywise.data.parquet.shards",
+    "Single": "querywise.rankers.single",
+    "SolverError": "querywise.errors",
+    "TextView": "querywise.locality.views.text",
+    "WeightsByQuery": "querywise.rankers.weights.by_query",
+    "build_index": "querywise.retrieval.index",
+    "compare": "querywise.evaluation.compare",
+    "evaluate": "querywise.evaluation.evaluate",
+    "explain": "querywise.explanations.explain",
+    "export_model": "querywise.exports.writing",
+    "feature_importance": "querywise.explanations.importance",
+    "from_arrays": "querywise.data.frames",
+    "from_frame": "querywise.data.frames",
+    "judged_candidates": "querywise.retrieval.features",
+    "load": "querywise.storage.models",
+    "make_folds": "querywise.data.folds",
+    "make_judged": "querywise.data.synthetic",
+    "open_shards": "querywise.data.parquet.shards",
+    "read_collection": "querywise.data.collections",
+    "read_folds": "querywise.data.folds",
+    "read_judged": "querywise.retrieval.reading",
+    "read_letor": "querywise.data.letor",
+    "recommended": "querywise.methods.table",
+    "save": "querywise.storage.models",
+    "split": "querywise.data.folds",
+    "tune": "querywise.evaluation.tuning",
+    "why": "querywise.explanations.explain",
+}
+
+# At the top in earlier versions: these go on working in this one, with a hint that names the module.
+_MOVED = {
+    "ATVT": "querywise.rankers.atvt",
+    "AdaRank": "querywise.learners.classic.adarank",
     "Clusters": "querywise.locality.groupings",
     "Collection": "querywise.data.collections",
     "Columns": "querywise.locality.views.columns",
-    "DataError": "querywise.errors",
     "Divergence": "querywise.locality.views.divergence",
     "Document": "querywise.data.collections",
     "Evaluation": "querywise.evaluation.evaluate",
     "Everyone": "querywise.locality.neighborhoods",
     "Fold": "querywise.data.folds",
     "GradientView": "querywise.locality.views.gradients",
-    "HybridRouter": "querywise.exports.hybrid_folder",
     "Index": "querywise.retrieval.index",
-    "Judged": "querywise.data.judged",
     "Judgements": "querywise.data.judgements",
     "KernelRidge": "querywise.learners.regression.kernel",
-    "KnnOffline1": "querywise.rankers.knn",
-    "KnnOffline2": "querywise.rankers.knn",
-    "KnnOnline": "querywise.rankers.knn",
-    "LambdaMART": "querywise.learners.trees.boosting",
     "LearnedMetric": "querywise.locality.views.metric",
     "ListNet": "querywise.learners.classic.listnet",
-    "ModelFileError": "querywise.errors",
     "MultipleHyperplanes": "querywise.learners.classic.hyperplanes",
     "Naive": "querywise.rankers.clusters",
     "NearbyBlend": "querywise.rankers.nearby",
     "Nearest": "querywise.locality.neighborhoods",
-    "NotFittedError": "querywise.errors",
     "OneFeature": "querywise.rankers.column",
     "QueryClasses": "querywise.rankers.classes",
     "QueryContext": "querywise.learners.trees.context",
     "QueryNormalised": "querywise.rankers.normalised",
-    "QueryTable": "querywise.data.query_table",
-    "QuerywiseError": "querywise.errors",
     "Radius": "querywise.locality.neighborhoods",
     "RankBoost": "querywise.learners.classic.rankboost",
-    "RankSVM": "querywise.learners.ranksvm.ranksvm",
     "RayCluster": "querywise.runtime.ray",
     "RelevantClusters": "querywise.locality.groupings",
-    "Router": "querywise.exports.routing",
     "SER": "querywise.rankers.ensemble.ensemble",
     "SSER": "querywise.rankers.ensemble.ensemble",
     "SelectRanker": "querywise.rankers.clusters",
     "SideBySide": "querywise.locality.views.columns",
     "SignalView": "querywise.locality.views.signals",
-    "Single": "querywise.rankers.single",
-    "SolverError": "querywise.errors",
-    "TextView": "querywise.locality.views.text",
     "TopMean": "querywise.locality.views.topmean",
     "Transform": "querywise.rankers.clusters",
     "TreeRegression": "querywise.learners.trees.boosting",
     "TwoModels": "querywise.locality.views.twomodels",
     "VectorView": "querywise.locality.views.vector",
     "Weights": "querywise.rankers.weights.fusion",
-    "WeightsByQuery": "querywise.rankers.weights.by_query",
-    "build_index": "querywise.retrieval.index",
     "candidates_for": "querywise.retrieval.features",
-    "compare": "querywise.evaluation.compare",
-    "evaluate": "querywise.evaluation.evaluate",
     "evaluate_run": "querywise.evaluation.evaluate",
-    "explain": "querywise.explanations.explain",
     "export_hybrid": "querywise.exports.hybrid_folder",
-    "export_model": "querywise.exports.writing",
-    "from_arrays": "querywise.data.frames",
-    "from_frame": "querywise.data.frames",
-    "judged_candidates": "querywise.retrieval.features",
-    "load": "querywise.storage.models",
     "load_index": "querywise.retrieval.index",
-    "make_folds": "querywise.data.folds",
-    "make_judged": "querywise.data.synthetic",
-    "open_shards": "querywise.data.parquet.shards",
-    "read_collection": "querywise.data.collections",
-    "read_folds": "querywise.data.folds",
     "read_grades": "querywise.data.judgements",
-    "read_judged": "querywise.retrieval.reading",
-    "read_letor": "querywise.data.letor",
     "read_parquet": "querywise.data.parquet.logs",
     "read_queries": "querywise.data.queries",
     "read_run": "querywise.data.runs",
     "read_scores": "querywise.measures.score_files",
     "read_vectors": "querywise.data.vectors",
-    "recommended": "querywise.methods.table",
     "route": "querywise.exports.routing",
-    "save": "querywise.storage.models",
     "save_index": "querywise.retrieval.index",
     "search": "querywise.retrieval.bm25",
     "signals": "querywise.retrieval.signals",
-    "split": "querywise.data.folds",
     "split_queries": "querywise.data.folds",
     "stdlib_collection": "querywise.retrieval.stdlib",
-    "tune": "querywise.evaluation.tuning",
-    "why": "querywise.explanations.explain",
     "with_usearch": "querywise.retrieval.indexed_vectors",
     "with_vectors": "querywise.retrieval.indexed_vectors",
     "write_collection": "querywise.data.collections",
@@ -151,13 +151,26 @@ _HOMES = {
 __all__ = sorted(_HOMES)  # noqa: PLE0605
 
 
-def __getattr__(name: str) -> type | FunctionType:
+def __getattr__(name: str) -> type | FunctionType | str:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("querywise")
+    if name in _MOVED:
+        found = _resolved(name, _MOVED[name])
+        hint = f"querywise.{name} will be gone in the next version: from {_MOVED[name]} import {name}"
+        warnings.warn(hint, DeprecationWarning, stacklevel=2)
+        return found
     if name not in _HOMES:
         raise AttributeError(f"module 'querywise' has no attribute {name!r}")
-    value: type | FunctionType = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
+    globals()[name] = value = _resolved(name, _HOMES[name])
+    return value
+
+
+def _resolved(name: str, home: str) -> type | FunctionType:
+    value: type | FunctionType = getattr(importlib.import_module(home), name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*(name for name in globals() if name.startswith("__")), "__version__", *_HOMES})

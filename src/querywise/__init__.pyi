@@ -1,4 +1,4 @@
-# The public names for type checkers; the same list as in __init__.py, which a test compares.
+# The public names for type checkers; the same lists as in __init__.py, which a test compares.
 from querywise.data.collections import Collection as Collection
 from querywise.data.collections import Document as Document
 from querywise.data.collections import read_collection as read_collection
@@ -18,6 +18,7 @@ from querywise.data.judgements import read_grades as read_grades
 from querywise.data.letor import read_letor as read_letor
 from querywise.data.letor import write_letor as write_letor
 from querywise.data.parquet.logs import read_parquet as read_parquet
+from querywise.data.parquet.shards import Shards as Shards
 from querywise.data.parquet.shards import open_shards as open_shards
 from querywise.data.parquet.writing import write_shards as write_shards
 from querywise.data.queries import read_queries as read_queries
@@ -25,6 +26,7 @@ from querywise.data.query_table import QueryTable as QueryTable
 from querywise.data.runs import read_run as read_run
 from querywise.data.synthetic import make_judged as make_judged
 from querywise.data.vectors import read_vectors as read_vectors
+from querywise.errors import ClusterError as ClusterError
 from querywise.errors import DataError as DataError
 from querywise.errors import ModelFileError as ModelFileError
 from querywise.errors import NotFittedError as NotFittedError
@@ -37,6 +39,7 @@ from querywise.evaluation.evaluate import evaluate_run as evaluate_run
 from querywise.evaluation.tuning import tune as tune
 from querywise.explanations.explain import explain as explain
 from querywise.explanations.explain import why as why
+from querywise.explanations.importance import feature_importance as feature_importance
 from querywise.exports.hybrid_folder import HybridRouter as HybridRouter
 from querywise.exports.hybrid_folder import export_hybrid as export_hybrid
 from querywise.exports.routing import Router as Router
@@ -99,6 +102,9 @@ from querywise.retrieval.indexed_vectors import with_vectors as with_vectors
 from querywise.retrieval.reading import read_judged as read_judged
 from querywise.retrieval.signals import signals as signals
 from querywise.retrieval.stdlib import stdlib_collection as stdlib_collection
+from querywise.runtime.ray import Cluster as Cluster
 from querywise.runtime.ray import RayCluster as RayCluster
 from querywise.storage.models import load as load
 from querywise.storage.models import save as save
+
+__version__: str

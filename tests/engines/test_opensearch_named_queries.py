@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from querywise import LambdaMART, Naive, Router, export_model
+from querywise import LambdaMART, Router, export_model
+from querywise.rankers.clusters import Naive
 from tests.commands import run_script
 from tests.engines import pages, shop
 from tests.engines.opensearch import OpenSearch

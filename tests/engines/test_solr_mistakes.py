@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise import Candidates, KnnOffline2, Naive, RankSVM, Router, TextView, export_model
+from querywise import Candidates, KnnOffline2, RankSVM, Router, TextView, export_model
 from querywise.exports.scripts import check_solr
 from querywise.exports.scripts.check_parity import Server
+from querywise.rankers.clusters import Naive
 from tests.commands import Done, run_script
 from tests.engines.breaking import breaking
 from tests.engines.solr import Solr, scoring

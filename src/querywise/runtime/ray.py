@@ -53,7 +53,7 @@ class RayCluster:
     address: "auto" starts Ray on this machine, `ray://host:port` or `host:port` is a cluster that runs already. There,
     the same querywise must be installed, and files must be found under the same paths.
 
-    with RayCluster("ray://head:10001"):
+    with Cluster("ray://head:10001"):
         ranker = KnnOffline2(RankSVM(), k=500).fit(open_shards("train.parquet"))
     """
 
@@ -261,6 +261,9 @@ class RayCluster:
                 f"{self.address}: its machines have querywise {theirs}, here it is {ours}. Install the same "
                 f"on all of them: pip install 'querywise[cluster]=={ours}'"
             )
+
+
+Cluster = RayCluster  # its name at the top of the package
 
 
 class _LostError(ClusterError):
