@@ -59,7 +59,7 @@ def test_about_forty_names_are_at_the_top() -> None:
 
 
 def test_every_error_is_at_the_top() -> None:
-    known = {QuerywiseError, *QuerywiseError.__subclasses__()}
+    known: list[type[QuerywiseError]] = [QuerywiseError, *QuerywiseError.__subclasses__()]
     assert {each.__name__ for each in known if each.__module__ == "querywise.errors"} <= set(HOMES)
 
 

@@ -56,7 +56,7 @@ def draw_values(values: Floats, measure: str, ax: Axes | None = None) -> Axes:
         ha="right",
     )
     axes.margins(x=0.01)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="x", integer=True)
     axes.set_xlabel(f"{len(ordered):,} queries, sorted")
     axes.set_ylabel(plain(measure))
     return finish(axes)

@@ -188,11 +188,9 @@ class Reason:
 
     @property
     def _sentence(self) -> str:
-        """Which document is above which, and by how much."""
-        first, second, size = self.above, self.below, self.difference
-        if size < 0:
-            first, second, size = second, first, -size
-        return f"{first!r} above {second!r} by {size:.4g}"
+        """Where the one document is, seen from the other, and by how much."""
+        where = "above" if self.difference >= 0 else "below"
+        return f"{self.above!r} {where} {self.below!r} by {abs(self.difference):.4g}"
 
     def __repr__(self) -> str:
         by_all = f"{self.everyone:+.4g} under the global model"

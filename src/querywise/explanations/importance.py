@@ -59,12 +59,10 @@ class FeatureImportance:
         return f"FeatureImportance(by {self.how}: {first}{left})"
 
     def _repr_html_(self) -> str:
-        errors = np.full(len(self), np.nan) if self.errors is None else self.errors
-        rows = list(zip(self.features, self.values.tolist(), errors.tolist(), strict=True))
-        if self.errors is None:
-            rows = [row[:2] for row in rows]
+        numbers = [self.values.tolist(), *([] if self.errors is None else [self.errors.tolist()])]
+        rows = list(zip(self.features, *numbers, strict=True))
         left = [f"and {len(self) - _MOST:,} more"] if len(self) > _MOST else []
-        headings = ("feature", "importance", "standard error")[: 2 if self.errors is None else 3]
+        headings = ("feature", "importance", "standard error")[: len(numbers) + 1]
         title = f"Feature importance by {self.how}"
         return table(headings, rows[:_MOST], title=title, notes=[*left, self.unit])
 

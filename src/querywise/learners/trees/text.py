@@ -77,8 +77,9 @@ def gains_in(texts: Sequence[str], width: int) -> Floats:
             if len(tree.features):
                 part = text.split("\nTree=")[number + 1]
                 line = re.search(r"^split_gain=(.*)$", part, re.MULTILINE)
-                gains = _floats({} if line is None else {"gains": line[1]}, "gains")
-                if len(gains) != len(tree.features):
+                known = line is not None and _FLOATS.fullmatch(line[1]) and len(line[1].split()) == len(tree.features)
+                gains = np.array(line[1].split() if line is not None and known else [np.nan], np.float64)
+                if not np.isfinite(gains).all():
                     raise ModelFileError("The trees do not say what their splits gained. Fit the model anew.")
                 np.add.at(total, tree.features, gains)
     return total / max(len(texts), 1)
