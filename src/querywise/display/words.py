@@ -31,7 +31,7 @@ def short(name: str, longest: int = _LONGEST) -> str:
     """A name that leaves room for the rest: its middle is left out where it is long.
 
     >>> short("a-method-with-a-name-of-many-words-that-goes-on")
-    'a-method-with-a-name-o…that-goes-on'
+    'a-method-with-a-name-o…-that-goes-on'
     """
     end = longest // 3 + 1
     return name if len(name) <= longest else f"{name[: longest - end - 1]}…{name[-end:]}"
