@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from querywise.data.folds import make_folds
 from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
+from querywise.evaluation.evaluate import evaluate
 from querywise.jobs.compare import Asked, run
 from querywise.measures.score_files import write_scores
 
@@ -386,3 +387,20 @@ def test_on_paper_no_table_is_wider_than_the_sheet(page: Page) -> None:
         ).map((table) => [...table.tHead.rows[0].cells].map((cell) => cell.textContent).join(", ").slice(0, 80))"""
     )
     assert wide == []
+
+
+@pytest.mark.parametrize(
+    ("back", "ink"), [("rgb(255, 255, 255)", "rgb(17, 17, 17)"), ("rgb(17, 17, 17)", "rgb(221, 221, 221)")]
+)
+def test_tables_in_a_notebook_take_the_colours_of_the_page(window: Page, back: str, ink: str) -> None:
+    data = make_judged(20, 5, 3)
+    shown = evaluate(data.labels, data)._repr_html_() + data._repr_html_()
+    asked: list[str] = []
+    window.on("request", lambda request: asked.append(request.url))
+    window.set_content(f"<body style='background:{back};color:{ink}'>{shown}</body>")
+    styles = "each => ({ink: getComputedStyle(each).color, back: getComputedStyle(each).backgroundColor})"
+    cells = window.eval_on_selector_all("th, td", f"cells => cells.map({styles})")
+    assert len(cells) > 20
+    assert {each["ink"] for each in cells} == {ink}
+    assert {each["back"] for each in cells} == {"rgba(0, 0, 0, 0)"}
+    assert asked == []
