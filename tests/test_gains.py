@@ -13,10 +13,19 @@ from hypothesis import strategies as st
 from sklearn.metrics import ndcg_score
 
 import querywise as qw
+from querywise.data.folds import Fold, write_parts
 from querywise.data.gains import values_of
 from querywise.data.joining import concatenate
 from querywise.data.judged import Judged
+from querywise.data.letor import write_letor
+from querywise.data.parquet.logs import read_parquet
+from querywise.data.parquet.writing import write_shards
 from querywise.errors import DataError
+from querywise.learners.classic.adarank import AdaRank
+from querywise.learners.classic.hyperplanes import MultipleHyperplanes
+from querywise.learners.classic.listnet import ListNet
+from querywise.learners.classic.rankboost import RankBoost
+from querywise.learners.trees.boosting import TreeRegression
 from querywise.learners.trees.grades import Grades
 from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import unfitted
@@ -82,13 +91,13 @@ def test_measures_with_the_gains_that_grades_have_anyway_are_the_same(table: Any
         (qw.LambdaMART(10, min_documents=3), OWN),
         (qw.LambdaMART(10, min_documents=3, objective="rank_xendcg"), OWN),
         (qw.RankSVM(), OWN),
-        (qw.RankBoost(10), OWN),
-        (qw.AdaRank(measure="ndcg@5"), OWN),
-        (qw.ListNet(), LINEAR),
+        (RankBoost(10), OWN),
+        (AdaRank(measure="ndcg@5"), OWN),
+        (ListNet(), LINEAR),
         (qw.KnnOnline(qw.RankSVM(), 5), OWN),
         (qw.Naive(qw.LambdaMART(5, min_documents=3), 3), OWN),
-        (qw.Blend([qw.RankSVM(), qw.AdaRank()]), OWN),
-        (qw.ATVT(qw.TreeRegression(5, min_documents=3)), LINEAR),
+        (qw.Blend([qw.RankSVM(), AdaRank()]), OWN),
+        (qw.ATVT(TreeRegression(5, min_documents=3)), LINEAR),
         (qw.SER(grades="difference"), LINEAR),
     ],
     ids=lambda each: type(each).__name__ if not isinstance(each, tuple) else "",
@@ -106,12 +115,12 @@ def test_models_with_the_gains_that_grades_have_anyway_are_the_same(ranker: Any,
         qw.LambdaMART(10, min_documents=3),
         qw.LambdaMART(10, min_documents=3, objective="rank_xendcg"),
         qw.RankSVM(),
-        qw.ListNet(),
-        qw.AdaRank(),
-        qw.RankBoost(10),
+        ListNet(),
+        AdaRank(),
+        RankBoost(10),
         qw.KnnOnline(qw.RankSVM(), 5),
         qw.SSER(grades="difference"),
-        qw.ATVT(qw.TreeRegression(5, min_documents=3)),
+        qw.ATVT(TreeRegression(5, min_documents=3)),
         qw.SelectRanker(qw.RankSVM(), 3),
     ],
     ids=lambda each: type(each).__name__,
@@ -145,7 +154,7 @@ def test_training_and_validation_data_need_not_have_one_table() -> None:
     apart = [qw.from_arrays(each.candidates.features, values_of(each), group=each.candidates.sizes, gains=True)
              for each in (train, valid)]  # fmt: skip
     assert len(inside(apart[0].gains)) < len(inside(whole.gains))
-    for ranker in (qw.LambdaMART(10, min_documents=3), qw.ATVT(qw.TreeRegression(5, min_documents=3))):
+    for ranker in (qw.LambdaMART(10, min_documents=3), qw.ATVT(TreeRegression(5, min_documents=3))):
         assert np.array_equal(scores(ranker, apart[0], valid=apart[1]), scores(ranker, train, valid=valid))
 
 
@@ -190,7 +199,7 @@ def test_frames_and_logs_have_real_valued_labels_too(tmp_path: Path) -> None:
     assert values_of(data).tolist() == [0.5, 0.0, 0.25]
     assert inside(data.judged).tolist() == [True, False, True]
     frame.to_parquet(tmp_path / "log.parquet")
-    assert qw.read_parquet(tmp_path / "log.parquet", gains=True).fingerprint() == data.fingerprint()
+    assert read_parquet(tmp_path / "log.parquet", gains=True).fingerprint() == data.fingerprint()
     with pytest.raises(DataError, match=r"Row 1 has label 0.5; .*gains=True of from_arrays, from_frame"):
         qw.from_frame(frame)
 
@@ -198,7 +207,7 @@ def test_frames_and_logs_have_real_valued_labels_too(tmp_path: Path) -> None:
 def test_a_comparison_measures_by_the_values(tmp_path: Path) -> None:
     train, valid, test = rates(), rates(1), rates(2)
     fits: dict[str, Any] = {name: lambda train, valid: qw.RankSVM().fit(train) for name in ("ours", "theirs")}
-    compared = qw.compare(fits, [qw.Fold(train, valid, test)], measures=["ndcg@5"])
+    compared = qw.compare(fits, [Fold(train, valid, test)], measures=["ndcg@5"])
     expected = qw.evaluate(qw.RankSVM().fit(train).predict(test.candidates), test, measures=["ndcg@5"])
     assert np.array_equal(compared.evaluations["ours"].values, expected.values)
     tuned = qw.tune(qw.RankSVM, {"l2": [0.1, 1.0]}, train=train, valid=valid)
@@ -230,10 +239,10 @@ def test_labels_that_cannot_be_are_refused(y: Any, gains: Any, message: str) -> 
 @pytest.mark.parametrize(
     ("ranker", "message"),
     [
-        (qw.MultipleHyperplanes(), "MultipleHyperplanes has no place for real-valued labels"),
+        (MultipleHyperplanes(), "MultipleHyperplanes has no place for real-valued labels"),
         (qw.SER(), r"SER\(grades='three'\) has no place for real-valued labels .*set grades='difference'"),
         (qw.SSER(), r"SSER\(grades='three'\) has no place"),
-        (qw.ATVT(qw.TreeRegression(2), values=[0, 1]), r"ATVT\(values=…\) has no place .*leave out values"),
+        (qw.ATVT(TreeRegression(2), values=[0, 1]), r"ATVT\(values=…\) has no place .*leave out values"),
     ],
     ids=lambda each: type(each).__name__,
 )
@@ -242,7 +251,7 @@ def test_methods_without_a_place_for_values_refuse_them(ranker: Any, message: st
         scores(ranker, rates())
 
 
-@pytest.mark.parametrize("ranker", [qw.LambdaMART(2), qw.ATVT(qw.TreeRegression(2))])
+@pytest.mark.parametrize("ranker", [qw.LambdaMART(2), qw.ATVT(TreeRegression(2))])
 def test_values_and_grades_do_not_go_together(ranker: Any) -> None:
     with pytest.raises(DataError, match="One judged set has real-valued labels"):
         scores(ranker, rates(), valid=world())
@@ -260,9 +269,9 @@ def test_measures_that_need_grades_are_refused() -> None:
 def test_files_of_whole_numbers_are_not_written(tmp_path: Path) -> None:
     data = rates()
     for write in (
-        lambda: qw.write_letor(tmp_path / "out.txt", data),
-        lambda: qw.write_parts(data, tmp_path / "parts"),
-        lambda: qw.write_shards([data], tmp_path / "shards"),
+        lambda: write_letor(tmp_path / "out.txt", data),
+        lambda: write_parts(data, tmp_path / "parts"),
+        lambda: write_shards([data], tmp_path / "shards"),
     ):
         with pytest.raises(DataError, match="has no place for real-valued labels"):
             write()

@@ -13,10 +13,21 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 import querywise as qw
+from querywise.data.folds import Fold, write_parts
 from querywise.data.joining import concatenate
 from querywise.data.judged import Judged
+from querywise.data.letor import write_letor
+from querywise.data.parquet.writing import write_shards
 from querywise.errors import DataError
+from querywise.learners.classic.adarank import AdaRank
+from querywise.learners.classic.hyperplanes import MultipleHyperplanes
+from querywise.learners.classic.listnet import ListNet
+from querywise.learners.classic.rankboost import RankBoost
 from querywise.learners.local_models import PreparedRows
+from querywise.learners.regression.kernel import KernelRidge
+from querywise.learners.trees.boosting import TreeRegression
+from querywise.learners.trees.context import QueryContext
+from querywise.rankers.normalised import QueryNormalised
 from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import unfitted
 from tests.worlds import examples, inside
@@ -25,22 +36,22 @@ LEARNERS: list[Any] = [
     qw.RankSVM(),
     qw.RankSVM(pairs="pair"),
     qw.LambdaMART(10, min_documents=3),
-    qw.ListNet(),
-    qw.AdaRank(),
-    qw.RankBoost(10),
-    qw.MultipleHyperplanes(),
-    qw.QueryContext(qw.RankSVM()),
+    ListNet(),
+    AdaRank(),
+    RankBoost(10),
+    MultipleHyperplanes(),
+    QueryContext(qw.RankSVM()),
 ]
 RANKERS: list[Any] = [
     qw.Single(qw.RankSVM()),
     qw.KnnOnline(qw.RankSVM(), 5),
     qw.KnnOffline1(qw.RankSVM(), 5),
     qw.KnnOffline2(qw.RankSVM(), 5),
-    qw.KnnOnline(qw.ListNet(), 5),
+    qw.KnnOnline(ListNet(), 5),
     qw.Naive(qw.RankSVM(), 3),
     qw.Transform(qw.RankSVM(), 3),
-    qw.Blend([qw.RankSVM(), qw.ListNet()]),
-    qw.QueryNormalised(qw.RankSVM()),
+    qw.Blend([qw.RankSVM(), ListNet()]),
+    QueryNormalised(qw.RankSVM()),
 ]
 
 
@@ -90,10 +101,10 @@ def test_query_weights_multiply_the_rows_of_v(seed: int) -> None:
     ours = inside(prepared.models(csr_array(rows))).weights
     each = [learner.fit(data, query_weights=weights * row).weights_ if row.any() else ours[0] * 0 for row in rows]
     assert np.allclose(ours, each, atol=1e-3)
-    inner = PreparedRows(qw.ListNet()).fit(data.with_weights(weights)).models(csr_array(rows))
+    inner = PreparedRows(ListNet()).fit(data.with_weights(weights)).models(csr_array(rows))
     for number, row in enumerate(rows):
         if np.ptp(row) > 0:
-            theirs = qw.ListNet().fit(data.select(row > 0), query_weights=(weights * row)[row > 0])
+            theirs = ListNet().fit(data.select(row > 0), query_weights=(weights * row)[row > 0])
             assert np.array_equal(inside(inner[number]).weights_, theirs.weights_)
 
 
@@ -103,7 +114,7 @@ def test_a_query_of_weight_two_counts_as_one_that_is_there_twice() -> None:
     bare = replace(data, candidates=replace(data.candidates, queries=None))
     twice = concatenate([bare, Judged(again, data.select([3]).labels)])
     weights = np.where(np.arange(len(data)) == 3, 2.0, 1.0)
-    for learner in (qw.RankSVM(scale="none"), qw.ListNet(scale="none")):
+    for learner in (qw.RankSVM(scale="none"), ListNet(scale="none")):
         ours, theirs = (unfitted(learner).fit(each).weights_ for each in (bare.with_weights(weights), twice))
         assert np.allclose(ours, theirs, rtol=1e-3, atol=1e-5)
 
@@ -135,7 +146,7 @@ def test_tune_and_compare_train_with_the_weights() -> None:
     by_hand = qw.RankSVM(inside(tuned.parameters["l2"])).fit(weighted)
     assert np.array_equal(inside(tuned.ranker).weights_, by_hand.weights_)
     fits: dict[str, Any] = {"ours": lambda train, valid: qw.RankSVM().fit(train)}
-    compared = qw.compare(fits, [qw.Fold(weighted, valid, test)])
+    compared = qw.compare(fits, [Fold(weighted, valid, test)])
     assert np.array_equal(compared.scores["ours"], qw.RankSVM().fit(weighted).predict(test.candidates))
 
 
@@ -200,7 +211,7 @@ def test_document_weights_that_are_alike_change_nothing_and_within_queries_are_q
 
 
 def plain_regression(**more: Any) -> qw.ATVT:
-    trees = qw.TreeRegression(10, min_documents=3)
+    trees = TreeRegression(10, min_documents=3)
     return qw.ATVT(trees, scale_penalty=np.inf, shift_penalty=np.inf, **more)
 
 
@@ -208,7 +219,7 @@ def test_plain_regression_takes_both_kinds_of_weights() -> None:
     data = world()
     by_query, by_row = weights_for(data), np.random.default_rng(5).uniform(0.5, 2.0, len(data.labels))
     product = by_row * np.repeat(by_query, data.candidates.sizes)
-    theirs = qw.TreeRegression(10, min_documents=3).fit(
+    theirs = TreeRegression(10, min_documents=3).fit(
         data.candidates.features, data.labels.astype(float), product / product.mean()
     )
     ours = scores(plain_regression(), data.with_weights(by_query, by_row))
@@ -217,7 +228,7 @@ def test_plain_regression_takes_both_kinds_of_weights() -> None:
 
 def test_atvt_minimises_the_weighted_objective() -> None:
     data = world()
-    ranker = qw.ATVT(qw.KernelRidge(), scale_penalty=1.0, shift_penalty=1.0, rounds=5, tolerance=0.0)
+    ranker = qw.ATVT(KernelRidge(), scale_penalty=1.0, shift_penalty=1.0, rounds=5, tolerance=0.0)
     trace = unfitted(ranker).fit(data.with_weights(weights_for(data))).trace_
     assert len(trace) > 5
     assert np.all(np.diff(trace) <= 1e-9 * trace[0])
@@ -273,8 +284,8 @@ def test_document_weights_are_refused_where_they_have_no_place(ranker: Any) -> N
     [
         (qw.SER(), "SER has no place for query weights: all queries have the same cost"),
         (qw.SSER(), "SSER has no place for query weights"),
-        (qw.ATVT(qw.TreeRegression(2), per="class"), "ATVT has no place for query weights: with per='class'"),
-        (qw.ATVT(qw.TreeRegression(2), transform="monotone", variant="running"), "ATVT has no place for query weights"),
+        (qw.ATVT(TreeRegression(2), per="class"), "ATVT has no place for query weights: with per='class'"),
+        (qw.ATVT(TreeRegression(2), transform="monotone", variant="running"), "ATVT has no place for query weights"),
     ],
     ids=["SER", "SSER", "per class", "monotone"],
 )
@@ -287,16 +298,16 @@ def test_query_weights_are_refused_where_they_have_no_place(ranker: Any, message
 def test_atvt_refuses_document_weights_unless_it_is_plain_regression() -> None:
     data = world()
     with pytest.raises(DataError, match="ATVT has no place for document weights: every query's α and β"):
-        scores(qw.ATVT(qw.TreeRegression(2)), data.with_weights(documents=np.arange(1.0, len(data.labels) + 1)))
+        scores(qw.ATVT(TreeRegression(2)), data.with_weights(documents=np.arange(1.0, len(data.labels) + 1)))
 
 
 def test_files_without_a_place_for_weights_are_not_written(tmp_path: Path) -> None:
     data = world()
     weighted = data.with_weights(weights_for(data))
     for write in (
-        lambda: qw.write_letor(tmp_path / "out.txt", weighted),
-        lambda: qw.write_parts(weighted, tmp_path / "parts"),
-        lambda: qw.write_shards([weighted], tmp_path / "shards"),
+        lambda: write_letor(tmp_path / "out.txt", weighted),
+        lambda: write_parts(weighted, tmp_path / "parts"),
+        lambda: write_shards([weighted], tmp_path / "shards"),
     ):
         with pytest.raises(DataError, match=r"has no place for weights. Take them off first: data.with_weights\(\)"):
             write()
@@ -314,7 +325,7 @@ def test_files_without_a_place_for_weights_are_not_written(tmp_path: Path) -> No
     ],
 )
 def test_a_damaged_model_is_refused(name: str, value: Floats, message: str, tmp_path: Path) -> None:
-    fitted = qw.KnnOnline(qw.ListNet(), 5).fit(world().select(np.arange(8)))
+    fitted = qw.KnnOnline(ListNet(), 5).fit(world().select(np.arange(8)))
     setattr(fitted.prepared_, name, value)
     qw.save(fitted, tmp_path / "model")
     with pytest.raises(qw.ModelFileError, match=message):

@@ -11,6 +11,8 @@ Data flows one way:
     RankSVM, LambdaMART                                 learners: Judged → one scoring function
     TextView                                            a view: a query as a point, by its words
     Single, KnnOnline, KnnOffline1, KnnOffline2         rankers: one model for all queries, or one per query
+    QueryClasses, Naive, SelectRanker, Transform        a model per class or cluster of queries
+    ATVT, SER, SSER                                     one model for queries of different scales; ensembles of rankers
     Blend                                               a weighted sum of several rankers' scores
     WeightsByQuery                                      first-stage runs, weighted for each query
     recommended                                         the ranker to try first: a blend
@@ -35,6 +37,7 @@ import warnings
 from types import FunctionType
 
 _HOMES = {
+    "ATVT": "querywise.rankers.atvt",
     "Blend": "querywise.rankers.blend",
     "Candidates": "querywise.data.judged",
     "Cluster": "querywise.runtime.ray",
@@ -47,15 +50,21 @@ _HOMES = {
     "KnnOnline": "querywise.rankers.knn",
     "LambdaMART": "querywise.learners.trees.boosting",
     "ModelFileError": "querywise.errors",
+    "Naive": "querywise.rankers.clusters",
     "NotFittedError": "querywise.errors",
+    "QueryClasses": "querywise.rankers.classes",
     "QueryTable": "querywise.data.query_table",
     "QuerywiseError": "querywise.errors",
     "RankSVM": "querywise.learners.ranksvm.ranksvm",
     "Router": "querywise.exports.routing",
+    "SER": "querywise.rankers.ensemble.ensemble",
+    "SSER": "querywise.rankers.ensemble.ensemble",
+    "SelectRanker": "querywise.rankers.clusters",
     "Shards": "querywise.data.parquet.shards",
     "Single": "querywise.rankers.single",
     "SolverError": "querywise.errors",
     "TextView": "querywise.locality.views.text",
+    "Transform": "querywise.rankers.clusters",
     "WeightsByQuery": "querywise.rankers.weights.by_query",
     "build_index": "querywise.retrieval.index",
     "compare": "querywise.evaluation.compare",
@@ -83,7 +92,6 @@ _HOMES = {
 
 # At the top in earlier versions: these go on working in this one, with a hint that names the module.
 _MOVED = {
-    "ATVT": "querywise.rankers.atvt",
     "AdaRank": "querywise.learners.classic.adarank",
     "Clusters": "querywise.locality.groupings",
     "Collection": "querywise.data.collections",
@@ -100,24 +108,18 @@ _MOVED = {
     "LearnedMetric": "querywise.locality.views.metric",
     "ListNet": "querywise.learners.classic.listnet",
     "MultipleHyperplanes": "querywise.learners.classic.hyperplanes",
-    "Naive": "querywise.rankers.clusters",
     "NearbyBlend": "querywise.rankers.nearby",
     "Nearest": "querywise.locality.neighborhoods",
     "OneFeature": "querywise.rankers.column",
-    "QueryClasses": "querywise.rankers.classes",
     "QueryContext": "querywise.learners.trees.context",
     "QueryNormalised": "querywise.rankers.normalised",
     "Radius": "querywise.locality.neighborhoods",
     "RankBoost": "querywise.learners.classic.rankboost",
     "RayCluster": "querywise.runtime.ray",
     "RelevantClusters": "querywise.locality.groupings",
-    "SER": "querywise.rankers.ensemble.ensemble",
-    "SSER": "querywise.rankers.ensemble.ensemble",
-    "SelectRanker": "querywise.rankers.clusters",
     "SideBySide": "querywise.locality.views.columns",
     "SignalView": "querywise.locality.views.signals",
     "TopMean": "querywise.locality.views.topmean",
-    "Transform": "querywise.rankers.clusters",
     "TreeRegression": "querywise.learners.trees.boosting",
     "TwoModels": "querywise.locality.views.twomodels",
     "VectorView": "querywise.locality.views.vector",
