@@ -21,9 +21,12 @@ from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.evaluation.differences import Differences, require_known
 from querywise.evaluation.evaluate import Evaluation, evaluate, evaluate_run
+from querywise.evaluation.evaluated import Evaluated
+from querywise.evaluation.foreign import System
 from querywise.evaluation.plots import plot_differences
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import TEST_NAMES, Comparison, find_test
+from querywise.evaluation.systems import folds_of, systems_of
 from querywise.evaluation.trained import Extra, Fit, Observe, Trained, train
 from querywise.measures.flavours import find_flavour
 from querywise.measures.formulas import find_measures
@@ -52,6 +55,7 @@ class Compared:
     runs: Mapping[str, Run] = field(
         default_factory=dict
     )  # other systems' own lists, where all that was judged is known
+    given: tuple[str, ...] = ()  # systems that were fitted before and used as they are
 
     def __repr__(self) -> str:
         return self.differences.text(f"Compared({self._title}, flavour {self.flavour!r}, baseline {self.baseline!r})")
@@ -117,18 +121,23 @@ class Compared:
         return None if self.test.missed is None else coverage_of(self.test)
 
     def counted(self) -> list[str]:
-        """What was counted and what retrieval missed, in a few sentences; none where that is not known."""
-        known = self.coverage
+        """What was counted, what retrieval missed and what was not fitted here, in a few sentences, as far as known."""
+        known, before = self.coverage, _used_as_given(self.given)
         if known is None:
-            return []
+            return before
         told = [_found_by(name, coverage_of(in_judged(run, self._judgements))) for name, run in self.runs.items()]
-        return [f"The flavour {find_flavour(self.flavour).conventions}.", *known.lines(), *told]
+        return [f"The flavour {find_flavour(self.flavour).conventions}.", *known.lines(), *told, *before]
 
     def against_baseline(self, name: str, measure: str, queries: Bools | None = None, *, test: str = "t") -> Comparison:
         """One ranker's paired test against the baseline, over all queries or some."""
         ours, theirs = self.evaluations[name][measure], self.evaluations[self.baseline][measure]
         chosen = slice(None) if queries is None else queries
         return find_test(test)(ours[chosen], theirs[chosen])
+
+    def corrected(self, test: str = "t") -> dict[str, dict[str, float]]:
+        """The p of every measure of each but the baseline, against the baseline, by Holm for their number."""
+        first = {self.baseline: self.evaluations[self.baseline]}
+        return Evaluated({**first, **self.evaluations}).corrected(test)
 
     def fit_seconds(self, name: str) -> float:
         """The seconds of training and tuning in all folds."""
@@ -207,25 +216,47 @@ def _found_by(name: str, own: Coverage) -> str:
     return f"{name}: {own.found} of {own.relevant} relevant documents found, {answered}."
 
 
+def _used_as_given(names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    return [
+        f"Fitted before and used as given: {', '.join(names)}; whether what they learned from has test queries in it "
+        "is not known here."
+    ]
+
+
 def _known(cost: float) -> float | None:
     return cost if np.isfinite(cost) else None  # JSON has no NaN
 
 
 def compare(
-    fits: Mapping[str, Fit],
-    folds: Sequence[Fold] | Folds,
+    systems: Mapping[str, Fit | System] | Sequence[Fit | System],
+    folds: Sequence[Fold] | Folds | Fold | Judged | None = None,
+    valid: Judged | None = None,
+    test: Judged | None = None,
     *,
+    train: Judged | None = None,
     measures: str | Sequence[str] = ("map", "ndcg@10"),
     flavour: str = "standard",
-    baseline: str | None = None,
+    baseline: str | System | None = None,
     observe: Observe | None = None,
     kept: Kept | None = None,
 ) -> Compared:
-    """Fit every ranker on every fold and score the fold's test queries; the first is the baseline, or the one named.
+    """Fit every system on every fold and score the fold's test queries; the first is the baseline, or the one named.
+
+    systems: in a list, or by name. Each is a ranker (one that is not fitted yet is fitted on `train`, with `valid` to
+    decide when it stops; a fitted one is used as it is, and the table says so), a model of LightGBM, XGBoost, CatBoost
+    or scikit-learn (the same), a function of features (its parameters `group` and `qid` get the sizes of the groups and
+    the query of each row), or a function of a training and a validation part that gives a fitted ranker.
+
+    folds: folds, one fold, or in its place train, valid and test. Where all systems are fitted, `test` is enough.
 
     kept: where finished parts are stored, and read from if they are there already.
     """
-    base = find_baseline(fits, baseline)
+    known = systems_of(systems)
+    fits = known.fits
+    folds = folds_of(train if folds is None else folds, valid, test, fitted_before=len(known.given) == len(fits))
+    base = find_baseline(fits, known.name_of(baseline))
     if not len(folds):
         raise DataError("There is nothing to compare: no fold was given.")
     pool = (
@@ -250,11 +281,17 @@ def compare(
     return Compared(
         test=concatenate(tests),
         fold_of=np.repeat(np.arange(len(tests)), [len(each) for each in tests]),
-        trained={name: tuple(found[name] for _, found in parts) for name in fits},
+        trained={name: tuple(_costs(found[name], name in known.given) for _, found in parts) for name in fits},
         baseline=base,
         measures=tuple(measure.name for measure in find_measures(measures)),
         flavour=flavour,
+        given=known.given,
     )
+
+
+def _costs(trained: Trained, given: bool) -> Trained:
+    """The same, without a time of training where it was not trained here."""
+    return replace(trained, fit_seconds=np.nan) if given else trained
 
 
 def _trained(name: str, fit: Fit, fold: Fold, observe: Observe | None, flavour: str) -> Trained:

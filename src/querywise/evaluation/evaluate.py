@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +21,7 @@ from querywise.display.frames import Frame, as_frame
 from querywise.display.html import table
 from querywise.display.words import counted
 from querywise.errors import DataError
+from querywise.evaluation.foreign import System, is_system, scorer_of
 from querywise.evaluation.plots import draw_values
 from querywise.measures.flavours import Flavour, find_flavour
 from querywise.measures.formulas import as_compared, find_measures
@@ -103,7 +104,7 @@ class Evaluation:
 
 
 def evaluate(
-    scores: ArrayLike,
+    scores: ArrayLike | System,
     data: Judged,
     *,
     measures: str | Sequence[str] = ("map", "ndcg@10"),
@@ -112,15 +113,28 @@ def evaluate(
 ) -> Evaluation:
     """Rank every query's documents by `scores` and measure the order, counting what the flavour counts.
 
+    scores: a number per document; or what gives them: a fitted ranker, a model of LightGBM, XGBoost, CatBoost or
+    scikit-learn, or a function of features. Beside the features, a function's parameter `group` gets the number of
+    documents of each query, and `qid` the query of each row.
+
     >>> from querywise import from_arrays
     >>> data = from_arrays([[1.0], [2.0]], [1, 0], qid=["a", "a"])
     >>> evaluate([0.1, 0.2], data, measures=["map", "p@1"]).mean()
     {'map': 0.5, 'p@1': 0.0}
+    >>> evaluate(lambda X: -X[:, 0], data, measures=["map"]).mean()
+    {'map': 1.0}
     """
+    _check_judged(data)
     if not len(data):
         raise DataError("There is no query to evaluate.")
-    found = ranked_lists(check_scores(scores, data.candidates), data, find_flavour(flavour))
+    given: Any = scorer_of(scores).predict(data.candidates) if is_system(scores) else scores
+    found = ranked_lists(check_scores(given, data.candidates), data, find_flavour(flavour))
     return measure_lists(data.query_ids, found, measures=measures, flavour=flavour, max_grade=max_grade)
+
+
+def _check_judged(data: Any) -> None:
+    if not isinstance(data, Judged):
+        raise DataError(f"Expected a Judged set, which has labels, to evaluate on; found a {type(data).__name__}.")
 
 
 def evaluate_run(

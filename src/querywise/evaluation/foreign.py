@@ -1,0 +1,269 @@
+"""Systems that are not ours, as they are: models of other libraries, and functions of features.
+
+They are recognised by the library that their class comes from, or by the names of their parameters. No library is
+imported for that: the one whose model was given is there already.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Protocol, TypeAlias, TypeGuard
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from querywise.contracts.answers import Scorer
+from querywise.data.judged import Candidates, Judged
+from querywise.errors import DataError, NotFittedError
+from querywise.measures.order import check_scores
+from querywise.runtime.arrays import Floats
+
+_LIBRARIES = ("lightgbm", "xgboost", "catboost", "sklearn")
+_GROUPS = ("group", "qid")  # parameters that get the sizes of the groups, and the id of each row's query
+_FITTING = ("train", "valid")  # parameters of a function that fits, which is no function of features
+
+
+class _Predicts(Protocol):
+    def predict(self, *given: Any, **named: Any) -> Any:  # of Candidates, an array, or what the library takes
+        ...
+
+
+# A ranker, a model of another library, or a function of features.
+System: TypeAlias = _Predicts | Callable[..., ArrayLike]
+
+
+class Foreign:
+    """A fitted model of another library, or a function of features, that scores Candidates; errors name it."""
+
+    def __init__(self, name: str, model: System) -> None:
+        self._name = name
+        self._model = model
+        if not hasattr(model, "predict") and is_fit(model):
+            raise DataError(
+                f"{name}: expected a function of one argument, the features, a row per document. Beside it a parameter "
+                "called group gets the number of documents of each query, one called qid the query of each row."
+            )
+        _refuse_classes(name, model)
+        if not has_learned(model):
+            raise NotFittedError(model)
+
+    @property
+    def nbytes(self) -> int:
+        """How large the model is, as Python would store it; 0 for a function that it cannot store."""
+        try:
+            return len(pickle.dumps(self._model))
+        except Exception:  # noqa: BLE001 - whatever a model has inside
+            return 0
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document, a finite number, in the order of the rows."""
+        if not len(candidates.features):
+            return np.zeros(0)
+        with _speaking_of(self._name, "predict"):
+            _check_features(self._model, candidates)
+            return check_scores(_flat(_predicted(self._model, candidates)), candidates)
+
+
+def is_system(given: ArrayLike | System) -> TypeGuard[System]:
+    """Whether it could score documents: it predicts, or can be called."""
+    return hasattr(given, "predict") or callable(given)
+
+
+def scorer_of(system: System, name: str | None = None) -> Scorer:
+    """What scores Candidates by a fitted system: itself, or in its place an adapter of one that is not ours."""
+    name = name_of(system) if name is None else name
+    if isinstance(system, type):
+        raise DataError(f"{name} is a class; expected an object of it: {name}(…).")
+    if is_foreign(system):
+        return Foreign(name, system)
+    ranker: Any = system
+    found: Scorer = ranker
+    return found
+
+
+def name_of(system: System) -> str:
+    """The class of a system, or the name of a function."""
+    if isinstance(system, type):
+        return system.__name__
+    if hasattr(system, "predict") or not callable(system):
+        kind = type(system).__name__
+        return f"{library_of(system)} {kind}" if kind == "Booster" else kind
+    inner = system.func if isinstance(system, partial) else system
+    name = str(getattr(inner, "__name__", type(inner).__name__))
+    return "function" if name == "<lambda>" else name
+
+
+def fitted(name: str, model: System, train: Judged, valid: Judged) -> Foreign:
+    """A copy of another library's model, fitted by its own `fit`; the validation part may decide when it stops."""
+    _refuse_classes(name, model)
+    with _speaking_of(name, "be fitted here (fit it yourself, and give it fitted)"):
+        copy = _fitted_pool(model, train, valid) if library_of(model) == "catboost" else _fitted(model, train, valid)
+    return Foreign(name, copy)
+
+
+def is_foreign(system: System) -> bool:
+    """Whether it takes an array of features, and not Candidates."""
+    if not hasattr(system, "predict"):
+        return True
+    first = next(iter(_parameters(system.predict)), "")
+    return first.lower() == "x" or (library_of(system) is not None and first != "candidates")
+
+
+def library_of(system: System) -> str | None:
+    """The other library that its class, or one that this inherits from, comes from."""
+    roots = [each.__module__.partition(".")[0] for each in type(system).__mro__]
+    return next((root for root in roots if root in _LIBRARIES), None)
+
+
+def has_learned(model: System) -> bool:
+    """Whether another library's model is fitted, by what it says itself; without a `fit` it is as it should be."""
+    if not hasattr(model, "fit"):
+        return True
+    own = getattr(model, "is_fitted", None) or getattr(model, "__sklearn_is_fitted__", None)
+    if own is not None:
+        return bool(own())
+    return any(name.endswith("_") and not name.startswith("_") for name in vars(model))
+
+
+def is_fit(function: System) -> bool:
+    """Whether a function is one of a training and a validation part, rather than one of features."""
+    every = _parameters(function)
+    needed = [
+        name
+        for name, each in every.items()
+        if each.default is each.empty and each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
+    ]
+    return len([name for name in needed if name not in _GROUPS]) != 1 or any(name in every for name in _FITTING)
+
+
+@contextmanager
+def _speaking_of(name: str, task: str) -> Iterator[None]:
+    """An error in here names the system."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{name}: {error}") from error
+    except Exception as error:  # another library, or a user's function, can raise anything
+        told = str(error).strip().partition("\n")[0]
+        raise DataError(f"{name} could not {task}. {type(error).__name__}: {told}") from error
+
+
+def _refuse_classes(name: str, model: System) -> None:
+    if hasattr(model, "predict_proba"):
+        raise DataError(
+            f"{name} is a classifier: it predicts classes, which do not rank. Give a function of its probabilities "
+            "instead: lambda X: model.predict_proba(X)[:, 1]."
+        )
+
+
+def _parameters(function: Any) -> dict[str, inspect.Parameter]:
+    try:
+        return dict(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # not every compiled function has one
+        return {}
+
+
+def _predicted(model: Any, candidates: Candidates) -> Any:
+    features, library = candidates.features, library_of(model)
+    if not hasattr(model, "predict"):
+        return model(features, **_groups(model, candidates))
+    if library == "lightgbm":
+        return _booster(model).predict(features)
+    if library == "xgboost" and _booster(model) is model:
+        matrix = importlib.import_module("xgboost").DMatrix
+        return model.predict(matrix(features, feature_names=model.feature_names, feature_types=model.feature_types))
+    if library == "sklearn" and hasattr(model, "feature_names_in_"):
+        features = _with_names(features, model.feature_names_in_)
+    return model.predict(features, **_groups(model.predict, candidates))
+
+
+def _groups(function: Any, candidates: Candidates) -> dict[str, ArrayLike]:
+    """What a function wants to know of the queries beside the features, by the names of its parameters."""
+    known = {"group": _sizes(candidates), "qid": np.array(candidates.query_ids)[candidates.query_of_row]}
+    asked = _parameters(function)
+    return {name: known[name] for name in _GROUPS if name in asked}
+
+
+def _sizes(candidates: Candidates) -> ArrayLike:
+    return candidates.sizes[candidates.sizes > 0]
+
+
+def _with_names(features: Floats, names: Any) -> Any:
+    """A table for a model that was fitted on one: steps of a pipeline may go by the names of columns."""
+    try:
+        pandas = importlib.import_module("pandas")
+    except ImportError:
+        return features
+    return pandas.DataFrame(features, columns=list(names))
+
+
+def _flat(found: Any) -> Any:
+    """Scores in a row; some regressors give a column."""
+    shape = np.shape(found)
+    return np.asarray(found)[:, 0] if len(shape) == 2 and shape[1] == 1 else found
+
+
+def _booster(model: Any) -> Any:
+    """The booster in a model of LightGBM or XGBoost."""
+    if hasattr(model, "get_booster"):
+        return model.get_booster()
+    return model.booster_ if hasattr(model, "booster_") else model
+
+
+def _check_features(model: Any, candidates: Candidates) -> None:
+    """Refuse other features than those that a model was trained on, as far as it knows them."""
+    library, count, names = library_of(model), getattr(model, "n_features_in_", None), None
+    own = candidates.feature_names or ()
+    if library == "lightgbm":
+        count, names = _booster(model).num_feature(), _booster(model).feature_name()
+        spaceless = {name.replace(" ", "_"): name for name in own}  # as LightGBM keeps names
+        names = [spaceless.get(name, name) for name in names]
+    elif library == "xgboost":
+        count, names = _booster(model).num_features(), _booster(model).feature_names
+    elif library == "catboost":
+        count, names = len(model.feature_names_), model.feature_names_
+    else:
+        names = getattr(model, "feature_names_in_", None)
+    if count is None:
+        return
+    unnamed = ([f"Column_{i}" for i in range(count)], [str(i) for i in range(count)])  # the libraries' own names
+    known = None if names is None or list(names) in unnamed else tuple(map(str, names))
+    candidates.require_features(count, known)
+
+
+def _fitted(model: Any, train: Judged, valid: Judged) -> Any:
+    from sklearn.base import clone, is_regressor  # takes over a second
+
+    copy = clone(model, safe=False)
+    asked, other = _parameters(copy.fit), valid.candidates
+    if library_of(model) == "sklearn" and not is_regressor(model) and not any(name in asked for name in _GROUPS):
+        raise DataError("it is neither a regressor nor a ranker.")
+    given: dict[str, Any] = {}
+    if "eval_X" in asked:  # LightGBM's present names
+        given = {"eval_X": other.features, "eval_y": valid.labels}
+    elif "eval_set" in asked:
+        given = {"eval_set": [(other.features, valid.labels)]}
+    if library_of(model) == "xgboost":
+        given["verbose"] = False
+    if "qid" in asked:
+        given |= {"qid": train.candidates.query_of_row}
+        given |= {"eval_qid": [other.query_of_row]} if "eval_qid" in asked else {}
+    elif "group" in asked:
+        given |= {"group": _sizes(train.candidates)}
+        given |= {"eval_group": [_sizes(other)]} if "eval_group" in asked else {}
+    return copy.fit(train.candidates.features, train.labels, **given)
+
+
+def _fitted_pool(model: Any, train: Judged, valid: Judged) -> Any:
+    """A model of CatBoost, which knows its queries by their ids and would write files beside."""
+    pool = importlib.import_module("catboost").Pool
+    pools = [
+        pool(each.candidates.features, each.labels, group_id=each.candidates.query_of_row) for each in (train, valid)
+    ]
+    copy = type(model)(**{"allow_writing_files": False, **model.get_params()})
+    return copy.fit(pools[0], eval_set=pools[1], verbose=False)

@@ -1,0 +1,171 @@
+"""What can be compared: rankers, fitted or not, models of other libraries, functions; each with a name."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from querywise.contracts.answers import Scorer
+from querywise.data.folds import Fold, Folds
+from querywise.data.judged import Judged
+from querywise.errors import DataError
+from querywise.evaluation.foreign import System, fitted, has_learned, is_fit, is_foreign, name_of, scorer_of
+from querywise.evaluation.trained import Fit
+from querywise.runtime.parameters import is_fitted, unfitted
+
+_LONGEST = 60  # letters of a name
+
+
+class Systems(NamedTuple):
+    """How each system is fitted, by name, and which of them were fitted before."""
+
+    fits: dict[str, Fit]
+    given: tuple[str, ...]
+    objects: Mapping[str, System | Fit]
+
+    def name_of(self, baseline: str | System | Fit | None) -> str | None:
+        """The name of a system that is given as itself; a name as it is."""
+        if baseline is None or isinstance(baseline, str):
+            return baseline
+        found = next((name for name, each in self.objects.items() if each is baseline), None)
+        if found is None:
+            raise DataError(f"The baseline is not among the systems compared: {', '.join(self.objects)}.")
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class AsItIs:
+    """A system that was fitted before, for every fold."""
+
+    scorer: Scorer
+
+    def __call__(self, train: Judged, valid: Judged) -> Scorer:
+        """The same whatever there is to learn from."""
+        return self.scorer
+
+
+@dataclass(frozen=True, eq=False)
+class Fitting:
+    """A system that is fitted on every fold's training part; the one that was given is left as it is."""
+
+    name: str
+    system: System
+
+    def __call__(self, train: Judged, valid: Judged) -> Scorer:
+        """A copy of it, fitted."""
+        if is_foreign(self.system):
+            return fitted(self.name, self.system, train, valid)
+        ranker: Any = _copy(self.system)
+        found: Scorer = ranker.fit(train, valid=valid)
+        return found
+
+
+def systems_of(given: Mapping[str, System | Fit] | Sequence[System | Fit]) -> Systems:
+    """Systems by name; those in a list get names of their own."""
+    if isinstance(given, Mapping):
+        every = dict(given)
+    elif isinstance(given, (list, tuple)):
+        every = dict(zip(_names(list(given)), given, strict=True))
+    else:
+        raise DataError(f"Expected a list of systems to compare, or a mapping of names; found a {_kind(given)}.")
+    for name, each in every.items():
+        _check(name, each)
+    as_they_are = tuple(name for name, each in every.items() if _was_fitted(each))
+    return Systems({name: _fit(name, each) for name, each in every.items()}, as_they_are, every)
+
+
+def folds_of(
+    first: Sequence[Fold] | Folds | Fold | Judged | None,
+    valid: Judged | None,
+    test: Judged | None,
+    *,
+    fitted_before: bool,
+) -> Sequence[Fold] | Folds:
+    """The folds to compare on: those given, or one of three parts; where nothing is fitted, a test part is enough."""
+    if isinstance(first, Fold):
+        first, valid, test = first
+    if first is not None and not isinstance(first, Judged):
+        if valid is not None or test is not None:
+            raise DataError("Folds have their own validation and test parts: give folds alone, or train, valid, test.")
+        return first
+    if test is not None and first is None and valid is None and fitted_before:
+        return [Fold(test, test, test)]  # nothing learns from the first two
+    parts = {"train": first, "valid": valid, "test": test}
+    for name, part in parts.items():
+        if not isinstance(part, Judged):
+            found = "there is none" if part is None else f"found a {_kind(part)}"
+            raise DataError(
+                f"{name}: expected a Judged set, {found}. Give train, valid and test, or folds, as make_folds(data) "
+                "makes them."
+            )
+    return [Fold(*(part for part in parts.values() if part is not None))]
+
+
+def _fit(name: str, system: Any) -> Fit:
+    if _is_function(system) and is_fit(system):
+        function: Fit = system
+        return function
+    return AsItIs(scorer_of(system, name)) if _was_fitted(system) else Fitting(name, system)
+
+
+def _is_function(system: Any) -> bool:
+    return callable(system) and not hasattr(system, "predict")
+
+
+def _was_fitted(system: Any) -> bool:
+    if _is_function(system):
+        return not is_fit(system)
+    if is_foreign(system):
+        return has_learned(system)
+    return not hasattr(system, "fit") or is_fitted(system)
+
+
+def _check(name: str, system: Any) -> None:
+    if isinstance(system, type):
+        raise DataError(f"{name} is a class; expected an object of it: {name}(…).")
+    if not hasattr(system, "predict") and not callable(system):
+        raise DataError(
+            f"{name}: a {_kind(system)} cannot be compared. Expected a ranker, a model of LightGBM, XGBoost, CatBoost "
+            "or scikit-learn, or a function of features; scores are compared as one: lambda X: scores."
+        )
+
+
+def _copy(ranker: Any) -> Any:
+    try:
+        return unfitted(ranker)
+    except (AttributeError, TypeError):  # a class that does not keep its arguments under their names
+        return copy.deepcopy(ranker)
+
+
+def _kind(given: Any) -> str:
+    return type(given).__name__
+
+
+def _names(systems: Sequence[Any]) -> list[str]:
+    """A name of its own for each: its class; what else tells it apart only where that is not enough."""
+    names = [name_of(each) for each in systems]
+    for tell in (_described, _marked):
+        often = Counter(names)
+        names = [tell(name, each) if often[name] > 1 else name for name, each in zip(names, systems, strict=True)]
+    seen: Counter[str] = Counter()
+    taken = set(names)
+    for place, name in enumerate(names):
+        seen[name] += 1
+        number = seen[name]
+        while number > 1 and f"{name} {number}" in taken:
+            number += 1
+        names[place] = name if number == 1 else f"{name} {number}"
+        taken.add(names[place])
+    return names
+
+
+def _described(name: str, system: Any) -> str:
+    said = repr(system)
+    return said if len(said) <= _LONGEST and "\n" not in said and " at 0x" not in said else name
+
+
+def _marked(name: str, system: Any) -> str:
+    return f"{name} (fitted)" if hasattr(system, "fit") and _was_fitted(system) else name
