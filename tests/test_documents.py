@@ -12,14 +12,29 @@ from typing import Any
 
 import pytest
 
+import querywise
 from querywise.methods import METHODS
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "examples/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n```\n(.*?)```)?", re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/text.md"])
+NEEDS_SPLIT = pytest.mark.skipif(not hasattr(querywise, "split"), reason="needs split and from_arrays(group=)")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README.md",
+        "docs/guide.md",
+        "docs/text.md",
+        pytest.param("docs/lightgbm.md", marks=[pytest.mark.slow, NEEDS_SPLIT]),
+    ],
+)
 def test_code_on_the_page_prints_what_the_page_shows(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
