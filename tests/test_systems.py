@@ -392,6 +392,31 @@ def test_no_other_library_is_imported_unless_its_model_is_given() -> None:
     assert done.stdout == "set()\n"
 
 
+JOINED = pytest.mark.skipif(not hasattr(Judged, "gains"), reason="needs weights and real-valued labels in the data")
+
+
+@JOINED
+def test_weights_are_refused_where_another_librarys_model_is_to_be_fitted() -> None:
+    weighted: Any = TRAIN
+    weighted = weighted.with_weights(np.arange(1.0, len(TRAIN) + 1))
+    for model in (Ridge(), lightgbm_ranker(), catboost_ranker()):
+        with pytest.raises(DataError, match=rf"^{type(model).__name__}: the data has weights\. Fit it with them yours"):
+            qw.compare([model], weighted, VALID, TEST)
+
+
+@JOINED
+def test_real_valued_labels_are_what_a_regressor_is_fitted_to() -> None:
+    make: Any = qw.from_arrays
+    worth = np.array([0.0, 0.05, 0.4])[DATA.labels]
+    data = make(DATA.candidates.features, worth, qid=DATA.candidates.query_of_row, gains=True)
+    train, valid, test = qw.make_folds(data)[0]
+    own = Ridge().fit(train.candidates.features, train.gains[train.labels])
+    compared = qw.compare({"here": Ridge(), "before": own}, train, valid, test)
+    assert compared.scores["here"].tolist() == compared.scores["before"].tolist()
+    with pytest.raises(DataError, match=r"^LGBMRanker: labels have values of their own here"):
+        qw.compare([lightgbm_ranker()], train, valid, test)
+
+
 # A new user's first lines, as the documents have them
 
 FIRST_LINES = """

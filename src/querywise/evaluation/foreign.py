@@ -241,13 +241,15 @@ def _fitted(model: Any, train: Judged, valid: Judged) -> Any:
 
     copy = clone(model, safe=False)
     asked, other = _parameters(copy.fit), valid.candidates
-    if library_of(model) == "sklearn" and not is_regressor(model) and not any(name in asked for name in _GROUPS):
+    ranks = any(name in asked for name in _GROUPS)
+    if library_of(model) == "sklearn" and not is_regressor(model) and not ranks:
         raise DataError("it is neither a regressor nor a ranker.")
+    targets, stopping = (_targets(data, ranks=ranks) for data in (train, valid))
     given: dict[str, Any] = {}
     if "eval_X" in asked:  # LightGBM's present names
-        given = {"eval_X": other.features, "eval_y": valid.labels}
+        given = {"eval_X": other.features, "eval_y": stopping}
     elif "eval_set" in asked:
-        given = {"eval_set": [(other.features, valid.labels)]}
+        given = {"eval_set": [(other.features, stopping)]}
     if library_of(model) == "xgboost":
         given["verbose"] = False
     if "qid" in asked:
@@ -256,14 +258,25 @@ def _fitted(model: Any, train: Judged, valid: Judged) -> Any:
     elif "group" in asked:
         given |= {"group": _sizes(train.candidates)}
         given |= {"eval_group": [_sizes(other)]} if "eval_group" in asked else {}
-    return copy.fit(train.candidates.features, train.labels, **given)
+    return copy.fit(train.candidates.features, targets, **given)
 
 
 def _fitted_pool(model: Any, train: Judged, valid: Judged) -> Any:
     """A model of CatBoost, which knows its queries by their ids and would write files beside."""
-    pool = importlib.import_module("catboost").Pool
+    pool, ranks = importlib.import_module("catboost").Pool, "group_id" in _parameters(model.fit)
     pools = [
-        pool(each.candidates.features, each.labels, group_id=each.candidates.query_of_row) for each in (train, valid)
+        pool(each.candidates.features, _targets(each, ranks=ranks), group_id=each.candidates.query_of_row)
+        for each in (train, valid)
     ]
     copy = type(model)(**{"allow_writing_files": False, **model.get_params()})
     return copy.fit(pools[0], eval_set=pools[1], verbose=False)
+
+
+def _targets(data: Judged, *, ranks: bool) -> ArrayLike:
+    """The grades, or for a regressor the values that they stand for; what a library may take otherwise is refused."""
+    if any(getattr(data, name, None) is not None for name in ("query_weights", "document_weights")):
+        raise DataError("the data has weights. Fit it with them yourself, and give it fitted.")
+    gains: Floats | None = getattr(data, "gains", None)
+    if gains is not None and ranks:
+        raise DataError("labels have values of their own here (gains). Fit it yourself, and give it fitted.")
+    return data.labels if gains is None else gains[data.labels]
