@@ -25,6 +25,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.significance import holm
+from querywise.evaluation.trained import Fit
 from querywise.report.terminal import comparison_table
 from querywise.runtime.arrays import Floats
 
@@ -89,6 +90,15 @@ def test_what_is_evaluated_on_must_have_labels() -> None:
         qw.evaluate(lambda X: X[:, 0], nothing)
 
 
+def test_what_neither_is_nor_gives_scores_is_refused() -> None:
+    found: Any = qw.tune(qw.RankSVM, {"l2": [1.0]}, train=TRAIN, valid=VALID)
+    with pytest.raises(
+        DataError, match="Scores are numbers, one per document, or come from what predicts them; found a Tu"
+    ):
+        qw.evaluate(found, TEST)
+    assert len(qw.evaluate(found.ranker, TEST)) == len(TEST)
+
+
 # Functions of features
 
 
@@ -104,7 +114,8 @@ def test_a_function_gets_groups_under_the_names_it_has_for_them() -> None:
     def by_sizes(X: Floats, group: Any) -> Floats:
         seen["group"] = group
         starts = np.cumsum(group) - group
-        return X[:, 0] - np.repeat(np.add.reduceat(X[:, 0], starts) / group, group)  # centred within each query
+        centres: Floats = np.repeat(np.add.reduceat(X[:, 0], starts) / group, group)
+        return X[:, 0] - centres
 
     def by_query(X: Floats, *, qid: Any) -> Floats:
         seen["qid"] = qid
@@ -144,7 +155,10 @@ def words(X: Floats) -> list[str]:
         (two_columns, r"^two_columns: There are 64 documents but scores of shape \(64, 2\)"),
         (not_numbers, r"^not_numbers: The score of document .* is nan\.$"),
         (fails, r"^fails could not predict\. KeyError: 'title'$"),
-        (words, r"^words could not predict\. ValueError: could not convert string to float: 'high'$"),
+        (
+            words,
+            r"^words: Scores are numbers, one per document.* found a list \(could not convert string to float: 'high'\)",
+        ),
     ],
 )
 def test_wrong_scores_are_refused_by_the_name_of_their_system(function: Callable[[Floats], Any], said: str) -> None:
@@ -246,7 +260,7 @@ def test_a_comparison_of_objects_is_that_of_functions_that_fit_them() -> None:
     def fit(train: Judged, valid: Judged) -> qw.LambdaMART:
         return qw.LambdaMART(trees=5).fit(train, valid=valid)
 
-    asked = {"trees": fit, "linear": lambda train, valid: qw.RankSVM().fit(train)}
+    asked: dict[str, Fit] = {"trees": fit, "linear": lambda train, valid: qw.RankSVM().fit(train)}
     expected = qw.compare(asked, [FOLD], measures=["map"])
     systems: list[Any] = [qw.LambdaMART(trees=5), qw.RankSVM()]
     for found in (
@@ -409,7 +423,8 @@ def test_real_valued_labels_are_what_a_regressor_is_fitted_to() -> None:
     make: Any = qw.from_arrays
     worth = np.array([0.0, 0.05, 0.4])[DATA.labels]
     data = make(DATA.candidates.features, worth, qid=DATA.candidates.query_of_row, gains=True)
-    train, valid, test = qw.make_folds(data)[0]
+    parts: Any = qw.make_folds(data)[0]
+    train, valid, test = parts
     own = Ridge().fit(train.candidates.features, train.gains[train.labels])
     compared = qw.compare({"here": Ridge(), "before": own}, train, valid, test)
     assert compared.scores["here"].tolist() == compared.scores["before"].tolist()

@@ -25,7 +25,13 @@ def order(scores: Floats, starts: Ints, *, tie_break: Ints | None = None) -> Int
 def check_scores(scores: ArrayLike, candidates: Candidates) -> Floats:
     """Scores as an array of floats: one finite number per document, or a DataError."""
     refuse_masked(scores, "the scores")
-    values = np.asarray(scores, dtype=np.float64)
+    try:
+        values = np.asarray(scores, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"Scores are numbers, one per document, or come from what predicts them; found a {type(scores).__name__} "
+            f"({error})."
+        ) from None
     rows = len(candidates.features)
     if values.shape != (rows,):
         found = f"{len(values)} scores" if values.ndim == 1 else f"scores of shape {values.shape}"
