@@ -157,7 +157,7 @@ def words(X: Floats) -> list[str]:
         (fails, r"^fails could not predict\. KeyError: 'title'$"),
         (
             words,
-            r"^words: Scores are numbers, one per document.* found a list \(could not convert string to float: 'high'\)",
+            r"^words: Scores are numbers, one per document.* found a list \(could not convert string to float: 'high'",
         ),
     ],
 )
