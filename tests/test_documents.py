@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-import querywise
 from querywise.methods import METHODS
 
 ROOT = Path(__file__).parent.parent
@@ -23,16 +22,13 @@ PAGES = [
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n```\n(.*?)```)?", re.DOTALL)
 
 
-NEEDS_SPLIT = pytest.mark.skipif(not hasattr(querywise, "split"), reason="needs split and from_arrays(group=)")
-
-
 @pytest.mark.parametrize(
     "page",
     [
         "README.md",
         "docs/guide.md",
         "docs/text.md",
-        pytest.param("docs/lightgbm.md", marks=[pytest.mark.slow, NEEDS_SPLIT]),
+        pytest.param("docs/lightgbm.md", marks=pytest.mark.slow),
     ],
 )
 def test_code_on_the_page_prints_what_the_page_shows(

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import querywise as qw
-
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 
@@ -20,8 +18,6 @@ SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 @pytest.mark.xdist_group("examples")
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
 def test_an_example_prints_what_is_kept(script: Path, tmp_path: Path) -> None:
-    if "qw.split(" in script.read_text() and not hasattr(qw, "split"):
-        pytest.skip("needs split and from_arrays(group=)")
     hints = ("-W", "error:querywise:DeprecationWarning")  # our own hints at names that have moved
     words = [sys.executable, *hints, str(script)]
     here = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

@@ -406,25 +406,18 @@ def test_no_other_library_is_imported_unless_its_model_is_given() -> None:
     assert done.stdout == "set()\n"
 
 
-JOINED = pytest.mark.skipif(not hasattr(Judged, "gains"), reason="needs weights and real-valued labels in the data")
-
-
-@JOINED
 def test_weights_are_refused_where_another_librarys_model_is_to_be_fitted() -> None:
-    weighted: Any = TRAIN
-    weighted = weighted.with_weights(np.arange(1.0, len(TRAIN) + 1))
+    weighted = TRAIN.with_weights(np.arange(1.0, len(TRAIN) + 1))
     for model in (Ridge(), lightgbm_ranker(), catboost_ranker()):
         with pytest.raises(DataError, match=rf"^{type(model).__name__}: the data has weights\. Fit it with them yours"):
             qw.compare([model], weighted, VALID, TEST)
 
 
-@JOINED
 def test_real_valued_labels_are_what_a_regressor_is_fitted_to() -> None:
-    make: Any = qw.from_arrays
     worth = np.array([0.0, 0.05, 0.4])[DATA.labels]
-    data = make(DATA.candidates.features, worth, qid=DATA.candidates.query_of_row, gains=True)
-    parts: Any = qw.make_folds(data)[0]
-    train, valid, test = parts
+    data = qw.from_arrays(DATA.candidates.features, worth, qid=DATA.candidates.query_of_row, gains=True)
+    train, valid, test = qw.make_folds(data)[0]
+    assert train.gains is not None
     own = Ridge().fit(train.candidates.features, train.gains[train.labels])
     compared = qw.compare({"here": Ridge(), "before": own}, train, valid, test)
     assert compared.scores["here"].tolist() == compared.scores["before"].tolist()
@@ -443,7 +436,6 @@ compared = qw.compare([qw.LambdaMART(), ranker, lightgbm_model], train, valid, t
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(qw, "split"), reason="needs split and from_arrays(group=)")
 def test_a_lightgbm_users_first_lines_run_as_written() -> None:
     lightgbm_model = lightgbm_ranker().fit(X, Y, group=GROUP).booster_
     whole = {"X": DATA.candidates.features, "y": DATA.labels, "group": DATA.candidates.sizes}

@@ -274,9 +274,8 @@ def _fitted_pool(model: Any, train: Judged, valid: Judged) -> Any:
 
 def _targets(data: Judged, *, ranks: bool) -> ArrayLike:
     """The grades, or for a regressor the values that they stand for; what a library may take otherwise is refused."""
-    if any(getattr(data, name, None) is not None for name in ("query_weights", "document_weights")):
+    if data.query_weights is not None or data.document_weights is not None:
         raise DataError("the data has weights. Fit it with them yourself, and give it fitted.")
-    gains: Floats | None = getattr(data, "gains", None)
-    if gains is not None and ranks:
+    if data.gains is not None and ranks:
         raise DataError("labels have values of their own here (gains). Fit it yourself, and give it fitted.")
-    return data.labels if gains is None else gains[data.labels]
+    return data.labels if data.gains is None else data.gains[data.labels]
