@@ -285,6 +285,8 @@ def test_a_fitted_system_is_used_as_it_is_and_the_table_says_so() -> None:
     ranker = qw.RankSVM(l2=100.0).fit(VALID)
     compared = qw.compare({"ours": ranker, "new": qw.RankSVM()}, TRAIN, VALID, TEST, measures=["map"])
     assert compared.given == ("ours",)
+    assert "Fitted before and used as given: ours;" in repr(compared)
+    assert "Fitted before and used as given: ours;" in compared._repr_html_()
     assert names_and_means(compared)["ours"] == qw.evaluate(ranker, TEST, measures=["map"]).mean()["map"]
     assert np.isnan(compared.fit_seconds("ours"))
     assert compared.predict_milliseconds("ours") > 0

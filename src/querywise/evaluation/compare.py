@@ -58,10 +58,11 @@ class Compared:
     given: tuple[str, ...] = ()  # systems that were fitted before and used as they are
 
     def __repr__(self) -> str:
-        return self.differences.text(f"Compared({self._title}, flavour {self.flavour!r}, baseline {self.baseline!r})")
+        first = f"Compared({self._title}, flavour {self.flavour!r}, baseline {self.baseline!r})"
+        return "\n  ".join([self.differences.text(first), *_used_as_given(self.given)])
 
     def _repr_html_(self) -> str:
-        return self.differences.html(f"{self._title}, flavour {self.flavour}")
+        return self.differences.html(f"{self._title}, flavour {self.flavour}", notes=_used_as_given(self.given))
 
     @property
     def _title(self) -> str:

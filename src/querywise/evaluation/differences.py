@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from querywise.display.frames import Column
@@ -110,13 +110,13 @@ class Differences:
         left = [f"… and {len(rows) - _MOST} more"] if len(rows) > _MOST else []
         return "\n  ".join([first, *written, *left])
 
-    def html(self, title: str, test: str = "t") -> str:
-        """The same as an HTML table."""
+    def html(self, title: str, test: str = "t", notes: Sequence[str] = ()) -> str:
+        """The same as an HTML table, with notes below it."""
         headings, rows = self.rows(test)
         others = len(self.evaluations) - 1
         many = f", Holm's correction for {others} methods" if others > 1 else ""
-        note = f"p: {TEST_NAMES[test]} against {self.baseline}{many}"
-        return table(headings, rows, title=title, notes=[note] if others else [])
+        tested = [f"p: {TEST_NAMES[test]} against {self.baseline}{many}"] if others else []
+        return table(headings, rows, title=title, notes=[*tested, *notes])
 
 
 def require_known(by: str) -> None:
