@@ -16,7 +16,8 @@ import numpy as np
 from querywise.data.gains import labels_from
 from querywise.data.groups import ids_from_groups
 from querywise.data.judged import Candidates, Judged
-from querywise.data.rows import finite_matrix, refuse_masked
+from querywise.data.missing import Missing, check_missing
+from querywise.data.rows import checked_matrix, refuse_masked
 from querywise.data.weighting import checked_weights
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
@@ -38,6 +39,7 @@ def from_arrays(
     gains: bool | Sequence[float] = False,
     weight: ArrayLike | None = None,
     query_weights: ArrayLike | Mapping[str, float] | None = None,
+    missing: Missing = "refused",
 ) -> Judged:
     """A judged set from a feature matrix, labels and what rows belong to which query.
 
@@ -49,7 +51,8 @@ def from_arrays(
     weight: how much each document counts in training, one number per row.
     query_weights: how much each query counts in training, in the order in which queries first appear, or by id.
 
-    Without `y` every document is unjudged; hand `.candidates` of the result to `predict`.
+    Without `y` every document is unjudged; hand `.candidates` of the result to `predict`. `missing="allowed"`: X may
+    hold NaN, which rankers with a policy for missing values take.
 
     >>> data = from_arrays([[1.0], [2.0], [3.0]], [0, 1, 0], qid=["b", "a", "b"])
     >>> data.candidates.query_ids, data.candidates.features.ravel().tolist()
@@ -66,7 +69,7 @@ def from_arrays(
         raise DataError(f"X has {len(features)} rows but y has {len(labels)} labels.")
     judged = np.zeros(len(features), np.bool_) if y is None else None
     names = None if feature_names is None else tuple(map(str, feature_names))
-    data = _grouped(features, labels, judged, ids, document_ids, names)
+    data = _grouped(features, labels, judged, ids, document_ids, names, missing)
     return _with_worth(data, values, weight, query_weights)
 
 
@@ -79,12 +82,14 @@ def from_frame(
     features: Sequence[str] | None = None,
     gains: bool | Sequence[float] = False,
     weight: str | None = None,
+    missing: Missing = "refused",
 ) -> Judged:
     """A judged set from a pandas, polars or Arrow table.
 
     `features` are the feature columns, by default every numeric column that is neither label, query id, document id
     nor `weight`, how much each document counts in training. A missing label means that nobody judged the document;
-    `label=None` means that nobody judged any. For `gains` see `from_arrays`.
+    `label=None` means that nobody judged any. For `gains` see `from_arrays`. `missing="allowed"`: features may be
+    missing, null or NaN, which rankers with a policy for them take.
     """
     import narwhals as nw
 
@@ -121,7 +126,7 @@ def from_frame(
         labels, values = labels_from(np.where(judged, given, 0.0), gains)
     document_ids = None if document is None else table[document].to_list()
     marked = None if judged.all() else judged
-    data = _grouped(matrix, labels, marked, _texts(table[qid].to_list()), document_ids, tuple(columns))
+    data = _grouped(matrix, labels, marked, _texts(table[qid].to_list()), document_ids, tuple(columns), missing)
     return _with_worth(data, values, None if weight is None else _filled(table[weight].to_numpy(), weight), None)
 
 
@@ -162,6 +167,7 @@ def _grouped(
     ids: list[str],
     document_ids: Sequence[str] | None,
     names: tuple[str, ...] | None,
+    allowed: Missing,
 ) -> Judged:
     """Bring the rows of each query together, queries in order of first appearance, rows in order of the input."""
     if document_ids is not None and len(document_ids) != len(ids):
@@ -169,7 +175,8 @@ def _grouped(
     missing = next((row for row, each in enumerate(document_ids or ()) if _is_missing(each)), None)
     if missing is not None:
         raise DataError(f"Row {missing + 1} has no document id; give every row one, or leave the ids out.")
-    features = finite_matrix(features, "features", names)  # here, so that messages name the rows as given
+    check_missing(allowed)
+    features = checked_matrix(features, "features", names, allowed)[0]  # here, so that messages name the rows as given
     number: dict[str, int] = {}
     queries = np.array([number.setdefault(query_id, len(number)) for query_id in ids], dtype=np.int64)
     rows = np.argsort(queries, kind="stable")
@@ -181,6 +188,7 @@ def _grouped(
         document_ids=None if document_ids is None else tuple(str(document_ids[row]) for row in rows),
         feature_names=names,
         source_rows=None if grouped else rows,
+        missing=allowed,
     )
     return Judged(candidates, labels[rows], None if judged is None else judged[rows])
 

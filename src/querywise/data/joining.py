@@ -38,6 +38,7 @@ def concatenate(parts: Sequence[Judged]) -> Judged:
         comments=join_known([each.comments for each in candidates]),
         feature_names=first.feature_names,
         queries=join_tables(tables) if len(tables) == len(candidates) else None,
+        missing="allowed" if any(each.missing == "allowed" for each in candidates) else "refused",
     )
     masks = [np.ones(len(part.labels), np.bool_) if part.judged is None else part.judged for part in parts]
     judged = None if all(part.judged is None for part in parts) else np.concatenate(masks)

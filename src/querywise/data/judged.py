@@ -26,6 +26,7 @@ from querywise.data.judgements import (
     refuse_contradiction,
     refuse_strangers,
 )
+from querywise.data.missing import Missing, check_missing, require_whole
 from querywise.data.query_table import QueryTable
 from querywise.data.rows import (
     as_labels,
@@ -55,7 +56,8 @@ class Candidates(CandidatesDescribed):
     """Documents to be ranked, one row per (query, document) pair.
 
     Query `i` owns rows `starts[i]:starts[i + 1]`; `len(candidates)` is the number of queries. Where the rows had to be
-    brought together by query, `source_rows` is each one's row in the input.
+    brought together by query, `source_rows` is each one's row in the input. `missing`: whether features may be NaN,
+    which rankers with a policy for missing values take, and others refuse.
 
     >>> candidates = Candidates(np.eye(3), np.array([0, 2, 3]), ("jaguar", "python"))
     >>> len(candidates), candidates.rows(0)
@@ -70,9 +72,11 @@ class Candidates(CandidatesDescribed):
     feature_names: tuple[str, ...] | None = None
     queries: QueryTable | None = None
     source_rows: Ints | None = None
+    missing: Missing = "refused"
 
     def __post_init__(self) -> None:
-        features, moderate = checked_matrix(self.features, "features", self.feature_names)
+        check_missing(self.missing)
+        features, moderate = checked_matrix(self.features, "features", self.feature_names, self.missing)
         starts = np.asarray(self.starts, dtype=np.int64)
         if (
             starts.ndim != 1
@@ -139,14 +143,18 @@ class Candidates(CandidatesDescribed):
         """The document's id where there is one, else the number of its row, counted from 1."""
         return self.document_ids[row] if self.document_ids is not None else str(row + 1)
 
-    def require_moderate(self) -> None:
-        """Refuse features too large to compute with."""
+    def require_moderate(self, *, missing: Missing = "refused") -> None:
+        """Refuse features too large to compute with, and missing ones unless they are allowed."""
         if not self.__dict__["_moderate"]:
+            if missing == "refused":
+                require_whole(self.features, self.feature_names)
             require_moderate(self.features, self.feature_names)
 
-    def require_features(self, count: int, names: tuple[str, ...] | None = None) -> None:
-        """Refuse candidates whose columns are not the ones a model was trained on, or too large to compute with."""
-        self.require_moderate()
+    def require_features(
+        self, count: int, names: tuple[str, ...] | None = None, *, missing: Missing = "refused"
+    ) -> None:
+        """Refuse candidates whose columns are not those of a model, too large to compute with, or missing."""
+        self.require_moderate(missing=missing)
         require_same_features(self.features.shape[1], self.feature_names, count, names)
 
     def in_source_order(self, scores: Floats) -> Floats:
@@ -185,6 +193,7 @@ class Candidates(CandidatesDescribed):
             feature_names=self.feature_names,
             queries=None if self.queries is None else self.queries.select(ids),
             source_rows=None if self.source_rows is None else self.source_rows[rows],
+            missing=self.missing,
         )
 
 
@@ -320,15 +329,15 @@ class Judged(JudgedDescribed):
         features = np.pad(self.candidates.features, ((0, 0), (0, lacking)))
         return replace(self, candidates=replace(self.candidates, features=features))
 
-    def require_preferences(self) -> None:
+    def require_preferences(self, *, missing: Missing = "refused") -> None:
         """Refuse data in which no document is preferred to another: there is nothing to learn."""
-        self.require_learnable()
+        self.require_learnable(missing=missing)
         require_preferences(self.pairs)
 
-    def require_learnable(self) -> None:
-        """Refuse documents without features, and features too large to compute with."""
+    def require_learnable(self, *, missing: Missing = "refused") -> None:
+        """Refuse documents without features, features too large to compute with, and missing ones unless allowed."""
         require_some_features(self.feature_count)
-        self.candidates.require_moderate()
+        self.candidates.require_moderate(missing=missing)
 
     @property
     def in_memory(self) -> bool:

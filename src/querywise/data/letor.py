@@ -121,6 +121,11 @@ def write_letor(path: PathLike, data: Judged) -> None:
     """Write a judged set so that `read_letor` gives back features, labels, query ids and comments to the last bit."""
     refuse_unwritable(data, "A LETOR file")
     candidates = data.candidates
+    if np.isnan(candidates.features).any():
+        raise DataError(
+            f"{path}: a LETOR file cannot hold missing values: what a line leaves out is 0. Fill them, or write a "
+            "Parquet file."
+        )
     prefixes = [f"{column + 1}:" for column in range(candidates.features.shape[1])]
     _refuse_unwritable("Query", candidates.query_ids, r"[\s#]", "a space or '#'")
     _refuse_unwritable("Document", candidates.document_ids or (), r"\s", "a space")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from querywise.data.missing import ALLOW, Missing
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints, frozen
 
@@ -133,8 +134,10 @@ def finite_matrix(values: Floats, what: str, names: tuple[str, ...] | None = Non
     return checked_matrix(values, what, names)[0]
 
 
-def checked_matrix(values: Floats, what: str, names: tuple[str, ...] | None = None) -> tuple[Floats, bool]:
-    """The same, and whether all of its numbers surely are moderate, as `require_moderate` asks."""
+def checked_matrix(
+    values: Floats, what: str, names: tuple[str, ...] | None = None, missing: Missing = "refused"
+) -> tuple[Floats, bool]:
+    """The same, where `missing` values may be allowed, and whether all numbers surely are moderate."""
     refuse_masked(values, what)
     matrix = np.ascontiguousarray(values, dtype=np.float64)
     if matrix.ndim != 2:
@@ -142,12 +145,14 @@ def checked_matrix(values: Floats, what: str, names: tuple[str, ...] | None = No
     # No number is larger than the root of the sum of squares: one cheap pass before the exact one.
     with np.errstate(over="ignore", invalid="ignore"):
         moderate = bool(np.einsum("ij,ij->", matrix, matrix) <= LARGEST**2)
-    if not moderate and not np.isfinite(matrix).all():
-        row, column = np.argwhere(~np.isfinite(matrix))[0]
+    wrong = None if moderate else np.isinf(matrix) if missing == "allowed" else ~np.isfinite(matrix)
+    if wrong is not None and wrong.any():
+        row, column = np.argwhere(wrong)[0]
         label = names[column] if names is not None and column < len(names) else str(column + 1)
+        allow = f" {ALLOW}" if np.isnan(matrix[row, column]) and what == "features" else ""
         raise DataError(
             f"Row {row + 1}, column {label} of {what} is {matrix[row, column]}; every value must be a finite number. "
-            "Fill missing values first."
+            f"Fill missing values first.{allow}"
         )
     return frozen(matrix), moderate
 

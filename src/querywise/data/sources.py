@@ -10,6 +10,7 @@ from pathlib import Path
 from querywise.data.joining import concatenate
 from querywise.data.judged import Judged
 from querywise.data.letor import PathLike, read_letor
+from querywise.data.missing import Missing
 from querywise.data.parquet.logs import read_parquet
 from querywise.data.parquet.shards import is_sharded, open_shards
 from querywise.data.sidefiles import with_side_files, with_side_judgements, with_side_queries
@@ -44,9 +45,16 @@ def paths_of(data: PathLike | Sequence[PathLike]) -> list[Path]:
 
 
 def read_features(
-    data: PathLike | Sequence[PathLike], *, features: int | None = None, queries: PathLike | None = None
+    data: PathLike | Sequence[PathLike],
+    *,
+    features: int | None = None,
+    queries: PathLike | None = None,
+    missing: Missing = "refused",
 ) -> Judged:
-    """LETOR files, shards or Parquet logs as one judged set, with the side files of the first."""
+    """LETOR files, shards or Parquet logs as one judged set, with the side files of the first.
+
+    missing: whether features of a log may be missing; LETOR files and shards hold numbers alone.
+    """
     paths = paths_of(data)
     if not paths:
         raise DataError("No file to read was given.")
@@ -60,7 +68,7 @@ def read_features(
     if kind not in (Kind.SHARDS, Kind.LOG):
         read = with_side_judgements(read_letor(paths, features=features), paths)
         return with_side_files(read, folder, queries=table)
-    judged = _whole(paths) if kind is Kind.SHARDS else read_parquet(paths)
+    judged = _whole(paths) if kind is Kind.SHARDS else read_parquet(paths, missing=missing)
     found = judged.candidates.features.shape[1]
     if features is not None and found > features:
         said = f"{paths[0]}: there are {found} features; features={features} is too few."
@@ -71,12 +79,18 @@ def read_features(
 
 
 def open_features(
-    data: PathLike | Sequence[PathLike], *, features: int | None = None, queries: PathLike | None = None
+    data: PathLike | Sequence[PathLike],
+    *,
+    features: int | None = None,
+    queries: PathLike | None = None,
+    missing: Missing = "refused",
 ) -> Training:
     """One set of shards as it is, to be read part by part; anything else as one judged set in memory."""
     paths = paths_of(data)
     as_it_is = len(paths) == 1 and is_sharded(paths[0]) and features is None and queries is None
-    return open_shards(paths[0]) if as_it_is else read_features(paths, features=features, queries=queries)
+    if as_it_is:
+        return open_shards(paths[0])
+    return read_features(paths, features=features, queries=queries, missing=missing)
 
 
 def _whole(folders: Sequence[Path]) -> Judged:

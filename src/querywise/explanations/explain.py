@@ -11,6 +11,7 @@ from querywise.contracts.answers import Answer, Model, TrainingQueries, nobody
 from querywise.contracts.forms import Linear
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates
+from querywise.data.missing import policy_of, reading_for
 from querywise.errors import DataError, NotFittedError
 from querywise.explanations.contributions import contributions_in
 from querywise.explanations.explained import Departure, Explanation, ModelShare, ModelTerm, Neighbour, Reason, Term
@@ -81,7 +82,8 @@ def _the_query(ranker: Ranker, candidates: Candidates, query_id: str) -> Candida
     if query_id not in candidates.query_ids:
         first = f"The first is {candidates.query_ids[0]!r}." if len(candidates) else "There is none at all."
         raise DataError(f"There is no query {query_id!r} here. {first}")
-    candidates.require_features(ranker.feature_count_, ranker.feature_names_)
+    missing = reading_for(policy_of(ranker))
+    candidates.require_features(ranker.feature_count_, ranker.feature_names_, missing=missing)
     query = candidates.select([candidates.query_ids.index(query_id)])
     return replace(query, feature_names=query.feature_names or ranker.feature_names_)
 

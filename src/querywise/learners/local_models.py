@@ -126,6 +126,8 @@ def _local(queries: Ints, weights: Floats, learner: Learner, data: Judged) -> Le
 
 def prepared(learner: Learner, data: Training, valid: Judged | None) -> Prepared:
     """A learner prepared for local models: by its own `prepare` where it has one, else row by row."""
+    if isinstance(data, Judged):
+        data.candidates.require_moderate()  # views of queries have no place for missing values, whatever the learner
     if isinstance(learner, Preparing):
         return learner.prepare(data)
     return PreparedRows(learner).fit(data.load(), valid=valid)

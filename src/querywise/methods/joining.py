@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from querywise.learners.trees.boosting import LambdaMART, TreeRegression
     from querywise.learners.trees.context import QueryContext
     from querywise.locality.neighborhoods import Nearest, Radius
+    from querywise.rankers.missing import MissingValues
     from querywise.rankers.normalised import QueryNormalised
 
 
@@ -100,3 +101,35 @@ def normalised(ranker: Ranker, normalise: Literal["none", "query"] = "none") -> 
     from querywise.rankers.normalised import QueryNormalised
 
     return QueryNormalised(ranker) if normalise == "query" else ranker
+
+
+def with_missing(ranker: Ranker, missing: Literal["zero", "mean"] = "zero") -> Ranker | MissingValues:
+    """A ranker that refuses missing values, or fills them.
+
+    missing: what a missing value of a feature becomes: zero is 0 for what a file or request leaves out, and refuses NaN;
+    mean is the mean of training, with a column that marks it.
+    """
+    from querywise.rankers.missing import MissingValues
+
+    return MissingValues(ranker) if missing == "mean" else ranker
+
+
+def with_missing_or_native(
+    ranker: Ranker, missing: Literal["zero", "mean", "native"] = "zero"
+) -> Ranker | MissingValues:
+    """The same of trees, which can also handle missing values themselves.
+
+    missing: what a missing value of a feature becomes: zero is 0 for what a file or request leaves out, and refuses NaN;
+    mean is the mean of training, with a column that marks it; native is the side that trees learn for it.
+    """
+    if missing != "native":
+        return with_missing(ranker, missing)
+    from querywise.learners.trees.boosting import LambdaMART
+
+    if not isinstance(ranker, LambdaMART):
+        raise DataError(
+            "missing='native' is for trees on the features as they are. Leave out normalise and signals, or set "
+            "missing='mean'."
+        )
+    ranker.missing = "native"
+    return ranker

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from querywise.errors import DataError
 from querywise.methods.building import Part
@@ -31,6 +31,7 @@ class Method:
     grid: Grid = field(default_factory=dict)
     grids: Mapping[str, Grid] = field(default_factory=dict)  # other ones, by base
     normalisable: bool = True  # whether features can be normalised within their query first
+    missing: Literal["filled", "native", "refused"] = "filled"  # what can be chosen for missing values beside refusal
 
     @property
     def home(self) -> str:
@@ -81,9 +82,13 @@ class Method:
 
     @property
     def _whole(self) -> Part:
-        if not self.normalisable:
-            return self.ranker
-        return Part(f"{_JOINING}:normalised", ("normalise",), {"ranker": self.ranker})
+        whole = self.ranker
+        if self.normalisable:
+            whole = Part(f"{_JOINING}:normalised", ("normalise",), {"ranker": whole})
+        if self.missing == "refused":
+            return whole
+        filling = "with_missing" if self.missing == "filled" else "with_missing_or_native"
+        return Part(f"{_JOINING}:{filling}", ("missing",), {"ranker": whole})
 
 
 def parse_settings(method: Method, texts: Sequence[str], flag: str = "") -> JsonObject:

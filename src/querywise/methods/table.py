@@ -120,6 +120,7 @@ METHODS = {
             "one forest of boosted trees for all queries (LightGBM)",
             _with_signals(Part(_LAMBDAMART, (*_GROWTH, "objective", "bag"))),
             {"leaves": (7, 15, 31), "learning_rate": (0.03, 0.1)},
+            missing="native",
         ),
         Method(
             "single",
@@ -240,18 +241,21 @@ METHODS = {
             "no learning: first-stage runs by reciprocal ranks",
             Part(f"{_FUSION}.fusion:EqualWeights", (), differs={"normalise": "rank"}),
             normalisable=False,
+            missing="refused",  # what a run did not find is 0
         ),
         Method(
             "combsum",
             "no learning: the sum of first-stage runs' normalised scores",
             Part(f"{_FUSION}.fusion:EqualWeights", ("normalise",)),
             normalisable=False,
+            missing="refused",  # what a run did not find is 0
         ),
         Method(
             "weights",
             "one weight per first-stage run for all queries",
             Part(f"{_FUSION}.fusion:Weights", ("normalise", "measure")),
             normalisable=False,
+            missing="refused",  # what a run did not find is 0
         ),
         Method(
             "weights-by-query",
@@ -259,24 +263,28 @@ METHODS = {
             Part(f"{_FUSION}.by_query:WeightsByQuery", _BY_QUERY, {"view": _OWN_VIEW}),
             {"view": (None,)},  # what is worth trying is tried by the method itself
             normalisable=False,
+            missing="refused",  # what a run did not find is 0
         ),
         Method(
             "margin",
             "no labels: a run's weight is how far its top score stands out (the last run, as vectors)",
             Part(f"{_FUSION}.confidence:Confidence", ("run", "normalise"), differs={"sign": "margin"}),
             normalisable=False,
+            missing="refused",  # what a run did not find is 0
         ),
         Method(
             "entropy",
             "no labels: a run's weight is how uneven its scores are (the first run, as BM25)",
             Part(f"{_FUSION}.confidence:Confidence", ("run", "normalise"), differs={"sign": "entropy"}),
             normalisable=False,
+            missing="refused",  # what a run did not find is 0
         ),
         Method(
             "forest",
             "weights of first-stage runs that a random forest predicts from a query's signals",
             Part(f"{_FUSION}.forest:ForestWeights", ("normalise", "measure", "trees", "seed")),
             normalisable=False,
+            missing="refused",  # what a run did not find is 0
         ),
         Method(
             RECOMMENDED,

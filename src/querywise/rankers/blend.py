@@ -56,6 +56,7 @@ class Blend:
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Fit every ranker, then learn how much each counts if that is asked for."""
         self._check()
+        data.candidates.require_moderate()
         self.rankers_ = tuple(_fitted(each, data, valid) for each in self.rankers)
         self.feature_count_ = data.candidates.features.shape[1]
         self.feature_names_ = data.candidates.feature_names

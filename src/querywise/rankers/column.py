@@ -9,6 +9,7 @@ import numpy as np
 from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
 from querywise.contracts.forms import Linear
 from querywise.data.judged import Candidates, Judged
+from querywise.data.missing import require_whole
 from querywise.learners.linear import LinearModels
 from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import precision_table
@@ -28,6 +29,7 @@ class OneFeature:
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Find the feature's column."""
+        require_whole(data.candidates.features, data.feature_names)
         self.feature_count_ = data.candidates.features.shape[1]
         self.feature_names_ = data.candidates.feature_names
         if self.feature is None:

@@ -27,6 +27,8 @@ class QueryNormalised:
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Fit the ranker on normalised features."""
+        for each in (data,) if valid is None else (data, valid):
+            each.candidates.require_moderate()
         held_out = None if valid is None else replace(valid, candidates=normalised(valid.candidates))
         self.ranker_ = unfitted(self.ranker).fit(replace(data, candidates=normalised(data.candidates)), valid=held_out)
         self.feature_count_ = data.candidates.features.shape[1]

@@ -7,6 +7,7 @@ from typing import Any, Self
 from querywise.contracts.answers import Answer, ready
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
+from querywise.data.missing import policy_of
 from querywise.data.training import Training, as_taken, takes_parts
 from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import unfitted
@@ -25,6 +26,11 @@ class Single:
         self.feature_count_ = data.feature_count
         self.feature_names_ = data.feature_names
         return self
+
+    @property
+    def missing_policy(self) -> str:
+        """What it does with missing values: as its learner does."""
+        return policy_of(self.learner)
 
     def takes_parts(self) -> bool:
         """Whether it can be fitted on shards: as its learner can."""

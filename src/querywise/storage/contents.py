@@ -162,6 +162,12 @@ _VALUES: dict[str, Mapping[str, Check]] = {
     # Rankers around others.
     "Single": {**_FITTED, "model_": Part(RANKER)},
     "QueryNormalised": {**_FITTED, "ranker_": Part(RANKER)},
+    "MissingValues": {
+        **_FITTED,
+        "means_": _floats("features"),
+        "marked_": _ints("marks", below="features"),
+        "ranker_": Part(RANKER, {"features": "columns"}),
+    },
     "QueryContext": {
         **_FITTED,
         "view_": Optional(Part(VIEW)),

@@ -20,6 +20,7 @@ _PARTS = {
     "LearnedMetric": "querywise.locality.views.metric",
     "LinearModels": "querywise.learners.linear",
     "Locality": "querywise.rankers.neighbors",
+    "MissingValues": "querywise.rankers.missing",
     "NGrams": "querywise.locality.views.text",
     "NearbyBlend": "querywise.rankers.nearby",
     "Nearest": "querywise.locality.neighborhoods",
@@ -52,6 +53,7 @@ ALIASES: dict[str, str] = {}
 BEFORE: dict[str, dict[str, bool | int | float | str | None]] = {
     "SelectRanker": {"with_relevant": False},
     **{name: {"back_off": None} for name in ("KnnOnline", "KnnOffline1", "KnnOffline2")},
+    "LambdaMART": {"missing": "zero"},
     "ATVT": {"stop": "mean", "nonnegative": True, "transform": "linear", "per": "query"},
 }
 # Kinds that are no longer there, and why.

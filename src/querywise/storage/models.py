@@ -16,6 +16,7 @@ from pathlib import Path
 
 from querywise.contracts.protocols import Ranker
 from querywise.data.letor import PathLike
+from querywise.data.missing import policy_of
 from querywise.errors import DataError, ModelFileError, NotFittedError, QuerywiseError
 from querywise.runtime.arrays import Arrays
 from querywise.runtime.files import atomic_text, read_steadily
@@ -64,7 +65,7 @@ def save(ranker: Ranker, folder: PathLike, *, notes: Settings | None = None) -> 
                     "format_version": FORMAT_VERSION,
                     "versions": {name: version(name) for name in ("querywise", *_LIBRARIES)},
                     "features": {"count": ranker.feature_count_, "names": getattr(ranker, "feature_names_", None)},
-                    "missing": "zero",
+                    "missing": policy_of(ranker),
                     "arrays": {"file": file, "sha256": digest},
                     "ranker": encoded,
                     "notes": dict(notes or {}),
@@ -96,6 +97,11 @@ def _read(path: Path) -> Ranker:
     names = None if features["names"] is None else tuple(features["names"])
     if (ranker.feature_count_, ranker.feature_names_) != (features["count"], names):
         raise ModelFileError(f"{path}: the model has other features than its manifest says. Fit the model anew.")
+    if policy_of(ranker) != body["missing"]:
+        raise ModelFileError(
+            f"{path}: the manifest says that missing values are treated as {body['missing']!r}, the model "
+            f"{policy_of(ranker)!r}. Fit the model anew."
+        )
     return ranker
 
 

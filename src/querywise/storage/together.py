@@ -68,6 +68,11 @@ def _alike(one: Any, other: Any) -> bool:
     return type(one) is type(other) and (None in inside or _alike(*inside))
 
 
+def _missing(made: Any, known: Known) -> None:
+    _demand(bool(np.all(np.diff(made.marked_) > 0)), "MissingValues.marked_ are not in ascending order")
+    known.tie("columns", known.sizes["features"] + known.sizes["marks"], "MissingValues.ranker_")
+
+
 def _nearby(made: Any, known: Known) -> None:
     if made.nearest_ is None:
         return
@@ -199,6 +204,7 @@ TOGETHER: dict[str, Together] = {
     "LambdaMART": _forests,
     "LinearModels": _at_least_one("models"),
     "Locality": _locality,
+    "MissingValues": _missing,
     "NGrams": _grams,
     "NearbyBlend": _nearby,
     "NeighbourWeights": _at_least_one("options"),

@@ -41,6 +41,8 @@ class Fitting:
         empty = whole.candidates.sizes == 0
         part = whole.select(~empty) if empty.any() else whole
         candidates = part.candidates
+        if np.isnan(candidates.features).any():
+            raise DataError(f"{name} has missing values, which shards do not hold. Fill them, or keep a Parquet log.")
         width, names = candidates.features.shape[1], candidates.feature_names
         if self.width < 0:
             self.width, self.names = width, names

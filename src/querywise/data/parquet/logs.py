@@ -10,6 +10,7 @@ from typing import Any
 from querywise.data.frames import from_frame
 from querywise.data.judged import Judged
 from querywise.data.letor import PathLike
+from querywise.data.missing import Missing
 from querywise.data.parquet.arrow import about, arrow, open_parquet
 from querywise.errors import DataError
 from querywise.runtime.memory import require_memory
@@ -23,12 +24,13 @@ def read_parquet(
     label: str | None = "label",
     docid: str | None = "docid",
     gains: bool | Sequence[float] = False,
+    missing: Missing = "refused",
 ) -> Judged:
     """A feature log, one Parquet file or several as one set; a folder stands for the .parquet files in it.
 
     Every numeric column beside those named is a feature. The rows of a query need not be contiguous; a missing label
     means that the document is unjudged, and a log without a column `docid` has no document ids. For `gains` see
-    `from_arrays`.
+    `from_arrays`. `missing="allowed"`: features may be null or NaN, which rankers with a policy for them take.
     """
     names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     files = [file for name in names for file in log_files(Path(name))]
@@ -45,7 +47,7 @@ def read_parquet(
     document = docid if docid != "docid" or docid in tables[0].column_names else None
 
     def judged(table: Any) -> Judged:
-        return from_frame(table, label=label, qid=qid, document=document, gains=gains)
+        return from_frame(table, label=label, qid=qid, document=document, gains=gains, missing=missing)
 
     if len(files) == 1:
         return about(files[0], lambda: judged(tables[0]))

@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
-from querywise.contracts.forms import Forest
+from querywise.contracts.forms import Forest, Refusal, no_missing
 from querywise.contracts.protocols import Learner
 from querywise.data.judged import Candidates, Judged
+from querywise.data.missing import NATIVE, ZERO, reading_for
 from querywise.data.ordering import content_order
 from querywise.errors import DataError, NotFittedError
 from querywise.learners.trees.forest import Grown, read_forest
 from querywise.learners.trees.grades import Grades
 from querywise.learners.trees.growth import LARGEST, check_growth, check_visible, growth, own_gains
+from querywise.learners.trees.shapley import shapley_values
 from querywise.learners.trees.text import for_lightgbm, gains_in, read_trees, width_of
 from querywise.learners.weights import check_query_weights
 from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import ideal_shares
 from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.cancellation import checkpoint
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.progress import doing
 
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 # LightGBM refuses queries with more documents than this; longer ones are trained on a sample.
 _LONGEST_QUERY = 10_000
 _SHARE_IN_A_BAG = 0.5  # of the features, for each tree of a bag
-_FEW_ROWS = 4
-_SHAPLEY_ROWS = 64  # at a time: they take a tenth of a second or so
 _READING = threading.Lock()  # of trees for Shapley values, which takes seconds: once, however many threads ask
 
 OBJECTIVES = ("lambdarank", "rank_xendcg")
@@ -64,6 +63,7 @@ class LambdaMART:
     share of the features. Each forest stops on its own.
     prior: local models start from the global one's scores.
     base: a fitted one whose scores to start from.
+    missing: "native" learns at each split to which side missing values (NaN) go, as LightGBM does; "zero" refuses NaN.
     seed: the same seed gives the same trees.
 
     Any non-negative grade is fine; a label is worth 2^label − 1, or its value where the data has gains.
@@ -82,6 +82,7 @@ class LambdaMART:
         bag: int = 1,
         prior: Literal["global"] | None = None,
         base: LambdaMART | None = None,
+        missing: Literal["zero", "native"] = "zero",
         threads: int | None = None,
         seed: int = 0,
     ) -> None:
@@ -95,6 +96,7 @@ class LambdaMART:
         self.bag = bag
         self.prior = prior
         self.base = base
+        self.missing = missing
         self.threads = threads
         self.seed = seed
         self._boosters: list[Booster] | None = None
@@ -107,10 +109,11 @@ class LambdaMART:
             raise DataError(f"objective={self.objective!r} is unknown. Known: {', '.join(OBJECTIVES)}.")
         if self.seed + self.bag - 1 > LARGEST:
             raise DataError(f"The seeds of LambdaMART(bag={self.bag}, seed={self.seed}) must not pass {LARGEST}.")
-        data.require_preferences()
+        missing = reading_for(self.missing_policy)
+        data.require_preferences(missing=missing)
         candidates = data.candidates
         if valid is not None:
-            valid.candidates.require_features(candidates.features.shape[1], candidates.feature_names)
+            valid.candidates.require_features(candidates.features.shape[1], candidates.feature_names, missing=missing)
         weights = check_query_weights(query_weights, data, documents=True)
         if not weights.any():
             raise DataError("All query weights are 0, so there is no query to learn from.")
@@ -141,6 +144,13 @@ class LambdaMART:
         self.feature_names_ = candidates.feature_names
         self._boosters = self._forests = None
         return self
+
+    @property
+    def missing_policy(self) -> str:
+        """What it does with missing values."""
+        if self.missing not in (ZERO, NATIVE):
+            raise DataError(f"LambdaMART(missing={self.missing!r}) is unknown. Known: {ZERO}, {NATIVE}.")
+        return self.missing
 
     def local(self, everyone: Learner, /) -> LambdaMART:
         """How to train a local model: as many trees as the global one has, on top of it where it is the prior."""
@@ -176,15 +186,17 @@ class LambdaMART:
         features = seen.features[rows]
         own = np.zeros(features.shape)
         for booster in self._loaded():
-            own += _contributions(booster, features, self.threads)
+            own += shapley_values(booster, features, self.threads)
         own /= self.bag
         return Terms.of(seen, rows, own if self.base is None else own + self.base.terms(seen, rows).parts)
 
-    def form(self) -> Forest:
+    def form(self) -> Forest | Refusal:
         """All trees, those of a bag with leaves divided by its size: a sum of trees can be a mean of forests."""
-        below = () if self.base is None else self.base.form().trees
-        every = [read_trees(model, self.feature_count_) for model in self.models_]
-        return Forest((*below, *(tree.root(self.bag) for trees in every for tree in trees)))
+        below = Forest(()) if self.base is None else self.base.form()
+        trees = [tree for model in self.models_ for tree in read_trees(model, self.feature_count_)]
+        if isinstance(below, Refusal) or any(tree.learned_missing for tree in trees):
+            return no_missing(type(self), "its trees have learned where missing values go")
+        return Forest((*below.trees, *(tree.root(self.bag) for tree in trees)))
 
     def gains(self) -> Floats:
         """What the splits by each feature gained in training, those of `base` included."""
@@ -328,7 +340,7 @@ class TreeRegression:
 
     def contributions(self, features: Floats, /) -> Floats:
         """Documents × features: what each adds to a document's value, by LightGBM's Shapley values."""
-        return _contributions(self._loaded(), features, self.threads)
+        return shapley_values(self._loaded(), features, self.threads)
 
     def form(self) -> Forest:
         """Its trees."""
@@ -379,15 +391,3 @@ class TreeRegression:
         self.model_ = booster.model_to_string(num_iteration=self.tree_count_)
         self._booster = self._forest = None
         return self
-
-
-def _contributions(booster: Booster, features: Floats, threads: int | None) -> Floats:
-    found = np.zeros(features.shape)
-    # For a few rows a thread is enough: starting others takes longer, and they would keep the cores busy for a while.
-    count = 1 if len(features) <= _FEW_ROWS else threads or 0
-    for first in range(0, len(features), _SHAPLEY_ROWS):
-        checkpoint()
-        block = slice(first, first + _SHAPLEY_ROWS)
-        told = np.asarray(booster.predict(features[block], pred_contrib=True, num_threads=count), dtype=np.float64)
-        found[block] = told[:, :-1]  # the last column is the expected value: the same for every document
-    return found

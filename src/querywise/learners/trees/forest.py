@@ -10,14 +10,17 @@ from typing import NamedTuple
 import numpy as np
 
 from querywise.learners.trees.text import read_trees
-from querywise.runtime.arrays import Floats, Ints, for_kernels
+from querywise.runtime.arrays import Bools, Floats, Ints, for_kernels
 from querywise.runtime.threads import in_threads
 
 _BLOCK = 4096  # rows at a time, in each thread
 
 
 class Grown(NamedTuple):
-    """Trees end to end. A child from 0 up is a node, one below is a leaf, −1 the first; `roots` are such children."""
+    """Trees end to end. A child from 0 up is a node, one below is a leaf, −1 the first; `roots` are such children.
+
+    missing_left: whether each node sends a missing value left.
+    """
 
     roots: Ints
     features: Ints
@@ -25,15 +28,19 @@ class Grown(NamedTuple):
     left: Ints
     right: Ints
     leaves: Floats
+    missing_left: Bools
 
     def scores(self, table: Floats) -> Floats:
-        """One sum of leaves per row of features."""
-        from querywise.learners.trees.descent import descend  # numba takes half a second to import
+        """One sum of leaves per row of features; those may be missing."""
+        from querywise.learners.trees.descent import descend, descend_missing  # numba takes half a second to import
 
         found = np.empty(len(table))
         blocks = [slice(first, first + _BLOCK) for first in range(0, len(table), _BLOCK)]
-        trees = Grown._make(for_kernels(each) for each in self)
-        in_threads(lambda block: descend(table[block], *trees, found[block]), blocks)
+        *trees, sides = Grown._make(for_kernels(each) for each in self)
+        if np.isnan(table).any():
+            in_threads(lambda block: descend_missing(table[block], *trees, sides, found[block]), blocks)
+        else:
+            in_threads(lambda block: descend(table[block], *trees, found[block]), blocks)
         return found
 
 
@@ -55,4 +62,5 @@ def read_forest(text: str, width: int) -> Grown:
         np.concatenate(left),
         np.concatenate(right),
         np.concatenate([np.zeros(0), *(tree.leaves for tree in trees)]),
+        np.concatenate([np.zeros(0, np.bool_), *(tree.missing_left for tree in trees)]),
     )

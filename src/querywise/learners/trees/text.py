@@ -13,9 +13,10 @@ import numpy as np
 
 from querywise.contracts.forms import Leaf, Split
 from querywise.errors import DataError, ModelFileError
-from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.arrays import Bools, Floats, Ints
 
 _CATEGORICAL, _ZERO_IS_MISSING = 1, 4  # bits of a decision that are not supported here
+_DEFAULT_LEFT, _NAN_IS_MISSING = 2, 8  # NaN goes to the side that was learned for it; without the latter it is 0
 _LARGEST = 2**31 - 1  # the largest whole number that LightGBM reads
 _DEEPEST = 1_000  # of a tree that LightGBM explains: its time and memory grow with the square of the depth
 _INTS = re.compile(r"(?:-?[0-9]{1,10}(?: -?[0-9]{1,10})*)?")
@@ -25,14 +26,29 @@ _NODES = ("split_feature", "decision_type", "left_child", "right_child", "intern
 
 
 class Tree(NamedTuple):
-    """One tree. A child from 0 up is a node, one below is a leaf, −1 the first. texts: its fields as written."""
+    """One tree. A child from 0 up is a node, one below is a leaf, −1 the first. texts: its fields as written.
+
+    kinds: how each node decides; `missing_left`, `learned_missing` read what it says of missing values.
+    """
 
     features: Ints
     thresholds: Floats
     left: Ints
     right: Ints
     leaves: Floats
+    kinds: Ints
     texts: dict[str, str]
+
+    @property
+    def learned_missing(self) -> bool:
+        """Whether a node has learned where to send missing values."""
+        return bool(np.any(self.kinds & _NAN_IS_MISSING))
+
+    @property
+    def missing_left(self) -> Bools:
+        """Whether each node sends a missing value left: to the side it learned, or else where 0 goes."""
+        learned = (self.kinds & _NAN_IS_MISSING) > 0
+        return np.where(learned, (self.kinds & _DEFAULT_LEFT) > 0, self.thresholds >= 0)
 
     def root(self, bag: int) -> Split | Leaf:
         """The tree from its root, with its leaves divided by the size of a bag."""
@@ -141,7 +157,7 @@ def _tree(fields: dict[str, str], width: int) -> Tree:
         if len(counts) != len(leaves) or min(counts.min(), inside.min()) < 1:
             raise ValueError("a node has no documents")
         texts |= {name: fields[name] for name in (*_NODES, "threshold", "leaf_count")}
-    return Tree(features, thresholds, left, right, leaves, texts)
+    return Tree(features, thresholds, left, right, leaves, kind, texts)
 
 
 def _ints(fields: dict[str, str], name: str) -> Ints:

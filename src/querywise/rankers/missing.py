@@ -1,0 +1,98 @@
+"""Missing values replaced by the mean, as part of the model, so that training and serving do the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal, Self
+
+import numpy as np
+
+from querywise.contracts.answers import Answer, ready
+from querywise.contracts.forms import Refusal, no_missing
+from querywise.contracts.protocols import Ranker
+from querywise.data.judged import Candidates, Judged
+from querywise.data.missing import MEAN
+from querywise.errors import DataError
+from querywise.runtime.arrays import Floats
+from querywise.runtime.parameters import unfitted
+
+_MARK = "missing {}"  # what the column is called that marks where a feature is missing
+
+
+class MissingValues:
+    """A ranker on features without gaps: a missing value (NaN) becomes the feature's mean.
+
+    The mean is over the training documents that have the feature. For every feature that some training document lacks,
+    the ranker inside gets one more column, after all features: 1 where it is missing, else 0. Without missing values in
+    training there are no such columns, and the ranker inside is fitted as it would be alone.
+
+    policy: what missing values become; "mean" is the only way that is the same for all rankers.
+    """
+
+    def __init__(self, ranker: Ranker, policy: Literal["mean"] = "mean") -> None:
+        self.ranker = ranker
+        self.policy = policy
+
+    @property
+    def missing_policy(self) -> str:
+        """What it does with missing values."""
+        if self.policy != MEAN:
+            raise DataError(
+                f"MissingValues(policy={self.policy!r}) is unknown. Known: {MEAN}; trees handle missing values "
+                "themselves with LambdaMART(missing='native')."
+            )
+        return self.policy
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
+        """Learn the means, then fit the ranker on features without gaps."""
+        assert self.missing_policy == MEAN, "or it is refused there"
+        data.require_learnable(missing="allowed")
+        candidates = data.candidates
+        if valid is not None:
+            valid.candidates.require_features(data.feature_count, data.feature_names, missing="allowed")
+        gaps = np.isnan(candidates.features)
+        self.means_ = np.array([_mean(column) for column in candidates.features.T])
+        lost = np.flatnonzero(np.isnan(self.means_))
+        if len(lost):
+            raise DataError(
+                f"Feature {candidates.feature_label(int(lost[0]))} is missing in all {len(gaps)} training documents, so "
+                "it has no mean. Leave it out."
+            )
+        self.marked_ = np.flatnonzero(gaps.any(axis=0))
+        self.feature_count_ = data.feature_count
+        self.feature_names_ = data.feature_names
+        held_out = None if valid is None else replace(valid, candidates=self.filled(valid.candidates))
+        self.ranker_ = unfitted(self.ranker).fit(replace(data, candidates=self.filled(candidates)), valid=held_out)
+        return self
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """One score per document."""
+        return self.ranker_.predict(self.filled(ready(self, candidates)))
+
+    def answer(self, candidates: Candidates, /) -> Answer:
+        """That of the ranker inside, for the documents without gaps."""
+        found = self.ranker_.answer(self.filled(ready(self, candidates)))
+        return replace(found, refused=found.refused or self._refusal())
+
+    def filled(self, candidates: Candidates, /) -> Candidates:
+        """The same candidates without gaps, as the ranker inside sees them."""
+        features = candidates.features
+        gaps = np.isnan(features)
+        if not len(self.marked_):
+            return replace(candidates, features=np.where(gaps, self.means_, features), missing="refused")
+        labels = self.feature_names_ or tuple(str(column + 1) for column in range(self.feature_count_))
+        names = (*labels, *(_MARK.format(labels[column]) for column in self.marked_.tolist()))
+        whole = np.hstack([np.where(gaps, self.means_, features), gaps[:, self.marked_].astype(np.float64)])
+        return replace(candidates, features=whole, feature_names=names, missing="refused")
+
+    def _refusal(self) -> Refusal | None:
+        """Why no engine runs it; None where nothing was missing in training, so that it has no columns of its own."""
+        if not len(self.marked_):
+            return None
+        return no_missing(type(self), "it fills missing values and marks them in columns of their own")
+
+
+def _mean(column: Floats) -> float:
+    """The mean of the values that are there, the same in whatever order they stand; NaN without any."""
+    known = np.sort(column[~np.isnan(column)])
+    return float(known.sum() / len(known)) if len(known) else np.nan
