@@ -41,6 +41,7 @@ from querywise.rankers.clusters import Naive, SelectRanker, Transform
 from querywise.rankers.column import OneFeature
 from querywise.rankers.ensemble.ensemble import SER, SSER
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
+from querywise.rankers.missing import MissingValues
 from querywise.rankers.nearby import NearbyBlend
 from querywise.rankers.normalised import QueryNormalised
 from querywise.rankers.single import Single
@@ -79,6 +80,8 @@ RANKERS: dict[str, Callable[[], Any]] = {
     "QueryClasses": lambda: QueryClasses(RankSVM()),
     "QueryClasses, known": lambda: QueryClasses(RankSVM(), view=TextView(2), known=True),
     "QueryNormalised": lambda: QueryNormalised(KnnOnline(RankSVM(), k=5)),
+    "MissingValues": lambda: MissingValues(QueryContext(LambdaMART(5))),
+    "LambdaMART, native": lambda: LambdaMART(10, missing="native"),
     "QueryContext": lambda: QueryContext(LambdaMART(10)),
     "QueryContext, linear": lambda: QueryContext(RankSVM(), ["z", "rank"]),
     "QueryContext, text": lambda: QueryContext(LambdaMART(10), ["length", "view"], view=TextView(2)),

@@ -231,13 +231,13 @@ def test_shapley_values_stop_between_blocks_of_documents() -> None:
 def shapley_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of documents of every call for Shapley values, from now on."""
     seen: list[int] = []
-    original = boosting._contributions
+    original = boosting.shapley_values
 
     def counted(booster: Any, features: Floats, threads: int | None) -> Floats:
         seen.append(len(features))
         return original(booster, features, threads)
 
-    monkeypatch.setattr(boosting, "_contributions", counted)
+    monkeypatch.setattr(boosting, "shapley_values", counted)
     return seen
 
 

@@ -104,6 +104,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Train several methods on the same folds and say which is better, on which queries, and whether that is luck."""
+    from querywise.data.missing import reading_for
     from querywise.jobs.compare import Asked, run
     from querywise.measures.flavours import find_flavour
     from querywise.measures.formulas import find_measures
@@ -131,7 +132,8 @@ def compare(
         vectors, embed, top, vector_top, language, skip_unknown=skip_unknown, vector_search=vector_search
     )
     with shown(quiet=quiet), working(cluster):
-        folds = folds_of(data, queries, seed=seed, judgements=judgements, retrieval=how)
+        missing = reading_for(fixed.get("missing"))
+        folds = folds_of(data, queries, seed=seed, judgements=judgements, retrieval=how, missing=missing)
         found, page = run(asked, folds, out, title=f"Methods compared on {data.absolute().name}")
     if as_json:
         print_json(found.compared.as_json(test))

@@ -10,6 +10,7 @@ from querywise.cli.options import only_one
 if TYPE_CHECKING:
     from querywise.data.folds import Fold, Folds
     from querywise.data.judged import Judged
+    from querywise.data.missing import Missing
     from querywise.data.training import Training
     from querywise.retrieval.reading import Retrieval
     from querywise.runtime.values import JsonObject
@@ -103,6 +104,7 @@ def read_training(
     features: int | None,
     queries: Path | None,
     retrieval: Retrieval,
+    missing: Missing,
 ) -> TrainingData:
     """What a ranker is fitted on."""
     from querywise.data.folds import make_folds
@@ -121,8 +123,10 @@ def read_training(
         folder = next((path for path in data if path.is_dir() and kind_of(path) not in (Kind.SHARDS, Kind.LOG)), None)
         if folder is not None:
             raise DataError(f"{folder}: this is a folder; say which of its folds to train on with --fold.")
-        train = open_features(data, features=features, queries=queries)
-        return TrainingData(train, read_features(valid, features=features, queries=queries) if valid else None)
+        train = open_features(data, features=features, queries=queries, missing=missing)
+        if not valid:
+            return TrainingData(train, None)
+        return TrainingData(train, read_features(valid, features=features, queries=queries, missing=missing))
     if len(data) != 1 or valid:
         raise DataError("--fold takes one folder, and its validation part; leave out other files and --valid.")
     if not data[0].is_dir():

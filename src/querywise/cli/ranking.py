@@ -113,6 +113,7 @@ def fit(
     With validation data every parameter in the method's grid is tried and the best kept; without, the defaults hold.
     Of a text collection all judged queries are trained on, and parameters are chosen by cross-validation over them.
     """
+    from querywise.data.missing import reading_for
     from querywise.errors import DataError
     from querywise.jobs.fit import Asked, run
     from querywise.measures.flavours import find_flavour
@@ -136,7 +137,10 @@ def fit(
         vectors, embed, top, vector_top, language, skip_unknown=skip_unknown, vector_search=vector_search
     )
     with shown(quiet=quiet), working(cluster, memory):
-        read = read_training(data, valid or [], fold=fold, features=features, queries=queries, retrieval=how)
+        missing = reading_for(fixed.get("missing"))
+        read = read_training(
+            data, valid or [], fold=fold, features=features, queries=queries, retrieval=how, missing=missing
+        )
         require_parts(read.train, memory)
         asked = Asked(chosen, fixed, measure, flavour, folds or (5 if read.whole else None), read.notes)
         fitted = run(asked, read.train, read.valid, out, cluster=cluster is not None)
@@ -188,6 +192,7 @@ def rank(
     but for a TREC run, there may be more of them than memory holds. Into Parquet, a run that was cut short goes on
     where it stopped.
     """
+    from querywise.data.missing import policy_of, reading_for
     from querywise.data.sources import open_features
     from querywise.errors import DataError
     from querywise.jobs.rank import check_scores_folder, scores_of, write_scored
@@ -206,7 +211,8 @@ def rank(
         (check_scores_folder if kind == "parquet" else check_writable)(out)
     ranker = load(model)
     with shown(quiet=quiet), working(cluster):
-        parts = open_features(data, features=features, queries=queries)
+        missing = reading_for(policy_of(ranker))
+        parts = open_features(data, features=features, queries=queries, missing=missing)
         if out is not None and kind == "parquet":
             count = write_scored(ranker, version_of(model), parts, out)
         else:
@@ -301,6 +307,7 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Show which training queries or local models answer a query, or why one document is above another."""
+    from querywise.data.missing import policy_of, reading_for
     from querywise.errors import DataError
     from querywise.explanations.explain import as_dict, why
     from querywise.explanations.explain import explain as explained
@@ -309,7 +316,9 @@ def explain(
 
     if (above is None) != (below is None):
         raise DataError("--above and --below go together: why is the one document above the other?")
-    ranker, candidates = load(model), read_judged(data, features=features, queries=queries).candidates
+    ranker = load(model)
+    missing = reading_for(policy_of(ranker))
+    candidates = read_judged(data, features=features, queries=queries, missing=missing).candidates
     found: Any
     if above is not None and below is not None:
         found = why(ranker, candidates, qid, above, below)

@@ -73,7 +73,10 @@ def serve(
     limits = Limits(int(max_body * 1e6), max_documents, seconds=timeout)
     with tempfile.TemporaryDirectory() as place:
         with shown(quiet=quiet):
-            folder, lookup = _demo(Path(place) / "model") if model is None else (model, _lookup(index, data, queries))
+            if model is None:
+                folder, lookup = _demo(Path(place) / "model")
+            else:
+                folder, lookup = model, _lookup(model, index, data, queries)
             service = Service(ModelFolder(folder), lookup, limits=limits, token=token)
         if token is None and host not in ("127.0.0.1", "localhost", "::1"):
             logging.getLogger("querywise.service").warning("anyone who reaches %s can ask: there is no token", host)
@@ -103,16 +106,19 @@ def _token(file: Path | None) -> str | None:
     return token
 
 
-def _lookup(index: Path | None, data: list[Path] | None, queries: Path | None) -> Lookup:
+def _lookup(model: Path, index: Path | None, data: list[Path] | None, queries: Path | None) -> Lookup:
+    from querywise.data.missing import reading_for
     from querywise.data.queries import read_queries
     from querywise.retrieval.index import load_index
     from querywise.retrieval.reading import read_judged
     from querywise.service.lookup import Lookup
+    from querywise.storage import read_manifest
 
+    judged = None
+    if data:
+        judged = read_judged(data, queries=queries, missing=reading_for(read_manifest(model).missing))
     return Lookup(
-        None if index is None else load_index(index),
-        read_judged(data, queries=queries) if data else None,
-        None if queries is None else read_queries(queries),
+        None if index is None else load_index(index), judged, None if queries is None else read_queries(queries)
     )
 
 

@@ -67,9 +67,9 @@ def no_form(whose: type) -> Refusal:
 def no_missing(whose: type, does: str) -> Refusal:
     """Why something that handles missing values cannot be exported."""
     return Refusal(
-        f"A {whose.__name__} cannot be exported: {does}, and an engine's model gets 0 for a feature that a document does "
-        "not have, as if that were its value. Fill missing values as the engine does, with 0, fit that, and export it; "
-        "or serve this model over HTTP."
+        f"A {whose.__name__} cannot be exported: {does}, and an engine's model gets 0 for a feature that a document "
+        "does not have, as if that were its value. Fill missing values as the engine does, with 0, fit that and export "
+        "it; or serve this model over HTTP."
     )
 
 

@@ -16,11 +16,12 @@ Missing: TypeAlias = Literal["refused", "allowed"]
 ZERO, MEAN, NATIVE = "zero", "mean", "native"
 POLICIES = (ZERO, MEAN, NATIVE)
 _CHOICES = (
-    "the mean and a column that marks it, MissingValues(ranker, policy='mean') or the setting missing=mean; for trees "
-    "also the side they learned, LambdaMART(missing='native') or missing=native"
+    "'mean', the mean of training with a column that marks it: MissingValues(ranker, policy='mean') or the setting "
+    "missing=mean; or 'native', the side that trees learn: LambdaMART(missing='native') or the setting missing=native"
 )
 ALLOW = (
-    f"To keep missing values, read them with missing='allowed' and choose what a model puts in their place: {_CHOICES}."
+    f"Or keep them with missing='allowed' and choose what the model puts in their place: {_CHOICES}. On the command "
+    "line the setting does both."
 )
 
 
@@ -73,5 +74,5 @@ def require_whole(features: Floats, names: tuple[str, ...] | None) -> None:
     others = f" ({len(having) - 1} more features have missing values)" if len(having) > 1 else ""
     raise DataError(
         f"Feature {label} is missing in {counts[column]} of {rows} documents{others}, and this ranker has no policy for "
-        f"that. Choose one: {_CHOICES}. Or fill them first."
+        f"it. Choose one: {_CHOICES}. Or fill them first."
     )

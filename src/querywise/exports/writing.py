@@ -15,6 +15,7 @@ from querywise.contracts.forms import Linear
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import PathLike
+from querywise.data.missing import MEAN, policy_of, takes_missing
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Exactness, exactness
 from querywise.exports.engine import UNFINISHED, Engine, Files, as_text
@@ -106,7 +107,7 @@ def export_model(
         if done.routing is not None:
             _put(made, {"router.py": router_script(kind.scripts)})
             save(ranker, made / _MODEL)
-        _put(made, {"README.md": _readme(kind, done, found, name)})
+        _put(made, {"README.md": _readme(kind, done, found, name, policy_of(ranker))})
         _put(made, {MANIFEST: as_text({**_manifest(done, found, files, name, ranker), "checksums": _checksums(made)})})
     return done
 
@@ -176,6 +177,11 @@ def _check_models(found: Exported, ranker: Ranker, engine: str) -> None:
 
 def _check_data(candidates: Candidates, ranker: Ranker, as_is: bool) -> None:
     """Refuse data without documents, with other features, or, unless as_is, normalised within queries."""
+    if takes_missing(ranker) and np.isnan(candidates.features).any():
+        raise DataError(
+            "This data has missing values. An engine gets 0 for a feature that a document does not have, so its scores "
+            "are compared on documents that have all features: leave the others out."
+        )
     candidates.require_features(ranker.feature_count_, ranker.feature_names_)
     if not len(candidates.features):
         raise DataError("There is no document in this data to check the engine with.")
@@ -256,11 +262,13 @@ def _manifest(done: Written, found: Exported, files: Files, name: str, ranker: R
     }
 
 
-def _readme(kind: Engine, done: Written, found: Exported, name: str) -> str:
+def _readme(kind: Engine, done: Written, found: Exported, name: str, policy: str) -> str:
+    differs = " In querywise it is the mean of training, so such a document is scored otherwise there."
     parts = [
         f"# {name} for {kind.title}\n",
         f"{len(done.models)} model{'s' if len(done.models) > 1 else ''} over {len(found.features)} features, exported "
-        f"by querywise {version('querywise')}. A feature that a document does not have counts as 0.\n",
+        f"by querywise {version('querywise')}. A feature that a document does not have counts as 0."
+        f"{differs if policy == MEAN else ''}\n",
         _about_features(done),
         "## Bring it to the engine\n",
         kind.steps(found, name),

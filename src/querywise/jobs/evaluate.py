@@ -22,7 +22,7 @@ def run(data: Path, scores: Sequence[Path], *, measures: str, flavour: str, max_
     names = _names(scores)
     grades, judged = _judgements(data, scores), None
     if grades is None:
-        judged = read_judged(data)
+        judged = read_judged(data, missing="allowed")  # features are not looked at
         if judged.missed is not None:
             grades = dict(zip(judged.query_ids, whole_grades(judged), strict=True))
     tables: dict[str, Evaluation] = {}

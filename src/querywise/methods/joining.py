@@ -106,7 +106,7 @@ def normalised(ranker: Ranker, normalise: Literal["none", "query"] = "none") -> 
 def with_missing(ranker: Ranker, missing: Literal["zero", "mean"] = "zero") -> Ranker | MissingValues:
     """A ranker that refuses missing values, or fills them.
 
-    missing: what a missing value of a feature becomes: zero is 0 for what a file or request leaves out, and refuses NaN;
+    missing: what a missing feature becomes: zero is 0 for what a file or request leaves out, and refuses NaN;
     mean is the mean of training, with a column that marks it.
     """
     from querywise.rankers.missing import MissingValues
@@ -119,7 +119,7 @@ def with_missing_or_native(
 ) -> Ranker | MissingValues:
     """The same of trees, which can also handle missing values themselves.
 
-    missing: what a missing value of a feature becomes: zero is 0 for what a file or request leaves out, and refuses NaN;
+    missing: what a missing feature becomes: zero is 0 for what a file or request leaves out, and refuses NaN;
     mean is the mean of training, with a column that marks it; native is the side that trees learn for it.
     """
     if missing != "native":

@@ -55,8 +55,8 @@ class MissingValues:
         lost = np.flatnonzero(np.isnan(self.means_))
         if len(lost):
             raise DataError(
-                f"Feature {candidates.feature_label(int(lost[0]))} is missing in all {len(gaps)} training documents, so "
-                "it has no mean. Leave it out."
+                f"Feature {candidates.feature_label(int(lost[0]))} is missing in all {len(gaps)} training documents, "
+                "so it has no mean. Leave it out."
             )
         self.marked_ = np.flatnonzero(gaps.any(axis=0))
         self.feature_count_ = data.feature_count

@@ -191,7 +191,7 @@ def reason_tables(found: Reason, show: int) -> Group:
     for term in found.terms[:show]:
         terms.add_row(
             escape(term.feature),
-            *(f"{value:.4f}" for value in (term.above, term.below)),
+            *("missing" if math.isnan(value) else f"{value:.4f}" for value in (term.above, term.below)),
             *(f"{value:+.4f}" for value in (term.here, term.everyone)),
         )
     rest = found.terms[show:]

@@ -15,6 +15,7 @@ from querywise.data.coverage import Coverage
 from querywise.data.folds import Folds, make_folds, read_folds
 from querywise.data.judged import Judged
 from querywise.data.letor import PathLike
+from querywise.data.missing import Missing
 from querywise.data.queries import read_queries
 from querywise.data.query_table import QueryTable
 from querywise.data.sources import Kind, kind_of, paths_of, read_features
@@ -47,6 +48,7 @@ def read_judged(
     embed: str | None = None,
     vector_top: int | None = None,
     vector_search: str = "exact",
+    missing: Missing = "refused",
 ) -> Judged:
     """One judged set of whatever the command line takes: one path or several.
 
@@ -56,7 +58,7 @@ def read_judged(
     query (100, or 50 beside vectors) with the 25 rankers' scores. queries, judgements: these files where they are
     elsewhere. vectors: a folder with the vectors of its documents and queries, whose best `vector_top` (50) are
     candidates too; embed: the name of what makes such vectors. vector_search: exact, or usearch, which is approximate
-    and for large collections.
+    and for large collections. missing: whether features of a Parquet log may be missing, for a model with a policy.
     """
     paths, retrieval = paths_of(data), Retrieval(top, vectors, embed, vector_top, vector_search=vector_search)
     if len(paths) == 1 and is_collection(paths[0]):
@@ -69,7 +71,7 @@ def read_judged(
         )
     if judgements is not None:
         raise DataError(f"{paths[0]}: judgements belong to a text collection; feature files have labels of their own.")
-    return read_features(paths, features=features, queries=queries)
+    return read_features(paths, features=features, queries=queries, missing=missing)
 
 
 @dataclass(frozen=True)
@@ -141,15 +143,19 @@ def folds_of(
     seed: int = 0,
     judgements: Path | None = None,
     retrieval: Retrieval | None = None,
+    missing: Missing = "refused",
 ) -> Folds:
-    """The folds of a folder, or one file or text collection cut into five; what follows `seed` is for text alone."""
+    """The folds of a folder, or one file or text collection cut into five.
+
+    judgements, retrieval: of a text collection. missing: whether features of a Parquet log may be missing.
+    """
     if is_collection(data):
         found = judged_from_text(data, queries=queries, judgements=judgements, retrieval=retrieval)
         return make_folds(found.judged, seed=seed)
     if retrieval is not None:
         retrieval.refuse_vectors([data])
     if kind_of(data) is not Kind.FOLDER:
-        return make_folds(read_features(data, queries=queries), seed=seed)
+        return make_folds(read_features(data, queries=queries, missing=missing), seed=seed)
     folds = read_folds(data)
     return folds if queries is None else folds.with_queries(read_queries(queries))
 

@@ -17,6 +17,7 @@ from querywise.contracts.protocols import Ranker
 from querywise.contracts.run_weights import answer_to_query, named_weights
 from querywise.data.decimals import read_rows
 from querywise.data.judged import Candidates
+from querywise.data.missing import reading_for
 from querywise.data.query_table import QueryTable
 from querywise.errors import DataError, ModelFileError, QuerywiseError
 from querywise.explanations.explain import explain, why
@@ -48,10 +49,14 @@ _LONGEST_SECONDS = 0.05  # of an answer in the event loop: meanwhile nothing els
 
 
 class _Names(NamedTuple):
-    """What the features are called, in their order, and as a set: models of ten thousand features have names too."""
+    """What the features are called, in their order, and as a set: models of ten thousand features have names too.
+
+    absent: what a feature is that a document does not have, by the model's policy for missing values.
+    """
 
     names: tuple[str, ...]
     known: frozenset[str]
+    absent: float
 
 
 class LoadedModel:
@@ -65,7 +70,8 @@ class LoadedModel:
         self.manifest = manifest
         self.version = version
         names = manifest.feature_names or tuple(str(number + 1) for number in range(manifest.feature_count))
-        self._names = _Names(names, frozenset(names))
+        self._missing = reading_for(manifest.missing)
+        self._names = _Names(names, frozenset(names), np.nan if self._missing == "allowed" else 0.0)
         self.cost = Cost.measured(self._rehearse, self._power)
         self.quick = self.cost.few < _QUICK_SECONDS
 
@@ -135,6 +141,7 @@ class LoadedModel:
             document_ids=tuple(document.id for each in documents for document in each),
             feature_names=self.manifest.feature_names,
             queries=query_table(ids, [request.query for request in requests]),
+            missing=self._missing,
         )
 
     def answer(self, candidates: Candidates) -> tuple[Answer, Floats]:
@@ -252,8 +259,8 @@ def _features(documents: Sequence[Document], features: _Names, where: str) -> Fl
 
 
 def _row(document: Document, features: _Names, where: str) -> list[float]:
-    """The features of one document; a missing one is 0, as in training."""
-    given, names = _values(document, where), features.names
+    """The features of one document; a missing one is what it was in training, 0 or NaN."""
+    given, names, absent = _values(document, where), features.names, features.absent
     if isinstance(given, dict):
         unknown = next((name for name in given if name not in features.known), None)
         if unknown is not None:
@@ -262,14 +269,18 @@ def _row(document: Document, features: _Names, where: str) -> list[float]:
                 f"{', '.join(names[:8])}{' …' if len(names) > 8 else ''}.",
                 f"{where}.features",
             )
-        return [given.get(name) or 0.0 for name in names]
+        return [_known(given.get(name), absent) for name in names]
     if len(given) != len(names):
         raise RequestDataError(
             f"Document {document.id!r} has {len(given)} features; the model was trained on {len(names)}. Give them "
             "all, null for one that is missing, or give them by name.",
             f"{where}.features",
         )
-    return [value or 0.0 for value in given]
+    return [_known(value, absent) for value in given]
+
+
+def _known(value: float | None, absent: float) -> float:
+    return absent if value is None else value or 0.0
 
 
 def _values(document: Document, where: str) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from querywise.contracts.protocols import Embedder
 from querywise.data.judged import Candidates, Judged
+from querywise.data.missing import reading_for
 from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.explanations.explain import as_dict, explain
@@ -55,7 +56,7 @@ class Lookup:
             require_language(self.index, model.manifest.notes, "The model")
             self._check_embedder(model)
         if self.judged is not None:
-            self.judged.candidates.require_features(count, names)
+            self.judged.candidates.require_features(count, names, missing=reading_for(model.manifest.missing))
 
     def _check_embedder(self, model: LoadedModel) -> None:
         """Refuse an index whose vectors another embedder made than the model's; neither is started for it."""

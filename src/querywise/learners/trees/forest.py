@@ -36,9 +36,10 @@ class Grown(NamedTuple):
 
         found = np.empty(len(table))
         blocks = [slice(first, first + _BLOCK) for first in range(0, len(table), _BLOCK)]
-        *trees, sides = Grown._make(for_kernels(each) for each in self)
+        grown = Grown._make(for_kernels(each) for each in self)
+        trees = (grown.roots, grown.features, grown.thresholds, grown.left, grown.right, grown.leaves)
         if np.isnan(table).any():
-            in_threads(lambda block: descend_missing(table[block], *trees, sides, found[block]), blocks)
+            in_threads(lambda block: descend_missing(table[block], *trees, grown.missing_left, found[block]), blocks)
         else:
             in_threads(lambda block: descend(table[block], *trees, found[block]), blocks)
         return found
