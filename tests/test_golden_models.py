@@ -50,7 +50,7 @@ def alike(found: Any, expected: Any, where: str = "") -> None:
         for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
             alike(ours, theirs, f"{where}[{number}]")
     elif isinstance(expected, float):
-        assert found == pytest.approx(expected, rel=1e-6, abs=1e-9), where
+        assert found == pytest.approx(expected, rel=1e-6, abs=1e-9, nan_ok=True), where
     else:
         assert found == expected, where
 

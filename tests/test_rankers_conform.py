@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from querywise.contracts.answers import Answer, nobody
+from querywise.contracts.missing import missing_for
 from querywise.data.joining import concatenate
 from querywise.data.judged import Candidates, Judged
 from querywise.data.query_table import QueryTable
@@ -53,7 +54,7 @@ from querywise.rankers.weights.fusion import EqualWeights, Fusion, Weights
 from querywise.rankers.weights.on_runs import OnRuns
 from querywise.runtime.arrays import Floats
 from querywise.storage import load, save
-from tests.worlds import as_runs, ragged
+from tests.worlds import as_runs, ragged, with_gaps
 
 RANKERS: dict[str, Callable[[], Any]] = {
     "RankSVM": RankSVM,
@@ -202,8 +203,11 @@ def training(name: str) -> Judged:
 
 
 def for_ranker(name: str, data: Judged) -> Judged:
-    """The same data; for rankers that weigh first-stage runs, its first two features as such runs."""
-    return as_runs(data) if isinstance(RANKERS[name](), Fusion | OnRuns) else data
+    """The same data; with missing values for rankers that take them, or its first two features as first-stage runs."""
+    ranker = RANKERS[name]()
+    if missing_for(ranker) == "allowed":
+        return with_gaps(data)
+    return as_runs(data) if isinstance(ranker, Fusion | OnRuns) else data
 
 
 @pytest.fixture
@@ -414,7 +418,7 @@ def test_features_in_another_order_are_refused_by_name(build: Callable[[], Any],
 def test_the_data_is_left_as_it_was(name: str, fitted: Fitted) -> None:
     fitted.ranker.predict(fitted.data.candidates)
     before = training(name)
-    assert np.array_equal(fitted.data.candidates.features, before.candidates.features)
+    assert np.array_equal(fitted.data.candidates.features, before.candidates.features, equal_nan=True)
     assert np.array_equal(fitted.data.labels, before.labels)
 
 

@@ -98,6 +98,14 @@ def as_runs(data: Judged, names: tuple[str, ...] = ("a", "b")) -> Judged:
     return replace(data, candidates=replace(candidates, features=columns, feature_names=run_feature_names(names)))
 
 
+def with_gaps(data: Judged) -> Judged:
+    """The same documents with values missing in all features but the last: about a quarter, which ones by the value."""
+    features = data.candidates.features.copy()
+    own = features[:, :-1]
+    own[np.floor(own * 7) % 4 == 0] = np.nan
+    return replace(data, candidates=replace(data.candidates, features=features, missing="allowed"))
+
+
 def explicit_pairs(data: Judged, features: Floats | None = None) -> tuple[Floats, Floats]:
     """Every preference pair written down: the difference of its features, and its query's number."""
     x = data.candidates.features if features is None else features

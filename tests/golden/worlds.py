@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_info
 
+from querywise.contracts.missing import missing_for
 from querywise.data.judged import Judged
 from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
@@ -18,7 +19,7 @@ from querywise.evaluation.oracle import oracle_gap
 from querywise.explanations.explain import as_dict, explain, why
 from querywise.rankers.weights.fusion import Fusion
 from querywise.rankers.weights.on_runs import OnRuns
-from tests.worlds import as_runs, ragged
+from tests.worlds import as_runs, ragged, with_gaps
 
 _LIBRARIES = ("numpy", "scipy", "numba", "lightgbm", "scikit-learn")
 _NAMES = ("bm25", "age", "clicks", "length")
@@ -37,6 +38,8 @@ def asked(ranker: Any = None) -> Judged:
 
 
 def _for(ranker: Any, data: Judged) -> Judged:
+    if ranker is not None and missing_for(ranker) == "allowed":
+        return with_gaps(data)
     return as_runs(data) if isinstance(ranker, Fusion | OnRuns) else data
 
 

@@ -62,7 +62,7 @@ def export(
 
     Query-dependent models come with a router: which model answers a query, and the request to the engine.
     """
-    from querywise.data.missing import policy_of, reading_for
+    from querywise.contracts.missing import missing_for
     from querywise.errors import DataError
     from querywise.exports.engines import ENGINES, find_engine
     from querywise.exports.hybrid_folder import weighs_runs
@@ -85,7 +85,7 @@ def export(
         return
     given = None if feature_set is None else features_from(feature_set)
     with shown(quiet=quiet):
-        missing = reading_for(policy_of(ranker))
+        missing = missing_for(ranker)
         documents = None if data is None else read_judged(data, features=features, queries=queries, missing=missing)
         done = export_model(
             ranker, to, out, name=name, data=documents, features=given, rows=rows, as_is=as_is, force=force

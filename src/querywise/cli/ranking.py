@@ -192,7 +192,7 @@ def rank(
     but for a TREC run, there may be more of them than memory holds. Into Parquet, a run that was cut short goes on
     where it stopped.
     """
-    from querywise.data.missing import policy_of, reading_for
+    from querywise.contracts.missing import missing_for
     from querywise.data.sources import open_features
     from querywise.errors import DataError
     from querywise.jobs.rank import check_scores_folder, scores_of, write_scored
@@ -211,7 +211,7 @@ def rank(
         (check_scores_folder if kind == "parquet" else check_writable)(out)
     ranker = load(model)
     with shown(quiet=quiet), working(cluster):
-        missing = reading_for(policy_of(ranker))
+        missing = missing_for(ranker)
         parts = open_features(data, features=features, queries=queries, missing=missing)
         if out is not None and kind == "parquet":
             count = write_scored(ranker, version_of(model), parts, out)
@@ -307,7 +307,7 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Show which training queries or local models answer a query, or why one document is above another."""
-    from querywise.data.missing import policy_of, reading_for
+    from querywise.contracts.missing import missing_for
     from querywise.errors import DataError
     from querywise.explanations.explain import as_dict, why
     from querywise.explanations.explain import explain as explained
@@ -317,7 +317,7 @@ def explain(
     if (above is None) != (below is None):
         raise DataError("--above and --below go together: why is the one document above the other?")
     ranker = load(model)
-    missing = reading_for(policy_of(ranker))
+    missing = missing_for(ranker)
     candidates = read_judged(data, features=features, queries=queries, missing=missing).candidates
     found: Any
     if above is not None and below is not None:

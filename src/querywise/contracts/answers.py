@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 
 from querywise.contracts.forms import Form, Refusal, no_form, no_sum
 from querywise.data.judged import Candidates, Judged
-from querywise.data.missing import policy_of, reading_for
+from querywise.data.missing import ZERO, reading_for
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Bools, Floats, Ints
 
@@ -361,7 +361,7 @@ def ready(ranker: object, candidates: object) -> Candidates:  # of any type a us
         hint = "Give its .candidates" if known else "from_arrays(X, y, qid=qid).candidates are some"
         found = type(candidates).__name__
         raise DataError(f"A ranker is asked about Candidates, documents without labels; found a {found}. {hint}.")
-    missing, names = reading_for(policy_of(ranker)), getattr(ranker, "feature_names_", None)
+    missing, names = reading_for(getattr(ranker, "missing_policy", ZERO)), getattr(ranker, "feature_names_", None)
     candidates.require_features(ranker.feature_count_, names, missing=missing)
     return candidates
 

@@ -1,20 +1,20 @@
 """Missing values: NaN among the features, where a reader was asked to allow it.
 
-A ranker handles them if its policy is to (`missing_policy`); any other refuses them before it computes anything.
+A ranker handles them if its policy is to (`contracts/missing.py`); any other refuses them before it computes anything.
 """
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
+from querywise.runtime.values import Json
 
 Missing: TypeAlias = Literal["refused", "allowed"]
 ZERO, MEAN, NATIVE = "zero", "mean", "native"
-POLICIES = (ZERO, MEAN, NATIVE)
 _CHOICES = (
     "'mean', the mean of training with a column that marks it: MissingValues(ranker, policy='mean') or the setting "
     "missing=mean; or 'native', the side that trees learn: LambdaMART(missing='native') or the setting missing=native"
@@ -25,31 +25,8 @@ ALLOW = (
 )
 
 
-@runtime_checkable
-class HandlesMissing(Protocol):
-    """A ranker that says what it does with missing values; others have the policy "zero"."""
-
-    @property
-    def missing_policy(self) -> str:
-        """One of `POLICIES`."""
-        ...
-
-
-def policy_of(ranker: object) -> str:  # of any class, and scores of any system
-    """What a ranker does with missing values.
-
-    "zero": what is absent in a file or request is 0, and NaN is refused. "mean", "native": NaN is handled.
-    """
-    return ranker.missing_policy if isinstance(ranker, HandlesMissing) else ZERO
-
-
-def takes_missing(ranker: object) -> bool:  # as above
-    """Whether a ranker takes documents with missing values."""
-    return policy_of(ranker) != ZERO
-
-
-def reading_for(policy: object) -> Missing:  # of a setting, which may be anything
-    """How files are read for a model of this policy."""
+def reading_for(policy: Json) -> Missing:
+    """Whether a model of this policy takes missing values; a policy may be the value of a setting."""
     return "allowed" if policy in (MEAN, NATIVE) else "refused"
 
 
@@ -73,6 +50,6 @@ def require_whole(features: Floats, names: tuple[str, ...] | None) -> None:
     label = names[column] if names is not None else str(column + 1)
     others = f" ({len(having) - 1} more features have missing values)" if len(having) > 1 else ""
     raise DataError(
-        f"Feature {label} is missing in {counts[column]} of {rows} documents{others}, and this ranker has no policy for "
-        f"it. Choose one: {_CHOICES}. Or fill them first."
+        f"Feature {label} is missing in {counts[column]} of {rows} documents{others}, and this ranker has no policy "
+        f"for it. Choose one: {_CHOICES}. Or fill them first."
     )

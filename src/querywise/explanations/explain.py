@@ -9,9 +9,9 @@ from scipy.sparse import csr_array
 
 from querywise.contracts.answers import Answer, Model, TrainingQueries, nobody
 from querywise.contracts.forms import Linear
+from querywise.contracts.missing import missing_for
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates
-from querywise.data.missing import policy_of, reading_for
 from querywise.errors import DataError, NotFittedError
 from querywise.explanations.contributions import contributions_in
 from querywise.explanations.explained import Departure, Explanation, ModelShare, ModelTerm, Neighbour, Reason, Term
@@ -82,7 +82,7 @@ def _the_query(ranker: Ranker, candidates: Candidates, query_id: str) -> Candida
     if query_id not in candidates.query_ids:
         first = f"The first is {candidates.query_ids[0]!r}." if len(candidates) else "There is none at all."
         raise DataError(f"There is no query {query_id!r} here. {first}")
-    missing = reading_for(policy_of(ranker))
+    missing = missing_for(ranker)
     candidates.require_features(ranker.feature_count_, ranker.feature_names_, missing=missing)
     query = candidates.select([candidates.query_ids.index(query_id)])
     return replace(query, feature_names=query.feature_names or ranker.feature_names_)

@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from querywise.contracts.forms import Linear
+from querywise.contracts.missing import missing_for, policy_of
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import PathLike
-from querywise.data.missing import MEAN, policy_of, takes_missing
+from querywise.data.missing import MEAN
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Exactness, exactness
 from querywise.exports.engine import UNFINISHED, Engine, Files, as_text
@@ -177,7 +178,7 @@ def _check_models(found: Exported, ranker: Ranker, engine: str) -> None:
 
 def _check_data(candidates: Candidates, ranker: Ranker, as_is: bool) -> None:
     """Refuse data without documents, with other features, or, unless as_is, normalised within queries."""
-    if takes_missing(ranker) and np.isnan(candidates.features).any():
+    if missing_for(ranker) == "allowed" and np.isnan(candidates.features).any():
         raise DataError(
             "This data has missing values. An engine gets 0 for a feature that a document does not have, so its scores "
             "are compared on documents that have all features: leave the others out."

@@ -67,11 +67,13 @@ class MissingValues:
 
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""
-        return self.ranker_.predict(self.filled(ready(self, candidates)))
+        seen = self.filled(ready(self, candidates))
+        return self.ranker_.predict(seen)
 
     def answer(self, candidates: Candidates, /) -> Answer:
         """That of the ranker inside, for the documents without gaps."""
-        found = self.ranker_.answer(self.filled(ready(self, candidates)))
+        seen = self.filled(ready(self, candidates))
+        found = self.ranker_.answer(seen)
         return replace(found, refused=found.refused or self._refusal())
 
     def filled(self, candidates: Candidates, /) -> Candidates:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Self
 
 from querywise.contracts.answers import Answer, ready
+from querywise.contracts.missing import policy_of
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
-from querywise.data.missing import policy_of
 from querywise.data.training import Training, as_taken, takes_parts
 from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import unfitted

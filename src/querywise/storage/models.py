@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
+from querywise.contracts.missing import policy_of
 from querywise.contracts.protocols import Ranker
 from querywise.data.letor import PathLike
-from querywise.data.missing import policy_of
 from querywise.errors import DataError, ModelFileError, NotFittedError, QuerywiseError
 from querywise.runtime.arrays import Arrays
 from querywise.runtime.files import atomic_text, read_steadily

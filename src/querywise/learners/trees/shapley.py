@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cancellation import checkpoint
 
-if TYPE_CHECKING:
-    from lightgbm import Booster
-
 _FEW_ROWS = 4
 _SHAPLEY_ROWS = 64  # at a time: they take a tenth of a second or so
 
 
-def shapley_values(booster: Booster, features: Floats, threads: int | None) -> Floats:
+_Values = TypeVar("_Values", covariant=True)
+
+
+class Explaining(Protocol[_Values]):
+    """What LightGBM's boosters do."""
+
+    def predict(self, data: Floats, /, *, pred_contrib: bool, num_threads: int) -> _Values:
+        """Rows × features, and a last column that is the same for all rows."""
+        ...
+
+
+def shapley_values(booster: Explaining[_Values], features: Floats, threads: int | None) -> Floats:
     """Rows × features: what each adds to a row's sum of leaves, by LightGBM's own trees."""
     found = np.zeros(features.shape)
     # For a few rows a thread is enough: starting others takes longer, and they would keep the cores busy for a while.

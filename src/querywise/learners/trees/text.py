@@ -22,6 +22,7 @@ _DEEPEST = 1_000  # of a tree that LightGBM explains: its time and memory grow w
 _INTS = re.compile(r"(?:-?[0-9]{1,10}(?: -?[0-9]{1,10})*)?")
 _FLOAT = r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,4})?"
 _FLOATS = re.compile(rf"(?:{_FLOAT}(?: {_FLOAT})*)?")
+_INFINITE = "inf"  # a threshold above all numbers: only missing values go the other way
 _NODES = ("split_feature", "decision_type", "left_child", "right_child", "internal_count")
 
 
@@ -136,7 +137,7 @@ def _tree(fields: dict[str, str], width: int) -> Tree:
     """One tree, all of it checked."""
     if fields.get("num_cat", "0") != "0" or fields.get("is_linear", "0") != "0":
         raise ValueError("a tree has categories or linear leaves")
-    leaves, thresholds = _floats(fields, "leaf_value"), _floats(fields, "threshold")
+    leaves, thresholds = _floats(fields, "leaf_value"), _thresholds(fields)
     if fields["num_leaves"] != str(len(leaves)):
         raise ValueError("a tree has another number of leaves than it says")
     features, kind, left, right, inside = (_ints(fields, name) for name in _NODES)
@@ -145,6 +146,8 @@ def _tree(fields: dict[str, str], width: int) -> Tree:
         raise ValueError("a tree has another number of nodes than it says")
     if np.any(kind & (_CATEGORICAL | _ZERO_IS_MISSING)) or not np.all((kind >= 0) & (kind < 16)):
         raise ValueError("a node decides otherwise than by a threshold")
+    if np.any(np.isinf(thresholds) & ((kind & _NAN_IS_MISSING) == 0)):
+        raise ValueError("threshold are not finite numbers")
     # Every child has a higher number than its parent, and everything but the root one parent: a descent ends in a leaf.
     after, children = np.arange(count), np.sort(np.concatenate([left, right]))
     every = np.concatenate([np.arange(-count - 1, 0), np.arange(1, count)]) if count else children
@@ -158,6 +161,14 @@ def _tree(fields: dict[str, str], width: int) -> Tree:
             raise ValueError("a node has no documents")
         texts |= {name: fields[name] for name in (*_NODES, "threshold", "leaf_count")}
     return Tree(features, thresholds, left, right, leaves, kind, texts)
+
+
+def _thresholds(fields: dict[str, str]) -> Floats:
+    """The thresholds, some of which may be infinite."""
+    words = fields.get("threshold", "").split(" ")
+    known = " ".join("0" if word == _INFINITE else word for word in words)
+    found = _floats({"threshold": known}, "threshold")
+    return np.where([word == _INFINITE for word in words], np.inf, found) if len(found) == len(words) else found
 
 
 def _ints(fields: dict[str, str], name: str) -> Ints:

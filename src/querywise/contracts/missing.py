@@ -1,0 +1,32 @@
+"""What rankers say of missing values: their policy, which is stored with them.
+
+"zero": what is absent in a file or request is 0, and NaN is refused. "mean": NaN becomes the mean of training, with a
+column that marks it. "native": NaN goes to the side that trees have learned for it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from querywise.contracts.protocols import Fittable
+from querywise.data.missing import ZERO, Missing, reading_for
+
+
+@runtime_checkable
+class HandlesMissing(Protocol):
+    """A ranker that says what it does with missing values; the policy of others is "zero"."""
+
+    @property
+    def missing_policy(self) -> str:
+        """Its policy."""
+        ...
+
+
+def policy_of(ranker: Fittable) -> str:
+    """What a ranker does with missing values."""
+    return ranker.missing_policy if isinstance(ranker, HandlesMissing) else ZERO
+
+
+def missing_for(ranker: Fittable) -> Missing:
+    """Whether a ranker takes documents with missing values."""
+    return reading_for(policy_of(ranker))
