@@ -49,6 +49,7 @@ from querywise.exports.engines import ENGINES
 from querywise.learners.trees.boosting import lightgbm
 from querywise.methods import METHODS, find_method
 from querywise.runtime.arrays import Floats
+from querywise.runtime.cache import caching
 from querywise.service.loaded_model import LoadedModel
 from querywise.service.schema import RankRequest
 from querywise.storage import read_manifest
@@ -209,6 +210,16 @@ def test_means_do_not_depend_on_the_order_of_training_queries() -> None:
     turned = GAPS.select(np.random.default_rng(0).permutation(len(GAPS)))
     ours, theirs = (MissingValues(RankSVM()).fit(data).means_ for data in (GAPS, turned))
     assert np.array_equal(ours, theirs)
+
+
+def test_a_grid_fills_once_and_gives_the_same_scores() -> None:
+    def scores(k: int) -> Floats:
+        ranker = MissingValues(Blend([KnnOnline(RankSVM(), k=k), LambdaMART(3)], weights="learned"))
+        return ranker.fit(GAPS, valid=GAPS.select(range(10))).predict(GAPS.candidates)
+
+    alone = [scores(k) for k in (5, 10)]
+    with caching():
+        assert np.array_equal([scores(k) for k in (5, 10)], alone)
 
 
 def test_what_has_no_mean_and_what_is_no_policy_is_refused() -> None:

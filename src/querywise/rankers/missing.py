@@ -14,6 +14,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.missing import MEAN
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
+from querywise.runtime.cache import cached
 from querywise.runtime.parameters import unfitted
 
 _MARK = "missing {}"  # what the column is called that marks where a feature is missing
@@ -61,8 +62,12 @@ class MissingValues:
         self.marked_ = np.flatnonzero(gaps.any(axis=0))
         self.feature_count_ = data.feature_count
         self.feature_names_ = data.feature_names
-        held_out = None if valid is None else replace(valid, candidates=self.filled(valid.candidates))
-        self.ranker_ = unfitted(self.ranker).fit(replace(data, candidates=self.filled(candidates)), valid=held_out)
+        # The very same objects for all rankers of a grid, so that these share what they compute of them.
+        whole = cached("filled", None, data, lambda: replace(data, candidates=self.filled(candidates)))
+        held_out = None
+        if valid is not None:
+            held_out = cached("filled", whole, valid, lambda: replace(valid, candidates=self.filled(valid.candidates)))
+        self.ranker_ = unfitted(self.ranker).fit(whole, valid=held_out)
         return self
 
     def predict(self, candidates: Candidates, /) -> Floats:
