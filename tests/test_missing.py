@@ -446,9 +446,9 @@ def test_engines_refuse_models_that_have_learned_gaps_and_say_what_they_do_other
         ):
             export_model(ranker, engine, tmp_path / "out")
     whole = named(WHOLE)
-    unfilled = MissingValues(RankSVM()).fit(whole)
+    unfilled = MissingValues(LambdaMART(3)).fit(whole)
     export_model(unfilled, engine, tmp_path / "mean", data=whole)
-    export_model(RankSVM().fit(whole), engine, tmp_path / "zero", data=whole)
+    export_model(LambdaMART(3).fit(whole), engine, tmp_path / "zero", data=whole)
     export_model(LambdaMART(3, missing="native").fit(whole), engine, tmp_path / "native", data=whole)
     said = "In querywise it is the mean of training, so such a document is scored otherwise there."
     readmes = {name: (tmp_path / name / "README.md").read_text() for name in ("mean", "zero", "native")}

@@ -31,6 +31,7 @@ from querywise.data.query_table import QueryTable
 from querywise.data.rows import (
     as_labels,
     checked_matrix,
+    checked_starts,
     column_of,
     count_pairs,
     pick,
@@ -77,20 +78,8 @@ class Candidates(CandidatesDescribed):
     def __post_init__(self) -> None:
         check_missing(self.missing)
         features, moderate = checked_matrix(self.features, "features", self.feature_names, self.missing)
-        starts = np.asarray(self.starts, dtype=np.int64)
-        if (
-            starts.ndim != 1
-            or len(starts) != len(self.query_ids) + 1
-            or starts[0] != 0
-            or (starts[1:] < starts[:-1]).any()
-        ):
-            raise DataError(
-                f"starts must be {len(self.query_ids) + 1} row numbers that begin at 0 and never fall, "
-                f"one per query and then the number of rows; found {starts.ravel()[:8].tolist()}."
-            )
         rows = len(features)
-        if starts[-1] != rows:
-            raise DataError(f"starts ends at row {starts[-1]} but there are {rows} rows of features.")
+        starts = checked_starts(self.starts, len(self.query_ids), rows)
         refuse_repeated(self.query_ids)
         for name, values in (("document ids", self.document_ids), ("comments", self.comments)):
             if values is not None and len(values) != rows:
@@ -101,7 +90,7 @@ class Candidates(CandidatesDescribed):
             raise DataError("The query table is in another order than the documents; use with_queries(table).")
         object.__setattr__(self, "features", features)
         object.__setattr__(self, "_moderate", moderate)
-        object.__setattr__(self, "starts", frozen(starts))
+        object.__setattr__(self, "starts", starts)
         if self.source_rows is not None:
             object.__setattr__(self, "source_rows", frozen(np.asarray(self.source_rows, dtype=np.int64)))
 

@@ -157,6 +157,19 @@ def checked_matrix(
     return frozen(matrix), moderate
 
 
+def checked_starts(values: Ints, queries: int, rows: int) -> Ints:
+    """The first row of so many queries and then the number of rows, frozen; anything else is refused."""
+    starts = np.asarray(values, dtype=np.int64)
+    if starts.ndim != 1 or len(starts) != queries + 1 or starts[0] != 0 or (starts[1:] < starts[:-1]).any():
+        raise DataError(
+            f"starts must be {queries + 1} row numbers that begin at 0 and never fall, "
+            f"one per query and then the number of rows; found {starts.ravel()[:8].tolist()}."
+        )
+    if starts[-1] != rows:
+        raise DataError(f"starts ends at row {starts[-1]} but there are {rows} rows of features.")
+    return frozen(starts)
+
+
 def query_numbers(queries: Ints | Sequence[int]) -> Ints:
     """Query numbers, from numbers or from a mask."""
     chosen = np.asarray(queries)
