@@ -22,32 +22,33 @@ from querywise import (
     KnnOffline2,
     KnnOnline,
     LambdaMART,
-    MissingValues,
     ModelFileError,
     Naive,
     QueryClasses,
-    QueryContext,
-    QueryNormalised,
     RankSVM,
     Single,
     explain,
     export_model,
+    feature_importance,
     from_arrays,
     from_frame,
     load,
     make_judged,
-    read_parquet,
     recommended,
     save,
     why,
-    write_letor,
-    write_shards,
 )
 from querywise.contracts.missing import policy_of
 from querywise.data.joining import concatenate
+from querywise.data.letor import write_letor
+from querywise.data.parquet.logs import read_parquet
+from querywise.data.parquet.writing import write_shards
 from querywise.exports.engines import ENGINES
 from querywise.learners.trees.boosting import lightgbm
+from querywise.learners.trees.context import QueryContext
 from querywise.methods import METHODS, find_method
+from querywise.rankers.missing import MissingValues
+from querywise.rankers.normalised import QueryNormalised
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import caching
 from querywise.service.loaded_model import LoadedModel
@@ -241,6 +242,8 @@ def test_explanations_name_the_columns_that_mark_gaps() -> None:
     assert reason.difference == pytest.approx(scores[18] - scores[20])
     assert {term.feature for term in reason.terms} == {"1", "2", "3", "4", "missing 1", "missing 2", "missing 3"}
     assert explain(ranker, candidates, "q3").neighbours
+    assert "missing 2" in feature_importance(ranker, candidates).features
+    assert np.isfinite(feature_importance(native(), GAPS, repeats=1).values).all()
 
 
 # The side that trees learn

@@ -144,8 +144,8 @@ class Explanation:
 class Term:
     """What one feature adds to the distance between two documents' scores.
 
-    `above` and `below` are its values as the model gets them; `everyone` what it adds in the global model, `here` what
-    it adds in this query's.
+    `above` and `below` are its values as the model gets them, NaN where missing; `everyone` what it adds in the global
+    model, `here` what it adds in this query's.
     """
 
     feature: str
