@@ -25,7 +25,7 @@ from querywise.errors import DataError
 from querywise.explanations.contributions import contributions
 from querywise.explanations.explain import why
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.learners.trees import boosting
+from querywise.learners.trees import boosting, shapley
 from querywise.learners.trees.boosting import LambdaMART
 from querywise.learners.trees.context import QueryContext
 from querywise.rankers.blend import Blend
@@ -231,7 +231,7 @@ def test_shapley_values_stop_between_blocks_of_documents() -> None:
 def shapley_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of documents of every call for Shapley values, from now on."""
     seen: list[int] = []
-    original = boosting.shapley_values
+    original = shapley.shapley_values
 
     def counted(booster: Any, features: Floats, threads: int | None) -> Floats:
         seen.append(len(features))
