@@ -27,6 +27,7 @@ from querywise import (
     QueryClasses,
     RankSVM,
     Single,
+    evaluate,
     explain,
     export_model,
     feature_importance,
@@ -434,6 +435,21 @@ def test_the_example_of_the_documentation_prints_what_it_shows(capsys: pytest.Ca
     code, shown = re.findall(r"```(?:python)?\n(.*?)```", page, re.DOTALL)[:2]
     exec(compile(code, "data.md", "exec"), {})
     assert capsys.readouterr().out == shown
+
+
+# Other libraries' models
+
+
+def test_other_libraries_take_missing_values_or_refuse_them_as_they_do() -> None:
+    from sklearn.linear_model import LinearRegression
+
+    rows = GAPS.candidates
+    model = lightgbm().LGBMRanker(n_estimators=5, verbose=-1).fit(rows.features, GAPS.labels, group=rows.sizes)
+    table = evaluate(model, GAPS, measures=["ndcg@10"])
+    assert table.mean() == evaluate(model.booster_.predict(rows.features), GAPS, measures=["ndcg@10"]).mean()
+    linear = LinearRegression().fit(WHOLE.candidates.features, WHOLE.labels)
+    with pytest.raises(DataError, match=r"LinearRegression could not predict\. ValueError: .*NaN"):
+        evaluate(linear, GAPS)
 
 
 # In engines

@@ -233,7 +233,7 @@ def _check_features(model: Any, candidates: Candidates) -> None:
         return
     unnamed = ([f"Column_{i}" for i in range(count)], [str(i) for i in range(count)])  # the libraries' own names
     known = None if names is None or list(names) in unnamed else tuple(map(str, names))
-    candidates.require_features(count, known)
+    candidates.require_features(count, known, missing="allowed")  # the library itself takes or refuses missing values
 
 
 def _fitted(model: Any, train: Judged, valid: Judged) -> Any:
