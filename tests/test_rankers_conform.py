@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -381,6 +382,18 @@ def test_saved_and_loaded_it_gives_the_same_bits(ranker: Any, held_out: Judged, 
     again = load(tmp_path / "model")
     assert type(again) is type(ranker)
     assert np.array_equal(again.predict(held_out.candidates), ranker.predict(held_out.candidates))
+
+
+def test_pickled_and_unpickled_it_gives_the_same_bits(ranker: Any, held_out: Judged) -> None:
+    again = pickle.loads(pickle.dumps(ranker))
+    assert repr(again) == repr(ranker)
+    assert np.array_equal(again.predict(held_out.candidates), ranker.predict(held_out.candidates))
+
+
+def test_judged_documents_are_scored_without_their_labels(ranker: Any, held_out: Judged) -> None:
+    scores = ranker.predict(held_out.candidates)
+    assert np.array_equal(ranker.predict(held_out), scores)
+    assert np.array_equal(ranker.answer(held_out).scores(), ranker.answer(held_out.candidates).scores())
 
 
 def test_fitting_twice_gives_the_same_bits_whatever_the_first_was_asked(

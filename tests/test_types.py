@@ -16,7 +16,6 @@ TAKES_ANYTHING = {"__eq__", "__exit__"}  # as Python has them
 # What remains, and why. Each has its reason in a comment beside it too; a folder, which stands for all files in it, has
 # it in its __init__.py.
 ALLOWED = {
-    "contracts/answers.py: ready": "whatever a user asks, and about whatever",
     "runtime/workers.py: Arguments": "work takes what its own signature says, and the same or where it is kept",
     "runtime/workers.py: Kept": "known to the workers alone",
     "data/parquet/arrow.py: Arrow": "pyarrow comes without types",
@@ -24,6 +23,7 @@ ALLOWED = {
     "exports/scripts/": "files for users to copy, which read what an engine answers, and need no types of ours for it",
     "methods/building.py: Part.made": "an object of the class at its home, whichever that is",
     "methods/settings.py: imported": "a class or a function, whichever the table names",
+    "runtime/parameters.py: Parameter": "whatever the constructors of estimators take, others' included",
     "runtime/parameters.py: is_fitted": "whatever keeps what it has learned under names that end in an underscore",
     "runtime/parameters.py: learned_bytes": "goes through whatever there is inside of an estimator",
     "runtime/parameters.py: parameters_of": "any class, and what its constructor takes",

@@ -13,11 +13,13 @@ from typing import Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, r
 import numpy as np
 from scipy.sparse import csr_array
 
+from querywise.contracts.asking import Asked, as_candidates
 from querywise.contracts.forms import Form, Refusal, no_form, no_sum
 from querywise.data.judged import Candidates, Judged
 from querywise.data.missing import ZERO, reading_for
-from querywise.errors import DataError, NotFittedError
+from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
+from querywise.runtime.parameters import Estimator
 
 Scale: TypeAlias = Literal["raw", "range", "z", "rank"]
 Rows: TypeAlias = Ints | slice  # some documents of a query, by row
@@ -352,15 +354,10 @@ def scores_by(models: Models, chosen: Ints, seen: Candidates, everyone: Scorer) 
     return local_or_global(seen, chosen >= 0, lambda queries, part: models.pick(part, chosen[queries]), everyone)
 
 
-def ready(ranker: object, candidates: object) -> Candidates:  # of any type a user may give
+def ready(ranker: Estimator, asked: Asked) -> Candidates:
     """The candidates, if the ranker is fitted and they have the features it was trained on; refused otherwise."""
-    if not hasattr(ranker, "feature_count_"):
-        raise NotFittedError(ranker)
-    if not isinstance(candidates, Candidates):
-        known = isinstance(candidates, Judged)
-        hint = "Give its .candidates" if known else "from_arrays(X, y, qid=qid).candidates are some"
-        found = type(candidates).__name__
-        raise DataError(f"A ranker is asked about Candidates, documents without labels; found a {found}. {hint}.")
+    candidates = as_candidates(asked, ranker)
+    assert hasattr(ranker, "feature_count_")
     missing, names = reading_for(getattr(ranker, "missing_policy", ZERO)), getattr(ranker, "feature_names_", None)
     candidates.require_features(ranker.feature_count_, names, missing=missing)
     return candidates

@@ -11,6 +11,7 @@ from typing import Literal, Protocol, Self, TypeAlias, runtime_checkable
 from scipy.sparse import csr_array
 
 from querywise.contracts.answers import Answer, Model, Models, Scorer
+from querywise.contracts.asking import Asked
 from querywise.contracts.forms import Form
 from querywise.data.judged import Candidates, Judged
 from querywise.data.training import Training
@@ -65,7 +66,11 @@ class Ranker(Fittable, Protocol):
     feature_count_: int
     feature_names_: tuple[str, ...] | None
 
-    def answer(self, candidates: Candidates, /) -> Answer:
+    def predict(self, candidates: Asked, /) -> Floats:
+        """One score per document, in the order of the rows; only scores of one query can be compared."""
+        ...
+
+    def answer(self, candidates: Asked, /) -> Answer:
         """How these queries are scored: the scores, the models behind them, and what explains them."""
         ...
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
     from numpy.typing import ArrayLike
     from scipy.sparse import sparray, spmatrix
+
+Table: TypeAlias = "IntoDataFrame"  # of pandas, polars or Arrow
 
 
 def from_arrays(
@@ -158,6 +160,26 @@ def _query_ids(qid: ArrayLike | None, group: ArrayLike | PathLike[str] | None, r
             "consecutive rows each query has."
         )
     return _texts(qid)
+
+
+def is_table(thing: Table | Candidates | Judged | ArrayLike) -> bool:
+    """Whether `from_frame` could read it."""
+    import narwhals as nw
+
+    return nw.dependencies.is_into_dataframe(thing)
+
+
+def candidates_of(frame: Table, names: tuple[str, ...] | None = None) -> Candidates:
+    """The documents of a table as `from_frame` reads them, whatever its labels are.
+
+    names: the feature columns, in this order; None: every numeric one beside label and query id.
+    """
+    import narwhals as nw
+
+    if names is None:
+        table = nw.from_native(frame, eager_only=True)
+        names = tuple(each for each in table.columns if each not in ("label", "qid") and table[each].dtype.is_numeric())
+    return from_frame(frame, label=None, features=names).candidates
 
 
 def _grouped(

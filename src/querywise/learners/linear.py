@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
+from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import Linear
 from querywise.data.judged import Candidates
 from querywise.runtime.arrays import Floats, Ints
@@ -37,15 +38,17 @@ class LinearModel:
         return Linear(self.weights)
 
 
-class WeightedSum:
+class WeightedSum(AnyRanker):
     """What linear learners share: a weight for every feature, `weights_`, in the user's units."""
 
     weights_: Floats
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document: the weighted sum of its features."""
         return linear_scores(ready(self, candidates).features, self.weights_)
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """One model for all queries: this one."""
         return alone(self, ready(self, candidates))

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Floats
+from querywise.runtime.parameters import Estimator
 
 _SOFTENING = 0.1
 _TIED = 1e-12  # differences of divergences below this are none
@@ -49,7 +50,7 @@ def normalised(weights: Floats) -> Floats:
     return weights / np.where(totals > 0, totals, 1.0)
 
 
-class SimilarQueries:
+class SimilarQueries(Estimator):
     """SelectRanker's weights: each model's average precision on the training queries most like this one to it.
 
     For model i take, among its own training queries, the k whose coordinate i is nearest to the query's; the weight is

@@ -17,7 +17,7 @@ from querywise.data.judged import Judged
 from querywise.data.ordering import by_coordinates
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.parameters import number_of
+from querywise.runtime.parameters import Estimator, number_of
 from querywise.runtime.progress import doing
 from querywise.runtime.scaling import Scaling
 
@@ -28,7 +28,7 @@ _TIED = 1e-12  # of a distance: smaller differences are rounding
 _LEAST = 0.01  # of a query's largest membership: smaller ones are set to 0
 
 
-class Clusters:
+class Clusters(Estimator):
     """K-means of the training queries, in their view.
 
     count: how many clusters, or, between 0 and 1, as a share of the training queries. softness: 0 puts a query into

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from querywise.contracts.protocols import Metric
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.parameters import number_of
+from querywise.runtime.parameters import Estimator, number_of
 from querywise.runtime.threads import in_threads
 
 Algorithm = Literal["brute", "kd_tree", "ball_tree"]
@@ -27,7 +27,7 @@ _TIED = 1e-12  # of a distance: smaller differences are rounding
 _ALIKE = 9  # digits, in units of the distance, by which coordinates of equally distant points are compared
 
 
-class Everyone:
+class Everyone(Estimator):
     """All training queries, equally weighted: the global model."""
 
     def fit(self, points: Floats, /) -> Self:
@@ -42,7 +42,7 @@ class Everyone:
         return csr_array(np.ones((len(points), self.count_)))
 
 
-class Nearest:
+class Nearest(Estimator):
     """The k nearest training queries, equally weighted; those tied at the k-th place share it.
 
     k: their number, or, between 0 and 1, their share.
@@ -110,7 +110,7 @@ class Nearest:
         return (KDTree if self.search == "kd_tree" else BallTree)(self.points_)
 
 
-class Radius:
+class Radius(Estimator):
     """All training queries within a distance; where there are none, the global model is used."""
 
     def __init__(self, radius: float, *, metric: Metric = "euclidean") -> None:

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 
 from querywise.contracts.answers import ALL, Answer, Facts, Moved, Rows, Terms, alone, ready
+from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import Form, Refusal, no_sum
 from querywise.contracts.protocols import Regressor, Transparent, Watching
 from querywise.data.gains import refuse_gains, require_same_labels, values_of
@@ -42,7 +43,7 @@ _KNOWN = {
 _LEAST = 1e-6  # |α| below which a query's rows would only add noise to h
 
 
-class ATVT:
+class ATVT(AnyRanker):
     """Alternate between a regression h and every query's (α, β).
 
     regressor: TreeRegression, KernelRidge, or anything with fit(features, targets, weights) and predict(features). One
@@ -119,6 +120,7 @@ class ATVT:
         self.feature_names_ = candidates.feature_names
         return self
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document: h."""
         if not len(ready(self, candidates).features):
@@ -126,6 +128,7 @@ class ATVT:
         scores: Floats = self.regressor_.predict(candidates.features)
         return scores
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """One model for all queries: h."""
         return replace(alone(self, ready(self, candidates)), facts=lambda: Facts(moved=self.moved))

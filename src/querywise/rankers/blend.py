@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from querywise.contracts.answers import ALL, Answer, Once, Rows, Scale, Stored, ready
+from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import Refusal, depends_on_the_list, no_sum
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
@@ -26,7 +27,7 @@ _STEPS = (0.2, 0.1, 0.05)  # how much weight moves from one ranker to another at
 _RISE = 1e-9  # of a measure: less is rounding
 
 
-class Blend:
+class Blend(AnyRanker):
     """The weighted sum of several rankers' scores.
 
     scores: how a ranker's scores are made comparable within a query. "standard" takes their mean away and divides by
@@ -66,10 +67,12 @@ class Blend:
             self.weights_ = self.shrinkage * self.weights_ + (1 - self.shrinkage) * learned
         return self
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""
         return _weighed(self.scaled(candidates), self.weights_)
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """Every ranker's answer, with the same weights for all queries."""
         members = self.members(ready(self, candidates))

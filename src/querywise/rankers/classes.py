@@ -8,6 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from querywise.contracts.answers import Answer, Facts, Place, Stored, picked, ready
+from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.protocols import Learner, Models, QueryView
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
@@ -18,7 +19,7 @@ from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.parameters import unfitted
 
 
-class QueryClasses:
+class QueryClasses(AnyRanker):
     """One model per class of the training queries; a query is classified by a linear SVM on its view.
 
     The classes come with the queries (`queries.jsonl`: `class`); training queries without one count only for the view
@@ -94,10 +95,12 @@ class QueryClasses:
         """The models of the classes."""
         return self.models_
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document, each query by the model of its class."""
         return self.answer(candidates).scores()
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """The model of each query's class; the global one where the class has no model."""
         seen = ready(self, candidates)

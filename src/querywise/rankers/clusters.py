@@ -14,6 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from querywise.contracts.answers import Answer, Facts, Once, Place, Sizes, Stored, local_or_global, picked, ready
+from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import depends_on_the_list
 from querywise.contracts.protocols import Grouping, Learner, Models, QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
@@ -97,7 +98,7 @@ class GroupModels:
         return np.where(has_relevant(data), nearest_centre(self.grouping_.distances(points)), -1)
 
 
-class _Grouped:
+class _Grouped(AnyRanker):
     """What the three have in common, once `groups_` is fitted."""
 
     groups_: GroupModels
@@ -197,10 +198,12 @@ class Naive(_Grouped):
         weights[np.arange(len(chosen)), chosen] = 1.0
         return weights
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document, each query by the model of the nearest cluster."""
         return self._required(candidates).models_.pick(candidates, self.chosen(candidates))
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """The model of the cluster nearest to each query."""
         return self._picked(candidates, lambda: self.chosen(candidates))
@@ -211,10 +214,12 @@ class _Blended(_Grouped):
 
     model_weights: Callable[[Candidates], Floats]
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document, each query by its own mixture."""
         return self._required(candidates).blend(candidates, self.model_weights(candidates))
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """A mixture of all models for each query."""
         weights = Once(lambda: self.model_weights(candidates))

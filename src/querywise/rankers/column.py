@@ -7,6 +7,7 @@ from typing import Self
 import numpy as np
 
 from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
+from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import Linear
 from querywise.data.judged import Candidates, Judged
 from querywise.data.missing import require_whole
@@ -17,7 +18,7 @@ from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached
 
 
-class OneFeature:
+class OneFeature(AnyRanker):
     """Documents in the order of one of their features, largest first.
 
     feature: its name, or its number from 0; None is the one that ranks the training queries best, by mean average
@@ -39,10 +40,12 @@ class OneFeature:
             self.column_ = data.candidates.column_of(self.feature)
         return self
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """The feature."""
         return ready(self, candidates).features[:, self.column_].copy()
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """One model for all queries: this one."""
         return alone(self, ready(self, candidates))

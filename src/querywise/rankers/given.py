@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 
 from querywise.contracts.answers import Answer, Facts, Opaque, alone
+from querywise.contracts.asking import answers, predicts
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
@@ -25,6 +26,7 @@ class GivenScores:
         """There is nothing to learn."""
         return self
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """The scores of these queries' documents, which must be in the order in which they were given."""
         unknown = next((each for each in candidates.query_ids if each not in self._scores), None)
@@ -32,6 +34,7 @@ class GivenScores:
             raise DataError(f"There are no scores for query {unknown!r}.")
         return np.concatenate([np.zeros(0), *(self._scores[each] for each in candidates.query_ids)])
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """Nothing is known but the scores."""
         return replace(alone(Opaque(self), candidates), facts=lambda: Facts(elsewhere=True))

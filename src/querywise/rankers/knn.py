@@ -13,6 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from querywise.contracts.answers import Answer, Once, Stored, local_or_global, one_each, picked, ready, scores_by
+from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.protocols import Learner, Models, Neighborhood, QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.data.training import Training, takes_parts
@@ -29,7 +30,7 @@ from querywise.runtime.parameters import number_of, unfitted
 _TIED = 1e-12  # of a number of shared pairs: smaller differences are rounding
 
 
-class KnnOnline:
+class KnnOnline(AnyRanker):
     """A model of its own for every query, trained on its neighbours when it arrives.
 
     learner: RankSVM's curvature is prepared once, so that a query costs one small solve; any other learner is trained
@@ -65,10 +66,12 @@ class KnnOnline:
         self.feature_names_ = data.candidates.feature_names
         return self
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document, each query by the model of its own neighbours."""
         return self.answer(candidates).scores()
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """A model of its own for each query that has neighbours to learn from, and is not too far from them."""
         seen, everyone = ready(self, candidates), self.prepared_.everyone
@@ -117,7 +120,7 @@ class KnnOnline:
         return found()
 
 
-class KnnOffline2:
+class KnnOffline2(AnyRanker):
     """Models trained beforehand around every training query; a query is scored by the nearest one's.
 
     Of equally near ones the first by their coordinates scores it; training queries that coincide have the same model.
@@ -162,6 +165,7 @@ class KnnOffline2:
         usual = self.view is None or (isinstance(self.view, TopMean) and _is_named(self.view.reference))
         return takes_parts(self.learner) and usual
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document, each query by the nearest model."""
         seen, offline = ready(self, candidates), self.offline_
@@ -169,6 +173,7 @@ class KnnOffline2:
         chosen = offline.trusted(self._index(points), offline.locality.is_far(points))
         return scores_by(offline.models_, chosen, seen, offline.everyone_)
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """The stored model nearest to each query."""
         seen, offline = ready(self, candidates), self.offline_

@@ -8,6 +8,7 @@ from typing import Literal, Self
 import numpy as np
 
 from querywise.contracts.answers import Answer, ready
+from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import Refusal, no_missing
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
@@ -20,7 +21,7 @@ from querywise.runtime.parameters import unfitted
 _MARK = "missing {}"  # what the column is called that marks where a feature is missing
 
 
-class MissingValues:
+class MissingValues(AnyRanker):
     """A ranker on features without gaps: a missing value (NaN) becomes the feature's mean.
 
     The mean is over the training documents that have the feature. For every feature that some training document lacks,
@@ -70,11 +71,13 @@ class MissingValues:
         self.ranker_ = unfitted(self.ranker).fit(whole, valid=held_out)
         return self
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""
         seen = self.filled(ready(self, candidates))
         return self.ranker_.predict(seen)
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """That of the ranker inside, for the documents without gaps."""
         seen = self.filled(ready(self, candidates))

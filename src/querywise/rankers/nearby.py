@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from querywise.contracts.answers import Answer, Once, Place, Stored, ready
+from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.protocols import QueryView
 from querywise.data.judged import Candidates, Judged
 from querywise.learners.local_models import FittedModels
@@ -25,7 +26,7 @@ from querywise.runtime.parameters import unfitted
 from querywise.runtime.scaling import Scaling
 
 
-class NearbyBlend:
+class NearbyBlend(AnyRanker):
     """A blend that weights each ranker, per query, by how well it ranked the most similar training queries.
 
     SelectRanker's rule over any rankers: a weight is the sum of `measure` (map, ndcg or ndcg@k) of the ranker on the k
@@ -74,10 +75,12 @@ class NearbyBlend:
         self.feature_names_ = data.candidates.feature_names
         return self
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document, comparable within its query."""
         return self.answer(candidates).scores()
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """Every ranker's answer, with weights of its own for each query."""
         seen = ready(self, candidates)

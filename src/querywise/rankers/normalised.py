@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 
 from querywise.contracts.answers import Answer, ready
+from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import depends_on_the_list
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
@@ -15,7 +16,7 @@ from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import unfitted
 
 
-class QueryNormalised:
+class QueryNormalised(AnyRanker):
     """A ranker on features normalised within each query's candidates, 0 the smallest, 1 the largest.
 
     As LETOR's query-level normalisation; a feature that is the same for all candidates is 0. It takes the whole list
@@ -35,11 +36,13 @@ class QueryNormalised:
         self.feature_names_ = data.candidates.feature_names
         return self
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""
         seen = normalised(ready(self, candidates))
         return self.ranker_.predict(seen)
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """That of the ranker inside, for the normalised documents."""
         why = depends_on_the_list(

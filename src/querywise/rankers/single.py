@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from querywise.contracts.answers import Answer, ready
+from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.missing import policy_of
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
@@ -13,7 +14,7 @@ from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import unfitted
 
 
-class Single:
+class Single(AnyRanker):
     """The learner's one model, for every query."""
 
     def __init__(self, learner: Ranker) -> None:
@@ -36,11 +37,13 @@ class Single:
         """Whether it can be fitted on shards: as its learner can."""
         return takes_parts(self.learner)
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""
         seen = ready(self, candidates)
         return self.model_.predict(seen)
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """That of the learner."""
         seen = ready(self, candidates)

@@ -11,6 +11,7 @@ from typing import Self
 import numpy as np
 
 from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
+from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import Refusal, depends_on_the_list, no_sum
 from querywise.data.judged import Candidates, Judged
 from querywise.data.normalisation import borda
@@ -18,7 +19,7 @@ from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
 
 
-class _Vote:
+class _Vote(AnyRanker):
     """What the fusion methods share: all but the formula."""
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
@@ -28,10 +29,12 @@ class _Vote:
         self.feature_names_ = data.feature_names
         return self
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""
         raise NotImplementedError
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """One model for all queries: this one."""
         return alone(self, ready(self, candidates))
@@ -48,6 +51,7 @@ class _Vote:
 class CombSUM(_Vote):
     """The sum of a document's scores (Fox and Shaw, 1994)."""
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""
         return _sums(ready(self, candidates).features)
@@ -60,6 +64,7 @@ class CombSUM(_Vote):
 class CombMNZ(_Vote):
     """The sum of a document's scores, times the number of rankers that have it (Fox and Shaw, 1994)."""
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""
         features = ready(self, candidates).features
@@ -82,6 +87,7 @@ class ReciprocalRank(_Vote):
             raise DataError(f"ReciprocalRank(k={self.k}) must be a number from 0 up.")
         return super().fit(data, valid=valid)
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""
         return _by_ranker(ready(self, candidates), self._votes)
@@ -97,6 +103,7 @@ class Borda(_Vote):
     The documents that a ranker does not have share its last places.
     """
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""
         return _by_ranker(ready(self, candidates), borda)

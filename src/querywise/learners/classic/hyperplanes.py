@@ -15,6 +15,7 @@ from typing import Literal, Self
 import numpy as np
 
 from querywise.contracts.answers import ALL, Answer, Rows, alone, ready
+from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import Refusal, depends_on_the_list, no_sum
 from querywise.data.gains import refuse_gains
 from querywise.data.judged import Candidates, Judged
@@ -27,7 +28,7 @@ from querywise.runtime.progress import doing
 from querywise.runtime.scaling import Scale
 
 
-class MultipleHyperplanes:
+class MultipleHyperplanes(AnyRanker):
     """A ranking SVM per pair of grades, combined by Borda count (MHR-BC).
 
     l2: λ of every ranking SVM, how strongly its weights are shrunk towards 0.
@@ -75,6 +76,7 @@ class MultipleHyperplanes:
         self.feature_names_ = data.candidates.feature_names
         return self
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document: over all hyperplanes, how many more of its query are below it than above it."""
         votes = np.zeros(len(ready(self, candidates).features))
@@ -85,6 +87,7 @@ class MultipleHyperplanes:
                 votes[rows] += borda(scores[rows])
         return votes
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """One model for all queries: this one."""
         return alone(self, ready(self, candidates))

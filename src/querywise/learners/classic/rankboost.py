@@ -13,6 +13,7 @@ from typing import Self
 import numpy as np
 
 from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
+from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import Forest, Leaf, Split
 from querywise.contracts.protocols import Learner
 from querywise.data.judged import Candidates, Judged
@@ -29,7 +30,7 @@ _MOST_THRESHOLDS = 65_535
 _BLOCK = 2_000_000  # feature values that a thread scans at a time
 
 
-class RankBoost:
+class RankBoost(AnyRanker):
     """Stumps on single features, each weighted by how well it orders the pairs that are still in the wrong order.
 
     rounds: at most so many stumps; with a validation set those up to its highest MAP are kept.
@@ -74,6 +75,7 @@ class RankBoost:
         few.rounds = max(everyone.round_count_, 1)
         return few
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document: the weights of the stumps whose threshold it exceeds."""
         scores = np.zeros(len(ready(self, candidates).features))
@@ -81,6 +83,7 @@ class RankBoost:
             scores += weight * (candidates.features[:, column] > threshold)
         return scores
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """One model for all queries: this one."""
         return alone(self, ready(self, candidates))

@@ -16,6 +16,7 @@ from scipy.linalg import cho_factor, cho_solve
 from querywise.data.ordering import by_coordinates
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Floats
+from querywise.runtime.parameters import Estimator
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.threads import one_blas_thread
 
@@ -26,7 +27,7 @@ _KEPT = 100_000_000  # values of the training rows' coordinates that are remembe
 _FLAT = 1e-10  # of the largest: directions of landmarks whose eigenvalue is below it are left out
 
 
-class KernelRidge:
+class KernelRidge(Estimator):
     """A smooth function of standardised features.
 
     l2: λ, the penalty on the function's norm; the larger, the smoother.

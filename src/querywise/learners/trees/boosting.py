@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
+from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import Forest, Refusal, no_missing
 from querywise.contracts.protocols import Learner
 from querywise.data.judged import Candidates, Judged
@@ -25,7 +26,7 @@ from querywise.learners.weights import check_query_weights
 from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import ideal_shares
 from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.parameters import unfitted
+from querywise.runtime.parameters import Estimator, unfitted
 from querywise.runtime.progress import doing
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def lightgbm() -> ModuleType:
     return lightgbm
 
 
-class LambdaMART:
+class LambdaMART(AnyRanker):
     """Boosted regression trees that optimise NDCG: the most common baseline.
 
     trees: at most so many; with a validation set, training stops once its NDCG@`stop_at` has not risen for
@@ -161,6 +162,7 @@ class LambdaMART:
         few.threads = 1
         return few
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document: the sum of the leaves it falls into, the mean of these over the bag."""
         if not len(ready(self, candidates).features):
@@ -177,6 +179,7 @@ class LambdaMART:
             self._forests = [read_forest(model, self.feature_count_) for model in self.models_]
         return self._forests
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """One model for all queries: this one."""
         return alone(self, ready(self, candidates))
@@ -263,7 +266,7 @@ class LambdaMART:
         }
 
 
-class TreeRegression:
+class TreeRegression(Estimator):
     """Boosted regression trees on squared errors, for real targets.
 
     trees: so many; `fit_watching` stops once the error on other data has not fallen for `patience` of them, and stores

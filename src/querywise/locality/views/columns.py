@@ -13,11 +13,11 @@ from querywise.errors import DataError, NotFittedError
 from querywise.locality.views.looking import known_to, looked_at
 from querywise.locality.views.references import following
 from querywise.runtime.arrays import Bools, Floats
-from querywise.runtime.parameters import unfitted
+from querywise.runtime.parameters import Estimator, unfitted
 from querywise.runtime.scaling import Scaling
 
 
-class Columns:
+class Columns(Estimator):
     """The user's own columns of each query, standardised on the training queries (`queries.jsonl`: `columns`).
 
     names: which of them, and in which order; None takes all.
@@ -60,7 +60,7 @@ class Columns:
         return table.columns[:, [table.column_names.index(name) for name in self.names_]]
 
 
-class SideBySide:
+class SideBySide(Estimator):
     """Several views beside each other; each counts the same in a distance, whatever its coordinates and scale."""
 
     def __init__(self, views: Sequence[QueryView]) -> None:

@@ -12,13 +12,14 @@ from querywise.errors import DataError, NotFittedError
 from querywise.locality.views.looking import described
 from querywise.locality.views.references import Reference, fitted_reference, reference_scores
 from querywise.runtime.arrays import Bools, Floats, Ints
+from querywise.runtime.parameters import Estimator
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.threads import in_threads, one_blas_thread
 
 _BLOCK = 500_000  # scores at a time, in each thread
 
 
-class Divergence:
+class Divergence(Estimator):
     """The Kullback-Leibler divergence of each of several models from a base, over the query's documents.
 
     reference: the base, a feature by name or by number from 0, or a ranker; None is the single model of the ranker the

@@ -14,13 +14,13 @@ from querywise.locality.views.looking import known_to, looked_at
 from querywise.locality.views.references import following
 from querywise.locality.views.topmean import TopMean
 from querywise.runtime.arrays import Bools, Floats
-from querywise.runtime.parameters import unfitted
+from querywise.runtime.parameters import Estimator, unfitted
 from querywise.runtime.threads import one_blas_thread
 
 _PENALTIES = np.logspace(-2, 4, 13)
 
 
-class GradientView:
+class GradientView(Estimator):
     """The few directions of a view that best predict a query's gradient at the single model.
 
     A ridge regression, its penalty chosen by leave-one-out, predicts from the view's coordinates each training query's

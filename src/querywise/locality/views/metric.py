@@ -19,12 +19,12 @@ from querywise.locality.views.topmean import TopMean
 from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import average_precisions
 from querywise.runtime.arrays import Bools, Floats
-from querywise.runtime.parameters import unfitted
+from querywise.runtime.parameters import Estimator, unfitted
 
 _TRIED = 30  # other queries' models tried on each training query
 
 
-class LearnedMetric:
+class LearnedMetric(Estimator):
     """A view with every coordinate scaled by a factor learned from the training queries.
 
     Where they have classes, the factor is the variance between classes over the variance within them. Otherwise other

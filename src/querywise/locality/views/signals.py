@@ -12,12 +12,13 @@ from querywise.data.run_columns import run_columns
 from querywise.errors import DataError, NotFittedError
 from querywise.retrieval.signals import Signals, signals
 from querywise.runtime.arrays import Floats
+from querywise.runtime.parameters import Estimator
 from querywise.runtime.scaling import Scaling
 
 _FARTHEST = 3.0  # standard deviations that a signal of RunSignals counts at most
 
 
-class SignalView:
+class SignalView(Estimator):
     """Length, top scores, margins, spread and entropy of either list, overlap and correlation of the two, standardised.
 
     The lists are those of the first-stage runs among the features, as text collections with vectors have them; without

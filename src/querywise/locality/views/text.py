@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Bools, Floats, Ints
+from querywise.runtime.parameters import Estimator
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.threads import one_blas_thread
 
@@ -23,7 +24,7 @@ _FEWEST = 2  # training queries an n-gram must be in
 _LENGTHS_COUNT = 0.25  # how much the lengths count in a distance, per coordinate
 
 
-class TextView:
+class TextView(Estimator):
     """TF-IDF of the words and of the characters of a query, reduced by a truncated SVD, and how long it is.
 
     dimensions: of the words and of the characters each. words, characters, lengths: which of the three to use. Words

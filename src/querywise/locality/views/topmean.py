@@ -13,10 +13,11 @@ from querywise.errors import DataError, NotFittedError
 from querywise.locality.views.looking import described
 from querywise.locality.views.references import Reference, fitted_reference, reference_scores
 from querywise.runtime.arrays import Bools, Floats
+from querywise.runtime.parameters import Estimator
 from querywise.runtime.scaling import Scaling
 
 
-class TopMean:
+class TopMean(Estimator):
     """Rank the candidates by a reference, take the best `top`, average their features.
 
     reference: a feature by name or by number from 0, or a ranker; one that is not fitted is fitted on the training

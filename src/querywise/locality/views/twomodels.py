@@ -12,10 +12,11 @@ from querywise.errors import DataError, NotFittedError
 from querywise.locality.views.looking import described
 from querywise.locality.views.references import Reference, fitted_reference, reference_scores
 from querywise.runtime.arrays import Bools, Floats
+from querywise.runtime.parameters import Estimator
 from querywise.runtime.scaling import Scaling
 
 
-class TwoModels:
+class TwoModels(Estimator):
     """Two numbers: the mean score of the `top` best documents under one model, and under another.
 
     first, second: a feature by name or by number from 0, or a ranker; one that is not fitted is fitted on the training

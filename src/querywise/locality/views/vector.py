@@ -9,9 +9,10 @@ import numpy as np
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Bools, Floats
+from querywise.runtime.parameters import Estimator
 
 
-class VectorView:
+class VectorView(Estimator):
     """The vector of a query, made of length 1, so that near queries are those of similar meaning.
 
     The vectors come with the queries (`queries.jsonl`: `vector`, or the vectors of a text collection). A query

@@ -14,6 +14,7 @@ from typing import Self
 import numpy as np
 
 from querywise.contracts.answers import Answer, Once, alone, one_each, ready
+from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import depends_on_the_list
 from querywise.contracts.protocols import Models
 from querywise.data.gains import refuse_gains, values_of
@@ -36,7 +37,7 @@ _WIDEST = 3_000  # features with which a program is solved for every query: with
 _STARTS = 256  # training queries' solutions kept at most
 
 
-class SER:
+class SER(AnyRanker):
     """One non-negative weight per ranker, fitted so that the blend agrees with the judgements of the training queries.
 
     cost: C, what disagreeing with a judged query costs.
@@ -92,10 +93,12 @@ class SER:
         self.feature_names_ = data.candidates.feature_names
         return self
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document: the weighted sum of its scores, each on 0 … 1 within the query."""
         return self.answer(candidates).scores()
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """One linear model for all queries, of scores on 0 … 1 within the query."""
         why = depends_on_the_list(type(self), "brings every feature to 0 … 1 within the query", _INSTEAD)
@@ -192,6 +195,7 @@ class SSER(SER):
         self.start_side_ = np.array([solution.side for _, solution in found], dtype=np.int8)
         return self
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """A linear model of its own for each query, of scores on 0 … 1 within it; where γ is 0, that of all."""
         seen, everyone = normalised(ready(self, candidates)), LinearModel(self.weights_)

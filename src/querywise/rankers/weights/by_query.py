@@ -9,6 +9,7 @@ from typing import Literal, Self
 import numpy as np
 
 from querywise.contracts.answers import Answer, Facts, Gain, Once
+from querywise.contracts.asking import answers
 from querywise.contracts.protocols import QueryView
 from querywise.data.judged import Candidates, Judged
 from querywise.data.normalisation import EngineNormalisation
@@ -106,6 +107,7 @@ class WeightsByQuery(Fusion):
         self.taken_ = taken if tried else -1
         return self
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """Weights of its own for each query that is near enough to the training queries; w̄ for the others."""
         seen, way, facts = self.lists(candidates), self.way_, self._facts

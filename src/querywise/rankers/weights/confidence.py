@@ -8,6 +8,7 @@ from typing import Literal, Self
 import numpy as np
 
 from querywise.contracts.answers import Answer, ready
+from querywise.contracts.asking import answers
 from querywise.data.judged import Candidates, Judged
 from querywise.data.normalisation import EngineNormalisation
 from querywise.errors import DataError
@@ -58,6 +59,7 @@ class Confidence(Fusion):
         self.levels_ = np.sort(self._sureness(data.candidates))
         return self
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """Weights of its own for each query with documents."""
         seen = self.lists(candidates)

@@ -7,6 +7,7 @@ from typing import Self
 import numpy as np
 
 from querywise.contracts.answers import Answer, Place, ready
+from querywise.contracts.asking import answers
 from querywise.data.judged import Candidates, Judged
 from querywise.data.normalisation import EngineNormalisation
 from querywise.data.ordering import content_order
@@ -68,6 +69,7 @@ class ForestWeights(Fusion):
         self.values_ = np.concatenate([tree.value[:, :, 0] for tree in grown]).astype(np.float64)
         return self
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """Weights of its own for each query with documents."""
         seen = self.lists(candidates)

@@ -15,9 +15,10 @@ from querywise.rankers.neighbors import Locality
 from querywise.rankers.weights.fusion import OwnWeights, Weights
 from querywise.rankers.weights.lists import Lists
 from querywise.runtime.arrays import Bools, Floats
+from querywise.runtime.parameters import Estimator
 
 
-class SignalWeights:
+class SignalWeights(Estimator):
     """The common weights, moved by the query's signals.
 
         u(q) = w̄ + B φ(q) / Σ w₀,   negative entries cut, then with sum 1

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from querywise.contracts.answers import Answer, Facts, Models, Once, Place, alone, local_or_global, one_each, ready
+from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import Refusal, depends_on_the_list
 from querywise.contracts.run_weights import run_weights
 from querywise.data.judged import Candidates, Judged
@@ -28,7 +29,7 @@ class OwnWeights(NamedTuple):
     local: Bools
 
 
-class Fusion:
+class Fusion(AnyRanker):
     """A weighted sum of the runs' normalised scores. `weights_` are the common weights."""
 
     normalise: EngineNormalisation
@@ -41,10 +42,12 @@ class Fusion:
         """What the runs are called."""
         return tuple(run.name for run in self._columns())
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document: Σ_r w_r(q) s_r."""
         return self.answer(candidates).scores()
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """One set of weights for all queries."""
         return self.fused(self.lists(candidates))

@@ -18,9 +18,10 @@ from querywise.rankers.weights.fusion import OwnWeights, Weights
 from querywise.rankers.weights.lists import Lists
 from querywise.rankers.weights.options import best_of
 from querywise.runtime.arrays import Bools, Floats
+from querywise.runtime.parameters import Estimator
 
 
-class NeighbourWeights:
+class NeighbourWeights(Estimator):
     """The weights that rank a query's neighbours and, κ times, all training queries best.
 
         u(q) = argmax_w  Σ_i v_i(q) T_i(w) + κ T̄(w)

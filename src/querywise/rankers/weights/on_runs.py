@@ -8,6 +8,7 @@ from typing import Literal, Self
 import numpy as np
 
 from querywise.contracts.answers import Answer, ready
+from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import depends_on_the_list
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
@@ -19,7 +20,7 @@ from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import unfitted
 
 
-class OnRuns:
+class OnRuns(AnyRanker):
     """A ranker on a feature per run: the run's score, normalised over its own list, 0 where it has no such document.
 
     The features are those of `join_runs`, made of the columns run.NAME.score and run.NAME.reciprocal_rank.
@@ -44,11 +45,13 @@ class OnRuns:
         self.ranker_ = unfitted(self.ranker).fit(replace(data, candidates=self.joined(data.candidates)), valid=held_out)
         return self
 
+    @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""
         seen = self.joined(ready(self, candidates))
         return self.ranker_.predict(seen)
 
+    @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """That of the ranker inside, for the runs' features."""
         why = depends_on_the_list(type(self), "sees every run's scores on the scale of its own list")
