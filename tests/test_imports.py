@@ -25,7 +25,7 @@ LAYERS = [
     ["rankers"],
     ["methods", "evaluation"],
     ["explanations"],
-    ["storage", "report"],
+    ["storage", "report", "sklearn"],
     ["exports", "service"],
     ["jobs", "reproduction"],
     ["cli"],

@@ -1,0 +1,201 @@
+"""Any ranker as an estimator of scikit-learn, for its pipelines, searches and cross-validation.
+
+    import sklearn; sklearn.set_config(enable_metadata_routing=True)
+    search = GridSearchCV(Ranker(KnnOnline(RankSVM())), {"ranker__k": [0.1, 0.3]}, cv=GroupKFold(5))
+    search.fit(X, y, qid=qid, groups=qid)
+
+The query of every row is metadata, `qid`: fit, predict and score ask scikit-learn for it by themselves.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+
+from querywise.data.folds import split_queries
+from querywise.data.frames import from_arrays
+from querywise.data.judged import Judged
+from querywise.errors import DataError
+from querywise.evaluation.evaluate import evaluate
+from querywise.measures.formulas import find_measure
+from querywise.methods.table import recommended
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.parameters import unfitted
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+    from scipy.sparse import csr_array, sparray, spmatrix
+    from sklearn.utils import Tags
+
+    from querywise.contracts import protocols
+    from querywise.data.frames import Table
+
+    _Rows: TypeAlias = Floats | csr_array
+    Matrix: TypeAlias = ArrayLike | sparray | spmatrix | Table
+
+_SPARSE = ("csr", "csc", "coo")
+
+
+class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without types
+    """A ranker with scikit-learn's fit(X, y), predict(X) and score(X, y), which take the query of every row as `qid`.
+
+    X: one row per (query, document) pair: an array, a sparse matrix or a table of pandas or polars, whose columns are
+    then the names of features. y: relevance, a whole number from 0 (not relevant) up. qid: one query id per row; rows
+    of a query need not be together, and scores are in the order of the rows.
+
+    ranker: what is fitted, a copy of it, on the rows grouped by query; None is `recommended()`. Its parameters are
+    `ranker__…`, as in `ranker__learner__l2`.
+    measure: what `score` gives, the mean over all queries; any name of docs/measures.md, such as `ndcg@10` or `map`.
+    validation: a share of the training queries, chosen at random, that is kept from training and decides when to stop,
+    for rankers that stop early, as LambdaMART does; None: all are trained on.
+    seed: of that choice.
+    without_qid: what happens where no qid is given: `refuse` says what to do; `one query` takes all rows as the
+    documents of a single query.
+
+    After fit: `ranker_`, the fitted ranker, which the rest of the library takes (`save(search.best_estimator_.ranker_,
+    "model")`); `n_features_in_`, `feature_names_in_`.
+
+    >>> X, y, qid = [[0.0], [1.0], [0.2], [0.9]], [0, 1, 0, 1], ["a", "a", "b", "b"]
+    >>> from querywise import RankSVM
+    >>> Ranker(RankSVM()).fit(X, y, qid=qid).score(X, y, qid=qid)
+    1.0
+    """
+
+    # What a search, a pipeline or a cross-validation passes on without being told to.
+    __metadata_request__fit = {"qid": True, "sample_weight": True}  # noqa: RUF012
+    __metadata_request__predict = {"qid": True}  # noqa: RUF012
+    __metadata_request__score = {"qid": True}  # noqa: RUF012
+
+    def __init__(
+        self,
+        ranker: protocols.Ranker | None = None,
+        *,
+        measure: str = "ndcg",
+        validation: float | None = None,
+        seed: int = 0,
+        without_qid: Literal["refuse", "one query"] = "refuse",
+    ) -> None:
+        self.ranker = ranker
+        self.measure = measure
+        self.validation = validation
+        self.seed = seed
+        self.without_qid = without_qid
+
+    def fit(
+        self, X: Matrix, y: ArrayLike, *, qid: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Fit a copy of the ranker.
+
+        sample_weight: one number per row, the same for all rows of a query: how much the query counts. Weights of
+        single documents are refused, as are weights of queries for a ranker that takes none.
+        """
+        find_measure(self.measure)
+        ranker = unfitted(recommended() if self.ranker is None else self.ranker)
+        rows, labels = validate_data(self, X, y, accept_sparse=_SPARSE, dtype=np.float64, ensure_min_samples=2)
+        if labels.dtype.kind not in "biuf":
+            type_of_target(labels, input_name="y", raise_unknown=True)
+        data = self._judged(rows, labels, qid, "fit")
+        weights = None if sample_weight is None else _by_query(sample_weight, rows, data)
+        train, valid = (data, None) if self.validation is None else self._split(data)
+        self.ranker_: protocols.Ranker = ranker.fit(train, valid=valid, **_as_taken(ranker, weights, data, train))
+        return self
+
+    def predict(self, X: Matrix, *, qid: ArrayLike | None = None) -> Floats:
+        """One score per row, in the order of the rows; only scores of one query can be compared."""
+        check_is_fitted(self)
+        rows = validate_data(self, X, accept_sparse=_SPARSE, dtype=np.float64, reset=False)
+        candidates = self._judged(rows, None, qid, "predict").candidates
+        return candidates.in_source_order(self.ranker_.predict(candidates))
+
+    def score(
+        self, X: Matrix, y: ArrayLike, *, qid: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """The mean of the measure over all queries, weighted if asked for; higher is better."""
+        check_is_fitted(self)
+        rows, labels = validate_data(self, X, y, accept_sparse=_SPARSE, dtype=np.float64, reset=False)
+        data = self._judged(rows, labels, qid, "score")
+        weights = None if sample_weight is None else _by_query(sample_weight, rows, data)
+        table = evaluate(self.ranker_.predict(data.candidates), data, measures=[self.measure])
+        return float(np.average(table.values[:, 0], weights=weights))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        tags.target_tags.positive_only = True
+        return tags
+
+    def _judged(self, rows: _Rows, labels: Ints | None, qid: ArrayLike | None, method: str) -> Judged:
+        """Checked rows, grouped by query."""
+        if qid is None:
+            qid = self._one_query(int(rows.shape[0]), method)
+        names = getattr(self, "feature_names_in_", None)
+        return from_arrays(rows, labels, qid=qid, feature_names=None if names is None else list(names))
+
+    def _one_query(self, count: int, method: str) -> list[str]:
+        if self.without_qid not in ("refuse", "one query"):
+            raise DataError(f"Ranker(without_qid={self.without_qid!r}) must be 'refuse' or 'one query'.")
+        if self.without_qid == "refuse":
+            data = "X" if method == "predict" else "X, y"
+            raise DataError(
+                f"Ranker.{method} needs the query of every row: {method}({data}, qid=…). In GridSearchCV, "
+                "cross_val_score or a Pipeline: call sklearn.set_config(enable_metadata_routing=True) first, and give "
+                "qid=… to their fit, predict and score (to cross_val_score: params={'qid': …}).",
+                arguments=("qid",),
+            )
+        return ["all rows"] * count
+
+    def _split(self, data: Judged) -> tuple[Judged, Judged]:
+        """What is trained on, and what decides when to stop."""
+        share = self.validation
+        if share is None or isinstance(share, (bool, str)) or not 0 < share < 1:
+            raise DataError(
+                f"Ranker(validation={share!r}) must be a share of the queries between 0.0 and 1.0, or None."
+            )
+        return split_queries(data, share=1 - share, seed=self.seed)
+
+
+def _by_query(sample_weight: ArrayLike, rows: _Rows, data: Judged) -> Floats:
+    """The weight of every query; refused where rows of a query differ."""
+    given = column_or_1d(sample_weight, dtype=np.float64, input_name="sample_weight")
+    check_consistent_length(rows, given)
+    candidates = data.candidates
+    by_row = given if candidates.source_rows is None else given[candidates.source_rows]
+    weights: Floats = by_row[candidates.starts[:-1]]
+    differs = np.flatnonzero(by_row != np.repeat(weights, candidates.sizes))
+    if len(differs):
+        query = int(candidates.query_of_row[differs[0]])
+        raise DataError(
+            f"sample_weight is {weights[query]:g} and {by_row[differs[0]]:g} in rows of query "
+            f"{candidates.query_ids[query]!r}. A query is learned from as a whole: give its rows the same weight.",
+            arguments=("sample_weight",),
+        )
+    if not np.any(weights):
+        raise DataError("All weights of sample_weight are zero: no query counts.", arguments=("sample_weight",))
+    wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(wrong):
+        raise DataError(
+            f"The weight of query {data.query_ids[wrong[0]]!r} is {weights[wrong[0]]:g}; weights are finite numbers "
+            "from 0 up.",
+            arguments=("sample_weight",),
+        )
+    return weights
+
+
+def _as_taken(ranker: protocols.Ranker, weights: Floats | None, data: Judged, train: Judged) -> dict[str, Floats]:
+    """The argument that gives a ranker the weights of its training queries; none where all count the same."""
+    if weights is None or np.all(weights == weights[0]):
+        return {}
+    if "query_weights" not in inspect.signature(ranker.fit).parameters:
+        raise DataError(
+            f"sample_weight differs between queries, but {type(ranker).__name__}.fit takes no query weights; learners "
+            "such as RankSVM and LambdaMART do. Leave sample_weight out.",
+            arguments=("sample_weight",),
+        )
+    by_id = dict(zip(data.query_ids, weights, strict=True))
+    return {"query_weights": np.array([by_id[query_id] for query_id in train.query_ids])}
