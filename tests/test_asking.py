@@ -93,7 +93,9 @@ def test_the_answer_to_a_table_is_that_to_its_documents(ranker: Any, frame: pd.D
 
 
 def test_what_a_table_lacks_is_said(ranker: Any, frame: pd.DataFrame) -> None:
-    with pytest.raises(DataError, match=r"The table has no column 'qid'\. It has: bm25, age, clicks, label"):
+    with pytest.raises(
+        DataError, match=r"The table has no column 'qid'\. It has: bm25, age, clicks, label\. .*from_frame\(table, qid="
+    ):
         ranker.predict(frame.drop(columns="qid"))
     with pytest.raises(DataError, match="The table has no column 'age'"):
         ranker.predict(frame.drop(columns="age"))
@@ -104,6 +106,7 @@ def test_what_a_table_lacks_is_said(ranker: Any, frame: pd.DataFrame) -> None:
     [
         (np.zeros((4, 3)), r"a numpy array of shape \(4, 3\)\. Group its rows by query first: from_arrays\(X, qid=…\)"),
         ([[1.0, 2.0, 3.0]], r"found a list\. Group its rows by query first: from_arrays\(X, qid=…\)\.candidates"),
+        (pl.LazyFrame({"qid": [1]}), r"found a polars LazyFrame\. Call its collect\(\) first"),
         (None, r"found a NoneType\."),
         ("test.txt", r"found a str\."),
     ],

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from querywise.contracts.protocols import QueryView
 from querywise.data.frames import from_arrays
 from querywise.data.judged import Candidates, Judged
 from querywise.data.query_table import QueryTable
@@ -203,8 +204,8 @@ def test_side_by_side_every_view_counts_the_same_whatever_its_number_of_coordina
 
 def test_the_views_given_are_not_changed() -> None:
     reference = RankSVM()
-    views = [TopMean(reference), Columns()]
-    beside = SideBySide(inside(views)).fit(with_columns(make_judged(6, 4, 3)))
+    views: list[QueryView] = [TopMean(reference), Columns()]
+    beside = SideBySide(views).fit(with_columns(make_judged(6, 4, 3)))
     assert beside.views is views
     assert not any(is_fitted(each) for each in (*views, reference))
 

@@ -70,11 +70,10 @@ def as_candidates(asked: Asked, ranker: _Ranker) -> Candidates:
 
     if is_table(asked):
         return candidates_of(asked, getattr(ranker, "feature_names_", None))
-    matrix = "X" if hasattr(asked, "shape") or isinstance(asked, (list, tuple)) else "…"
-    raise DataError(
-        f"predict takes Candidates, a Judged set or a table; found {_named(asked)}. "
-        f"Group its rows by query first: from_arrays({matrix}, qid=…).candidates."
-    )
+    todo = "Group its rows by query first: from_arrays(X, qid=…).candidates."
+    if hasattr(asked, "collect"):  # a table that has not been computed yet
+        todo = "Call its collect() first."
+    raise DataError(f"predict takes Candidates, a Judged set or a table; found {_named(asked)}. {todo}")
 
 
 def _explained(fit: Callable[..., _Answer]) -> Callable[..., _Answer]:

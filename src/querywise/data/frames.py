@@ -176,8 +176,13 @@ def candidates_of(frame: Table, names: tuple[str, ...] | None = None) -> Candida
     """
     import narwhals as nw
 
+    table = nw.from_native(frame, eager_only=True)
+    if "qid" not in table.columns:
+        raise DataError(
+            f"The table has no column 'qid'. It has: {', '.join(table.columns)}. Where another one has the query of "
+            "every row, from_frame(table, qid='…', label=None).candidates reads it."
+        )
     if names is None:
-        table = nw.from_native(frame, eager_only=True)
         names = tuple(each for each in table.columns if each not in ("label", "qid") and table[each].dtype.is_numeric())
     return from_frame(frame, label=None, features=names).candidates
 
