@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -149,6 +150,38 @@ def test_reprs_are_what_one_would_write() -> None:
     assert repr(RankSVM(l2=np.float64(0.1))) == "RankSVM(l2=0.1)"
     assert repr(SideBySide((TopMean(),))) == "SideBySide((TopMean(),))"
     assert repr(RankSVM()) == "RankSVM()"
+
+
+def cells(page: str) -> list[tuple[str, str]]:
+    """The first table of a page, a pair per row."""
+    table = page.partition("<tbody>")[2].partition("</tbody>")[0]
+    return re.findall(r"<tr><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td></tr>", table)
+
+
+def test_in_a_notebook_it_is_a_table_of_its_parts_and_of_what_was_set() -> None:
+    ranker: Any = Blend([KnnOnline(RankSVM(l2=0.1)), LambdaMART(50)], scores="rank")
+    page = ranker._repr_html_()
+    assert cells(page) == [
+        ("rankers", "2 parts"),
+        ("rankers__0", "KnnOnline"),
+        ("rankers__0__learner", "RankSVM"),
+        ("rankers__0__learner__l2", "0.1"),
+        ("rankers__1", "LambdaMART"),
+        ("rankers__1__trees", "50"),
+        ("scores", "&#x27;rank&#x27;"),
+    ]
+    assert "<b>Blend</b>, not fitted" in page
+    assert f"All {page.count('<tr><td') - 7} parameters" in page
+    assert "fitted" in RankSVM()._repr_html_()
+    assert "<script>" not in OneFeature("<script>")._repr_html_()
+
+
+@sample
+def test_every_table_names_what_can_be_set(thing: Any) -> None:
+    page = thing._repr_html_()
+    assert "object at 0x" not in page
+    whole = page.partition("<details>")[2] or page
+    assert {name for name, _ in cells(whole)} >= set(thing.get_params())
 
 
 def test_what_does_not_fit_on_a_line_has_a_line_per_argument() -> None:

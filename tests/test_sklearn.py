@@ -81,11 +81,13 @@ def routed() -> Iterator[None]:
     ("ranker", "more"),
     [
         (RankSVM(), {}),
-        (LambdaMART(3), {}),
-        (KnnOnline(RankSVM(), k=1.0), {}),
-        (Blend([RankSVM(), OneFeature(0)]), {"check_methods_subset_invariance": _BY_LIST}),
+        pytest.param(LambdaMART(3), {}, marks=pytest.mark.slow),
+        pytest.param(KnnOnline(RankSVM(), k=1.0), {}, marks=pytest.mark.slow),
+        pytest.param(
+            Blend([RankSVM(), OneFeature(0)]), {"check_methods_subset_invariance": _BY_LIST}, marks=pytest.mark.slow
+        ),
     ],
-    ids=str,
+    ids=["RankSVM", "LambdaMART", "KnnOnline", "Blend"],
 )
 def test_scikit_learns_own_checks_pass_but_for_those_listed(ranker: Any, more: dict[str, str]) -> None:
     expected = {**EXPECTED, **more}

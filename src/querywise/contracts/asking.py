@@ -35,12 +35,12 @@ def predicts(method: Callable[[_Ranker, Candidates], Floats]) -> Callable[[_Rank
     """A method `predict` of Candidates, for whatever can be asked: one score per row, in the order of the rows."""
 
     @wraps(method)
-    def predict(self: _Ranker, asked: Asked, /) -> Floats:
-        if isinstance(asked, Candidates):
-            return method(self, asked)
-        candidates = as_candidates(asked, self)
-        scores = method(self, candidates)
-        return scores if isinstance(asked, Judged) else candidates.in_source_order(scores)
+    def predict(self: _Ranker, candidates: Asked, /) -> Floats:
+        if isinstance(candidates, Candidates):
+            return method(self, candidates)
+        documents = as_candidates(candidates, self)
+        scores = method(self, documents)
+        return scores if isinstance(candidates, Judged) else documents.in_source_order(scores)
 
     return predict
 
@@ -49,8 +49,8 @@ def answers(method: Callable[[_Ranker, Candidates], _Answer]) -> Callable[[_Rank
     """A method `answer` of Candidates, for whatever can be asked; its `seen` are the documents, grouped by query."""
 
     @wraps(method)
-    def answer(self: _Ranker, asked: Asked, /) -> _Answer:
-        return method(self, asked if isinstance(asked, Candidates) else as_candidates(asked, self))
+    def answer(self: _Ranker, candidates: Asked, /) -> _Answer:
+        return method(self, candidates if isinstance(candidates, Candidates) else as_candidates(candidates, self))
 
     return answer
 

@@ -11,7 +11,8 @@ import inspect
 import math
 from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import Any, Self, TypeAlias, TypeVar
+from html import escape
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from querywise.errors import DataError
 
@@ -87,6 +88,18 @@ class Estimator:
         inside = ",\n".join(given).replace("\n", "\n    ")
         return f"{type(self).__name__}(\n    {inside},\n)"
 
+    def _repr_html_(self) -> str:
+        """The same for notebooks: a table of its parts and what differs from the defaults, and one of everything."""
+        every = [*_rows(self)]
+        told = [each for each in every if each.told]
+        state = "fitted" if is_fitted(self) else "not fitted"
+        title = f"<b>{escape(type(self).__name__)}</b>, {state}"
+        short = _table(told) if told else ""
+        if len(told) == len(every):
+            return f"<div>{title}{short}</div>"
+        whole = f"<details><summary>All {len(every)} parameters</summary>{_table(every)}</details>"
+        return f"<div>{title}{short}{whole}</div>"
+
 
 def _parts_of(parameters: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """The estimators among parameters by name, and those in lists by name and number."""
@@ -130,6 +143,35 @@ def _given(thing: Estimator) -> Iterator[str]:
             yield _written(value)
         elif repr(value) != repr(parameter.default):
             yield f"{name}={_written(value)}"
+
+
+class _Row(NamedTuple):
+    """A parameter in a table; told: it is a part, or differs from its default."""
+
+    name: str
+    value: str
+    told: bool
+
+
+def _rows(thing: Estimator, before: str = "") -> Iterator[_Row]:
+    """Every parameter of an estimator by its full name, each followed by those of the parts in it."""
+    for name, parameter in inspect.signature(type(thing)).parameters.items():
+        value = getattr(thing, name)
+        parts = dict(_parts_of({name: value}))
+        if name not in parts:
+            shown = f"{len(value)} parts" if parts else _written(value)
+            yield _Row(f"{before}{name}", shown, bool(parts) or repr(value) != repr(parameter.default))
+        for each, part in parts.items():
+            yield _Row(f"{before}{each}", type(part).__name__, True)
+            yield from _rows(part, f"{before}{each}__") if isinstance(part, Estimator) else ()
+
+
+def _table(rows: list[_Row]) -> str:
+    """Rows as HTML, in the colours of the page; texts are escaped."""
+    cell = "<td style='text-align:left'>"
+    lines = [f"<tr>{cell}{escape(row.name)}</td>{cell}{escape(row.value)}</td></tr>" for row in rows]
+    head = "".join(f"<th style='text-align:left'>{each}</th>" for each in ("parameter", "value"))
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 
 def _written(value: Any) -> str:
