@@ -44,35 +44,36 @@ def unfitted(thing: _Thing) -> _Thing:
 class Estimator:
     """Parameters by name and a short repr, of whatever stores the arguments of its constructor under their names.
 
-    Names of parts are joined by two underscores: `learner__l2` is `l2` of the learner, `rankers__0__l2` that of the
-    first ranker of a list. `sklearn.clone`, pipelines and searches of scikit-learn need no more.
+    Names of parts are joined by two underscores: `learner__l2` is `l2` of the learner, `rankers__0` the first
+    ranker of a list. `sklearn.clone`, pipelines and searches of scikit-learn need no more.
     """
 
     def get_params(self, deep: bool = True) -> dict[str, Parameter]:
         """The arguments it was constructed with, by name; with `deep` also those of its parts."""
-        own = parameters_of(self)
-        inner = {
-            f"{name}__{each}": value
-            for name, part in (_parts_of(own) if deep else ())
-            for each, value in part.get_params().items()
-        }
-        return {**own, **inner}
+        found = parameters_of(self)
+        for name, part in [*_parts_of(found)] if deep else ():
+            found |= {name: part, **{f"{name}__{each}": value for each, value in part.get_params().items()}}
+        return found
 
     def set_params(self, **parameters: Parameter) -> Self:
         """Set parameters by name, those of parts included; what was learned stays until the next fit."""
         own = parameter_names(type(self))
-        for name in sorted(parameters, key=lambda each: "__" in each):  # a part first, then what is inside of it
+        for name in sorted(parameters, key=lambda each: each.count("__")):  # a part first, then what is inside of it
             first, _, rest = name.partition("__")
             if first not in own:
                 raise DataError(_unknown(self, first, own))
+            present = getattr(self, first)
+            parts = dict(_parts_of({first: present}))
+            part = next((each for each in parts if name.startswith(f"{each}__")), None)
             if not rest:
                 setattr(self, name, parameters[name])
-                continue
-            parts = dict(_parts_of({first: getattr(self, first)}))
-            part = max((each for each in parts if f"{name}_".startswith(f"{each}__")), key=len, default=None)
-            if part is None:
+            elif name in parts:  # one of a list
+                changed = [parameters[name] if each == int(rest) else old for each, old in enumerate(present)]
+                setattr(self, first, type(present)(changed))
+            elif part is not None:
+                parts[part].set_params(**{name.removeprefix(f"{part}__"): parameters[name]})
+            else:
                 raise DataError(_no_part(self, name, first, [*parts]))
-            parts[part].set_params(**{name.removeprefix(f"{part}__"): parameters[name]})
         return self
 
     def __sklearn_clone__(self) -> Self:
@@ -171,7 +172,7 @@ def _table(rows: list[_Row]) -> str:
     cell = "<td style='text-align:left'>"
     lines = [f"<tr>{cell}{escape(row.name)}</td>{cell}{escape(row.value)}</td></tr>" for row in rows]
     head = "".join(f"<th style='text-align:left'>{each}</th>" for each in ("parameter", "value"))
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    return f"<table style='color:inherit'><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 
 def _written(value: Any) -> str:
