@@ -15,6 +15,7 @@ from sklearn.base import clone
 
 import querywise
 from querywise.contracts.asking import AnyRanker
+from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Judged
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
@@ -217,7 +218,7 @@ def test_names_are_nested_through_parts_and_lists() -> None:
 
 
 def test_one_of_a_list_can_be_another() -> None:
-    members = [RankSVM(), KnnOnline(RankSVM())]
+    members: list[Ranker] = [RankSVM(), KnnOnline(RankSVM())]
     ranker = Blend(members).set_params(rankers__1__l2=0.5, rankers__1=RankSVM())
     assert repr(ranker) == "Blend([RankSVM(), RankSVM(l2=0.5)])"
     assert repr(members[1]) == "KnnOnline(RankSVM())"
