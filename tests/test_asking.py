@@ -133,7 +133,7 @@ def test_fit_says_what_it_takes(build: Callable[[], Any], data: Judged, frame: p
     matrix = (
         rf"{name}\.fit takes a Judged set; found a numpy array of shape \(72, 3\), a numpy array of shape \(72,\)\. "
     )
-    with pytest.raises(DataError, match=matrix + rf"from_arrays\(X, y, qid=…\) makes one\. {tail}"):
+    with pytest.raises(DataError, match=matrix + rf"from_arrays\(X, y, qid=…\), or with group=…, makes one\. {tail}"):
         build().fit(X, y)
     with pytest.raises(DataError, match="found a numpy array"):
         build().fit(X, y, group=[6] * 12)

@@ -36,10 +36,11 @@ from querywise.rankers.column import OneFeature
 from querywise.rankers.knn import KnnOnline
 from querywise.rankers.single import Single
 from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.parameters import unfitted
 from querywise.sklearn import Ranker
 
 # scikit-learn's checks know rows, not queries: they run on all rows as one query. What fails, and why:
-_WHOLE = "a query is learned from as a whole, so its rows have one weight; the check gives rows of one query several"
+_WHOLE = "pairs and lists of documents have no place for weights of single documents, which the check gives"
 EXPECTED = {
     "check_sample_weights_not_overwritten": _WHOLE,
     "check_sample_weight_equivalence_on_dense_data": _WHOLE,
@@ -78,19 +79,20 @@ def routed() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("ranker", "more"),
+    ("ranker", "expected"),
     [
-        (RankSVM(), {}),
+        (RankSVM(), EXPECTED),
         pytest.param(LambdaMART(3), {}, marks=pytest.mark.slow),
-        pytest.param(KnnOnline(RankSVM(), k=1.0), {}, marks=pytest.mark.slow),
+        pytest.param(KnnOnline(RankSVM(), k=1.0), EXPECTED, marks=pytest.mark.slow),
         pytest.param(
-            Blend([RankSVM(), OneFeature(0)]), {"check_methods_subset_invariance": _BY_LIST}, marks=pytest.mark.slow
+            Blend([RankSVM(), OneFeature(0)]),
+            {**EXPECTED, "check_methods_subset_invariance": _BY_LIST},
+            marks=pytest.mark.slow,
         ),
     ],
     ids=["RankSVM", "LambdaMART", "KnnOnline", "Blend"],
 )
-def test_scikit_learns_own_checks_pass_but_for_those_listed(ranker: Any, more: dict[str, str]) -> None:
-    expected = {**EXPECTED, **more}
+def test_scikit_learns_own_checks_pass_but_for_those_listed(ranker: Any, expected: dict[str, str]) -> None:
     results = check_estimator(
         Ranker(ranker, without_qid="one query"), expected_failed_checks=expected, on_skip=None, on_fail="raise"
     )
@@ -312,12 +314,42 @@ def test_wrong_rows_are_refused(rows: Rows) -> None:
         Ranker(RankSVM()).fit(np.where(rows.X > 1, np.nan, rows.X), rows.y, qid=rows.qid)
 
 
-def test_weights_of_rows_are_weights_of_their_queries(rows: Rows, data: Judged) -> None:
-    weights = (rows.qid % 3).astype(np.float64)
-    by_query = np.array([int(query_id) % 3 for query_id in data.query_ids], np.float64)
-    ours = RankSVM().fit(data, query_weights=by_query)
-    theirs: Any = Ranker(RankSVM()).fit(rows.X, rows.y, qid=rows.qid, sample_weight=weights)
-    assert np.array_equal(theirs.ranker_.weights_, ours.weights_)
+@pytest.mark.parametrize("ranker", [RankSVM(), KnnOnline(RankSVM(), k=9), LambdaMART(5)], ids=str)
+def test_weights_that_queries_have_are_those_of_queries(rows: Rows, data: Judged, ranker: Any) -> None:
+    weights = rows.qid % 3 + 1.0
+    by_query = np.array([int(query_id) % 3 + 1.0 for query_id in data.query_ids])
+    ours = unfitted(ranker).fit(data.with_weights(by_query))
+    theirs = Ranker(ranker).fit(rows.X, rows.y, qid=rows.qid, sample_weight=weights)
+    expected = data.candidates.in_source_order(ours.predict(data))
+    assert np.array_equal(theirs.predict(rows.X, qid=rows.qid), expected)
+    plain = Ranker(ranker).fit(rows.X, rows.y, qid=rows.qid)
+    assert not np.array_equal(plain.predict(rows.X, qid=rows.qid), expected)
+
+
+def test_other_weights_are_those_of_documents(rows: Rows, data: Judged) -> None:
+    weights = np.arange(len(rows.y)) % 5 + 1.0
+    assert data.candidates.source_rows is not None
+    ours = LambdaMART(5).fit(data.with_weights(documents=weights[data.candidates.source_rows]))
+    theirs = Ranker(LambdaMART(5)).fit(rows.X, rows.y, qid=rows.qid, sample_weight=weights)
+    expected = data.candidates.in_source_order(ours.predict(data))
+    assert np.array_equal(theirs.predict(rows.X, qid=rows.qid), expected)
+
+
+@pytest.mark.parametrize("every", [True, False])
+def test_rows_of_weight_zero_are_left_out(rows: Rows, every: bool) -> None:
+    X, y, qid = rows
+    kept = qid % 3 > 0 if every else np.arange(len(y)) % 3 > 0
+    zero = Ranker(RankSVM()).fit(X, y, qid=qid, sample_weight=kept * 2.0)
+    without = Ranker(RankSVM()).fit(X[kept], y[kept], qid=qid[kept])
+    assert zero.predict(X, qid=qid) == pytest.approx(without.predict(X, qid=qid), abs=1e-12)
+
+
+def test_real_valued_labels_are_gains(rows: Rows) -> None:
+    X, y, qid = rows
+    with pytest.raises(DataError, match="label"):
+        Ranker(RankSVM()).fit(X, y * 0.3, qid=qid)
+    fitted = Ranker(RankSVM(), gains=True).fit(X, y * 0.3, qid=qid, sample_weight=(qid % 2).astype(float))
+    assert 0 < fitted.score(X, y * 0.3, qid=qid) <= 1
 
 
 def test_a_weighted_score_is_the_weighted_mean(rows: Rows, data: Judged) -> None:
@@ -350,16 +382,17 @@ def test_equal_weights_are_none_for_every_ranker(rows: Rows) -> None:
 
 def test_weights_that_mean_nothing_are_refused(rows: Rows) -> None:
     X, y, qid = rows
-    with pytest.raises(DataError, match=r"sample_weight is .* in rows of query '\d+'\. A query is learned"):
-        Ranker(RankSVM()).fit(X, y, qid=qid, sample_weight=np.arange(len(y)))
-    with pytest.raises(DataError, match=r"but KnnOnline\.fit takes no query weights; learners such as RankSVM"):
-        Ranker(KnnOnline(RankSVM())).fit(X, y, qid=qid, sample_weight=qid)
-    with pytest.raises(DataError, match="weights are finite numbers from 0 up"):
+    with pytest.raises(DataError, match="no place for"):
+        Ranker(RankSVM()).fit(X, y, qid=qid, sample_weight=np.arange(len(y)) + 1.0)
+    with pytest.raises(DataError, match=r"is -1; weights are finite numbers from 0 up"):
         Ranker(RankSVM()).fit(X, y, qid=qid, sample_weight=np.where(qid == qid[0], -1.0, 1.0))
     with pytest.raises(DataError, match="are zero"):
         Ranker(RankSVM()).fit(X, y, qid=qid, sample_weight=np.zeros(len(y)))
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         Ranker(RankSVM()).fit(X, y, qid=qid, sample_weight=np.ones(3))
+    fitted = Ranker(RankSVM()).fit(X, y, qid=qid)
+    with pytest.raises(DataError, match=r"in rows of query '\d+'\. A query is measured as a whole"):
+        fitted.score(X, y, qid=qid, sample_weight=np.arange(len(y)) + 1.0)
 
 
 def test_a_share_of_the_queries_decides_when_to_stop(rows: Rows) -> None:

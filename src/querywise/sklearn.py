@@ -9,7 +9,7 @@ The query of every row is metadata, `qid`: fit, predict and score ask scikit-lea
 
 from __future__ import annotations
 
-import inspect
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 import numpy as np
@@ -28,6 +28,8 @@ from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.parameters import unfitted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import ArrayLike
     from scipy.sparse import csr_array, sparray, spmatrix
     from sklearn.utils import Tags
@@ -45,7 +47,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
     """A ranker with scikit-learn's fit(X, y), predict(X) and score(X, y), which take the query of every row as `qid`.
 
     X: one row per (query, document) pair: an array, a sparse matrix or a table of pandas or polars, whose columns are
-    then the names of features. y: relevance, a whole number from 0 (not relevant) up. qid: one query id per row; rows
+    then the names of features. y: relevance, from 0 (not relevant) up. qid: one query id per row; rows
     of a query need not be together, and scores are in the order of the rows.
 
     ranker: what is fitted, a copy of it, on the rows grouped by query; None is `recommended()`. Its parameters are
@@ -54,6 +56,8 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
     validation: a share of the training queries, chosen at random, that is kept from training and decides when to stop,
     for rankers that stop early, as LambdaMART does; None: all are trained on.
     seed: of that choice.
+    gains: False: y has whole numbers. True: real values, such as click rates. Or what each whole number is worth; see
+    `from_arrays`.
     without_qid: what happens where no qid is given: `refuse` says what to do; `one query` takes all rows as the
     documents of a single query.
 
@@ -78,12 +82,14 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
         measure: str = "ndcg",
         validation: float | None = None,
         seed: int = 0,
+        gains: bool | Sequence[float] = False,
         without_qid: Literal["refuse", "one query"] = "refuse",
     ) -> None:
         self.ranker = ranker
         self.measure = measure
         self.validation = validation
         self.seed = seed
+        self.gains = gains
         self.without_qid = without_qid
 
     def fit(
@@ -91,8 +97,9 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
     ) -> Self:
         """Fit a copy of the ranker.
 
-        sample_weight: one number per row, the same for all rows of a query: how much the query counts. Weights of
-        single documents are refused, as are weights of queries for a ranker that takes none.
+        sample_weight: one number per row. The same for all rows of a query, it is how much the query counts; else how
+        much each document counts, which few rankers take. Rows of weight 0 are left out. A ranker that has no place for
+        weights says so.
         """
         find_measure(self.measure)
         ranker = unfitted(recommended() if self.ranker is None else self.ranker)
@@ -100,9 +107,10 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
         if labels.dtype.kind not in "biuf":
             type_of_target(labels, input_name="y", raise_unknown=True)
         data = self._judged(rows, labels, qid, "fit")
-        weights = None if sample_weight is None else _by_query(sample_weight, rows, data)
+        if sample_weight is not None:
+            data = _weighted(data, _by_row(sample_weight, data))
         train, valid = (data, None) if self.validation is None else self._split(data)
-        self.ranker_: protocols.Ranker = ranker.fit(train, valid=valid, **_as_taken(ranker, weights, data, train))
+        self.ranker_: protocols.Ranker = ranker.fit(train, valid=valid)
         return self
 
     def predict(self, X: Matrix, *, qid: ArrayLike | None = None) -> Floats:
@@ -119,7 +127,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
         check_is_fitted(self)
         rows, labels = validate_data(self, X, y, accept_sparse=_SPARSE, dtype=np.float64, reset=False)
         data = self._judged(rows, labels, qid, "score")
-        weights = None if sample_weight is None else _by_query(sample_weight, rows, data)
+        weights = None if sample_weight is None else _by_query(_by_row(sample_weight, data), data)
         table = evaluate(self.ranker_.predict(data.candidates), data, measures=[self.measure])
         return float(np.average(table.values[:, 0], weights=weights))
 
@@ -135,7 +143,9 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
         if qid is None:
             qid = self._one_query(int(rows.shape[0]), method)
         names = getattr(self, "feature_names_in_", None)
-        return from_arrays(rows, labels, qid=qid, feature_names=None if names is None else list(names))
+        return from_arrays(
+            rows, labels, qid=qid, gains=self.gains, feature_names=None if names is None else list(names)
+        )
 
     def _one_query(self, count: int, method: str) -> list[str]:
         if self.without_qid not in ("refuse", "one query"):
@@ -160,42 +170,50 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
         return split_queries(data, share=1 - share, seed=self.seed)
 
 
-def _by_query(sample_weight: ArrayLike, rows: _Rows, data: Judged) -> Floats:
-    """The weight of every query; refused where rows of a query differ."""
+def _by_row(sample_weight: ArrayLike, data: Judged) -> Floats:
+    """The weight of every document, in the order of the judged set."""
     given = column_or_1d(sample_weight, dtype=np.float64, input_name="sample_weight")
-    check_consistent_length(rows, given)
-    candidates = data.candidates
-    by_row = given if candidates.source_rows is None else given[candidates.source_rows]
-    weights: Floats = by_row[candidates.starts[:-1]]
-    differs = np.flatnonzero(by_row != np.repeat(weights, candidates.sizes))
-    if len(differs):
-        query = int(candidates.query_of_row[differs[0]])
-        raise DataError(
-            f"sample_weight is {weights[query]:g} and {by_row[differs[0]]:g} in rows of query "
-            f"{candidates.query_ids[query]!r}. A query is learned from as a whole: give its rows the same weight.",
-            arguments=("sample_weight",),
-        )
-    if not np.any(weights):
-        raise DataError("All weights of sample_weight are zero: no query counts.", arguments=("sample_weight",))
-    wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    check_consistent_length(data.labels, given)
+    wrong = np.flatnonzero(~(np.isfinite(given) & (given >= 0)))
     if len(wrong):
+        row = int(wrong[0])
         raise DataError(
-            f"The weight of query {data.query_ids[wrong[0]]!r} is {weights[wrong[0]]:g}; weights are finite numbers "
-            "from 0 up.",
+            f"sample_weight of row {row + 1} is {given[row]:g}; weights are finite numbers from 0 up.",
             arguments=("sample_weight",),
         )
+    if not np.any(given):
+        raise DataError("All weights of sample_weight are zero: no row counts.", arguments=("sample_weight",))
+    order = data.candidates.source_rows
+    weights: Floats = given if order is None else given[order]
     return weights
 
 
-def _as_taken(ranker: protocols.Ranker, weights: Floats | None, data: Judged, train: Judged) -> dict[str, Floats]:
-    """The argument that gives a ranker the weights of its training queries; none where all count the same."""
-    if weights is None or np.all(weights == weights[0]):
-        return {}
-    if "query_weights" not in inspect.signature(ranker.fit).parameters:
+def _by_query(weights: Floats, data: Judged) -> Floats:
+    """The weight of every query; refused where rows of a query differ."""
+    firsts: Floats = weights[data.candidates.starts[:-1]]
+    differs = np.flatnonzero(weights != np.repeat(firsts, data.candidates.sizes))
+    if len(differs):
+        query = int(data.candidates.query_of_row[differs[0]])
         raise DataError(
-            f"sample_weight differs between queries, but {type(ranker).__name__}.fit takes no query weights; learners "
-            "such as RankSVM and LambdaMART do. Leave sample_weight out.",
+            f"sample_weight is {firsts[query]:g} and {weights[differs[0]]:g} in rows of query "
+            f"{data.query_ids[query]!r}. A query is measured as a whole: give its rows the same weight.",
             arguments=("sample_weight",),
         )
-    by_id = dict(zip(data.query_ids, weights, strict=True))
-    return {"query_weights": np.array([by_id[query_id] for query_id in train.query_ids])}
+    return firsts
+
+
+def _weighted(data: Judged, weights: Floats) -> Judged:
+    """Training data with weights: of queries where each has one, of documents else; none where all are equal."""
+    candidates = data.candidates
+    if not weights.all():
+        kept = np.flatnonzero(weights)
+        qid = np.array(candidates.query_ids)[candidates.query_of_row[kept]]
+        rows, names = candidates.features[kept], candidates.feature_names
+        fewer = from_arrays(rows, data.labels[kept], qid=qid, feature_names=names)
+        return _weighted(fewer if data.gains is None else replace(fewer, gains=data.gains), weights[kept])
+    if np.all(weights == weights[0]):  # weights are relative
+        return data
+    firsts: Floats = weights[candidates.starts[:-1]]
+    if np.all(weights == np.repeat(firsts, candidates.sizes)):
+        return data.with_weights(firsts)
+    return data.with_weights(documents=weights)

@@ -91,7 +91,7 @@ def _explained(fit: Callable[..., _Answer]) -> Callable[..., _Answer]:
 def _not_taken(name: str, data: tuple[Any, ...]) -> str:
     from querywise.data.frames import is_table
 
-    found, made = ", ".join(map(_named, data)) or "nothing", "from_arrays(X, y, qid=…)"
+    found, made = ", ".join(map(_named, data)) or "nothing", "from_arrays(X, y, qid=…), or with group=…,"
     if len(data) == 1 and is_table(data[0]):
         made = "from_frame(table)"
     return (
