@@ -34,6 +34,7 @@ from querywise.learners.trees.boosting import LambdaMART
 from querywise.rankers.blend import Blend
 from querywise.rankers.column import OneFeature
 from querywise.rankers.knn import KnnOnline
+from querywise.rankers.missing import MissingValues
 from querywise.rankers.single import Single
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.parameters import unfitted
@@ -342,6 +343,14 @@ def test_rows_of_weight_zero_are_left_out(rows: Rows, every: bool) -> None:
     zero = Ranker(RankSVM()).fit(X, y, qid=qid, sample_weight=kept * 2.0)
     without = Ranker(RankSVM()).fit(X[kept], y[kept], qid=qid[kept])
     assert zero.predict(X, qid=qid) == pytest.approx(without.predict(X, qid=qid), abs=1e-12)
+
+
+def test_a_ranker_with_a_policy_takes_missing_values(rows: Rows) -> None:
+    X = np.where(rows.X > 1.5, np.nan, rows.X)
+    fitted = Ranker(MissingValues(RankSVM())).fit(X, rows.y, qid=rows.qid, sample_weight=(rows.qid % 2).astype(float))
+    assert np.isfinite(fitted.predict(X, qid=rows.qid)).all()
+    table = pd.DataFrame(X, columns=list("abcd")).assign(qid=rows.qid)
+    assert np.array_equal(fitted.ranker_.predict(table), fitted.predict(X, qid=rows.qid))
 
 
 def test_real_valued_labels_are_gains(rows: Rows) -> None:

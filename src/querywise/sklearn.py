@@ -17,9 +17,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
+from querywise.contracts.missing import missing_for
 from querywise.data.folds import split_queries
 from querywise.data.frames import from_arrays
 from querywise.data.judged import Judged
+from querywise.data.missing import Missing
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
 from querywise.measures.formulas import find_measure
@@ -103,7 +105,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
         """
         find_measure(self.measure)
         ranker = unfitted(recommended() if self.ranker is None else self.ranker)
-        rows, labels = validate_data(self, X, y, accept_sparse=_SPARSE, dtype=np.float64, ensure_min_samples=2)
+        rows, labels = validate_data(self, X, y, ensure_min_samples=2, **self._checks())
         if labels.dtype.kind not in "biuf":
             type_of_target(labels, input_name="y", raise_unknown=True)
         data = self._judged(rows, labels, qid, "fit")
@@ -116,7 +118,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
     def predict(self, X: Matrix, *, qid: ArrayLike | None = None) -> Floats:
         """One score per row, in the order of the rows; only scores of one query can be compared."""
         check_is_fitted(self)
-        rows = validate_data(self, X, accept_sparse=_SPARSE, dtype=np.float64, reset=False)
+        rows = validate_data(self, X, reset=False, **self._checks())
         candidates = self._judged(rows, None, qid, "predict").candidates
         return candidates.in_source_order(self.ranker_.predict(candidates))
 
@@ -125,7 +127,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
     ) -> float:
         """The mean of the measure over all queries, weighted if asked for; higher is better."""
         check_is_fitted(self)
-        rows, labels = validate_data(self, X, y, accept_sparse=_SPARSE, dtype=np.float64, reset=False)
+        rows, labels = validate_data(self, X, y, reset=False, **self._checks())
         data = self._judged(rows, labels, qid, "score")
         weights = None if sample_weight is None else _by_query(_by_row(sample_weight, data), data)
         table = evaluate(self.ranker_.predict(data.candidates), data, measures=[self.measure])
@@ -134,9 +136,19 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self._missing() == "allowed"
         tags.target_tags.required = True
         tags.target_tags.positive_only = True
         return tags
+
+    def _missing(self) -> Missing:
+        """Whether rows may hold NaN: where the ranker has a policy for it."""
+        return "refused" if self.ranker is None else missing_for(self.ranker)
+
+    def _checks(self) -> dict[str, type | tuple[str, ...] | str | bool]:
+        """What scikit-learn checks of rows."""
+        finite: str | bool = "allow-nan" if self._missing() == "allowed" else True
+        return {"accept_sparse": _SPARSE, "dtype": np.float64, "ensure_all_finite": finite}
 
     def _judged(self, rows: _Rows, labels: Ints | None, qid: ArrayLike | None, method: str) -> Judged:
         """Checked rows, grouped by query."""
@@ -144,7 +156,12 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
             qid = self._one_query(int(rows.shape[0]), method)
         names = getattr(self, "feature_names_in_", None)
         return from_arrays(
-            rows, labels, qid=qid, gains=self.gains, feature_names=None if names is None else list(names)
+            rows,
+            labels,
+            qid=qid,
+            gains=self.gains,
+            missing=self._missing(),
+            feature_names=None if names is None else list(names),
         )
 
     def _one_query(self, count: int, method: str) -> list[str]:
@@ -209,7 +226,7 @@ def _weighted(data: Judged, weights: Floats) -> Judged:
         kept = np.flatnonzero(weights)
         qid = np.array(candidates.query_ids)[candidates.query_of_row[kept]]
         rows, names = candidates.features[kept], candidates.feature_names
-        fewer = from_arrays(rows, data.labels[kept], qid=qid, feature_names=names)
+        fewer = from_arrays(rows, data.labels[kept], qid=qid, feature_names=names, missing=candidates.missing)
         return _weighted(fewer if data.gains is None else replace(fewer, gains=data.gains), weights[kept])
     if np.all(weights == weights[0]):  # weights are relative
         return data

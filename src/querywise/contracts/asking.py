@@ -10,6 +10,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from querywise.data.judged import Candidates, Judged
+from querywise.data.missing import ZERO, reading_for
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import Estimator
@@ -69,7 +70,8 @@ def as_candidates(asked: Asked, ranker: _Ranker) -> Candidates:
     from querywise.data.frames import candidates_of, is_table
 
     if is_table(asked):
-        return candidates_of(asked, getattr(ranker, "feature_names_", None))
+        missing = reading_for(getattr(ranker, "missing_policy", ZERO))
+        return candidates_of(asked, getattr(ranker, "feature_names_", None), missing)
     todo = "Group its rows by query first: from_arrays(X, qid=…).candidates."
     if hasattr(asked, "collect"):  # a table that has not been computed yet
         todo = "Call its collect() first."

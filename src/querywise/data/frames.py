@@ -169,7 +169,7 @@ def is_table(thing: Table | Candidates | Judged | ArrayLike) -> bool:
     return nw.dependencies.is_into_dataframe(thing)
 
 
-def candidates_of(frame: Table, names: tuple[str, ...] | None = None) -> Candidates:
+def candidates_of(frame: Table, names: tuple[str, ...] | None = None, missing: Missing = "refused") -> Candidates:
     """The documents of a table as `from_frame` reads them, whatever its labels are.
 
     names: the feature columns, in this order; None: every numeric one beside label and query id.
@@ -184,7 +184,7 @@ def candidates_of(frame: Table, names: tuple[str, ...] | None = None) -> Candida
         )
     if names is None:
         names = tuple(each for each in table.columns if each not in ("label", "qid") and table[each].dtype.is_numeric())
-    return from_frame(frame, label=None, features=names).candidates
+    return from_frame(frame, label=None, features=names, missing=missing).candidates
 
 
 def _grouped(
