@@ -119,3 +119,25 @@ def test_a_table_and_a_file_of_group_sizes_are_the_data_they_were_made_of(tmp_pa
     assert np.array_equal(qw.RankSVM().fit(data).weights_, qw.RankSVM().fit(whole).weights_)
     train, valid, test = qw.split(data)
     assert (len(train), len(valid), len(test)) == (94, 32, 31)
+
+
+@pytest.mark.slow
+@needs_real_data
+def test_lightgbms_ranker_is_compared_on_its_own_form_of_the_data(tmp_path: Path) -> None:
+    """Part of a fold of MQ2008 as a table and a file of group sizes, to a comparison in a few lines."""
+    import lightgbm
+
+    whole = qw.read_letor(REAL_DATA / "MQ2008" / "S1.txt")
+    np.save(tmp_path / "table.npy", np.column_stack([whole.labels, whole.candidates.features]))
+    np.savetxt(tmp_path / "train.group", whole.candidates.sizes, fmt="%d")
+
+    table = np.load(tmp_path / "table.npy")
+    train, valid, test = qw.split(qw.from_arrays(table[:, 1:], table[:, 0], group=tmp_path / "train.group"))
+    yours = lightgbm.LGBMRanker(n_estimators=20, verbosity=-1)
+    yours.fit(train.candidates.features, train.labels, group=train.candidates.sizes)
+    compared = qw.compare([yours, qw.recommended(bag=1)], train, valid, test)
+
+    assert compared.names == ("LGBMRanker", "Blend")
+    own = yours.predict(test.candidates.features)
+    assert np.array_equal(compared.evaluations["LGBMRanker"].values, qw.evaluate(own, test).values)
+    assert 0 <= compared.corrected()["Blend"]["map"] <= 1
