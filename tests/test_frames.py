@@ -16,6 +16,7 @@ from scipy.sparse import coo_array, csr_array, csr_matrix
 from querywise.data.frames import from_arrays, from_frame
 from querywise.data.judged import Judged
 from querywise.errors import DataError
+from querywise.learners.ranksvm.ranksvm import RankSVM
 
 Columns = Mapping[str, list[Any]]
 KINDS: list[Callable[[Columns], Any]] = [pd.DataFrame, pl.DataFrame, pa.table]
@@ -233,3 +234,38 @@ def test_missing_labels_in_a_pandas_column_of_integers_mean_unjudged() -> None:
     assert data.labels.tolist() == [3, 0]
     assert data.judged is not None
     assert data.judged.tolist() == [True, False]
+
+
+def test_the_columns_of_a_table_name_the_features_of_an_array() -> None:
+    X, y, qid = [[1.0, 2.0], [3.0, 4.0]], [0, 1], [1, 1]
+    tables = [pd.DataFrame(X, columns=["a", "b"]), pl.DataFrame(X, schema=["a", "b"], orient="row")]
+    for table in tables:
+        data = from_arrays(table, y, qid=qid)
+        assert data.candidates.feature_names == ("a", "b")
+        assert data.candidates.features.tolist() == X
+        assert from_arrays(table, y, qid=qid, feature_names=["c", "d"]).candidates.feature_names == ("c", "d")
+    assert from_arrays(pd.DataFrame(X), y, qid=qid).candidates.feature_names is None, "columns by number have no names"
+    with pytest.raises(
+        DataError, match=r"X has a column 'qid', which is no feature\. from_frame\(X\) reads such a table"
+    ):
+        from_arrays(pd.DataFrame(X, columns=["qid", "b"]), y, qid=qid)
+
+
+def test_columns_by_number_are_refused_with_what_to_do() -> None:
+    numbered = pd.DataFrame([[1.0, 2.0], [3.0, 4.0]]).assign(qid=1, label=[0, 1])
+    with pytest.raises(DataError, match=r"a column called 0; expected names that are texts: table\.columns = "):
+        from_frame(numbered)
+    ranker = RankSVM().fit(from_arrays([[1.0, 2.0], [3.0, 4.0]], [0, 1], qid=[1, 1]))
+    with pytest.raises(DataError, match="a column called 0; expected names that are texts"):
+        ranker.predict(numbered)
+
+
+def test_values_of_labels_without_labels_are_refused() -> None:
+    with pytest.raises(DataError, match="gains= says what labels are worth, and there are none"):
+        from_arrays([[1.0]], qid=[1], gains=[0.3])
+
+
+def test_a_judged_set_shows_the_values_that_its_labels_stand_for() -> None:
+    data = from_arrays([[1.0], [2.0], [3.0]], [0.0, 0.3, 0.3], qid=[1, 1, 1], gains=True)
+    assert "values 0: 1, 0.3: 2" in repr(data)
+    assert "values" in data._repr_html_()

@@ -40,6 +40,8 @@ class _Labelled(Protocol):
     @property
     def judged(self) -> Bools | None: ...
     @property
+    def gains(self) -> Floats | None: ...
+    @property
     def missed(self) -> Judgements | None: ...
 
 
@@ -54,7 +56,7 @@ class JudgedDescribed:
     """A short `repr`, and a table in notebooks, for Judged."""
 
     def __repr__(self: _Labelled) -> str:
-        parts = [*_sizes(self.candidates), f"grades {_grades(self.labels, self.judged)}", *_unjudged(self)]
+        parts = [*_sizes(self.candidates), _labels(self), *_unjudged(self)]
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def _repr_html_(self: _Labelled) -> str:
@@ -65,7 +67,7 @@ class JudgedDescribed:
             ("queries", f"{len(documents.query_ids):,}", some(documents.query_ids)),
             ("documents", f"{len(documents.features):,}", spread),
             ("features", f"{documents.features.shape[1]:,}", "" if names is None else some(names)),
-            ("grades", f"{len(np.unique(self.labels)):,}", _grades(self.labels, self.judged)),
+            ("grades" if self.gains is None else "values", f"{len(np.unique(self.labels)):,}", _counts(self)),
         ]
         if self.judged is not None:
             rows.append(("unjudged documents", f"{int(np.sum(~self.judged)):,}", ""))
@@ -82,14 +84,19 @@ def _sizes(documents: _Documents) -> list[str]:
     return [queries, counted(rows, "document"), counted(columns, "feature")]
 
 
-def _grades(labels: Ints, judged: Bools | None) -> str:
-    """The grades and how often each occurs; of many, the lowest and the highest."""
-    found, counts = np.unique(labels if judged is None else labels[judged], return_counts=True)
+def _labels(data: _Labelled) -> str:
+    return f"{'grades' if data.gains is None else 'values'} {_counts(data)}"
+
+
+def _counts(data: _Labelled) -> str:
+    """The grades, or the values they stand for, and how often each occurs; of many, the lowest and the highest."""
+    found, counts = np.unique(data.labels if data.judged is None else data.labels[data.judged], return_counts=True)
     if not len(found):
         return "none"
-    if len(found) > _MOST_GRADES:
-        return f"{found[0]} to {found[-1]}"
-    return ", ".join(f"{grade}: {count:,}" for grade, count in zip(found.tolist(), counts.tolist(), strict=True))
+    known = [f"{each}" if data.gains is None else f"{data.gains[each]:g}" for each in found.tolist()]
+    if len(known) > _MOST_GRADES:
+        return f"{known[0]} to {known[-1]}"
+    return ", ".join(f"{grade}: {count:,}" for grade, count in zip(known, counts.tolist(), strict=True))
 
 
 def _unjudged(data: _Labelled) -> list[str]:

@@ -45,6 +45,7 @@ def from_arrays(
 ) -> Judged:
     """A judged set from a feature matrix, labels and what rows belong to which query.
 
+    X: a matrix, dense or sparse, or a table of pandas, polars or Arrow, whose columns give the features their names.
     qid: one query id per row. Rows may be in any order.
     group: instead, how many consecutive rows each query has, as LightGBM wants it, or the file that has these sizes,
     one a line. The queries' ids are then "1", "2", and so on.
@@ -66,11 +67,13 @@ def from_arrays(
         raise DataError(f"X has {len(features)} rows but there are {len(ids)} query ids; one per row is needed.")
     if not len(features):
         raise DataError("X has no rows; there is nothing to rank.")
+    if y is None and gains is not False:
+        raise DataError("gains= says what labels are worth, and there are none: y is missing. Labels go into y.")
     labels, values = (np.zeros(len(features), np.int64), None) if y is None else labels_from(y, gains)
     if len(labels) != len(features):
         raise DataError(f"X has {len(features)} rows but y has {len(labels)} labels.")
     judged = np.zeros(len(features), np.bool_) if y is None else None
-    names = None if feature_names is None else tuple(map(str, feature_names))
+    names = _names_of(X) if feature_names is None else tuple(map(str, feature_names))
     data = _grouped(features, labels, judged, ids, document_ids, names, missing)
     return _with_worth(data, values, weight, query_weights)
 
@@ -100,6 +103,7 @@ def from_frame(
     except nw.exceptions.DuplicateError as error:
         name = str(error).partition("- ")[2].rpartition("'")[0]
         raise DataError(f"The table has two columns called {name}'; every column needs a name of its own.") from None
+    _require_texts(table.columns)
     asked = [name for name in (label, qid, document, weight, *(features or ())) if name is not None]
     absent = [name for name in asked if name not in table.columns]
     if absent:
@@ -177,6 +181,7 @@ def candidates_of(frame: Table, names: tuple[str, ...] | None = None, missing: M
     import narwhals as nw
 
     table = nw.from_native(frame, eager_only=True)
+    _require_texts(table.columns)
     if "qid" not in table.columns:
         raise DataError(
             f"The table has no column 'qid'. It has: {', '.join(table.columns)}. Where another one has the query of "
@@ -234,6 +239,28 @@ def _matrix(X: ArrayLike | sparray | spmatrix) -> Floats:
     if matrix.ndim != 2:
         raise DataError(f"X must be a table of rows and columns; found {matrix.ndim} dimension(s).")
     return matrix
+
+
+def _names_of(X: Any) -> tuple[str, ...] | None:
+    """The names of a table's columns, where it has names that are texts; none of a matrix."""
+    found = X.columns if hasattr(X, "columns") else getattr(X, "column_names", ())
+    names = tuple(each for each in found if isinstance(each, str))
+    if not names or len(names) < len(found):
+        return None
+    taken = next((each for each in names if each in ("qid", "label")), None)
+    if taken is not None:
+        raise DataError(f"X has a column {taken!r}, which is no feature. from_frame(X) reads such a table; or drop it.")
+    return names
+
+
+def _require_texts(columns: Sequence[Any]) -> None:
+    """Refuse a table whose columns are numbered, or named by anything but texts."""
+    odd = next((each for each in columns if not isinstance(each, str)), None)
+    if odd is not None:
+        raise DataError(
+            f"The table has a column called {odd!r}; expected names that are texts: "
+            "table.columns = table.columns.map(str), or from_arrays(X, y, qid=…) for a matrix."
+        )
 
 
 def _objects(given: np.ndarray[Any, Any]) -> list[Any]:
