@@ -736,15 +736,20 @@ function closeSuggestions() {
 function suggest() {
   clearTimeout(suggested.timer);
   if (!state.model.judged_queries) return;
+  activate(-1);
   suggested.timer = setTimeout(async () => {
     const like = new URLSearchParams({ like: at("box").value.trim(), limit: 8 });
+    let chosen;
     try {
-      suggested.queries = (await ask("suggestions", `/v1/queries?${like}`)).queries;
+      const { queries } = await ask("suggestions", `/v1/queries?${like}`);
+      chosen = suggested.queries[suggested.active]?.id; // by the keyboard, since the last key that was typed
+      suggested.queries = queries;
     } catch (error) {
       if (error.name !== "AbortError" && !(error instanceof Problem)) throw error;
       return; // suggestions are a comfort: without them one can still search
     }
     showSuggestions();
+    activate(suggested.queries.findIndex((query) => query.id === chosen));
   }, PAUSE);
 }
 
