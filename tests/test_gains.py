@@ -173,15 +173,33 @@ def test_sets_put_together_have_one_table() -> None:
         concatenate([one, qw.from_arrays([[1.0]], [1], qid=["c"])])
 
 
-def test_more_values_than_lightgbm_is_given_are_rounded_to_the_nearest_of_ten_thousand() -> None:
-    rng = np.random.default_rng(0)
-    values = rng.uniform(0.0, 5.0, 12_000)
-    data = qw.from_arrays(rng.normal(size=(12_000, 2)), values, group=[100] * 120, gains=True)
-    grades = Grades.of(data, None, "lambdarank")
-    assert len(grades.gains) == 10_000
+def many(values: Floats) -> tuple[Judged, Grades]:
+    features = np.random.default_rng(1).normal(size=(len(values), 2))
+    data = qw.from_arrays(features, values, group=[100] * (len(values) // 100), gains=True)
+    return data, Grades.of(data, None, "lambdarank")
+
+
+def test_more_values_than_lightgbm_is_given_are_put_into_levels() -> None:
+    values = np.random.default_rng(0).uniform(0.0, 5.0, 12_000)
+    data, grades = many(values)
+    assert len(grades.gains) <= 10_000
     rounded = grades.gains[grades.labels(data, np.arange(12_000))] * values.max()
-    assert np.abs(rounded - values_of(data)).max() <= values.max() / 2 / 9_999 * 1.0001
+    assert np.abs(rounded - values).max() <= values.max() / 4_999
     assert np.isfinite(scores(qw.LambdaMART(2), data)).all()
+
+
+def test_levels_keep_small_values_above_zero_and_large_ones_apart() -> None:
+    values = np.exp(np.random.default_rng(0).normal(0.0, 4.0, 30_000))
+    values[:3_000] = 0.0
+    data, grades = many(values)
+    labels = grades.labels(data, np.arange(len(values)))
+    assert len(grades.gains) == len(np.unique(labels)) <= 10_000
+    assert np.array_equal(labels == 0, values == 0)
+    order = np.argsort(values)
+    assert (np.diff(labels[order]) >= 0).all() and (np.diff(grades.gains) > 0).all()
+    assert np.bincount(labels)[1:].max() <= -(-27_000 // 4_999)  # no level holds more than a quantile does
+    assert np.abs(grades.gains[labels] - values / values.max()).max() <= 1 / 4_999
+    assert grades.gains[1] * values.max() <= values[order][3_000 : 3_000 + 6].max()
 
 
 @pytest.mark.parametrize("make", [lambda: qw.KnnOnline(qw.LambdaMART(5, min_documents=3), 5), qw.LambdaMART])

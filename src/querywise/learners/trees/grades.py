@@ -18,13 +18,13 @@ _GRADES = 4  # the highest grade that values are rounded to for a listwise cross
 class Grades:
     """The distinct labels of training and validation data, ascending from 0 on: grades, or values where they have some.
 
-    gains: what each is worth, between 0 and 1.
+    gains: what each is worth, between 0 and 1. Of more values than LightGBM is given, `known` is the highest of each
+    level, and a level is worth the mean of its values.
     """
 
     known: Floats | Ints
     gains: Floats
     unit: float | None = None  # what grade 1 is worth, where values are rounded to grades
-    grid: bool = False  # whether values are rounded to the nearest known one
 
     @staticmethod
     def of(data: Judged, valid: Judged | None, objective: str) -> Grades:
@@ -37,8 +37,7 @@ class Grades:
         if objective == "rank_xendcg":
             return _rounded(values)
         if len(values) > _MOST:
-            values = np.linspace(0.0, values[-1], _MOST)
-            return Grades(values, _readable(values / values[-1]), grid=True)
+            return _levels(values)
         return Grades(values, _readable(values / values[-1]) if values[-1] > 0 else np.zeros(1))
 
     def labels(self, data: Judged, rows: Ints) -> Ints:
@@ -48,10 +47,20 @@ class Grades:
         values = values_of(data)[rows]
         if self.unit is not None:
             return np.searchsorted(self.known, _as_grades(values, self.unit))
-        if self.grid:
-            found: Ints = np.rint(values / self.known[-1] * (_MOST - 1)).astype(np.int64)
-            return found
         return np.searchsorted(self.known, values)
+
+
+def _levels(values: Floats) -> Grades:
+    """At most 10,000 levels of ascending distinct values, of which 0 is the first and has a level of its own.
+
+    The values above 0 are cut at 4,999 quantiles, which keep small values apart where some are very large, and at 4,999
+    equal steps up to the highest, which keep large ones apart.
+    """
+    parts, above = (_MOST - 1) // 2, values[1:]
+    quantiles = above[np.arange(1, parts + 1) * len(above) // parts - 1]
+    cuts = np.unique(np.concatenate([[0.0], quantiles, np.linspace(0.0, values[-1], parts + 1)]))
+    taken, level, sizes = np.unique(np.searchsorted(cuts, values), return_inverse=True, return_counts=True)
+    return Grades(cuts[taken], _readable(np.bincount(level, values / values[-1]) / sizes))
 
 
 def _exponential(grades: Ints, unit: float | None = None) -> Grades:
