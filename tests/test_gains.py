@@ -196,7 +196,8 @@ def test_levels_keep_small_values_above_zero_and_large_ones_apart() -> None:
     assert len(grades.gains) == len(np.unique(labels)) <= 10_000
     assert np.array_equal(labels == 0, values == 0)
     order = np.argsort(values)
-    assert (np.diff(labels[order]) >= 0).all() and (np.diff(grades.gains) > 0).all()
+    assert (np.diff(labels[order]) >= 0).all()
+    assert (np.diff(grades.gains) > 0).all()
     assert np.bincount(labels)[1:].max() <= -(-27_000 // 4_999)  # no level holds more than a quantile does
     assert np.abs(grades.gains[labels] - values / values.max()).max() <= 1 / 4_999
     assert grades.gains[1] * values.max() <= values[order][3_000 : 3_000 + 6].max()

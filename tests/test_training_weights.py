@@ -215,14 +215,17 @@ def plain_regression(**more: Any) -> qw.ATVT:
     return qw.ATVT(trees, scale_penalty=np.inf, shift_penalty=np.inf, **more)
 
 
-def test_plain_regression_takes_both_kinds_of_weights() -> None:
+@pytest.mark.parametrize(
+    "ranker", [plain_regression(), qw.ATVT(TreeRegression(10, min_documents=3), rounds=0)], ids=["infinite", "rounds=0"]
+)
+def test_plain_regression_takes_both_kinds_of_weights(ranker: qw.ATVT) -> None:
     data = world()
     by_query, by_row = weights_for(data), np.random.default_rng(5).uniform(0.5, 2.0, len(data.labels))
     product = by_row * np.repeat(by_query, data.candidates.sizes)
     theirs = TreeRegression(10, min_documents=3).fit(
         data.candidates.features, data.labels.astype(float), product / product.mean()
     )
-    ours = scores(plain_regression(), data.with_weights(by_query, by_row))
+    ours = scores(ranker, data.with_weights(by_query, by_row))
     assert np.array_equal(ours, theirs.predict(data.candidates.features))
 
 

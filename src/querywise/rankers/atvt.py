@@ -171,7 +171,7 @@ class ATVT(AnyRanker):
         """How much every row and every query counts, 1 on average; refused where the objective has no place for it."""
         if data.query_weights is None and data.document_weights is None:
             return None
-        if not np.inf == self.scale_penalty == self.shift_penalty:  # else plain regression
+        if self.rounds and not np.inf == self.scale_penalty == self.shift_penalty:  # else plain regression
             refuse_weights(data, "ATVT", "every query's α and β count all of its documents the same", queries=False)
             if self.per == "class" or self.transform == "monotone":
                 why = f"with per={self.per!r} and transform={self.transform!r} it transforms rows without weights"
