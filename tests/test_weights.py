@@ -84,6 +84,18 @@ def test_equal_weights_of_ranks_order_as_reciprocal_rank_fusion() -> None:
     assert EqualWeights("rank").fit(data).predict(data.candidates) == pytest.approx(expected / 2, rel=1e-12)
 
 
+def test_equal_weights_take_weighted_queries_and_the_others_say_why_not() -> None:
+    data = planted(20)
+    weighted = data.with_weights(np.arange(1.0, 21.0), np.ones(len(data.labels)))
+    for ranker in (EqualWeights("rank"), EqualWeights()):
+        ours, plain = (ranker.fit(each).predict(data.candidates) for each in (weighted, data))
+        assert np.array_equal(ours, plain)
+    with pytest.raises(DataError, match=r"Weights has no place .*chooses weights of runs by the plain mean"):
+        Weights().fit(weighted)
+    with pytest.raises(DataError, match=r"Confidence has no place .*compares a query with all training queries"):
+        Confidence().fit(weighted)
+
+
 def test_weights_maximise_the_measure_over_the_grid() -> None:
     data = planted(60, told=False)
     found = Weights(measure="ndcg@5").fit(data)

@@ -11,6 +11,7 @@ from querywise.contracts.answers import Answer, ready
 from querywise.contracts.asking import answers
 from querywise.data.judged import Candidates, Judged
 from querywise.data.normalisation import EngineNormalisation
+from querywise.data.weighting import refuse_weights
 from querywise.errors import DataError
 from querywise.rankers.weights.fusion import Fusion, OwnWeights
 from querywise.rankers.weights.lists import check_normalise
@@ -49,6 +50,7 @@ class Confidence(Fusion):
         check_normalise(type(self), self.normalise)
         if self.sign not in SIGNS:
             raise DataError(f"Confidence(sign={self.sign!r}) is unknown. Known: {', '.join(SIGNS)}.")
+        refuse_weights(data, type(self).__name__, "it compares a query with all training queries, which count the same")
         self.remember(data)
         runs = self.runs_
         if self.run is not None and self.run not in runs:

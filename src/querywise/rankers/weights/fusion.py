@@ -65,12 +65,13 @@ class Fusion(AnyRanker):
         check_normalise(type(self), self.normalise)
         check_worth(measure)
         self.remember(data)
-        return Lists.of(together(data, valid), self._columns(), self.normalise, measure)
+        whole = together(data, valid)
+        refuse_weights(whole, type(self).__name__, "it chooses weights of runs by the plain mean over queries")
+        return Lists.of(whole, self._columns(), self.normalise, measure)
 
     def remember(self, data: Judged) -> None:
         """Remember the columns; those of fewer than two runs are refused."""
         data.require_learnable()
-        refuse_weights(data, type(self).__name__, "it chooses weights of runs by the plain mean over queries")
         runs_of(type(self), data.feature_names)
         self.feature_count_ = data.feature_count
         self.feature_names_ = data.feature_names
@@ -139,7 +140,7 @@ class EqualWeights(Fusion):
         self.normalise = normalise
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Remember the columns; there is nothing to learn."""
+        """Remember the columns; there is nothing to learn, and weights of queries or documents change nothing."""
         check_normalise(type(self), self.normalise)
         self.remember(data)
         count = len(self.runs_)
