@@ -270,10 +270,43 @@ def test_methods_without_a_place_for_values_refuse_them(ranker: Any, message: st
         scores(ranker, rates())
 
 
-@pytest.mark.parametrize("ranker", [qw.LambdaMART(2), qw.ATVT(TreeRegression(2))])
+@pytest.mark.parametrize(
+    "ranker",
+    [
+        qw.LambdaMART(2),
+        qw.ATVT(TreeRegression(2)),
+        qw.RankSVM(),
+        ListNet(),
+        AdaRank(),
+        RankBoost(2),
+        qw.KnnOnline(qw.RankSVM(), 5),
+        qw.Blend([qw.RankSVM(), AdaRank()]),
+    ],
+    ids=lambda each: type(each).__name__,
+)
 def test_values_and_grades_do_not_go_together(ranker: Any) -> None:
-    with pytest.raises(DataError, match="One judged set has real-valued labels"):
-        scores(ranker, rates(), valid=world())
+    for data, valid in ((rates(), world()), (world(), rates())):
+        with pytest.raises(DataError, match="One judged set has real-valued labels"):
+            scores(ranker, data, valid=valid)
+
+
+def test_tuning_and_comparing_do_not_mix_values_and_grades() -> None:
+    message = "One judged set has real-valued labels"
+    with pytest.raises(DataError, match=message):
+        qw.tune(lambda **settings: Plain(), {"l2": [0.1, 1.0]}, train=rates(), valid=world())
+    for parts in ((rates(), world(1), world(2)), (world(), rates(1), world(2)), (world(), world(1), rates(2))):
+        with pytest.raises(DataError, match=message):
+            qw.compare({"theirs": lambda train, valid: Plain()}, *parts)
+
+
+class Plain:
+    """A ranker of a user's own, which checks nothing."""
+
+    def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Plain:
+        return self
+
+    def predict(self, candidates: qw.Candidates, /) -> Floats:
+        return candidates.features[:, 0]
 
 
 def test_measures_that_need_grades_are_refused() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from querywise.data.gains import require_same_labels
 from querywise.data.judged import Candidates, Judged
 from querywise.data.missing import ZERO, reading_for
 from querywise.errors import DataError, NotFittedError
@@ -85,6 +86,8 @@ def _explained(fit: Callable[..., _Answer]) -> Callable[..., _Answer]:
     def explained(self: Any, *data: Any, **options: Any) -> _Answer:
         if len(data) != 1 or not (hasattr(data[0], "load") and hasattr(data[0], "pairs")):  # a Training
             raise DataError(_not_taken(type(self).__name__, data))
+        if isinstance(options.get("valid"), Judged):
+            require_same_labels([data[0], options["valid"]])
         return fit(self, *data, **options)
 
     return explained

@@ -24,17 +24,21 @@ _HINT = (
 )
 
 
-class Labelled(Protocol):
+class Valued(Protocol):
+    """What may have a table of the values of labels: a training set, in memory or not."""
+
+    @property
+    def gains(self) -> Floats | None:
+        """What each label is worth; None: labels are grades."""
+        ...
+
+
+class Labelled(Valued, Protocol):
     """What has labels, and may have a table of their values: a judged set."""
 
     @property
     def labels(self) -> Ints:
         """A label per row."""
-        ...
-
-    @property
-    def gains(self) -> Floats | None:
-        """What each label is worth; None: labels are grades."""
         ...
 
 
@@ -102,7 +106,7 @@ def joined_labels(parts: Sequence[Labelled]) -> tuple[Ints, Floats | None]:
     return np.concatenate([np.searchsorted(table, values_of(part)) for part in parts]).astype(np.int64), table
 
 
-def require_same_labels(parts: Sequence[Labelled]) -> None:
+def require_same_labels(parts: Sequence[Valued]) -> None:
     """Refuse sets of which some have real-valued labels and the others grades: they cannot be compared."""
     if len({part.gains is None for part in parts}) > 1:
         raise DataError(

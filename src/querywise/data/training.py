@@ -57,6 +57,11 @@ class Training(Protocol):
         ...
 
     @property
+    def gains(self) -> Floats | None:
+        """What each label is worth; None: labels are grades."""
+        ...
+
+    @property
     def in_memory(self) -> bool:
         """Whether all of it is in memory already."""
         ...

@@ -11,6 +11,7 @@ import numpy as np
 
 from querywise.data.coverage import Coverage, coverage_of, whole_grades
 from querywise.data.folds import Fold, Folds
+from querywise.data.gains import require_same_labels
 from querywise.data.joining import concatenate
 from querywise.data.judged import Judged
 from querywise.data.judgements import Grades
@@ -266,6 +267,7 @@ def compare(
 
     def one(number: int) -> tuple[Judged, dict[str, Trained]]:
         fold = folds[number]
+        require_same_labels(fold)
         found = {} if kept is None else {name: kept.get(number, name, fold) for name in fits}
         missing = [name for name in fits if found.get(name) is None]
         with caching():

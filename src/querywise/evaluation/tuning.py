@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from querywise.contracts.protocols import Fittable
+from querywise.data.gains import require_same_labels
 from querywise.data.judged import Judged
 from querywise.data.training import Training, as_taken
 from querywise.display.frames import Frame, as_frame
@@ -166,6 +167,7 @@ def tune(
     flavour: str = "standard",
 ) -> Tuned[AnyRanker]:
     """Fit `build(**parameters)` for every combination in the grid; the highest on `valid` wins, the first of equals."""
+    require_same_labels([train, valid])
     settings = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     best: tuple[float, AnyRanker, JsonObject] | None = None
     tried = []

@@ -18,7 +18,7 @@ from querywise.contracts.answers import ALL, Answer, Facts, Moved, Rows, Terms, 
 from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import Form, Refusal, no_sum
 from querywise.contracts.protocols import Regressor, Transparent, Watching
-from querywise.data.gains import refuse_gains, require_same_labels, values_of
+from querywise.data.gains import refuse_gains, values_of
 from querywise.data.judged import Candidates, Judged
 from querywise.data.weighting import refuse_weights
 from querywise.errors import DataError
@@ -109,8 +109,6 @@ class ATVT(AnyRanker):
         if not len(targets):
             raise DataError(f"There is no document to learn from in any of the {len(data)} queries.")
         weights = self._weights(data)
-        if valid is not None:
-            require_same_labels([data, valid])
         self.regressor_, watched = self._first(data, targets, valid, weights)
         growth = {"trees": self.regressor_.tree_count_} if watched else {}
         groups = self._groups(data)._replace(weights=weights)

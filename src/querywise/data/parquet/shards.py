@@ -104,6 +104,11 @@ class Shards:
         return
 
     @property
+    def gains(self) -> None:
+        """What each label is worth: labels are grades."""
+        return
+
+    @property
     def in_memory(self) -> bool:
         """Whether all of it is in memory already: it is on disk."""
         return False
