@@ -75,6 +75,60 @@ def test_any_object_that_predicts_is_evaluated() -> None:
     assert qw.evaluate(Backwards(), TEST).values.tolist() == expected.values.tolist()
 
 
+class OfFeatures:
+    """An object of nobody's library, whose argument is not called X."""
+
+    def predict(self, features: Floats) -> Floats:
+        return features[:, 0]
+
+
+def test_an_object_that_takes_features_by_another_name_is_told_to_come_as_a_function() -> None:
+    model = OfFeatures()
+    said = (
+        r"OfFeatures could not predict from Candidates. TypeError: .* If it takes an array .*: lambda X: model.predict"
+    )
+    with pytest.raises(DataError, match=said):
+        qw.evaluate(model, TEST)
+    with pytest.raises(DataError, match=said):
+        qw.compare([model], test=TEST)
+    expected = qw.evaluate(TEST.candidates.features[:, 0], TEST).values
+    assert np.array_equal(qw.evaluate(model.predict, TEST).values, expected)
+
+
+def test_whether_an_object_has_learned_is_what_it_says_in_any_form() -> None:
+    class Says(OfX):
+        is_fitted = True
+
+    class SaysNot(OfX):
+        is_fitted = False
+
+    class Slots:
+        __slots__ = ("weights_",)
+
+        def fit(self, X: Floats, y: Floats) -> Slots:
+            self.weights_ = X[0]
+            return self
+
+        def predict(self, X: Floats) -> Floats:
+            return X[:, 0]
+
+    expected = qw.evaluate(TEST.candidates.features[:, 0], TEST).values
+    features = TEST.candidates.features
+    for fitted in (Says(), Slots().fit(features, features[:, 0])):
+        assert np.array_equal(qw.evaluate(fitted, TEST).values, expected)
+    for learned_nothing in (SaysNot(), Slots()):
+        with pytest.raises(NotFittedError):
+            qw.evaluate(learned_nothing, TEST)
+
+
+class OfX:
+    def fit(self, X: Floats, y: Floats) -> OfX:
+        return self
+
+    def predict(self, X: Floats) -> Floats:
+        return X[:, 0]
+
+
 def test_a_ranker_that_is_not_fitted_is_refused() -> None:
     with pytest.raises(NotFittedError, match="This RankSVM has not been fitted yet"):
         qw.evaluate(qw.RankSVM(), TEST)

@@ -17,14 +17,16 @@ from typing import Any, Protocol, TypeAlias, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike
 
-from querywise.contracts.answers import Scorer
+from querywise.contracts.answers import Answers, Scorer
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.measures.order import check_scores
 from querywise.runtime.arrays import Floats
+from querywise.runtime.parameters import is_fitted
 
 _LIBRARIES = ("lightgbm", "xgboost", "catboost", "sklearn")
 _GROUPS = ("group", "qid")  # parameters that get the sizes of the groups, and the id of each row's query
+_AS_FUNCTION = "If it takes an array of features, give it as a function: lambda X: model.predict(X)."
 _FITTING = ("train", "valid")  # parameters of a function that fits, which is no function of features
 
 
@@ -69,6 +71,19 @@ class Foreign:
             return check_scores(_flat(_predicted(self._model, candidates)), candidates)
 
 
+class Unknown:
+    """An object that predicts, of a class that is not known: it is given Candidates, and errors name it."""
+
+    def __init__(self, name: str, system: Scorer) -> None:
+        self.name = name
+        self.system = system
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        """Its scores, as they are."""
+        with _speaking_of(self.name, "predict from Candidates", _AS_FUNCTION):
+            return self.system.predict(candidates)
+
+
 def is_system(given: ArrayLike | System) -> TypeGuard[System]:
     """Whether it could score documents: it predicts, or can be called."""
     return hasattr(given, "predict") or callable(given)
@@ -83,7 +98,7 @@ def scorer_of(system: System, name: str | None = None) -> Scorer:
         return Foreign(name, system)
     ranker: Any = system
     found: Scorer = ranker
-    return found
+    return found if isinstance(found, (Answers, Foreign, Unknown)) else Unknown(name, found)
 
 
 def name_of(system: System) -> str:
@@ -124,10 +139,11 @@ def has_learned(model: System) -> bool:
     """Whether another library's model is fitted, by what it says itself; without a `fit` it is as it should be."""
     if not hasattr(model, "fit"):
         return True
-    own = getattr(model, "is_fitted", None) or getattr(model, "__sklearn_is_fitted__", None)
-    if own is not None:
-        return bool(own())
-    return any(name.endswith("_") and not name.startswith("_") for name in vars(model))
+    for name in ("is_fitted", "__sklearn_is_fitted__"):
+        own = getattr(model, name, None)
+        if own is not None:
+            return bool(own() if callable(own) else own)
+    return is_fitted(model)
 
 
 def is_fit(function: System) -> bool:
@@ -142,15 +158,18 @@ def is_fit(function: System) -> bool:
 
 
 @contextmanager
-def _speaking_of(name: str, task: str) -> Iterator[None]:
-    """An error in here names the system."""
+def _speaking_of(name: str, task: str, todo: str = "") -> Iterator[None]:
+    """An error in here names the system. todo: what else could be done, in a sentence."""
     try:
         yield
+    except NotFittedError:
+        raise
     except DataError as error:
         raise DataError(f"{name}: {error}") from error
     except Exception as error:  # another library, or a user's function, can raise anything
         told = str(error).strip().partition("\n")[0]
-        raise DataError(f"{name} could not {task}. {type(error).__name__}: {told}") from error
+        said = f"{name} could not {task}. {type(error).__name__}: {told}"
+        raise DataError(f"{said.rstrip('.')}. {todo}" if todo else said) from error
 
 
 def _refuse_classes(name: str, model: System) -> None:

@@ -59,8 +59,7 @@ class Fitting:
         if is_foreign(self.system):
             return fitted(self.name, self.system, train, valid)
         ranker: Any = _copy(self.system)
-        found: Scorer = ranker.fit(train, valid=valid)
-        return found
+        return scorer_of(ranker.fit(train, valid=valid), self.name)
 
 
 def systems_of(given: Mapping[str, System | Fit] | Sequence[System | Fit]) -> Systems:

@@ -192,7 +192,8 @@ def _written(value: Any) -> str:
 
 def is_fitted(thing: object) -> bool:  # of any class
     """Whether it has learned anything: learned names end in an underscore."""
-    return any(name.endswith("_") and not name.startswith("_") for name in vars(thing))
+    slots = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ()) if hasattr(thing, name)]
+    return any(name.endswith("_") and not name.startswith("_") for name in (*getattr(thing, "__dict__", {}), *slots))
 
 
 def learned_bytes(thing: Any, seen: set[int] | None = None) -> int:  # whatever there is inside of an estimator
