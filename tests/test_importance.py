@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import Ridge
 
 from querywise import Blend, KnnOnline, LambdaMART, RankSVM, evaluate, feature_importance, from_arrays, make_judged
 from querywise.data.judged import Candidates, Judged
@@ -133,6 +134,37 @@ def test_it_shows_itself(data: Judged, forest: LambdaMART) -> None:
 
 def as_any(frame: Any) -> Any:
     return frame
+
+
+def test_other_libraries_models_and_functions_have_it_by_permutation(data: Judged) -> None:
+    features = data.candidates.features
+    booster = lightgbm().train(
+        {"verbosity": -1, "num_threads": 1, "min_data_in_leaf": 5},
+        lightgbm().Dataset(features, data.labels),
+        num_boost_round=5,
+    )
+    for system in (booster, Ridge().fit(features, data.labels), lambda X: 2 * booster.predict(X)):
+        found = feature_importance(system, data, repeats=2)
+        same = feature_importance(Wrapped(system), data, repeats=2)
+        assert found.how == "permutation"
+        assert (found.features, found.values.tolist()) == (same.features, same.values.tolist())
+    with pytest.raises(DataError, match=r"A Booster's score is not a sum over features.*Use how='permutation'"):
+        feature_importance(booster, data, how="contributions")
+    with pytest.raises(DataError, match=r"Importance by gain.*Use how='permutation'"):
+        feature_importance(booster, data, how="gain")
+    with pytest.raises(DataError, match="str: expected a function of one argument"):
+        feature_importance("booster", data)  # type: ignore[arg-type]
+
+
+class Wrapped:
+    """The same scores, of a class that takes Candidates."""
+
+    def __init__(self, system: Any) -> None:
+        self.system = system
+
+    def predict(self, candidates: Candidates, /) -> Floats:
+        scores: Floats = (self.system.predict if hasattr(self.system, "predict") else self.system)(candidates.features)
+        return scores
 
 
 def test_mistakes_are_told(data: Judged, forest: LambdaMART) -> None:

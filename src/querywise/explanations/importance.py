@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from querywise.contracts.answers import Answer, Model, Scorer, answer_of
-from querywise.contracts.forms import Linear, Refusal
+from querywise.contracts.answers import Answer, Answers, Model, Scorer, answer_of
+from querywise.contracts.forms import Linear, Refusal, no_sum
 from querywise.contracts.protocols import KnowsGains
 from querywise.data.judged import Candidates, Judged
 from querywise.display.axes import axes_or_new, bars
@@ -23,6 +23,7 @@ from querywise.display.html import table
 from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
+from querywise.evaluation.foreign import Foreign, System, scorer_of
 from querywise.explanations.contributions import contributions_in
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.cancellation import checkpoint
@@ -89,7 +90,7 @@ class FeatureImportance:
 
 
 def feature_importance(
-    ranker: Scorer,
+    ranker: System,
     data: Judged | Candidates,
     *,
     how: How | None = None,
@@ -104,6 +105,7 @@ def feature_importance(
     models and local ones of them; `gain`, what the splits of LightGBM's trees gained in training; `permutation`, by how
     much the measure falls once the feature's values are exchanged between documents of the same query. By default
     contributions where all models are linear, else permutation. Trees have contributions too, as Shapley values.
+    Another library's model or a function of features, as `evaluate` takes them, has importance by permutation alone.
     measure, flavour, repeats, seed: of permutation.
 
     >>> from querywise.data.synthetic import make_judged
@@ -114,25 +116,29 @@ def feature_importance(
     """
     if how is not None and how not in _HOWS:
         raise DataError(f"feature_importance(how={how!r}) is unknown. Known: {', '.join(map(repr, _HOWS))}.")
-    candidates = _named(data.candidates if isinstance(data, Judged) else data, ranker)
+    scorer = scorer_of(ranker)
+    candidates = data.candidates if isinstance(data, Judged) else data
+    candidates = candidates if isinstance(scorer, Foreign) else _named(candidates, ranker)
     if not len(candidates.features):
         raise DataError("There is no document to compute the importance of features on.")
-    answer = answer_of(ranker, candidates)
+    answer = answer_of(scorer, candidates)
     chosen = how or ("contributions" if _is_linear(answer) else "permutation")
     if chosen == "gain":
         return _by_gain(answer)
     if chosen == "contributions":
-        return _by_contributions(ranker, answer)
+        if not isinstance(scorer, Answers):
+            raise DataError(f"{no_sum(type(ranker)).reason} Use how='permutation'.")
+        return _by_contributions(scorer, answer)
     if not isinstance(data, Judged):
         raise DataError("Importance by permutation needs labels; give Judged instead of Candidates.")
     if repeats < 1:
         raise DataError(f"feature_importance(repeats={repeats}) must be from 1 up.")
     return _by_permutation(
-        ranker, replace(data, candidates=candidates), measure=measure, flavour=flavour, repeats=repeats, seed=seed
+        scorer, replace(data, candidates=candidates), measure=measure, flavour=flavour, repeats=repeats, seed=seed
     )
 
 
-def _named(candidates: Candidates, ranker: Scorer) -> Candidates:
+def _named(candidates: Candidates, ranker: System) -> Candidates:
     """The same candidates; columns without names are those of training."""
     names: tuple[str, ...] | None = getattr(ranker, "feature_names_", None)
     if candidates.feature_names is not None or names is None or len(names) != candidates.features.shape[1]:
