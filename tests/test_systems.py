@@ -24,6 +24,8 @@ import querywise as qw
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.evaluation.compare import Compared
+from querywise.evaluation.evaluated import Evaluated
+from querywise.evaluation.findings import findings
 from querywise.evaluation.significance import holm
 from querywise.evaluation.trained import Fit
 from querywise.report.terminal import comparison_table
@@ -390,6 +392,16 @@ def test_tests_are_corrected_by_holm_for_the_number_of_systems() -> None:
     for measure in compared.measures:
         raw = [compared.against_baseline(name, measure).p for name in others]
         assert [compared.corrected()[name][measure] for name in others] == list(holm(raw))
+        found = findings(compared, measure)
+        assert [each.corrected for each in found.others] == list(holm(raw))
+        fewer = findings(compared, measure, left_out=[others[0]])
+        assert [each.corrected for each in fewer.others] == [None, *holm(raw[1:])]
+    assert Evaluated(compared.evaluations).corrected("t") == compared.corrected()
+
+
+def test_one_evaluation_under_two_names_is_compared_with_itself() -> None:
+    once = qw.evaluate(TEST.candidates.features[:, 0], TEST, measures=["map"])
+    assert Evaluated({"first": once, "again": once}).corrected("t") == {"again": {"map": 1.0}}
 
 
 def test_unfitted_models_of_other_libraries_are_fitted_by_their_own_fit(

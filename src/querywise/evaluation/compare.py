@@ -22,7 +22,6 @@ from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.evaluation.differences import Differences, require_known
 from querywise.evaluation.evaluate import Evaluation, evaluate, evaluate_run
-from querywise.evaluation.evaluated import Evaluated
 from querywise.evaluation.foreign import System
 from querywise.evaluation.plots import plot_differences
 from querywise.evaluation.resume import Kept
@@ -138,8 +137,7 @@ class Compared:
 
     def corrected(self, test: str = "t") -> dict[str, dict[str, float]]:
         """The p of every measure of each but the baseline, against the baseline, by Holm for their number."""
-        first = {self.baseline: self.evaluations[self.baseline]}
-        return Evaluated({**first, **self.evaluations}).corrected(test)
+        return self.differences.corrected(test)
 
     def fit_seconds(self, name: str) -> float:
         """The seconds of training and tuning in all folds."""

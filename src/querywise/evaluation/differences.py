@@ -52,6 +52,12 @@ class Differences:
         corrected = holm([each.p for each in found.values()]) if found else []
         return {name: (each.difference, each.p, p) for (name, each), p in zip(found.items(), corrected, strict=True)}
 
+    def corrected(self, test: str) -> dict[str, dict[str, float]]:
+        """Method → measure → p by Holm; the baseline has none."""
+        by_measure = {measure: self.tested(measure, test) for measure in self.base.measures}
+        others = [name for name in self.evaluations if name != self.baseline]
+        return {name: {measure: found[name][2] for measure, found in by_measure.items()} for name in others}
+
     def with_intervals(self, measure: str, test: str) -> list[Difference]:
         """Every method but the baseline, with the bootstrap interval of its difference."""
         theirs = self.base[measure]

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from querywise.data.coverage import Coverage
+from querywise.evaluation.differences import Differences
 from querywise.evaluation.evaluate import Evaluation
-from querywise.evaluation.significance import TEST_NAMES, find_test, holm
+from querywise.evaluation.significance import TEST_NAMES
 from querywise.measures.flavours import find_flavour
 from querywise.runtime.files import atomic_text
 from querywise.runtime.values import JsonObject, json_text
@@ -35,14 +36,7 @@ class Evaluated:
 
     def corrected(self, test: str) -> dict[str, dict[str, float]]:
         """The p of every measure of each but the first, against the first, by Holm for their number."""
-        others = {name: table for name, table in self.tables.items() if table is not self.first}
-        compute = find_test(test)
-        found: dict[str, dict[str, float]] = {name: {} for name in others}
-        for measure in self.first.measures:
-            ps = [compute(table[measure], self.first[measure]).p for table in others.values()]
-            for name, p in zip(others, holm(ps) if ps else [], strict=True):
-                found[name][measure] = p
-        return found
+        return Differences(self.tables, next(iter(self.tables))).corrected(test)
 
     def as_json(self, test: str) -> JsonObject:
         """Everything the table shows, as JSON can hold it."""

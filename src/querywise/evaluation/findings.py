@@ -9,9 +9,10 @@ import numpy as np
 
 from querywise.evaluation.breakdown import Breakdown, breakdowns, relevant_documents
 from querywise.evaluation.compare import Compared
+from querywise.evaluation.differences import Differences
 from querywise.evaluation.examples import Example, extremes
 from querywise.evaluation.oracle import best_of
-from querywise.evaluation.significance import TEST_NAMES, TESTS, bootstrap_interval, effect_size, find_test, holm
+from querywise.evaluation.significance import TEST_NAMES, TESTS, bootstrap_interval, effect_size, find_test
 from querywise.evaluation.trained import Trained
 from querywise.runtime.values import JsonObject
 
@@ -108,12 +109,9 @@ class Findings:
 def findings(compared: Compared, measure: str, *, test: str = "t", left_out: Sequence[str] = ()) -> Findings:
     """Compute everything. `left_out`: methods, such as oracles, that are in the tables but cannot be the answer."""
     names = compared.names
-    base = compared.evaluations[compared.baseline]
-    chosen = find_test(test)
-    others = [name for name in names if name != compared.baseline]
-    ps = {name: chosen(compared.evaluations[name][measure], base[measure]).p for name in others}
-    counted = [name for name in others if name not in left_out]
-    corrected = dict(zip(counted, holm([ps[name] for name in counted]), strict=True))
+    counted = [name for name in names if name != compared.baseline and name not in left_out]
+    tables = {name: compared.evaluations[name] for name in (compared.baseline, *counted)}
+    corrected = {name: p for name, (_, _, p) in Differences(tables, compared.baseline).tested(measure, test).items()}
     methods = tuple(_method(compared, name, measure, test, corrected.get(name)) for name in names)
     by_name = {each.name: each for each in methods}
     # A significantly better one comes before one whose higher mean is not significant.
