@@ -23,7 +23,7 @@ ALLOWED = {
     "exports/scripts/": "files for users to copy, which read what an engine answers, and need no types of ours for it",
     "methods/building.py: Part.made": "an object of the class at its home, whichever that is",
     "methods/settings.py: imported": "a class or a function, whichever the table names",
-    "runtime/parameters.py: Parameter": "whatever the constructors of estimators take, others' included",
+    "contracts/estimators.py: Parameter": "whatever the constructors of estimators take, others' included",
     "runtime/parameters.py: is_fitted": "whatever keeps what it has learned under names that end in an underscore",
     "runtime/parameters.py: learned_bytes": "goes through whatever there is inside of an estimator",
     "runtime/parameters.py: parameters_of": "any class, and what its constructor takes",

@@ -14,12 +14,12 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from querywise.contracts.asking import Asked, as_candidates
+from querywise.contracts.estimators import Estimator
 from querywise.contracts.forms import Form, Refusal, no_form, no_sum
 from querywise.data.judged import Candidates, Judged
 from querywise.data.missing import ZERO, reading_for
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
-from querywise.runtime.parameters import Estimator
 
 Scale: TypeAlias = Literal["raw", "range", "z", "rank"]
 Rows: TypeAlias = Ints | slice  # some documents of a query, by row

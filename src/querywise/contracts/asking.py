@@ -9,12 +9,12 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from querywise.contracts.estimators import Estimator
 from querywise.data.gains import require_same_labels
 from querywise.data.judged import Candidates, Judged
 from querywise.data.missing import ZERO, reading_for
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Floats
-from querywise.runtime.parameters import Estimator
 
 if TYPE_CHECKING:
     from querywise.data.frames import Table

@@ -10,9 +10,9 @@ from typing import Self
 import numpy as np
 from scipy.sparse import csr_array
 
+from querywise.contracts.estimators import Estimator
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Floats
-from querywise.runtime.parameters import Estimator
 
 _SOFTENING = 0.1
 _TIED = 1e-12  # differences of divergences below this are none

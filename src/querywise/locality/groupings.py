@@ -13,11 +13,12 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 
+from querywise.contracts.estimators import Estimator
 from querywise.data.judged import Judged
 from querywise.data.ordering import by_coordinates
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.parameters import Estimator, number_of
+from querywise.runtime.parameters import number_of
 from querywise.runtime.progress import doing
 from querywise.runtime.scaling import Scaling
 

@@ -14,10 +14,11 @@ from typing import Any, Literal, NamedTuple, Self, TypeVar
 import numpy as np
 from scipy.sparse import csr_array
 
+from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import Metric
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.parameters import Estimator, number_of
+from querywise.runtime.parameters import number_of
 from querywise.runtime.threads import in_threads
 
 Algorithm = Literal["brute", "kd_tree", "ball_tree"]

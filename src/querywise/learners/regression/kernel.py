@@ -13,10 +13,10 @@ from typing import Literal, Self
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from querywise.contracts.estimators import Estimator
 from querywise.data.ordering import by_coordinates
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Floats
-from querywise.runtime.parameters import Estimator
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.threads import one_blas_thread
 

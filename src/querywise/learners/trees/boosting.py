@@ -11,6 +11,7 @@ import numpy as np
 
 from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
 from querywise.contracts.asking import AnyRanker, answers, predicts
+from querywise.contracts.estimators import Estimator
 from querywise.contracts.forms import Forest, Refusal, no_missing
 from querywise.contracts.protocols import Learner
 from querywise.data.judged import Candidates, Judged
@@ -26,7 +27,7 @@ from querywise.learners.weights import check_query_weights
 from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import ideal_shares
 from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.parameters import Estimator, unfitted
+from querywise.runtime.parameters import unfitted
 from querywise.runtime.progress import doing
 
 if TYPE_CHECKING:

@@ -7,13 +7,14 @@ from typing import Self
 
 import numpy as np
 
+from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.locality.views.looking import known_to, looked_at
 from querywise.locality.views.references import following
 from querywise.runtime.arrays import Bools, Floats
-from querywise.runtime.parameters import Estimator, unfitted
+from querywise.runtime.parameters import unfitted
 from querywise.runtime.scaling import Scaling
 
 

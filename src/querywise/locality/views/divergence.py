@@ -6,13 +6,13 @@ from typing import Self
 
 import numpy as np
 
+from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import Models, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.locality.views.looking import described
 from querywise.locality.views.references import Reference, fitted_reference, reference_scores
 from querywise.runtime.arrays import Bools, Floats, Ints
-from querywise.runtime.parameters import Estimator
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.threads import in_threads, one_blas_thread
 

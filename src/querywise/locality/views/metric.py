@@ -7,6 +7,7 @@ from typing import Self
 import numpy as np
 from scipy.optimize import nnls
 
+from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.data.ordering import content_order
@@ -19,7 +20,7 @@ from querywise.locality.views.topmean import TopMean
 from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import average_precisions
 from querywise.runtime.arrays import Bools, Floats
-from querywise.runtime.parameters import Estimator, unfitted
+from querywise.runtime.parameters import unfitted
 
 _TRIED = 30  # other queries' models tried on each training query
 

@@ -7,12 +7,12 @@ from typing import Self
 
 import numpy as np
 
+from querywise.contracts.estimators import Estimator
 from querywise.data.judged import Candidates, Judged
 from querywise.data.run_columns import run_columns
 from querywise.errors import DataError, NotFittedError
 from querywise.retrieval.signals import Signals, signals
 from querywise.runtime.arrays import Floats
-from querywise.runtime.parameters import Estimator
 from querywise.runtime.scaling import Scaling
 
 _FARTHEST = 3.0  # standard deviations that a signal of RunSignals counts at most

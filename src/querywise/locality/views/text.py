@@ -10,10 +10,10 @@ from typing import Self
 import numpy as np
 from scipy.sparse import csr_array
 
+from querywise.contracts.estimators import Estimator
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Bools, Floats, Ints
-from querywise.runtime.parameters import Estimator
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.threads import one_blas_thread
 

@@ -6,6 +6,7 @@ from typing import Self
 
 import numpy as np
 
+from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.data.training import Training
@@ -13,7 +14,6 @@ from querywise.errors import DataError, NotFittedError
 from querywise.locality.views.looking import described
 from querywise.locality.views.references import Reference, fitted_reference, reference_scores
 from querywise.runtime.arrays import Bools, Floats
-from querywise.runtime.parameters import Estimator
 from querywise.runtime.scaling import Scaling
 
 

@@ -6,13 +6,13 @@ from typing import Self
 
 import numpy as np
 
+from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.locality.views.looking import described
 from querywise.locality.views.references import Reference, fitted_reference, reference_scores
 from querywise.runtime.arrays import Bools, Floats
-from querywise.runtime.parameters import Estimator
 from querywise.runtime.scaling import Scaling
 
 

@@ -6,10 +6,10 @@ from typing import Self
 
 import numpy as np
 
+from querywise.contracts.estimators import Estimator
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Bools, Floats
-from querywise.runtime.parameters import Estimator
 
 
 class VectorView(Estimator):

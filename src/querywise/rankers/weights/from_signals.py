@@ -7,6 +7,7 @@ from typing import Self
 
 import numpy as np
 
+from querywise.contracts.estimators import Estimator
 from querywise.data.judged import Candidates, Judged
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.neighborhoods import Nearest
@@ -15,7 +16,6 @@ from querywise.rankers.neighbors import Locality
 from querywise.rankers.weights.fusion import OwnWeights, Weights
 from querywise.rankers.weights.lists import Lists
 from querywise.runtime.arrays import Bools, Floats
-from querywise.runtime.parameters import Estimator
 
 
 class SignalWeights(Estimator):

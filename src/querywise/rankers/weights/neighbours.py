@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 from scipy.sparse import csr_array
 
+from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import QueryView
 from querywise.data.judged import Candidates
 from querywise.locality.neighborhoods import Nearest, distances
@@ -18,7 +19,6 @@ from querywise.rankers.weights.fusion import OwnWeights, Weights
 from querywise.rankers.weights.lists import Lists
 from querywise.rankers.weights.options import best_of
 from querywise.runtime.arrays import Bools, Floats
-from querywise.runtime.parameters import Estimator
 
 
 class NeighbourWeights(Estimator):
