@@ -130,7 +130,8 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
         rows, labels = validate_data(self, X, y, reset=False, **self._checks())
         data = self._judged(rows, labels, qid, "score")
         weights = None if sample_weight is None else _by_query(_by_row(sample_weight, data), data)
-        table = evaluate(self.ranker_.predict(data.candidates), data, measures=[self.measure])
+        scores = self.ranker_.predict(data.candidates)
+        table = evaluate(scores, data, measures=[self.measure], order="grouped")
         return float(np.average(table.values[:, 0], weights=weights))
 
     def __sklearn_tags__(self) -> Tags:

@@ -195,7 +195,7 @@ def rank(
     from querywise.contracts.missing import missing_for
     from querywise.data.sources import open_features
     from querywise.errors import DataError
-    from querywise.jobs.rank import check_scores_folder, scores_of, write_scored
+    from querywise.jobs.rank import check_scores_folder, in_rows, scores_of, write_scored
     from querywise.measures.score_files import write_run, write_scores
     from querywise.runtime.files import check_writable
     from querywise.runtime.progress import shown
@@ -219,11 +219,11 @@ def rank(
             scores = scores_of(ranker, parts)
             count = len(scores)
             if out is None:
-                sys.stdout.writelines(f"{score!r}\n" for score in scores.tolist())
+                sys.stdout.writelines(f"{score!r}\n" for score in in_rows(scores, parts).tolist())
             elif kind == "trec":
                 write_run(out, parts.load().candidates, scores)
             else:
-                write_scores(out, scores)
+                write_scores(out, in_rows(scores, parts))
     if out is not None and not quiet:
         say(f"{count} documents of {len(parts)} queries ranked, written to {out}")
 

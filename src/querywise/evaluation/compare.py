@@ -110,7 +110,7 @@ class Compared:
         """Some measures of one ranker on every test query; another system's run is measured on its own list."""
         if name in self.runs:
             return evaluate_run(self.runs[name], self._judgements, measures=measures, flavour=self.flavour)
-        return evaluate(self.scores[name], self.test, measures=measures, flavour=self.flavour)
+        return evaluate(self.scores[name], self.test, measures=measures, flavour=self.flavour, order="grouped")
 
     @cached_property
     def _judgements(self) -> Grades:

@@ -21,11 +21,11 @@ from querywise.display.frames import Frame, as_frame
 from querywise.display.html import table
 from querywise.display.words import counted
 from querywise.errors import DataError
-from querywise.evaluation.foreign import System, is_system, scorer_of
+from querywise.evaluation.foreign import System, is_system, name_of, scorer_of
 from querywise.evaluation.plots import draw_values
 from querywise.measures.flavours import Flavour, find_flavour
 from querywise.measures.formulas import as_compared, find_measures
-from querywise.measures.order import check_scores, order
+from querywise.measures.order import ScoreOrder, check_scores, order
 from querywise.measures.ranked import RankedList
 from querywise.runtime.arrays import Floats, Ints, frozen
 from querywise.runtime.files import atomic_text
@@ -110,12 +110,16 @@ def evaluate(
     measures: str | Sequence[str] = ("map", "ndcg@10"),
     flavour: str = "standard",
     max_grade: int | None = None,
+    order: ScoreOrder | None = None,
 ) -> Evaluation:
     """Rank every query's documents by `scores` and measure the order, counting what the flavour counts.
 
     scores: a number per document; or what gives them: a fitted ranker, a model of LightGBM, XGBoost, CatBoost or
     scikit-learn, or a function of features. Beside the features, a function's parameter `group` gets the number of
     documents of each query, and `qid` the query of each row.
+    order: which order numbers are in, where the rows of a query were apart and have been brought together: "rows", that
+    of the input, as `predict(table)` gives them; "grouped", that of `data.candidates`, as `predict(data)` gives them.
+    Without it they are refused there.
 
     >>> from querywise import from_arrays
     >>> data = from_arrays([[1.0], [2.0]], [1, 0], qid=["a", "a"])
@@ -127,9 +131,21 @@ def evaluate(
     _check_judged(data)
     if not len(data):
         raise DataError("There is no query to evaluate.")
-    given: Any = scorer_of(scores).predict(data.candidates) if is_system(scores) else scores
-    found = ranked_lists(check_scores(given, data.candidates), data, find_flavour(flavour))
+    given: Any = scores
+    values = _asked(scores, data, order) if is_system(scores) else check_scores(given, data.candidates, order)
+    found = ranked_lists(values, data, find_flavour(flavour))
     return measure_lists(data.query_ids, found, measures=measures, flavour=flavour, max_grade=max_grade)
+
+
+def _asked(system: System, data: Judged, given: ScoreOrder | None) -> Floats:
+    """The scores of what is asked for them; it is given the documents grouped by query."""
+    if given not in (None, "grouped"):
+        raise DataError(
+            f"order={given!r} is for scores that are given as numbers. {name_of(system)} is given the documents in the "
+            "order of data.candidates, and its scores are taken in this order: leave out order.",
+            arguments=("order",),
+        )
+    return check_scores(scorer_of(system).predict(data.candidates), data.candidates)
 
 
 def _check_judged(data: Any) -> None:

@@ -128,7 +128,8 @@ def _check(name: str, system: Any) -> None:
     if not hasattr(system, "predict") and not callable(system):
         raise DataError(
             f"{name}: a {_kind(system)} cannot be compared. Expected a ranker, a model of LightGBM, XGBoost, CatBoost "
-            "or scikit-learn, or a function of features; scores are compared as one: lambda X: scores."
+            "or scikit-learn, or a function of features; scores in the order of test.candidates are compared as one: "
+            "lambda X: scores."
         )
 
 

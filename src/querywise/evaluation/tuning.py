@@ -174,7 +174,8 @@ def tune(
     with caching():
         for parameters in track(settings, "Choosing parameters"):
             ranker = _fitted(build(**parameters), train, valid)
-            table = evaluate(ranker.predict(valid.candidates), valid, measures=[measure], flavour=flavour)
+            scores = ranker.predict(valid.candidates)
+            table = evaluate(scores, valid, measures=[measure], flavour=flavour, order="grouped")
             value = float(table.values.mean())
             tried.append(Trial(parameters, value))
             if best is None or value > best[0]:
@@ -226,5 +227,6 @@ def cross_validated(
         with caching():
             for number, parameters in enumerate(track(settings, "Choosing parameters")):
                 scores = build(**parameters).fit(train).predict(held_out.candidates)
-                totals[number] += evaluate(scores, held_out, measures=[measure], flavour=flavour).values.sum()
+                table = evaluate(scores, held_out, measures=[measure], flavour=flavour, order="grouped")
+                totals[number] += table.values.sum()
     return tuple(Trial(each, float(total / len(data))) for each, total in zip(settings, totals, strict=True))

@@ -221,14 +221,18 @@ def _by_permutation(
     ranker: Scorer, data: Judged, *, measure: str, flavour: str, repeats: int, seed: int
 ) -> FeatureImportance:
     candidates = data.candidates
-    before = evaluate(ranker.predict(candidates), data, measures=[measure], flavour=flavour).values[:, 0]
+    before = evaluate(ranker.predict(candidates), data, measures=[measure], flavour=flavour, order="grouped").values[
+        :, 0
+    ]
     width = candidates.features.shape[1]
     drops = np.zeros((len(data), width))
     for column in track(range(width), "Permuting features"):
         for repeat in range(repeats):
             checkpoint()
             moved = _permuted(candidates, column, np.random.default_rng([seed, column, repeat]))
-            after = evaluate(ranker.predict(moved), data, measures=[measure], flavour=flavour).values[:, 0]
+            after = evaluate(ranker.predict(moved), data, measures=[measure], flavour=flavour, order="grouped").values[
+                :, 0
+            ]
             drops[:, column] += (before - after) / repeats
     labels = tuple(map(candidates.feature_label, range(width)))
     unit = f"fall of {measure}, from {before.mean():.4f}, once its values are permuted within queries"

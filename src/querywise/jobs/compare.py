@@ -127,7 +127,8 @@ def _given(files: Mapping[str, Path], folds: Folds) -> tuple[dict[str, Fit], dic
     runs = {name: read_run(path, name) for name, path in files.items() if whole.missed is not None and is_run(path)}
 
     def looked_up(name: str, path: Path) -> Fit:
-        found = scores_in(runs[name], whole.candidates) if name in runs else read_scores(path, whole.candidates)
+        known = whole.candidates
+        found = scores_in(runs[name], known) if name in runs else read_scores(path, known, order="rows")
         ranker = GivenScores(whole.candidates, found)
         return lambda train, valid: ranker
 

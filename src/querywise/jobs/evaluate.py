@@ -36,8 +36,10 @@ def run(data: Path, scores: Sequence[Path], *, measures: str, flavour: str, max_
             coverage[name] = coverage_of(in_judged(own, grades))
             unjudged.update(query for query in own.scores if query not in grades)
         elif judged is not None:
-            values = read_scores(path, judged.candidates)
-            tables[name] = evaluate(values, judged, measures=measures, flavour=flavour, max_grade=max_grade)
+            values = read_scores(path, judged.candidates, order="rows")
+            tables[name] = evaluate(
+                values, judged, measures=measures, flavour=flavour, max_grade=max_grade, order="grouped"
+            )
             coverage |= {} if judged.missed is None else {name: coverage_of(judged)}
     return Evaluated(tables, coverage, len(unjudged))
 

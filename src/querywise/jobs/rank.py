@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from querywise.contracts.protocols import Ranker
+from querywise.data.judged import Judged
 from querywise.data.parquet.arrow import is_part, part_name
 from querywise.data.parquet.scored import write_scored_part
 from querywise.data.training import Part, Training
@@ -27,6 +28,11 @@ def scores_of(ranker: Ranker, data: Training) -> Floats:
     """One score per document, in the order of the rows."""
     found = workers().each(_scores, data.parts(), shared=(ranker,), label="Ranking")
     return np.concatenate(found) if found else np.zeros(0)
+
+
+def in_rows(scores: Floats, data: Training) -> Floats:
+    """Scores in the order of the input's rows, where these were brought together by query."""
+    return data.candidates.in_source_order(scores) if isinstance(data, Judged) else scores
 
 
 def write_scored(ranker: Ranker, version: str, data: Training, out: Path) -> int:

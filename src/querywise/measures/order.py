@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias, get_args
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -9,6 +11,8 @@ from querywise.data.judged import Candidates
 from querywise.data.rows import refuse_masked
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
+
+ScoreOrder: TypeAlias = Literal["rows", "grouped"]  # that of the input's rows, or that of Candidates
 
 
 def order(scores: Floats, starts: Ints, *, tie_break: Ints | None = None) -> Ints:
@@ -22,8 +26,11 @@ def order(scores: Floats, starts: Ints, *, tie_break: Ints | None = None) -> Int
     return np.lexsort(keys)
 
 
-def check_scores(scores: ArrayLike, candidates: Candidates) -> Floats:
-    """Scores as an array of floats: one finite number per document, or a DataError."""
+def check_scores(scores: ArrayLike, candidates: Candidates, given: ScoreOrder | None = "grouped") -> Floats:
+    """Scores as an array of floats, in the order of `candidates`: one finite number per document, or a DataError.
+
+    given: the order in which they are given; None: not known, which is refused where the two orders differ.
+    """
     refuse_masked(scores, "the scores")
     try:
         values = np.asarray(scores, dtype=np.float64)
@@ -36,7 +43,30 @@ def check_scores(scores: ArrayLike, candidates: Candidates) -> Floats:
     if values.shape != (rows,):
         found = f"{len(values)} scores" if values.ndim == 1 else f"scores of shape {values.shape}"
         raise DataError(f"There are {rows} documents but {found}; one score per document is needed.")
+    values = _grouped(values, candidates, given)
     wrong = np.flatnonzero(~np.isfinite(values))
     if len(wrong):
         raise DataError(f"The score of document {candidates.document_label(int(wrong[0]))} is {values[wrong[0]]}.")
     return values
+
+
+def _grouped(values: Floats, candidates: Candidates, given: ScoreOrder | None) -> Floats:
+    """Scores brought from the order in which they are given to that of the candidates."""
+    if given is not None and given not in get_args(ScoreOrder):
+        raise DataError(
+            f"order={given!r}: expected 'rows', the order of the input, or 'grouped', that of the candidates.",
+            arguments=("order",),
+        )
+    rows = candidates.source_rows
+    if given == "grouped" or rows is None or bool(np.all(rows[1:] > rows[:-1])):
+        return values
+    if given is None:
+        raise DataError(
+            "The rows of this data were not in order and were brought together by query, so it is not clear which "
+            "document each score belongs to. Give the ranker itself, evaluate(ranker, data); or say which order the "
+            "scores have: order='rows', that of the input, as predict(table) gives them; order='grouped', that of "
+            "data.candidates, as predict(data) gives them.",
+            arguments=("order",),
+        )
+    sources: Ints = np.argsort(np.argsort(rows, kind="stable"), kind="stable")
+    return values[sources]

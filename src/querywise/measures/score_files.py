@@ -13,7 +13,7 @@ from querywise.data.letor import PathLike
 from querywise.data.parquet.scored import read_scored
 from querywise.data.runs import Run
 from querywise.errors import DataError
-from querywise.measures.order import check_scores, order
+from querywise.measures.order import ScoreOrder, check_scores, order
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import atomic_text, make_folder, read_text
 from querywise.runtime.numerals import finite_number
@@ -40,8 +40,12 @@ def write_run(path: PathLike, candidates: Candidates, scores: Floats, *, tag: st
                 out.write(f"{query_id} Q0 {candidates.document_label(row)} {rank} {float(values[row])!r} {tag}\n")
 
 
-def read_scores(path: PathLike, candidates: Candidates) -> Floats:
-    """Scores for `candidates`: one number per line, a TREC run matched by ids, or a folder of Parquet parts."""
+def read_scores(path: PathLike, candidates: Candidates, *, order: ScoreOrder | None = None) -> Floats:
+    """Scores for `candidates`: one number per line, a TREC run matched by ids, or a folder of Parquet parts.
+
+    order: of numbers without ids, where the rows of a query were apart in the input: "rows", that of the input, or
+    "grouped", that of `candidates`. Without it they are refused there.
+    """
     if Path(path).is_dir():
         return _from_parts(Path(path), candidates)
     lines = [(n, line.split()) for n, line in enumerate(read_text(Path(path)).split("\n"), 1) if line.strip()]
@@ -53,7 +57,7 @@ def read_scores(path: PathLike, candidates: Candidates) -> Floats:
     rows = len(candidates.features)
     if len(values) != rows:
         raise DataError(f"{path}: {len(values)} scores for {rows} documents; one score per document is needed.")
-    return values
+    return check_scores(values, candidates, order)
 
 
 def _number(where: str, words: list[str]) -> float:

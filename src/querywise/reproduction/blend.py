@@ -56,7 +56,9 @@ def reproduce(folds: Folds, out: Path) -> Path:
     def observe(fold: Fold, name: str, ranker: Any) -> None:
         learned = getattr(ranker, "weights", "equal") == "learned"
         scores = _crossed(ranker, fold.valid) if learned else ranker.predict(fold.valid.candidates)
-        validated.setdefault(name, []).append(evaluate(scores, fold.valid, measures=["map"], flavour=flavour)["map"])
+        validated.setdefault(name, []).append(
+            evaluate(scores, fold.valid, measures=["map"], flavour=flavour, order="grouped")["map"]
+        )
         if learned:
             weights.setdefault(name, []).append(ranker.weights_.tolist())
 

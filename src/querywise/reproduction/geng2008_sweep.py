@@ -163,7 +163,9 @@ def _ratios_of(train: Judged, fold: Fold, reference: int | str | None, l2: float
 
 
 def _measured(ranker: Any, fold: Fold) -> Floats:
-    return evaluate(ranker.predict(fold.test.candidates), fold.test, measures=SWEPT, flavour=FLAVOUR).values
+    return evaluate(
+        ranker.predict(fold.test.candidates), fold.test, measures=SWEPT, flavour=FLAVOUR, order="grouped"
+    ).values
 
 
 def sweep_table(swept: Sweep) -> str:

@@ -196,7 +196,9 @@ def _sweep(folds: Sequence[Fold], gammas: Sequence[float]) -> dict[str, list[flo
         for fold in track(folds, "Sweep over γ"):
             for place, gamma in enumerate(gammas):
                 ranker: Any = METHODS[SSER].build(gamma=gamma, norm=norm).fit(fold.train)
-                table = evaluate(ranker.predict(fold.test.candidates), fold.test, measures=["map"], flavour=FLAVOUR)
+                table = evaluate(
+                    ranker.predict(fold.test.candidates), fold.test, measures=["map"], flavour=FLAVOUR, order="grouped"
+                )
                 values[place].append(table["map"])
         lines[_line(norm)] = [float(np.concatenate(each).mean()) for each in values]
     return lines

@@ -153,7 +153,8 @@ def oracle(test: Judged, normalise: str = "opensearch-min-max") -> dict[str, Flo
     runs = run_columns(test.feature_names)
     seen = normalised_runs(test.candidates, runs, normalise)
     tables = [
-        evaluate(linear_scores(seen.features, each), test, measures=tuple(MEASURES)) for each in options_for(len(runs))
+        evaluate(linear_scores(seen.features, each), test, measures=tuple(MEASURES), order="grouped")
+        for each in options_for(len(runs))
     ]
     return {measure: np.max([table[measure] for table in tables], axis=0) for measure in MEASURES}
 

@@ -89,7 +89,9 @@ def sweep(folds: Sequence[Fold], reference: int | str | None, counts: Sequence[i
 
 
 def _precision(ranker: Any, fold: Fold) -> Floats:
-    return evaluate(ranker.predict(fold.test.candidates), fold.test, measures=["map"], flavour=FLAVOUR)["map"]
+    return evaluate(
+        ranker.predict(fold.test.candidates), fold.test, measures=["map"], flavour=FLAVOUR, order="grouped"
+    )["map"]
 
 
 def sweep_table(swept: Sweep) -> Table:
