@@ -40,6 +40,7 @@ from querywise import (
     why,
 )
 from querywise.contracts.missing import policy_of
+from querywise.data.folds import write_parts
 from querywise.data.joining import concatenate
 from querywise.data.letor import write_letor
 from querywise.data.parquet.logs import read_parquet
@@ -50,6 +51,7 @@ from querywise.learners.trees.context import QueryContext
 from querywise.methods import METHODS, find_method
 from querywise.rankers.missing import MissingValues
 from querywise.rankers.normalised import QueryNormalised
+from querywise.retrieval.reading import read_judged
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import caching
 from querywise.service.loaded_model import LoadedModel
@@ -392,6 +394,50 @@ def test_compare_takes_the_setting_too(log: Path) -> None:
     found = json.loads(output(run(None, *words)))
     assert "ranksvm" in json.dumps(found)
     assert "column clicks of features is nan" in refused(run(None, *words[:4]))
+
+
+@pytest.mark.parametrize("policy", ["mean", "native"])
+def test_files_where_what_is_left_out_is_zero_refuse_a_policy(policy: str, log: Path, tmp_path: Path) -> None:
+    letor, shards, folds = tmp_path / "sparse.txt", tmp_path / "shards", tmp_path / "folds"
+    write_letor(letor, WHOLE)
+    write_shards([WHOLE], shards)
+    write_parts(WHOLE, folds)
+    setting = ("--set", f"missing={policy}", "--method", "lambdamart", "--out", tmp_path / "model")
+    for data in ((letor,), (shards,), (folds, "--fold", 1), (log, "--valid", letor), (letor, "--valid", letor)):
+        said = refused(run(None, "fit", *data, *setting))
+        assert "cannot: a feature that is left out is 0" in said
+        assert "is 0 there. Leave the setting out; or train on a Parquet log, or in Python on arrays or tables" in said
+    for path in (letor, shards, folds):
+        words = ("compare", path, "--methods", "lambdamart", "--set", f"missing={policy}")
+        assert "cannot: a feature that is left out is 0" in refused(run(None, *words))
+    assert not (tmp_path / "model").exists()
+    assert "no such file" in refused(run(None, "fit", tmp_path / "none.txt", *setting)).lower()
+
+
+@pytest.mark.parametrize("policy", ["mean", "native"])
+def test_what_is_left_out_is_served_as_it_was_trained_where_nothing_could_be_missing(
+    policy: str, tmp_path: Path
+) -> None:
+    """A sparse LETOR file: half of the documents leave out the second feature, so it is 0 in training."""
+    rng, path = np.random.default_rng(0), tmp_path / "sparse.txt"
+    lines = []
+    for row in range(400):
+        first, there = rng.random(), rng.random() < 0.5
+        second = f" 2:{5 + rng.random():.4f}" if there else ""
+        lines.append(f"{int(first + there > 1)} qid:{row // 10} 1:{first:.4f}{second}")
+    path.write_text("\n".join(lines) + "\n")
+    ranker: Any = MissingValues(RankSVM()) if policy == "mean" else LambdaMART(20, min_documents=3, missing="native")
+    data = read_judged(path, missing="allowed")
+    save(ranker.fit(data), tmp_path / "model")
+    model, query = LoadedModel.from_folder(tmp_path / "model"), data.candidates.select([3])
+    for absent in (None, 0.0):
+        documents = [
+            {"id": str(row), "features": [one, two or absent]} for row, (one, two) in enumerate(query.features)
+        ]
+        content = json.dumps({"query": {"id": "3"}, "documents": documents})
+        found = model.rank([msgspec.json.decode(content, type=RankRequest)])[0][0].documents
+        scores = {each.id: each.score for each in found}
+        assert [scores[str(row)] for row in range(10)] == ranker.predict(query).tolist()
 
 
 # Over HTTP

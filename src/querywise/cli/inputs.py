@@ -108,10 +108,11 @@ def read_training(
 ) -> TrainingData:
     """What a ranker is fitted on."""
     from querywise.data.folds import make_folds
-    from querywise.data.sources import Kind, kind_of, open_features, read_features
+    from querywise.data.sources import Kind, check_may_lack, kind_of, open_features, read_features
     from querywise.errors import DataError
     from querywise.retrieval.reading import folds_of, is_collection, judged_from_text
 
+    check_may_lack([*data, *valid], missing)
     if len(data) == 1 and is_collection(data[0]) and not valid:
         found = judged_from_text(data[0], queries=queries, retrieval=retrieval)
         if fold is None:

@@ -93,6 +93,19 @@ def open_features(
     return read_features(paths, features=features, queries=queries, missing=missing)
 
 
+def check_may_lack(data: PathLike | Sequence[PathLike], missing: Missing) -> None:
+    """Refuse a model's policy for missing values on training data that cannot have them; a missing file is not ours."""
+    for path in paths_of(data) if missing == "allowed" else []:
+        kind = kind_of(path)
+        if kind in (Kind.LETOR, Kind.SHARDS, Kind.FOLDER) and path.exists():
+            found = "LETOR files" if kind is Kind.FOLDER else kind.value
+            raise DataError(
+                f"{path}: the settings missing=mean and missing=native are for data that can lack values, and {found} "
+                "cannot: a feature that is left out is 0 there. Leave the setting out; or train on a Parquet log, or "
+                "in Python on arrays or tables, where values are missing as null or NaN."
+            )
+
+
 def _whole(folders: Sequence[Path]) -> Judged:
     """Sets of shards in memory, as one."""
     sets = [open_shards(folder).whole() for folder in folders]

@@ -26,7 +26,9 @@ class MissingValues(AnyRanker):
 
     The mean is over the training documents that have the feature. For every feature that some training document lacks,
     the ranker inside gets one more column, after all features: 1 where it is missing, else 0. Without missing values in
-    training there are no such columns, and the ranker inside is fitted as it would be alone.
+    training there are no such columns, and the ranker inside is fitted as it would be alone. Of data that was not read
+    with missing="allowed" nothing can be missing, and what its file left out is 0: a value that is missing later, when
+    documents are ranked, is then 0 too.
 
     policy: what missing values become; "mean" is the only way that is the same for all rankers.
     """
@@ -53,7 +55,8 @@ class MissingValues(AnyRanker):
         if valid is not None:
             valid.candidates.require_features(data.feature_count, data.feature_names, missing="allowed")
         gaps = np.isnan(candidates.features)
-        self.means_ = np.array([_mean(column) for column in candidates.features.T])
+        could_lack = candidates.missing == "allowed"
+        self.means_ = np.array([_mean(column) if could_lack else 0.0 for column in candidates.features.T])
         lost = np.flatnonzero(np.isnan(self.means_))
         if len(lost):
             raise DataError(

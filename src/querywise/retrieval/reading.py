@@ -18,7 +18,7 @@ from querywise.data.letor import PathLike
 from querywise.data.missing import Missing
 from querywise.data.queries import read_queries
 from querywise.data.query_table import QueryTable
-from querywise.data.sources import Kind, kind_of, paths_of, read_features
+from querywise.data.sources import Kind, check_may_lack, kind_of, paths_of, read_features
 from querywise.data.vectors import Vectors, read_vectors
 from querywise.errors import DataError, Hint
 from querywise.retrieval.approximate import require_usearch
@@ -154,6 +154,7 @@ def folds_of(
         return make_folds(found.judged, seed=seed)
     if retrieval is not None:
         retrieval.refuse_vectors([data])
+    check_may_lack(data, missing)
     if kind_of(data) is not Kind.FOLDER:
         return make_folds(read_features(data, queries=queries, missing=missing), seed=seed)
     folds = read_folds(data)
