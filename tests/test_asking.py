@@ -143,6 +143,11 @@ def test_fit_says_what_it_takes(build: Callable[[], Any], data: Judged, frame: p
         build().fit(data.candidates)
     with pytest.raises(DataError, match="found nothing"):
         build().fit(X=X, y=y)
+    for valid, found in ((frame, "a pandas DataFrame"), (data.candidates, "a querywise Candidates"), (X, "a numpy")):
+        with pytest.raises(
+            DataError, match=rf"{name}\.fit\(…, valid=…\) takes a Judged set; found {found}.* makes one"
+        ):
+            build().fit(data, valid=valid)
 
 
 def test_arrays_are_grouped_as_the_message_says(data: Judged) -> None:

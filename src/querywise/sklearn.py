@@ -21,7 +21,7 @@ from querywise.contracts.missing import missing_for
 from querywise.data.folds import split_queries
 from querywise.data.frames import from_arrays
 from querywise.data.judged import Judged
-from querywise.data.missing import Missing
+from querywise.data.missing import Missing, require_whole
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
 from querywise.measures.formulas import find_measure
@@ -146,16 +146,17 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
         """Whether rows may hold NaN: where the ranker has a policy for it."""
         return "refused" if self.ranker is None else missing_for(self.ranker)
 
-    def _checks(self) -> dict[str, type | tuple[str, ...] | str | bool]:
-        """What scikit-learn checks of rows."""
-        finite: str | bool = "allow-nan" if self._missing() == "allowed" else True
-        return {"accept_sparse": _SPARSE, "dtype": np.float64, "ensure_all_finite": finite}
+    def _checks(self) -> dict[str, type | tuple[str, ...] | str]:
+        """What scikit-learn checks of rows; NaN is refused in `_judged`, with what can be done about it here."""
+        return {"accept_sparse": _SPARSE, "dtype": np.float64, "ensure_all_finite": "allow-nan"}
 
     def _judged(self, rows: _Rows, labels: Ints | None, qid: ArrayLike | None, method: str) -> Judged:
         """Checked rows, grouped by query."""
         if qid is None:
             qid = self._one_query(int(rows.shape[0]), method)
         names = getattr(self, "feature_names_in_", None)
+        if self._missing() == "refused":
+            _refuse_nan(rows, names)
         return from_arrays(
             rows,
             labels,
@@ -186,6 +187,16 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
                 f"Ranker(validation={share!r}) must be a share of the queries between 0.0 and 1.0, or None."
             )
         return split_queries(data, share=1 - share, seed=self.seed)
+
+
+def _refuse_nan(rows: _Rows, names: Sequence[str] | None) -> None:
+    """Refuse NaN, with the policies that there are for missing values."""
+    if not np.isnan(rows if isinstance(rows, np.ndarray) else rows.data).any():
+        return
+    try:
+        require_whole(rows if isinstance(rows, np.ndarray) else rows.toarray(), None if names is None else tuple(names))
+    except DataError as error:
+        raise DataError(f"X contains NaN. {error}", arguments=("X",)) from None
 
 
 def _by_row(sample_weight: ArrayLike, data: Judged) -> Floats:

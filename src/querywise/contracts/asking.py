@@ -80,27 +80,33 @@ def as_candidates(asked: Asked, ranker: _Ranker) -> Candidates:
 
 
 def _explained(fit: Callable[..., _Answer]) -> Callable[..., _Answer]:
-    """A method `fit` that says what it takes where it is called as others are called: with a table, or with X and y."""
+    """A method `fit` that says what it takes where it is called as others are called: with a table, or with X and y.
+
+    Its validation part is looked at too, whether it is used or not.
+    """
 
     @wraps(fit)
     def explained(self: Any, *data: Any, **options: Any) -> _Answer:
         if len(data) != 1 or not (hasattr(data[0], "load") and hasattr(data[0], "pairs")):  # a Training
             raise DataError(_not_taken(type(self).__name__, data))
-        if isinstance(options.get("valid"), Judged):
-            require_same_labels([data[0], options["valid"]])
+        valid = options.get("valid")
+        if valid is not None and not isinstance(valid, Judged):
+            raise DataError(_not_taken(type(self).__name__, (valid,), "fit(…, valid=…)"), arguments=("valid",))
+        if valid is not None:
+            require_same_labels([data[0], valid])
         return fit(self, *data, **options)
 
     return explained
 
 
-def _not_taken(name: str, data: tuple[Any, ...]) -> str:
+def _not_taken(name: str, data: tuple[Any, ...], call: str = "fit") -> str:
     from querywise.data.frames import is_table
 
     found, made = ", ".join(map(_named, data)) or "nothing", "from_arrays(X, y, qid=…), or with group=…,"
     if len(data) == 1 and is_table(data[0]):
         made = "from_frame(table)"
     return (
-        f"{name}.fit takes a Judged set; found {found}. {made} makes one. "
+        f"{name}.{call} takes a Judged set; found {found}. {made} makes one. "
         "For scikit-learn's fit(X, y, qid=…) see querywise.sklearn.Ranker."
     )
 
