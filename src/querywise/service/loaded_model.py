@@ -269,18 +269,18 @@ def _row(document: Document, features: _Names, where: str) -> list[float]:
                 f"{', '.join(names[:8])}{' …' if len(names) > 8 else ''}.",
                 f"{where}.features",
             )
-        return [_known(given.get(name), absent) for name in names]
-    if len(given) != len(names):
+        if absent == 0:  # the common case, without a call per value
+            return [given.get(name) or 0.0 for name in names]
+        given = [given.get(name) for name in names]
+    elif len(given) != len(names):
         raise RequestDataError(
             f"Document {document.id!r} has {len(given)} features; the model was trained on {len(names)}. Give them "
             "all, null for one that is missing, or give them by name.",
             f"{where}.features",
         )
-    return [_known(value, absent) for value in given]
-
-
-def _known(value: float | None, absent: float) -> float:
-    return absent if value is None else value or 0.0
+    if absent == 0:
+        return [value or 0.0 for value in given]
+    return [absent if value is None else value or 0.0 for value in given]
 
 
 def _values(document: Document, where: str) -> Any:
