@@ -269,3 +269,46 @@ def test_a_judged_set_shows_the_values_that_its_labels_stand_for() -> None:
     data = from_arrays([[1.0], [2.0], [3.0]], [0.0, 0.3, 0.3], qid=[1, 1, 1], gains=True)
     assert "values 0: 1, 0.3: 2" in repr(data)
     assert "values" in data._repr_html_()
+
+
+IDS = ["b", "a", "b", "7"]
+
+
+@pytest.mark.parametrize(
+    "qid",
+    [
+        np.array(IDS)[:, None],
+        np.array(IDS, object)[:, None],
+        pd.DataFrame({"query": IDS}),
+        pd.DataFrame({"query": pd.array(IDS, "string")}),
+        pd.Series(IDS, index=[3, 2, 1, 0]),
+        pl.DataFrame({"query": IDS}),
+        pl.Series(IDS),
+        pa.table({"query": IDS}),
+    ],
+    ids=["column", "objects", "pandas", "pandas string", "pandas series", "polars", "polars series", "Arrow"],
+)
+def test_query_ids_in_one_column_are_the_ids(qid: Any) -> None:
+    assert from_arrays(np.eye(4), qid=qid).query_ids == ("b", "a", "7")
+
+
+def test_numbers_in_one_column_are_ids_as_in_a_row() -> None:
+    for qid in (np.array([[3], [3], [1]]), np.array([[3.0], [3.0], [1.0]]), pd.DataFrame({"q": [3, 3, 1]})):
+        assert from_arrays(np.eye(3), qid=qid).query_ids == ("3", "1")
+
+
+@pytest.mark.parametrize(
+    ("qid", "said"),
+    [
+        (np.zeros((3, 2)), r"one query id per row; found a ndarray of shape \(3, 2\)"),
+        (np.zeros((3, 1, 1)), r"found a ndarray of shape \(3, 1, 1\)"),
+        (pd.DataFrame({"a": [1, 1, 1], "b": [1, 1, 1]}), r"found a DataFrame of shape \(3, 2\)"),
+        ([[0], [0], [1]], r"Row 1 has the query id \[0\]; expected one text or number per row"),
+        ([np.array([0]), np.array([1]), np.array([1])], r"Row 1 has the query id \[0\]"),
+        (pd.DataFrame({"a": ["x", None, "y"]}), "Row 2 has no query id"),
+        (np.array([[1.0], [np.nan], [1.0]]), "Row 2 has no query id"),
+    ],
+)
+def test_query_ids_that_are_not_one_per_row_are_refused(qid: Any, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        from_arrays(np.eye(3), qid=qid)

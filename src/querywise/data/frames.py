@@ -46,7 +46,7 @@ def from_arrays(
     """A judged set from a feature matrix, labels and what rows belong to which query.
 
     X: a matrix, dense or sparse, or a table of pandas, polars or Arrow, whose columns give the features their names.
-    qid: one query id per row. Rows may be in any order.
+    qid: one query id per row, also as an array or table of one column. Rows may be in any order.
     group: instead, how many consecutive rows each query has, as LightGBM wants it, or the file that has these sizes,
     one a line. The queries' ids are then "1", "2", and so on.
     gains: False, labels are grades, whole numbers from 0 up. True, they are real values from 0 up, such as click rates,
@@ -163,7 +163,17 @@ def _query_ids(qid: ArrayLike | None, group: ArrayLike | PathLike[str] | None, r
             "Which rows belong to which query? Give qid=, a query id for every row, or group=, how many "
             "consecutive rows each query has."
         )
-    return _texts(qid)
+    return _texts(_column(qid))
+
+
+def _column(qid: Any) -> Any:
+    """Query ids in a row; they may be given as an array or table of one column."""
+    shape = getattr(qid, "shape", ())
+    if len(shape) < 2:
+        return qid
+    if len(shape) > 2 or shape[1] != 1:
+        raise DataError(f"qid must be one query id per row; found a {type(qid).__name__} of shape {tuple(shape)}.")
+    return np.asarray(qid)[:, 0]
 
 
 def is_table(thing: Table | Candidates | Judged | ArrayLike) -> bool:
@@ -272,9 +282,12 @@ def _texts(ids: Any) -> list[str]:
     """Query ids as texts: 7 and 7.0 are both "7"."""
     values = ids.tolist() if hasattr(ids, "tolist") else list(ids)
     texts = []
-    for row, value in enumerate(values if isinstance(values, list) else [values]):
+    for row, given in enumerate(values if isinstance(values, list) else [values]):
+        value = given.tolist() if isinstance(given, np.ndarray) else given
         if _is_missing(value):
             raise DataError(f"Row {row + 1} has no query id; every row needs one.")
+        if isinstance(value, (list, dict)):
+            raise DataError(f"Row {row + 1} has the query id {value!r}; expected one text or number per row.")
         whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
         texts.append(str(int(value)) if whole else str(value))
     return texts
