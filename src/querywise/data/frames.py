@@ -168,11 +168,11 @@ def _query_ids(qid: ArrayLike | None, group: ArrayLike | PathLike[str] | None, r
 
 def _column(qid: Any) -> Any:
     """Query ids in a row; they may be given as an array or table of one column."""
-    shape = getattr(qid, "shape", ())
+    shape: tuple[int, ...] = tuple(getattr(qid, "shape", ()))
     if len(shape) < 2:
         return qid
     if len(shape) > 2 or shape[1] != 1:
-        raise DataError(f"qid must be one query id per row; found a {type(qid).__name__} of shape {tuple(shape)}.")
+        raise DataError(f"qid must be one query id per row; found a {type(qid).__name__} of shape {shape}.")
     return np.asarray(qid)[:, 0]
 
 
