@@ -17,8 +17,8 @@ Missing: TypeAlias = Literal["refused", "allowed"]
 ZERO, MEAN, NATIVE = "zero", "mean", "native"
 _CHOICES = (
     "'mean', the mean of training with a column that marks it: querywise.rankers.missing.MissingValues(ranker, "
-    "policy='mean') or the setting missing=mean; or 'native', the side that trees learn: LambdaMART(missing='native') "
-    "or the setting missing=native"
+    "policy='mean'), recommended(missing='mean') or the setting missing=mean; or 'native', the side that trees learn: "
+    "LambdaMART(missing='native') or the setting missing=native"
 )
 ALLOW = (
     f"Or keep them with missing='allowed' and choose what the model puts in their place: {_CHOICES}. On the command "
