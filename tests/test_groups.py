@@ -138,6 +138,6 @@ def test_lightgbms_ranker_is_compared_on_its_own_form_of_the_data(tmp_path: Path
     compared = qw.compare([yours, qw.recommended(bag=1)], train, valid, test)
 
     assert compared.names == ("LGBMRanker", "Blend")
-    own = yours.predict(test.candidates.features)
+    own = np.asarray(yours.predict(test.candidates.features))
     assert np.array_equal(compared.evaluations["LGBMRanker"].values, qw.evaluate(own, test).values)
     assert 0 <= compared.corrected()["Blend"]["map"] <= 1
