@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE  # tests start hundreds of processes; each woul
 BEGUN := $(shell date +%s)
 TAKEN = taken=$$(($$(date +%s) - $(BEGUN))); echo "make $@: $$((taken / 60)) min $$((taken % 60)) s"
 
-.PHONY: help demo check test engines lint types kernels bench docs clean
+.PHONY: help demo check test engines lint types kernels bench docs dist clean
 help:            ## what can be made
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -54,6 +54,11 @@ bench: .venv/ready     ## what it costs, as ratios against what you would run in
 docs: .venv/ready      ## write the generated pages anew
 	$(BIN)/python docs/generate.py
 
+dist: .venv/ready      ## the sdist and the wheel, checked, in dist/
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m twine check --strict dist/*
+
 clean:           ## remove the environment and all caches
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
