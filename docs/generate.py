@@ -21,7 +21,7 @@ COMPARED = {"MQ2008": "MQ2008", "OHSUMED": "OHSUMED", "cranfield": "Cranfield", 
 HYBRID = {"cranfield": "Cranfield", "vaswani": "Vaswani", "stdlib": "the embedded collection"}
 COMMANDS = (
     "demo", "features", "index", "search", "convert", "fit", "rank", "evaluate", "compare", "fuse", "explain", "serve",
-    "export", "reproduce", "methods",
+    "export", "reproduce", "methods", "doctor",
 )  # fmt: skip
 
 

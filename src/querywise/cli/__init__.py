@@ -7,11 +7,22 @@ import sys
 import warnings
 from typing import Any
 
-from querywise.cli import collections, comparing, exporting, fusing, ranking, serving, sharding
+from querywise.cli import collections, comparing, exporting, fusing, ranking, serving, sharding, verifying
 from querywise.cli.app import app
 from querywise.errors import Hint
 
-__all__ = ["app", "collections", "comparing", "exporting", "fusing", "main", "ranking", "serving", "sharding"]
+__all__ = [
+    "app",
+    "checking",
+    "collections",
+    "comparing",
+    "exporting",
+    "fusing",
+    "main",
+    "ranking",
+    "serving",
+    "sharding",
+]
 
 
 def main() -> None:

@@ -31,6 +31,12 @@ def compiled_loosely(function: Callable[_Parameters, _Result]) -> Callable[_Para
     return cast("Callable[_Parameters, _Result]", _kept(function, nogil=True, fastmath=freedom))
 
 
+def kept_in(function: Callable[_Parameters, _Result]) -> str | None:
+    """The folder that the machine code of a compiled function is kept in; None where there is no place for it."""
+    folder: str | None = cast("Any", function).stats.cache_path
+    return folder
+
+
 def _kept(function: Any, **how: Any) -> Any:
     """The function as numba compiles it, its machine code kept on disk where there is a place for it."""
     if _no_place:
