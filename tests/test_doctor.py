@@ -86,7 +86,7 @@ def test_the_answer_for_people_says_what_to_do() -> None:
     found = Examined(required, parts, "")
     said = "\n".join(doctor.lines(found))
     assert not found.works
-    assert "broken: ImportError: no\n    pip install 'numpy>=2.0' --force-reinstall\n" in said
+    assert "broken: ImportError: no\n    pip uninstall -y numpy && pip install 'numpy>=2.0'\n" in said
     assert "set NUMBA_CACHE_DIR" in said
     assert said.endswith("What is required does not work: numpy.")
     for part in PARTS.values():

@@ -12,17 +12,8 @@ from querywise.cli.app import app
 from querywise.errors import Hint
 
 __all__ = [
-    "app",
-    "checking",
-    "collections",
-    "comparing",
-    "exporting",
-    "fusing",
-    "main",
-    "ranking",
-    "serving",
-    "sharding",
-]
+    "app", "collections", "comparing", "exporting", "fusing", "main", "ranking", "serving", "sharding", "verifying",
+]  # fmt: skip
 
 
 def main() -> None:

@@ -164,7 +164,7 @@ def lines(found: Examined) -> Iterator[str]:
         yield f"Optional: {name}, {part.purpose}: {state}"
         yield from map(_line, packages)
         if state != WORKS:
-            yield f"    {part.install}{'' if state == MISSING else ' --upgrade --force-reinstall'}"
+            yield f"    {_removal(packages)}{part.install}{' -U' if state == OLD else ''}"
     yield ""
     broken = [each.name for each in found.required if each.state != WORKS]
     yield f"What is required does not work: {', '.join(broken)}." if broken else "All that is required works."
@@ -224,8 +224,13 @@ def _line(each: Checked) -> str:
 
 
 def _install(each: Checked) -> str:
-    again = " --force-reinstall" if each.state == BROKEN else ""
-    return f"pip install '{each.name}{each.wanted}'{again}"
+    return _removal([each]) + f"pip install '{each.name}{each.wanted}'"
+
+
+def _removal(packages: Sequence[Checked]) -> str:
+    """What takes broken packages away, so that installing brings them anew."""
+    broken = " ".join(each.name for each in packages if each.state == BROKEN)
+    return f"pip uninstall -y {broken} && " if broken else ""
 
 
 def _tried(modules: Sequence[str]) -> dict[str, Outcome]:
