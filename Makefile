@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE  # tests start hundreds of processes; each woul
 BEGUN := $(shell date +%s)
 TAKEN = taken=$$(($$(date +%s) - $(BEGUN))); echo "make $@: $$((taken / 60)) min $$((taken % 60)) s"
 
-.PHONY: help demo check test engines lint types kernels bench docs dist clean
+.PHONY: help demo check test engines lint types kernels bench docs site dist clean
 help:            ## what can be made
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -51,8 +51,13 @@ engines: .venv/ready   ## tests in real search engines, which it fetches and sta
 bench: .venv/ready     ## what it costs, as ratios against what you would run instead
 	$(BIN)/python -m benchmarks
 
-docs: .venv/ready      ## write the generated pages anew
+docs: .venv/ready      ## write the generated pages anew, and build the site into site/
 	$(BIN)/python docs/generate.py
+	@$(MAKE) --no-print-directory site
+	@echo "To read it: $(BIN)/python -m http.server --directory site"
+
+site: .venv/ready      ## build the site into site/ from the pages as they are; a lost link or anchor is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 dist: .venv/ready      ## the sdist and the wheel, checked, in dist/
 	rm -rf dist
@@ -60,5 +65,5 @@ dist: .venv/ready      ## the sdist and the wheel, checked, in dist/
 	$(BIN)/python -m twine check --strict dist/*
 
 clean:           ## remove the environment and all caches
-	rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
