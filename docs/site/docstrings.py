@@ -12,36 +12,42 @@ _CITATION = re.compile(r"\[(\w+)\]_")
 
 
 class AsMarkdown(griffe.Extension):
-    """Rewrite the docstring of every object once it is read."""
+    """Rewrite every docstring once the package is read: only then are inherited parameters known."""
 
-    def on_instance(self, *, obj: griffe.Object, **kwargs: Any) -> None:
-        """Rewrite one docstring, if there is one."""
-        if obj.docstring is not None:
-            obj.docstring.value = as_markdown(obj.docstring.value, _names(obj))
+    def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
+        """Rewrite the docstrings of a package, all modules, classes and functions."""
+        _rewrite(pkg)
+
+
+def _rewrite(obj: griffe.Object) -> None:
+    if obj.docstring is not None:
+        obj.docstring.value = as_markdown(obj.docstring.value, _names(obj))
+    for member in obj.members.values():
+        if isinstance(member, griffe.Object):  # and not another name of something elsewhere
+            _rewrite(member)
 
 
 def as_markdown(text: str, parameters: set[str]) -> str:
-    """Lines `name: …` of these parameters become list items, lines after `>>>` a block of code."""
-    lines: list[str] = []
-    state = ""
-    for line in text.splitlines():
+    """Paragraph by paragraph: lines `name: …` of these parameters become list items, `>>>` a block of code."""
+    return "\n\n".join(_paragraph(part, parameters) for part in text.split("\n\n"))
+
+
+def _paragraph(text: str, parameters: set[str]) -> str:
+    before, prompt, example = text.partition(">>> ")
+    if prompt:
+        return f"{before}\n```pycon\n>>> {example}\n```"
+    lines = []
+    listed = False
+    for line in _CITATION.sub(r"\\[\1\\]", text).splitlines():
         begins = _PARAMETER.match(line)
-        if state == "code" and not line.strip():
-            lines.append("```")
-            state = ""
-        if state != "code" and line.startswith(">>> "):
-            lines += ["", "```pycon"]
-            state = "code"
-        elif state != "code" and begins and set(begins[1].split(", ")) <= parameters:
-            names = ", ".join(f"`{name}`" for name in begins[1].split(", "))
-            lines += [] if state == "list" else [""]
-            line = f"- **{names}**: {line[begins.end() :]}"
-            state = "list"
-        elif state == "list":
-            state = "list" if line.strip() else ""
-            line = f"  {line}" if line.strip() else ""
-        lines.append(line if state == "code" else _CITATION.sub(r"\\[\1\\]", line))
-    return "\n".join([*lines, *(["```"] if state == "code" else [])])
+        names = begins[1].split(", ") if begins else []
+        if begins and set(names) <= parameters:
+            shown = ", ".join(f"`{name}`" for name in names)
+            lines += ([] if listed else [""]) + [f"- **{shown}**: {line[begins.end() :]}"]
+            listed = True
+        else:
+            lines.append(f"  {line}" if listed else line)
+    return "\n".join(lines)
 
 
 def _names(obj: griffe.Object) -> set[str]:
@@ -49,6 +55,5 @@ def _names(obj: griffe.Object) -> set[str]:
     if isinstance(obj, griffe.Function):
         return {parameter.name for parameter in obj.parameters}
     if isinstance(obj, griffe.Class):
-        begin = obj.members.get("__init__")
-        return set(obj.members) | (_names(begin) if isinstance(begin, griffe.Function) else set())
+        return set(obj.members) | {parameter.name for parameter in obj.parameters}
     return set()

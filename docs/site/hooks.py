@@ -45,7 +45,11 @@ API = {
         ("recommended", "Single", "KnnOnline", "KnnOffline1", "KnnOffline2", "QueryClasses", "Naive", "SelectRanker",
          "Transform", "ATVT", "SER", "SSER", "Blend", "WeightsByQuery", "TextView"),
     ),
-    "evaluation": ("Evaluation", "Measures per query, paired tests, the best of a grid.", ("evaluate", "compare", "tune")),
+    "evaluation": (
+        "Evaluation",
+        "Measures per query, paired tests, the best of a grid.",
+        ("evaluate", "compare", "tune"),
+    ),
     "explanations": ("Explanations", "What a ranker does, and why.", ("explain", "why", "feature_importance")),
     "storage": (
         "Storage and exports",
@@ -63,8 +67,17 @@ API = {
         ("QuerywiseError", "DataError", "ModelFileError", "NotFittedError", "SolverError", "ClusterError"),
     ),
 }  # fmt: skip
-BOOST = {"api/": 2.0, "http.md": 2.0, "cli.md": 2.0, "measures.md": 2.0, "code/": 0.2, "reproduction.md": 0.3,
-         "benchmarks.md": 0.3, "changelog.md": 0.2, "architecture.md": 0.5}  # fmt: skip
+BOOST = {
+    "http.md": 2.0,
+    "cli.md": 2.0,
+    "measures.md": 2.0,
+    "data.md": 2.0,
+    "architecture.md": 0.5,
+    "reproduction.md": 0.3,
+    "benchmarks.md": 0.3,
+    "changelog.md": 0.2,
+    "code/": 0.2,
+}  # how much a page counts in a search, where it is not 1: what defines a word comes before what uses it
 _LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
 _LANGUAGES = {".py": "python", ".out": "text"}
 

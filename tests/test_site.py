@@ -1,0 +1,128 @@
+"""The documentation as a site: it is complete, builds, loads nothing from elsewhere, and its search finds things."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import ModuleType
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+import querywise
+
+ROOT = Path(__file__).parent.parent
+SOUGHT = {
+    "NDCG": "measures.html",
+    "SelectRanker": "api/rankers.html#querywise.rankers.clusters.SelectRanker",
+    "RankSVM": "api/learners.html#querywise.learners.ranksvm.ranksvm.RankSVM",
+    "back-off": "api/rankers.html#querywise.rankers.knn.KnnOffline1",
+    "querywise fuse": "cli.html#querywise-fuse",
+    "/v1/weights": "http.html#post-v1weights",
+    "OpenSearch": "engines/opensearch.html",
+    "gains": "data.html#real-valued-labels",
+    "missing values": "data.html#missing-values",
+    "GridSearchCV": "python.html#scikit-learn",
+}  # what is typed, and the place that must be among the first three hits
+
+
+def part_of_site(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "site" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_public_name_is_on_one_page_of_the_reference() -> None:
+    names = [name for _, _, group in part_of_site("hooks").API.values() for name in group]
+    assert sorted(name for name in names if "." not in name) == [
+        name for name in dir(querywise) if not name.startswith("_")
+    ]
+
+
+def test_docstrings_become_lists_of_parameters_and_blocks_of_code() -> None:
+    said = "A ranker [geng2008]_.\n\nk: how many,\nor a share.\nseed, other: where it starts.\nNote: no more."
+    assert part_of_site("docstrings").as_markdown(f"{said}\n\n>>> 1 + 1\n2", {"k", "seed", "other"}) == (
+        "A ranker \\[geng2008\\].\n\n\n- **`k`**: how many,\n  or a share.\n- **`seed`, `other`**: where it starts.\n"
+        "  Note: no more.\n\n\n```pycon\n>>> 1 + 1\n2\n```"
+    )
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where the site is served, built without a warning."""
+    built = tmp_path_factory.mktemp("site")
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(built)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(built))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    program = shutil.which("chromium")
+    if program is None:
+        assert os.environ.get("CI") != "true", "a machine that builds must have chromium"
+        pytest.skip("chromium is not on this machine")
+    with sync_playwright() as playwright:
+        begun = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield begun
+        begun.close()
+
+
+def found(page: Page, sought: str) -> list[str]:
+    """The places that the site's search shows in its first three hits; a hit is a page and its best sections."""
+    page.evaluate("document.querySelectorAll('.md-search-result__item').forEach(item => item.dataset.old = true)")
+    field = page.locator("input[name=query]")
+    field.fill(sought)
+    field.press("End")
+    hits = page.locator(".md-search-result__item:not([data-old])")
+    hits.first.wait_for()
+    links = [link for hit in hits.all()[:3] for link in hit.locator("a.md-search-result__link:visible").all()]
+    parts = [urlsplit(link.evaluate("link => link.href")) for link in links]
+    return [part.path.removeprefix("/") + (f"#{part.fragment}" if part.fragment else "") for part in parts]
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.xdist_group("site")
+def test_the_sites_own_search_finds_ten_things_among_its_first_three(address: str, browser: Browser) -> None:
+    page = browser.new_page()
+    page.goto(f"{address}/index.html")
+    first = {sought: found(page, sought) for sought in SOUGHT}
+    assert {sought: places for sought, places in first.items() if SOUGHT[sought] not in places} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.xdist_group("site")
+def test_pages_load_nothing_from_elsewhere_and_are_as_wide_as_the_screen(address: str, browser: Browser) -> None:
+    page = browser.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    for name in ("index", "reproduction", "methods", "api/rankers"):
+        page.goto(f"{address}/{name}.html")
+        for width in (1280, 390):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate("document.documentElement.scrollWidth") == width, name
+    assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []
