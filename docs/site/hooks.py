@@ -58,7 +58,7 @@ API = {
     ),
     "others": (
         "scikit-learn and clusters",
-        "An estimator of scikit-learn around any ranker; a cluster as the workers.",
+        "An estimator of scikit-learn around any ranker, `querywise.sklearn.Ranker`; a cluster as the workers.",
         ("querywise.sklearn.Ranker", "Cluster"),
     ),
     "errors": (
@@ -109,9 +109,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def api_page(name: str) -> str:
-    """One page of the reference: a heading and every name of the group, from its docstrings."""
+    """One page of the reference: a heading and every name of the group, by its docstrings."""
     title, introduction, names = API[name]
-    parts = [f"# {title}", f"{introduction} All but what names its module is imported from `querywise` itself."]
+    parts = [f"# {title}", introduction]
     for each in names:
         short = each.rpartition(".")[2]
         parts.append(f"::: {_home(each)}\n    options:\n      heading: {short}\n      toc_label: {short}")
