@@ -52,9 +52,10 @@ def test_every_public_name_is_on_one_page_of_the_reference() -> None:
 
 
 def test_docstrings_become_lists_of_parameters_and_blocks_of_code() -> None:
-    said = "A ranker [geng2008]_.\n\nk: how many,\nor a share.\nseed, other: where it starts.\nNote: no more."
+    said = "As `Naive` [geng2008]_.\n\nk: how many,\nor a share.\nseed, other: where it starts.\nNote: no more."
     assert part_of_site("docstrings").as_markdown(f"{said}\n\n>>> 1 + 1\n2", {"k", "seed", "other"}) == (
-        "A ranker \\[geng2008\\].\n\n\n- **`k`**: how many,\n  or a share.\n- **`seed`, `other`**: where it starts.\n"
+        "As [`Naive`][querywise.rankers.clusters.Naive] \\[geng2008\\].\n\n"
+        "\n- **`k`**: how many,\n  or a share.\n- **`seed`, `other`**: where it starts.\n"
         "  Note: no more.\n\n\n```pycon\n>>> 1 + 1\n2\n```"
     )
 

@@ -1,4 +1,4 @@
-"""Docstrings as Markdown: parameters as a list, examples as code, citations as plain keys."""
+"""Docstrings as Markdown: parameters as a list, examples as code, public names as links, citations as plain keys."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import Any
 
 import griffe
 
+from querywise import _HOMES
+
 _PARAMETER = re.compile(r"^(\w+(?:, \w+)*): ")
 _CITATION = re.compile(r"\[(\w+)\]_")
+_NAME = re.compile(r"(?<!`)`([A-Z]\w+|\w+_\w+)`(?!`)")  # of a class or of several words: others are parameters, too
 
 
 class AsMarkdown(griffe.Extension):
@@ -38,7 +41,7 @@ def _paragraph(text: str, parameters: set[str]) -> str:
         return f"{before}\n```pycon\n>>> {example}\n```"
     lines = []
     listed = False
-    for line in _CITATION.sub(r"\\[\1\\]", text).splitlines():
+    for line in _NAME.sub(_linked, _CITATION.sub(r"\\[\1\\]", text)).splitlines():
         begins = _PARAMETER.match(line)
         names = begins[1].split(", ") if begins else []
         if begins and set(names) <= parameters:
@@ -48,6 +51,11 @@ def _paragraph(text: str, parameters: set[str]) -> str:
         else:
             lines.append(f"  {line}" if listed else line)
     return "\n".join(lines)
+
+
+def _linked(name: re.Match[str]) -> str:
+    """A public name, with a link to its place in the reference."""
+    return f"[{name[0]}][{_HOMES[name[1]]}.{name[1]}]" if name[1] in _HOMES else name[0]
 
 
 def _names(obj: griffe.Object) -> set[str]:

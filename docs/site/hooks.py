@@ -68,6 +68,7 @@ API = {
     ),
 }  # fmt: skip
 BOOST = {
+    "index.md": 1.5,
     "http.md": 2.0,
     "cli.md": 2.0,
     "measures.md": 2.0,
