@@ -217,6 +217,14 @@ def test_a_graph_that_was_made_up_is_refused(what: str) -> None:
         Graph.checked(change(_content()), exact.of, exact.lengths, DIMENSION)
 
 
+def test_a_graph_of_another_version_of_usearch_is_refused() -> None:
+    exact, content = vectors(60), _small().copy()
+    version = bytes(content).index(b"usearch") + len(b"usearch")
+    content[version] += 1
+    with pytest.raises(ModelFileError, match="the installed usearch does not read it"):
+        Graph.checked(content, exact.of, exact.lengths, DIMENSION)
+
+
 @settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2**31), st.integers(0, 255)), min_size=1, max_size=4))
 def test_whatever_is_changed_it_is_refused_or_answers(changes: list[tuple[int, int]]) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from querywise.data.vectors import Numbers
 from querywise.errors import DataError, ModelFileError
-from querywise.retrieval.graph_content import LINKS, check_content, check_vectors
+from querywise.retrieval.graph_content import LINKS, check_content, check_vectors, unsound
 from querywise.runtime.arrays import Bytes, Floats, Ints, Singles
 from querywise.runtime.cancellation import checkpoint
 from querywise.runtime.progress import track
@@ -63,7 +63,12 @@ class Graph:
         held = check_content(copied, documents, dimension)
         sample = np.unique(np.linspace(0, len(documents) - 1, min(len(documents), 1_000)).astype(np.int64))
         check_vectors(held[sample], _units(vectors_of, lengths, documents[sample]))
-        return Graph(copied, dimension)
+        found = Graph(copied, dimension)
+        try:
+            _ = found._opened
+        except RuntimeError as error:  # made by another version of usearch, or said to be
+            raise unsound(f"the installed usearch does not read it ({error})") from None
+        return found
 
     def near(self, queries: Singles, top: int) -> list[Ints]:
         """For every query documents that are near it, several times `top` of them where there are as many."""

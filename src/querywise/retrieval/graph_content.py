@@ -28,15 +28,15 @@ def check_content(content: Bytes, documents: Ints, dimension: int) -> Halves:
     count, row = len(documents), 2 * dimension
     begin = 8 + count * row + _HEAD + _SIZES
     if len(content) < begin + count * (2 + _NODE + _BASE) or content[:8].view(np.uint32).tolist() != [count, row]:
-        raise _unsound("it has another number of documents or another dimension")
+        raise unsound("it has another number of documents or another dimension")
     head = content[begin - _HEAD - _SIZES : begin - _SIZES]
     counts = np.frombuffer(head[17:41].tobytes(), np.uint64)
     if bytes(head[:7]) != b"usearch" or bytes(head[13:17]) != _KINDS or counts.tolist() != [count, 0, dimension]:
-        raise _unsound("its head is not that of a graph made here")
+        raise unsound("its head is not that of a graph made here")
     _check_links(content[begin - _SIZES :], documents)
     vectors = content[8 : 8 + count * row].view(np.float16).reshape(count, dimension)
     if not all(np.isfinite(vectors[first : first + _BLOCK]).all() for first in range(0, count, _BLOCK)):
-        raise _unsound("its vectors have numbers that are not finite")
+        raise unsound("its vectors have numbers that are not finite")
     return vectors
 
 
@@ -46,24 +46,25 @@ def _check_links(content: Bytes, documents: Ints) -> None:
     sizes = np.frombuffer(content[:_SIZES].tobytes(), np.int64)
     levels = np.frombuffer(content[_SIZES : _SIZES + 2 * count].tobytes(), np.int16).astype(np.int64)
     if sizes[:3].tolist() != [count, LINKS, BASE_LINKS] or (count and not 0 <= sizes[4] < count):
-        raise _unsound("its sizes do not fit")
+        raise unsound("its sizes do not fit")
     if count and not (levels.min() >= 0 and levels.max() < _HIGHEST and sizes[3] == levels.max() == levels[sizes[4]]):
-        raise _unsound("its levels do not fit")
+        raise unsound("its levels do not fit")
     starts = np.concatenate([[0], np.cumsum(_NODE + _BASE + levels * _UPPER)]) + _SIZES + 2 * count
     if starts[-1] != len(content):
-        raise _unsound("it is cut short or has more than it should")
-    wrong = first_unsound(content, starts, levels, documents)
+        raise unsound("it is cut short or has more than it should")
+    wrong = firstunsound(content, starts, levels, documents)
     if wrong >= 0:
-        raise _unsound(f"what it says of document {documents[wrong]} does not fit")
+        raise unsound(f"what it says of document {documents[wrong]} does not fit")
 
 
 def check_vectors(held: Halves, units: Singles) -> None:
     """Refuse a graph of other vectors than the index has."""
     if len(held) and float(np.abs(held - units).max()) > _FAR:
-        raise _unsound("it was made of other vectors")
+        raise unsound("it was made of other vectors")
 
 
-def _unsound(why: str) -> ModelFileError:
+def unsound(why: str) -> ModelFileError:
+    """Why a graph cannot be used, and what to do."""
     return ModelFileError(
         f"The graph for approximate search that is kept with this index cannot be used: {why}. Make the index anew."
     )
@@ -78,7 +79,7 @@ def _number(content: Bytes, place: int, width: int) -> int:
 
 
 @compiled
-def first_unsound(content: Bytes, starts: Ints, levels: Ints, documents: Ints) -> int:
+def firstunsound(content: Bytes, starts: Ints, levels: Ints, documents: Ints) -> int:
     """The first place whose number, level or links do not fit; −1 if all do."""
     for place in range(len(levels)):
         at = starts[place]
