@@ -1,13 +1,19 @@
-"""What holds for all tests: how many examples a quick run tries, what begins first, what real data is needed for."""
+"""What holds for all tests: examples of a quick run, what begins first, what real data is needed for, the browser."""
 
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from tests.worlds import REAL_DATA
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 settings.register_profile("check", max_examples=15)  # `make check` asks for it; see `examples` in worlds.py
 
@@ -26,3 +32,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         assert "@" in item.nodeid, "this pytest-xdist does not keep groups of tests together under this pytest"
     if item.get_closest_marker("real_data") and not REAL_DATA.is_dir() and not os.environ.get("CI"):
         pytest.skip("real judged data is not on this machine")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium, driven by Playwright."""
+    from playwright.sync_api import sync_playwright
+
+    program = shutil.which("chromium")
+    if program is None:
+        assert os.environ.get("CI") != "true", "a machine that builds must have chromium"
+        pytest.skip("chromium is not on this machine")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield started
+        started.close()

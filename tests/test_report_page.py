@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from querywise.data.folds import make_folds
 from querywise.data.query_table import QueryTable
@@ -47,18 +45,6 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     page = run(asked, make_folds(data), folder / "r", title=TITLE)[1]
     assert page is not None
     return page
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = shutil.which("chromium")
-    if program is None:
-        assert os.environ.get("CI") != "true", "a machine that builds must have chromium"
-        pytest.skip("chromium is not on this machine")
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -16,7 +15,7 @@ from urllib.parse import quote, urlencode
 from urllib.request import Request, urlopen
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from querywise.data.collections import Collection, Document
 from querywise.data.judgements import Judgement
@@ -110,18 +109,6 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
             process.terminate()
         for process in running.values():
             process.wait(timeout=20)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = shutil.which("chromium")
-    if program is None:
-        assert os.environ.get("CI") != "true", "a machine that builds must have chromium"
-        pytest.skip("chromium is not on this machine")
-    with sync_playwright() as playwright:
-        begun = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        yield begun
-        begun.close()
 
 
 @pytest.fixture

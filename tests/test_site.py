@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -16,7 +15,7 @@ from types import ModuleType
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 import querywise
 
@@ -77,18 +76,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 class Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *words: object) -> None:
         pass
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = shutil.which("chromium")
-    if program is None:
-        assert os.environ.get("CI") != "true", "a machine that builds must have chromium"
-        pytest.skip("chromium is not on this machine")
-    with sync_playwright() as playwright:
-        begun = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        yield begun
-        begun.close()
 
 
 def found(page: Page, sought: str) -> list[str]:
