@@ -82,6 +82,13 @@ def test_the_wilcoxon_test_counts_all_signs_of_few_ranks(seed: int) -> None:
     assert wilcoxon_test(ours, theirs).p == pytest.approx(float(np.mean(np.abs(sums) >= observed)))
 
 
+@pytest.mark.parametrize(("seed", "queries"), [(0, 2), (1, 5), (2, 9), (3, 13), (4, 14), (5, 40)])
+def test_the_wilcoxon_test_is_scipys_where_ranks_are_tied(seed: int, queries: int) -> None:
+    ours, theirs = np.random.default_rng(seed).integers(0, 4, (2, queries)) / 4
+    expected: Any = stats.wilcoxon(ours, theirs)
+    assert wilcoxon_test(ours, theirs).p == pytest.approx(float(expected.pvalue), rel=1e-12)
+
+
 def test_the_wilcoxon_test_leaves_out_queries_that_do_not_differ() -> None:
     ours, theirs = two_systems(1, 60)
     same = np.full(25, 0.5)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from querywise.errors import DataError
-from querywise.runtime.arrays import Floats
+from querywise.runtime.arrays import Bools, Floats
 
 _DRAWS = 10_000
 _BLOCK = 4_000_000  # numbers drawn at a time
+_FEW = 13  # queries, of which all signs are counted if some are tied
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,18 @@ def wilcoxon_test(ours: Floats, theirs: Floats) -> Comparison:
     from scipy.stats import rankdata, wilcoxon
 
     moved = gain[gain != 0]
-    signed = float(np.sign(moved) @ rankdata(np.abs(moved)))
-    return _compared("Wilcoxon signed-rank", gain, float(wilcoxon(gain).pvalue), direction=signed)
+    ranks = rankdata(np.abs(moved))
+    ties = len(np.unique(ranks)) < len(gain)  # queries that do not differ are ties too
+    p = _exact(ranks, moved > 0) if ties and len(gain) <= _FEW else float(wilcoxon(gain).pvalue)
+    return _compared("Wilcoxon signed-rank", gain, p, direction=float(np.sign(moved) @ ranks))
+
+
+def _exact(ranks: Floats, up: Bools) -> float:
+    """The signed-rank test's p over all signs that these ranks could have had, two-sided."""
+    observed, sums = ranks[up].sum(), np.zeros(1)
+    for rank in ranks:
+        sums = np.concatenate([sums, sums + rank])
+    return min(1.0, 2 * float(min(np.mean(sums <= observed), np.mean(sums >= observed))))
 
 
 def randomisation_test(ours: Floats, theirs: Floats, *, seed: int = 0, draws: int = _DRAWS) -> Comparison:
