@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +27,13 @@ _LIMITS = {"minimum": "from", "maximum": "to", "maxLength": "up to length"}
 
 def help_of(*words: str) -> str:
     """What `querywise … --help` prints, without colour, at a width that suits a page."""
-    command = Path(sys.executable).with_name("querywise")
-    surroundings = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
-    shown = subprocess.run([command, *words, "--help"], capture_output=True, text=True, check=True, env=surroundings)
+    import typer.testing
+
+    from querywise.cli import app
+
+    surroundings = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+    shown = typer.testing.CliRunner().invoke(app, [*words, "--help"], prog_name="querywise", env=surroundings)
+    assert shown.exit_code == 0, shown.output
     return "\n".join(line.rstrip() for line in shown.stdout.strip("\n").splitlines())
 
 
