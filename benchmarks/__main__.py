@@ -105,6 +105,14 @@ def _shown(name: str, console: Console) -> Iterator[Result]:
     """The results of one bench, each drawn when it is there."""
     title, *notes = _paragraphs(name)
     console.print(f"\n[bold]{title}[/bold]", *notes, sep="\n", highlight=False)
+    if not console.is_terminal:
+        for number, result in enumerate(BENCHES[name]()):
+            line = terminal_table(console.width, headed=number == 0)
+            add_line(line, result)
+            console.print(line, end="")
+            yield result
+        console.print()
+        return
     table = terminal_table(console.width)
     # Drawn on demand: a thread that redraws would compete with what is measured.
     with Live(Group(table, "measuring …"), console=console, auto_refresh=False) as live:
@@ -113,8 +121,6 @@ def _shown(name: str, console: Console) -> Iterator[Result]:
             live.refresh()
             yield result
         live.update(table)
-    if not console.is_terminal:
-        console.print()
 
 
 def _paragraphs(name: str) -> list[str]:

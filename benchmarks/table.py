@@ -16,9 +16,9 @@ _REACHED = {True: "yes", False: "no", None: ""}
 _COLOURS = {True: "green", False: "red", None: ""}
 
 
-def terminal_table(room: int) -> Table:
+def terminal_table(room: int, *, headed: bool = True) -> Table:
     """An empty table for `room` characters; columns are as wide in one bench as in the next, so that they line up."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, width=min(room, 100))
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, width=min(room, 100), show_header=headed, show_edge=False)
     table.add_column("what", ratio=1)
     for heading, width in zip(_HEADINGS, (9, 9, 6, 7, 7), strict=True):
         table.add_column(heading, justify="right", width=width)

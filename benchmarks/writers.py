@@ -18,6 +18,7 @@ from tests.serving import COMMAND, started
 
 _SECONDS = 60.0
 _RELOADS = 50
+_MANY = 90  # changes to files, of which some are tried
 
 # Fits and saves into one folder, as often as it can.
 _SAVER = """
@@ -55,31 +56,27 @@ def measure_writers() -> Iterator[Result]:
     yield alone("faults", what, ours=float(failed), unit="", below=1)
 
 
-def _all(changes: int) -> list[int]:
-    return list(range(1, changes + 1))
-
-
-def _some(changes: int) -> list[int]:
-    """Every tenth point, and the last ten, where one folder takes the place of another."""
-    return [at for at in _all(changes) if at % 10 == 0 or at > changes - 10]
+def _points(changes: int) -> list[int]:
+    """Every change; of very many every tenth, and the last ten, where one folder takes the place of another."""
+    return [at for at in range(1, changes + 1) if changes <= _MANY or at % 10 == 0 or at > changes - 10]
 
 
 def measure_kills() -> Iterator[Result]:
     """Every command that writes is killed before its changes to a file; ours are kills that lost something."""
-    kills = lost = 0
     with tempfile.TemporaryDirectory() as place:
         root = Path(place).resolve() / "root"
         root.mkdir()
         with killer(root) as killing:
             for command in COMMANDS:
+                kills = lost = 0
                 for over in (True, False):
                     try:
-                        points = _some if command.costly else _all
-                        kills += kill_everywhere(killing, root, command, over=over, points=points)
+                        kills += kill_everywhere(killing, root, command, over=over, points=_points)
                     except AssertionError as error:
                         print(error)
                         lost += 1
-    yield alone("faults", f"commands killed at {kills} points: lost or blocked", ours=float(lost), unit="", below=1)
+                what = f"{command.words.split()[0]} {command.out}, killed at {kills} points: lost or blocked"
+                yield alone("faults", what, ours=float(lost), unit="", below=1)
 
 
 def measure_reloads() -> Iterator[Result]:

@@ -6,6 +6,7 @@ A process of its own imports everything once and then forks for each command: `p
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -14,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +23,7 @@ from pathlib import Path
 
 import querywise
 from querywise.data.collections import Collection, Document, write_collection
-from querywise.data.letor import write_letor
+from querywise.data.letor import read_letor, write_letor
 from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.rankers.weights.fusion import Weights
@@ -194,6 +196,11 @@ def _serve() -> None:
     for name in ("pyarrow.parquet", "matplotlib.pyplot", "safetensors.numpy", "scipy.stats", *ours):
         if "scripts" not in name and not name.endswith((".ray", "__main__")):
             importlib.import_module(name)  # once, not in every fork
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("1 qid:1 1:1\n")
+        file.flush()
+        read_letor(file.name)  # the first kernel to be loaded takes half a second
+    gc.freeze()  # what is there stays: a fork that looked for garbage in it would copy it
     for line in sys.stdin:
         asked = json.loads(line)
         reading, writing = os.pipe()
