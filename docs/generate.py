@@ -11,10 +11,17 @@ PAGE = Path(__file__).parent / "cli.md"
 HTTP = Path(__file__).parent / "http.md"
 SETTINGS = Path(__file__).parent / "methods.md"
 REPRODUCTION = Path(__file__).parent / "reproduction.md"
+REPRODUCTIONS = (REPRODUCTION, *sorted((Path(__file__).parent / "reproduction").glob("*.md")))
 README = Path(__file__).parent.parent / "README.md"
 ENGINES = Path(__file__).parent / "engines"
 FIGURES = Path(__file__).parent / "figures"
 COMPARED = {"MQ2008": "MQ2008", "OHSUMED": "OHSUMED", "cranfield": "Cranfield", "vaswani": "Vaswani"}
+CLAIMS = {
+    "geng2008": ("MQ2008", "OHSUMED", "stdlib"),
+    "lin2011": ("MQ2008", "OHSUMED"),
+    "zha2006": ("MQ2008", "OHSUMED", "stdlib"),
+    "hoi2008": ("OHSUMED",),
+}  # paper → the data that its claims were tested on
 HYBRID = {"cranfield": "Cranfield", "vaswani": "Vaswani", "stdlib": "the embedded collection"}
 COMMANDS = (
     "demo", "features", "index", "search", "convert", "fit", "rank", "evaluate", "compare", "fuse", "explain", "serve",
@@ -158,6 +165,28 @@ def write_summary_of_methods() -> None:
     _write_json(FIGURES / "methods" / "numbers.json", {"tests": len(tests), "p_holm": tests, "methods": found})
 
 
+def write_summary_of_claims() -> None:
+    """Every claim of the four papers, and what came out on each collection."""
+    places = {"MQ2008": "MQ2008", "OHSUMED": "OHSUMED", "stdlib": "the embedded collection"}
+    heads = ["paper", "claim", "its p", *places.values()]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    content = []
+    for paper, collections in CLAIMS.items():
+        found = {
+            name: json.loads((FIGURES / f"{paper}-{name}" / "numbers.json").read_text())["claims"]
+            for name in collections
+        }
+        for claim, *others in zip(*found.values(), strict=True):
+            assert {each["claim"] for each in others} <= {claim["claim"]}, f"{paper}: other claims on other data"
+            outcomes = dict(zip(found, [claim, *others], strict=True))
+            cells = [outcomes[name]["outcome"] if name in outcomes else "" for name in places]
+            content.append([paper, claim["claim"], claim["paper"], *cells])
+            lines.append(f"| {' | '.join(content[-1])} |")
+    FIGURES.joinpath("claims").mkdir(exist_ok=True)
+    (FIGURES / "claims" / "table.md").write_text("\n".join(lines) + "\n")
+    _write_json(FIGURES / "claims" / "numbers.json", {"printed": [heads, *content]})
+
+
 def write_pooled_hybrid() -> None:
     """The queries of all collections that `reproduce hybrid` has measured, tested together."""
     from querywise.reproduction.hybrid import pooled
@@ -196,6 +225,7 @@ if __name__ == "__main__":
     HTTP.write_text(http_page())
     SETTINGS.write_text(methods_page())
     write_summary_of_methods()
+    write_summary_of_claims()
     write_pooled_hybrid()
-    for page in (REPRODUCTION, README, *sorted(ENGINES.glob("*.md"))):
+    for page in (*REPRODUCTIONS, README, *sorted(ENGINES.glob("*.md"))):
         page.write_text(with_tables(page.read_text()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
+import json
 import re
 from functools import cache
 from pathlib import Path
@@ -67,11 +68,24 @@ def test_the_readme_lists_every_method() -> None:
 
 
 def test_pages_show_the_tables_that_were_made() -> None:
-    pages = [path.read_text() for path in (generator().REPRODUCTION, generator().README)]
+    pages = [path.read_text() for path in (*generator().REPRODUCTIONS, generator().README)]
     for page in pages:
         assert page == generator().with_tables(page), "run `make docs`"
     made = [str(table.relative_to(ROOT / "docs")) for table in (ROOT / "docs" / "figures").glob("*/table.md")]
     assert sorted(made) == sorted(re.findall(r"<!-- (?:docs/)?(figures/\S+\.md) -->", "".join(pages)))
+
+
+def test_the_table_of_claims_has_what_every_reproduction_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = generator().FIGURES
+    claims = {path.parent.name for path in figures.glob("*-*/numbers.json") if "claims" in json.loads(path.read_text())}
+    assert claims == {f"{paper}-{name}" for paper, names in generator().CLAIMS.items() for name in names}
+    for name in claims:
+        (tmp_path / name).symlink_to(figures / name)
+    monkeypatch.setattr(generator(), "FIGURES", tmp_path)
+    generator().write_summary_of_claims()
+    for file in ("table.md", "numbers.json"):
+        made = (tmp_path / "claims" / file).read_text()
+        assert made == (figures / "claims" / file).read_text(), "run `make docs`"
 
 
 def test_links_lead_somewhere() -> None:

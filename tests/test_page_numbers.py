@@ -13,6 +13,7 @@ from querywise.runtime.values import Json
 
 ROOT = Path(__file__).parent.parent
 FIGURES = ROOT / "docs" / "figures"
+PAGES = [ROOT / "README.md", ROOT / "docs" / "reproduction.md", *sorted((ROOT / "docs" / "reproduction").glob("*.md"))]
 PUBLISHED = FIGURES / "published"  # what others have printed, and where
 _LONG = 60  # lists beyond it are of queries, in which any number can be found
 _CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
@@ -58,9 +59,9 @@ def strangers(section: str) -> list[str]:
     return [each for each in _NUMBER.findall(_CODE.sub("", section)) if each not in rounded]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/reproduction.md"])
-def test_every_number_of_a_page_is_in_the_file_of_its_section(page: str) -> None:
-    unknown = {title: missing for title, part in sections(ROOT / page) if (missing := strangers(part))}
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_number_of_a_page_is_in_the_file_of_its_section(page: Path) -> None:
+    unknown = {title: missing for title, part in sections(page) if (missing := strangers(part))}
     assert unknown == {}
 
 

@@ -109,7 +109,7 @@ def test_pages_load_nothing_from_elsewhere_and_are_as_wide_as_the_screen(address
     for width in (1280, 390):  # a page each: one that is resized moves its search field for a moment
         page = browser.new_page(viewport={"width": width, "height": 800})
         page.on("request", lambda request: asked.append(request.url))
-        for name in ("index", "reproduction", "methods", "api/rankers"):
+        for name in ("index", "reproduction", "reproduction/geng2008", "methods", "api/rankers"):
             page.goto(f"{address}/{name}.html")
             assert page.evaluate("document.documentElement.scrollWidth") == width, name
     assert asked

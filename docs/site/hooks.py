@@ -74,7 +74,7 @@ BOOST = {
     "measures.md": 2.0,
     "data.md": 2.0,
     "architecture.md": 0.5,
-    "reproduction.md": 0.3,
+    "reproduction": 0.3,
     "benchmarks.md": 0.3,
     "changelog.md": 0.2,
     "code/": 0.2,
