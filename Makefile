@@ -56,8 +56,9 @@ docs: .venv/ready      ## write the generated pages anew, and build the site int
 	@$(MAKE) --no-print-directory site
 	@echo "To read it: $(BIN)/python -m http.server --directory site"
 
+# Not with --quiet, under which warnings are not counted.
 site: .venv/ready      ## build the site into site/ from the pages as they are; a lost link or anchor is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 dist: .venv/ready      ## the sdist and the wheel, checked, in dist/
 	rm -rf dist

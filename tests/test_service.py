@@ -333,6 +333,8 @@ def test_openapi_describes_what_is_really_read(server: Serving) -> None:
     request = said["components"]["schemas"]["RankRequest"]
     assert set(request["required"]) == {"query", "documents"}
     assert "/" not in said["paths"]
+    named = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(said)))
+    assert named <= set(said["components"]["schemas"])
 
 
 @pytest.mark.slow

@@ -17,6 +17,8 @@ _DESCRIBED = (
     schema.BatchResponse,
     schema.ExplainRequest,
     schema.WeightsRequest,
+    schema.RouteRequest,
+    schema.RouteResponse,
     schema.SearchResponse,
     schema.QueriesResponse,
     schema.ModelResponse,
