@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import warnings
 from typing import Any
+
+import typer.main
 
 from querywise.cli import collections, comparing, exporting, fusing, ranking, serving, sharding, verifying
 from querywise.cli.app import app
@@ -30,4 +33,10 @@ def main() -> None:
             usual(message, *more, **others)
 
     warnings.showwarning = show
-    app()
+    _command()()
+
+
+@functools.cache
+def _command() -> Any:  # Typer's own type of it is private
+    """All commands, from the signatures of their functions."""
+    return typer.main.get_command(app)
