@@ -12,7 +12,7 @@ HTTP = Path(__file__).parent / "http.md"
 SETTINGS = Path(__file__).parent / "methods.md"
 REPRODUCTION = Path(__file__).parent / "reproduction.md"
 REPRODUCTIONS = (REPRODUCTION, *sorted((Path(__file__).parent / "reproduction").glob("*.md")))
-README = Path(__file__).parent.parent / "README.md"
+CHOOSING = Path(__file__).parent / "choosing.md"
 ENGINES = Path(__file__).parent / "engines"
 FIGURES = Path(__file__).parent / "figures"
 COMPARED = {"MQ2008": "MQ2008", "OHSUMED": "OHSUMED", "cranfield": "Cranfield", "vaswani": "Vaswani"}
@@ -86,7 +86,8 @@ def methods_page() -> str:
         "Written by `make docs` from the classes themselves; `querywise methods NAME` prints the same. On the command "
         "line a setting is given as `--set name=value`, in Python as `find_method(method).build(name=value)`, with "
         "`find_method` of `querywise.methods`. What is not set has its default, or, with validation data, the "
-        "best of the values that are tried.",
+        "best of the values that are tried. [Which method when](choosing.md) says where to begin.",
+        _methods_index(),
     ]
     for method in METHODS.values():
         module, _, kind = method.home.partition(":")
@@ -96,6 +97,15 @@ def methods_page() -> str:
         tried = {"": method.grid, **{f", with base={base}": grid for base, grid in method.grids.items()}}
         parts += [f"Tried on validation data{where}: {_grid(grid)}." for where, grid in tried.items() if grid]
     return "\n\n".join(parts) + "\n"
+
+
+def _methods_index() -> str:
+    """A row per method: its name, its class, and what it is."""
+    from querywise.methods import METHODS
+
+    named = [(each.name, each.home.partition(":")[2], each.description) for each in METHODS.values()]
+    rows = [f"| [`{name}`](#{name}) | `{kind}` | {description} |" for name, kind, description in named]
+    return "\n".join(["| name | class | what it is |", "|---|---|---|", *rows])
 
 
 def _setting(setting: Any) -> str:
@@ -227,5 +237,5 @@ if __name__ == "__main__":
     write_summary_of_methods()
     write_summary_of_claims()
     write_pooled_hybrid()
-    for page in (*REPRODUCTIONS, README, *sorted(ENGINES.glob("*.md"))):
+    for page in (*REPRODUCTIONS, CHOOSING, *sorted(ENGINES.glob("*.md"))):
         page.write_text(with_tables(page.read_text()))
