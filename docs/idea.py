@@ -107,7 +107,7 @@ def picture() -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{said}">',
             f"<style>{STYLE}</style>",
-            f'<rect class="back" width="{WIDTH}" height="{HEIGHT}" rx="10"/>',
+            f'<rect class="back" width="{WIDTH}" height="{HEIGHT}"/>',
             '<text class="ink head" x="20" y="38">One model for all queries</text>',
             '<text class="ink head" x="366" y="38">A model for each query</text>',
             f'<line class="edge" x1="343" y1="20" x2="343" y2="{HEIGHT - 20}"/>',
