@@ -13,7 +13,10 @@ from querywise.runtime.values import Json
 
 ROOT = Path(__file__).parent.parent
 FIGURES = ROOT / "docs" / "figures"
-PAGES = [*(ROOT / name for name in ("README.md", "docs/start.md", "docs/choosing.md")), ROOT / "docs" / "reproduction.md", *sorted((ROOT / "docs" / "reproduction").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "docs/start.md", "docs/choosing.md", "docs/reproduction.md")),
+    *sorted((ROOT / "docs" / "reproduction").glob("*.md")),
+]
 PUBLISHED = FIGURES / "published"  # what others have printed, and where
 _LONG = 60  # lists beyond it are of queries, in which any number can be found
 _CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
