@@ -231,6 +231,7 @@ def back_offs(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
     return found
 
 
+@pytest.mark.slow
 def test_reproductions_of_papers_never_back_off(back_offs: list[float | None]) -> None:
     fold = make_folds(trained_on())[0]
     for fit in geng2008._Rows(0, quick=True).all(classes=False).values():

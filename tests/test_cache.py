@@ -79,6 +79,7 @@ def test_sharing_changes_no_bit_whatever_the_order_and_the_room(
             assert ranker.predict(test.candidates).tobytes() == alone[name][place], (name, SETTINGS[place])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["knn-online", "knn-offline-1", "knn-offline-2"])
 def test_tuning_shares_and_chooses_what_it_would_choose_without(
     name: str, data: tuple[Judged, Judged, Judged], alone: dict[str, list[bytes]]

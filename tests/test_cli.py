@@ -276,6 +276,7 @@ def test_classes_from_the_side_file_reach_the_folds_of_a_folder(folder: Path, tm
     assert set(content["methods"]) == {"single", "query-classes"}
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_not_an_error(folder: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)

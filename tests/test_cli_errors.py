@@ -105,6 +105,7 @@ def test_a_command_typed_wrongly_ends_with_how_it_is_meant(place: Path, command:
     assert contents(place) == before
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
 def test_a_full_disk_behind_standard_output_is_a_message_and_not_a_success(place: Path) -> None:
     with open("/dev/full", "w") as full:
@@ -146,6 +147,7 @@ def interrupted(process: subprocess.Popen[str]) -> tuple[str, str]:
     raise AssertionError("the process goes on, whatever it is sent")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_while_training_keeps_the_older_model(place: Path, tmp_path: Path) -> None:
     write_letor(tmp_path / "large.txt", make_judged(200, 20, FEATURES))

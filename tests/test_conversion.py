@@ -221,6 +221,7 @@ def test_a_command_that_cannot_be_done_ends_with_one_message(place: Path, comman
     assert sorted(place.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_converting_keeps_the_older_shards(place: Path, tmp_path: Path) -> None:
     old = make_judged(5, 4, 3)
     write_shards([old], tmp_path / "s")

@@ -70,6 +70,7 @@ def bad(first: int, last: int, *names: str) -> tuple[dict[int, str], int]:
     return found, tried
 
 
+@pytest.mark.slow
 def test_crafted_models_are_refused_or_rank() -> None:
     assert bad(1_000_000, 1_000_200, *SOME) == ({}, 200)
 

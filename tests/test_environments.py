@@ -142,6 +142,7 @@ LOADS = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("given", "found"), [(None, "passive"), ("active", "active")])
 def test_threads_of_trees_sleep_while_they_wait_unless_told_otherwise(given: str | None, found: str) -> None:
     done = python(LOADS, OMP_WAIT_POLICY=given, OMP_DISPLAY_ENV="true")

@@ -271,6 +271,7 @@ def world(queries: int = 20) -> tuple[list[Run], list[Judgement]]:
     return [Run("good", good), Run("noise", noise)], said
 
 
+@pytest.mark.slow
 def test_learned_weights_prefer_the_run_that_knows() -> None:
     runs, said = world()
     data, _ = judge(tabulate_runs(runs), said)
@@ -282,6 +283,7 @@ def test_learned_weights_prefer_the_run_that_knows() -> None:
     assert found.compared_with == 4, "only what learns weights is corrected for"
 
 
+@pytest.mark.slow
 def test_every_judged_query_is_scored_by_folds_that_did_not_see_it_and_the_others_by_all() -> None:
     runs, said = world()
     candidates = tabulate_runs(runs)
@@ -300,6 +302,7 @@ def test_every_judged_query_is_scored_by_folds_that_did_not_see_it_and_the_other
     assert np.array_equal(best[candidates.rows(3)], join_runs(runs).features[candidates.rows(3), 0])
 
 
+@pytest.mark.slow
 def test_what_is_written_is_the_best_plain_one_unless_weights_gain_more_than_an_error() -> None:
     runs, said = world()
     data, _ = judge(tabulate_runs(runs), said)

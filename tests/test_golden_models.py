@@ -79,6 +79,7 @@ def now() -> dict[str, dict[str, list[float]]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("golden")
 @pytest.mark.parametrize("kind", ["scores", "methods"])
 def test_saved_models_and_methods_score_as_they_did(now: dict[str, Any], kind: str) -> None:

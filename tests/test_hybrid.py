@@ -62,6 +62,7 @@ def numbers_in(folder: Path) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.slow
 def test_every_row_is_measured_on_the_same_candidates(place: Path) -> None:
     numbers = numbers_in(place / "made")
     rows = set(numbers["comparison"]["methods"])
@@ -77,6 +78,7 @@ def test_every_row_is_measured_on_the_same_candidates(place: Path) -> None:
     assert all(f"| {row} |" in table for row in (*rows, hybrid.ORACLE))
 
 
+@pytest.mark.slow
 def test_the_oracle_is_above_all_weights_and_the_gap_is_counted_from_weights(place: Path) -> None:
     numbers = numbers_in(place / "made")
     for measure in ("map", "ndcg@10"):

@@ -854,6 +854,7 @@ def test_markdown_and_html_hold_the_same_tables(made: Made) -> None:
     assert sorted(cell for row in rows for cell in row) == sorted(page.cells)
 
 
+@pytest.mark.slow
 def test_the_same_numbers_give_the_same_bytes(tmp_path: Path, made: Made) -> None:
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:

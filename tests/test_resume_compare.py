@@ -99,6 +99,7 @@ def kept_compare(folder: Path, folds: Folds, settings: dict[str, Any] | None = N
 # Interrupted and started again
 
 
+@pytest.mark.slow
 def test_a_comparison_interrupted_half_way_ends_as_if_nothing_had_happened(
     tmp_path: Path, counted: type[Counting]
 ) -> None:

@@ -286,6 +286,7 @@ def metric(server: Serving, name: str) -> float:
     return 0.0 if found is None else float(found.group(1))
 
 
+@pytest.mark.slow
 def test_what_happened_is_counted(server: Serving) -> None:
     answered, documents, back_offs = (
         'querywise_requests_total{path="/v1/rank",status="200"}',
@@ -314,6 +315,7 @@ def test_a_histogram_counts_what_lies_below() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_token_keeps_strangers_out(model: Path, tmp_path: Path) -> None:
     with serving(model, token="s3cret") as server:
         asked = request_of(DATA.candidates, 0)
@@ -711,6 +713,7 @@ def test_serve_says_what_it_needs(words: list[str], message: str) -> None:
     assert message in " ".join(done.stderr.split())
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_named(model: Path, server: Serving) -> None:
     port = server.url.rsplit(":", 1)[1]
     done = run_process(None, "serve", model, "--port", port)

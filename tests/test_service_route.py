@@ -14,6 +14,8 @@ from querywise.storage import save
 from tests.serving import Serving, serving
 from tests.test_exports import world
 
+pytestmark = pytest.mark.slow  # several servers
+
 
 @pytest.fixture(scope="module")
 def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -27,6 +27,8 @@ from tests.serving import Serving, serving
 from tests.test_weights import RUNS, planted
 from tests.worlds import ragged
 
+pytestmark = pytest.mark.slow  # several servers
+
 DATA = planted(120)
 NEAR = WeightsByQuery(way="neighbours", kappa=0.0, shrinkage=0.5)
 BY_SIGNALS = WeightsByQuery(way="signals", signals_l2=0.1, shrinkage=1.0)

@@ -463,6 +463,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
         qw.compare([qw.RankSVM()], TRAIN, VALID, wrong)
 
 
+@pytest.mark.slow
 def test_no_other_library_is_imported_unless_its_model_is_given() -> None:
     script = (
         "import sys, querywise as qw\n"
