@@ -9,8 +9,8 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
-from querywise.learners.trees import boosting as trees
 from querywise.learners.trees.boosting import LambdaMART
+from querywise.learners.trees.rows import LONGEST_QUERY, training_rows
 from tests.worlds import ragged
 
 
@@ -75,13 +75,13 @@ def test_all_weights_zero_is_refused() -> None:
 
 
 def test_a_query_longer_than_lightgbm_takes_is_sampled_and_keeps_its_relevant_documents() -> None:
-    rows = trees._LONGEST_QUERY + 500
+    rows = LONGEST_QUERY + 500
     rng = np.random.default_rng(0)
     labels = np.zeros(rows, np.int64)
     labels[-3:] = 2
     data = Judged(Candidates(rng.normal(size=(rows, 2)), np.array([0, rows]), ("long",)), labels)
-    kept, sizes = LambdaMART()._rows(data, np.array([0]))
-    assert sizes.tolist() == [trees._LONGEST_QUERY]
+    kept, sizes = training_rows(data, np.array([0]), 0)
+    assert sizes.tolist() == [LONGEST_QUERY]
     assert {rows - 3, rows - 2, rows - 1} <= set(kept.tolist())
     assert np.isfinite(LambdaMART(3).fit(data).predict(data.candidates)).all()
 

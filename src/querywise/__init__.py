@@ -39,7 +39,7 @@ from types import FunctionType
 _HOMES = {
     "ATVT": "querywise.rankers.atvt",
     "Blend": "querywise.rankers.blend",
-    "Candidates": "querywise.data.judged",
+    "Candidates": "querywise.data.candidates",
     "Cluster": "querywise.runtime.ray",
     "ClusterError": "querywise.errors",
     "DataError": "querywise.errors",

@@ -1,4 +1,5 @@
 # The public names for type checkers; the same lists as in __init__.py, which a test compares.
+from querywise.data.candidates import Candidates as Candidates
 from querywise.data.collections import Collection as Collection
 from querywise.data.collections import Document as Document
 from querywise.data.collections import read_collection as read_collection
@@ -11,7 +12,6 @@ from querywise.data.folds import split_queries as split_queries
 from querywise.data.folds import write_parts as write_parts
 from querywise.data.frames import from_arrays as from_arrays
 from querywise.data.frames import from_frame as from_frame
-from querywise.data.judged import Candidates as Candidates
 from querywise.data.judged import Judged as Judged
 from querywise.data.judgements import Judgements as Judgements
 from querywise.data.judgements import read_grades as read_grades

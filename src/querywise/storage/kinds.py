@@ -15,7 +15,7 @@ _PARTS = {
     "Everyone": "querywise.locality.neighborhoods",
     "FittedModels": "querywise.learners.local_models",
     "GradientView": "querywise.locality.views.gradients",
-    "GroupModels": "querywise.rankers.clusters",
+    "GroupModels": "querywise.rankers.groups",
     "KernelRidge": "querywise.learners.regression.kernel",
     "LearnedMetric": "querywise.locality.views.metric",
     "LinearModels": "querywise.learners.linear",

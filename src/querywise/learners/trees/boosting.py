@@ -21,20 +21,19 @@ from querywise.errors import DataError, NotFittedError
 from querywise.learners.trees.forest import Grown, read_forest
 from querywise.learners.trees.grades import Grades
 from querywise.learners.trees.growth import LARGEST, check_growth, check_visible, growth, own_gains
+from querywise.learners.trees.rows import training_rows
 from querywise.learners.trees.shapley import shapley_values
 from querywise.learners.trees.text import for_lightgbm, gains_in, read_trees, width_of
 from querywise.learners.weights import check_query_weights
 from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import ideal_shares
-from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.progress import doing
 
 if TYPE_CHECKING:
     from lightgbm import Booster, Dataset
 
-# LightGBM refuses queries with more documents than this; longer ones are trained on a sample.
-_LONGEST_QUERY = 10_000
 _SHARE_IN_A_BAG = 0.5  # of the features, for each tree of a bag
 _READING = threading.Lock()  # of trees for Shapley values, which takes seconds: once, however many threads ask
 
@@ -223,7 +222,7 @@ class LambdaMART(AnyRanker):
     def _dataset(self, data: Judged, weights: Floats, grades: Grades, reference: Dataset | None) -> Dataset:
         order = content_order(data)  # bins, sums and random numbers by query go by the order of the rows
         kept = order[(weights[order] > 0) & (data.candidates.sizes[order] > 0)]
-        rows, sizes = self._rows(data, kept)
+        rows, sizes = training_rows(data, kept, self.seed)
         # Mean 1: LightGBM's limits on leaves are absolute, and weights are relative.
         by_row = np.repeat(weights[kept] / (weights[kept] @ sizes / sizes.sum()), sizes)
         if data.document_weights is not None and reference is None:  # what chooses counts all documents the same
@@ -240,18 +239,6 @@ class LambdaMART(AnyRanker):
             free_raw_data=True,
         )
         return found
-
-    def _rows(self, data: Judged, queries: Ints) -> tuple[Ints, Ints]:
-        """The rows of these queries; of a very long one all relevant documents and a seeded sample of the others."""
-        rng = np.random.default_rng(self.seed)
-        chosen = []
-        for query in queries:
-            rows = np.arange(*data.candidates.rows(query).indices(len(data.labels)))
-            if len(rows) > _LONGEST_QUERY:
-                by_label = rows[np.lexsort((rng.random(len(rows)), -data.labels[rows]))]
-                rows = np.sort(by_label[:_LONGEST_QUERY])
-            chosen.append(rows)
-        return np.concatenate(chosen), np.array([len(rows) for rows in chosen])
 
     def _parameters(self, grades: Grades, number: int, shape: tuple[int, ...]) -> dict[str, Any]:
         """What one forest of the bag is grown with."""

@@ -1,0 +1,162 @@
+"""Candidates: documents grouped by query, frozen.
+
+The rows of a query are contiguous, so a query is a slice and never a search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from querywise.data.described import CandidatesDescribed
+from querywise.data.missing import Missing, check_missing, require_whole
+from querywise.data.query_table import QueryTable
+from querywise.data.rows import (
+    checked_matrix,
+    checked_starts,
+    column_of,
+    pick,
+    query_numbers,
+    refuse_repeated,
+    require_moderate,
+    require_same_features,
+    rows_of,
+)
+from querywise.errors import DataError
+from querywise.runtime.arrays import Floats, Ints, frozen
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Candidates(CandidatesDescribed):
+    """Documents to be ranked, one row per (query, document) pair.
+
+    Query `i` owns rows `starts[i]:starts[i + 1]`; `len(candidates)` is the number of queries. Where the rows had to be
+    brought together by query, `source_rows` is each one's row in the input. `missing`: whether features may be NaN,
+    which rankers with a policy for missing values take, and others refuse.
+
+    >>> candidates = Candidates(np.eye(3), np.array([0, 2, 3]), ("jaguar", "python"))
+    >>> len(candidates), candidates.rows(0)
+    (2, slice(0, 2, None))
+    """
+
+    features: Floats
+    starts: Ints
+    query_ids: tuple[str, ...]
+    document_ids: tuple[str, ...] | None = None
+    comments: tuple[str, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
+    queries: QueryTable | None = None
+    source_rows: Ints | None = None
+    missing: Missing = "refused"
+
+    def __post_init__(self) -> None:
+        check_missing(self.missing)
+        features, moderate = checked_matrix(self.features, "features", self.feature_names, self.missing)
+        rows = len(features)
+        starts = checked_starts(self.starts, len(self.query_ids), rows)
+        refuse_repeated(self.query_ids)
+        for name, values in (("document ids", self.document_ids), ("comments", self.comments)):
+            if values is not None and len(values) != rows:
+                raise DataError(f"There are {rows} rows of features but {len(values)} {name}.")
+        if self.feature_names is not None and len(self.feature_names) != features.shape[1]:
+            raise DataError(f"There are {features.shape[1]} features but {len(self.feature_names)} feature names.")
+        if self.queries is not None and self.queries.ids != self.query_ids:
+            raise DataError("The query table is in another order than the documents; use with_queries(table).")
+        object.__setattr__(self, "features", features)
+        object.__setattr__(self, "_moderate", moderate)
+        object.__setattr__(self, "starts", starts)
+        if self.source_rows is not None:
+            object.__setattr__(self, "source_rows", frozen(np.asarray(self.source_rows, dtype=np.int64)))
+
+    def __len__(self) -> int:
+        return len(self.query_ids)
+
+    def rows(self, query: int) -> slice:
+        """The rows of one query."""
+        return slice(int(self.starts[query]), int(self.starts[query + 1]))
+
+    @property
+    def sizes(self) -> Ints:
+        """How many documents each query has."""
+        return np.diff(self.starts)
+
+    @property
+    def query_of_row(self) -> Ints:
+        """The number of the query that owns each row."""
+        return np.repeat(np.arange(len(self)), self.sizes)
+
+    def blocks(self, rows: int) -> Iterator[tuple[int, int]]:
+        """Runs of whole queries, as (first, last + 1), of about so many rows each; at least one query in each."""
+        first = 0
+        while first < len(self):
+            fitting = int(np.searchsorted(self.starts, self.starts[first] + rows, "right")) - 1
+            last = min(max(first + 1, fitting), len(self))
+            yield first, last
+            first = last
+
+    def feature_label(self, column: int) -> str:
+        """What messages call a column: its name, or its number in a LETOR file."""
+        return self.feature_names[column] if self.feature_names is not None else str(column + 1)
+
+    def column_of(self, feature: int | str) -> int:
+        """The number, from 0, of a feature given by that or by its name."""
+        return column_of(feature, self.features.shape[1], self.feature_names)
+
+    def document_label(self, row: int) -> str:
+        """The document's id where there is one, else the number of its row, counted from 1."""
+        return self.document_ids[row] if self.document_ids is not None else str(row + 1)
+
+    def require_moderate(self, *, missing: Missing = "refused") -> None:
+        """Refuse features too large to compute with, and missing ones unless they are allowed."""
+        if not self.__dict__["_moderate"]:
+            if missing == "refused":
+                require_whole(self.features, self.feature_names)
+            require_moderate(self.features, self.feature_names)
+
+    def require_features(
+        self, count: int, names: tuple[str, ...] | None = None, *, missing: Missing = "refused"
+    ) -> None:
+        """Refuse candidates whose columns are not those of a model, too large to compute with, or missing."""
+        self.require_moderate(missing=missing)
+        require_same_features(self.features.shape[1], self.feature_names, count, names)
+
+    def in_source_order(self, scores: Floats) -> Floats:
+        """Scores in the order in which the rows were handed over, before they were grouped by query."""
+        return scores if self.source_rows is None else scores[np.argsort(self.source_rows, kind="stable")]
+
+    def with_queries(self, table: QueryTable) -> Candidates:
+        """The same documents with the query data of `table`; only a query without documents may be missing there."""
+        known = set(table.ids)
+        sizes = zip(self.query_ids, self.sizes.tolist(), strict=True)
+        empty = [query for query, size in sizes if not size and query not in known]
+        return replace(self, queries=(table.with_unknown(empty) if empty else table).select(self.query_ids))
+
+    def with_empty(self, query_ids: Sequence[str]) -> Candidates:
+        """The same documents, and after them queries that have none."""
+        if not query_ids:
+            return self
+        return replace(
+            self,
+            starts=np.concatenate([self.starts, np.full(len(query_ids), self.starts[-1])]),
+            query_ids=(*self.query_ids, *query_ids),
+            queries=None if self.queries is None else self.queries.with_unknown(query_ids),
+        )
+
+    def select(self, queries: Ints | Sequence[int]) -> Candidates:
+        """The documents of some queries, in the order asked for."""
+        chosen = query_numbers(queries)
+        rows = rows_of(self.starts, chosen)
+        ids = tuple(self.query_ids[query] for query in chosen)
+        return Candidates(
+            features=self.features[rows],
+            starts=np.concatenate([[0], np.cumsum(self.sizes[chosen])]),
+            query_ids=ids,
+            document_ids=pick(self.document_ids, rows),
+            comments=pick(self.comments, rows),
+            feature_names=self.feature_names,
+            queries=None if self.queries is None else self.queries.select(ids),
+            source_rows=None if self.source_rows is None else self.source_rows[rows],
+            missing=self.missing,
+        )
