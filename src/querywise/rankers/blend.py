@@ -30,6 +30,7 @@ _RISE = 1e-9  # of a measure: less is rounding
 class Blend(AnyRanker):
     """The weighted sum of several rankers' scores.
 
+    rankers: one or more, in a list. Copies are fitted; one that is fitted already is fitted anew.
     scores: how a ranker's scores are made comparable within a query. "standard" takes their mean away and divides by
     their spread, "rank" puts the share of documents each one is above; a query that a ranker scores all alike is 0
     there, or ½.
@@ -37,6 +38,16 @@ class Blend(AnyRanker):
     measure: the measure that learned weights maximise: map, ndcg or ndcg@k.
     shrinkage: how far learned weights are shrunk towards equal ones, 0 not at all and 1 entirely. Rankers that stop
     early on those queries look better there than they are, and a few queries decide by luck: shrinkage answers both.
+
+    After fit, `rankers_` are the fitted rankers and `weights_` their weights, which sum to 1.
+
+    Refused: with DataError, no ranker at all, a shrinkage outside 0 to 1, another measure, and what a ranker refuses.
+
+    >>> from querywise import Blend, KnnOnline, RankSVM, make_judged, split
+    >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
+    >>> ranker = Blend([RankSVM(), KnnOnline(RankSVM(), k=8)]).fit(train, valid=valid)
+    >>> ranker.weights_.tolist(), ranker.predict(test).shape
+    ([0.5, 0.5], (100,))
     """
 
     def __init__(
@@ -55,7 +66,7 @@ class Blend(AnyRanker):
         self.shrinkage = shrinkage
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Fit every ranker, then learn how much each counts if that is asked for."""
+        """Fit every ranker, then learn on `valid` how much each counts, if that is asked for."""
         self._check()
         data.candidates.require_moderate()
         self.rankers_ = tuple(_fitted(each, data, valid) for each in self.rankers)

@@ -25,9 +25,20 @@ class QueryClasses(AnyRanker):
     The classes come with the queries (`queries.jsonl`: `class`); training queries without one count only for the view
     and the global model. `f1_` is the classifier's macro F1 over five folds of the training queries.
 
+    learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
+    view: what a query is classified by, such as TextView(); None is TopMean, the mean features of the single model's 50
+    best documents.
     known: use the class given with a query, and classify only queries without one; with the true classes of test
     queries that is an oracle.
     seed: the same seed gives the same classifier, and the same folds to measure it over.
+
+    Refused: with DataError, training queries none of which has a class.
+
+    >>> from querywise import QueryClasses, RankSVM, make_judged, split
+    >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
+    >>> ranker = QueryClasses(RankSVM()).fit(train)
+    >>> ranker.classes_, ranker.predict(test).shape
+    (('kind 1', 'kind 2'), (100,))
     """
 
     def __init__(self, learner: Learner, *, view: QueryView | None = None, known: bool = False, seed: int = 0) -> None:
@@ -37,7 +48,7 @@ class QueryClasses(AnyRanker):
         self.seed = seed
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Train the classifier and a model per class."""
+        """Train the classifier and a model per class; a learner that stops early does so on `valid`."""
         names = _classes(data)
         ready = prepared(unfitted(self.learner), data, valid)
         self.everyone_ = ready.everyone

@@ -93,12 +93,24 @@ class _Grouped(AnyRanker):
 class Naive(_Grouped):
     """A model per cluster of relevant documents; a query is answered by the model of the nearest cluster.
 
-    learner: any; all ranking SVMs are trained together.
-    clusters: how many, or, between 0 and 1, a share of the training queries.
-    top: how many of the single model's best documents give a query its position.
-    view: None is the paper's clustering; with one, the training queries themselves are clustered in it.
+    The relevant documents of all training queries are clustered by k-means; a training query belongs to every cluster
+    that holds one of its relevant documents. A cluster with fewer than two queries to learn from has the global model.
+
+    learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
+    clusters: how many, a whole number from 1 up, or a share of the training queries, a float above 0 and up to 1.
+    top: how many of the single model's best documents give a query its position, from 1 up.
+    view: None is the paper's clustering; with one, such as TextView(), the training queries themselves are clustered in
+    it.
     softness: 0 puts a training query into its nearest cluster alone; above 0 it also belongs to others, see Clusters.
-    seed: where the clustering starts.
+    seed: where the clustering starts; the same seed gives the same clusters.
+
+    Refused: with DataError, a parameter out of its range, and training data without a relevant document.
+
+    >>> from querywise import Naive, RankSVM, make_judged, split
+    >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
+    >>> ranker = Naive(RankSVM(), clusters=3).fit(train)
+    >>> ranker.predict(test).shape, ranker.model_weights(test.candidates).shape
+    ((100,), (10, 3))
     """
 
     def __init__(
@@ -119,7 +131,7 @@ class Naive(_Grouped):
         self.seed = seed
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Cluster, and train a model per cluster."""
+        """Cluster, and train a model per cluster; a learner that stops early does so on `valid`."""
         self._fit_groups(_by_relevance_or_view(self, self.top), self.learner, data, valid)
         return self
 
@@ -177,14 +189,28 @@ class _Blended(_Grouped):
 class Transform(_Blended):
     """A model per cluster of training queries in the plane of two models; all are blended, the nearer the more.
 
-    clusters: how many, or, between 0 and 1, a share of the training queries.
+    A query's two coordinates are the mean scores of its best documents by the reference and by the single model. A
+    model at distance d from it has a weight in proportion to 1 / (0.1 + d).
+
+    learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
+    clusters: how many, a whole number from 1 up, or a share of the training queries, a float above 0 and up to 1.
     reference: the first of the two, a feature by name or number from 0 or a ranker, None the feature that ranks the
     training queries best; the second is the single model.
-    top: how many best documents of each model, whose mean score is the coordinate.
-    view: another view instead of the plane.
-    floor: models whose weight is below this share of the largest are left out.
+    top: how many best documents of each model, whose mean score is the coordinate; from 1 up.
+    view: another view instead of the plane, such as TextView().
+    floor: models whose weight is below this share of the largest are left out; from 0, which keeps all, to 1, the best.
     softness: 0 puts a training query into its nearest cluster alone; above 0 it also belongs to others, see Clusters.
-    seed: where the clustering starts.
+    seed: where the clustering starts; the same seed gives the same clusters.
+
+    Refused: with DataError, a parameter out of its range, and training data in which no document is preferred to
+    another.
+
+    >>> from querywise import RankSVM, Transform, make_judged, split
+    >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
+    >>> ranker = Transform(RankSVM(), clusters=3).fit(train)
+    >>> weights = ranker.model_weights(test.candidates)
+    >>> weights.shape, bool(abs(weights.sum(axis=1) - 1).max() < 1e-9)
+    ((10, 3), True)
     """
 
     def __init__(
@@ -209,7 +235,7 @@ class Transform(_Blended):
         self.seed = seed
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Cluster, and train a model per cluster."""
+        """Cluster, and train a model per cluster; a learner that stops early does so on `valid`."""
         check_floor(self.floor)
         plane = TwoModels(_or_best_feature(self.reference), None, self.top)
         grouping = Clusters(self.clusters, softness=self.softness, seed=self.seed)
@@ -225,17 +251,33 @@ class Transform(_Blended):
 class SelectRanker(_Blended):
     """Naive's models, blended; a model's weight is its average precision on the training queries most like this one.
 
-    These are the queries on which its divergence from the reference is nearest to that on this one (see Divergence).
+    A training query is like this one to a model where the model's scores of its documents diverge from the reference's
+    as much as here, by the Kullback-Leibler divergence (see Divergence). The weights of a query's models are brought to
+    the sum 1.
 
-    clusters: how many, or, between 0 and 1, a share of the training queries.
-    k: how many training queries of each cluster count (see SimilarQueries).
+    learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
+    clusters: how many, a whole number from 1 up, or a share of the training queries, a float above 0 and up to 1.
+    k: how many training queries decide a model's weight: of those of its own cluster, the k whose divergence is nearest
+    to that of the query; the weight is the sum of their average precision under the model. A whole number from 1 up; a
+    smaller cluster counts with all it has. With a small k weights differ more from query to query; with one above the
+    size of every cluster they are the same for all.
     with_relevant: choose these k among the training queries that have a relevant document, as the paper's Algorithm 2
     filters them. Clusters of relevant documents have no others; with a `view` there may be some, and they count 0.
     reference: a feature by name or number from 0 or a ranker, None the feature that ranks the training queries best.
-    floor: models whose weight is below this share of the largest are left out.
-    view: see Naive.
+    view: None clusters the relevant documents; with a view, such as TextView(), the training queries are clustered in
+    it.
+    floor: models whose weight is below this share of the largest are left out; from 0, which keeps all, to 1, the best.
     softness: 0 puts a training query into its nearest cluster alone; above 0 it also belongs to others, see Clusters.
-    seed: where the clustering starts.
+    seed: where the clustering starts; the same seed gives the same clusters.
+
+    Refused: with DataError, a parameter out of its range, and training data without a relevant document.
+
+    >>> from querywise import RankSVM, SelectRanker, make_judged, split
+    >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
+    >>> ranker = SelectRanker(RankSVM(), clusters=3, k=5).fit(train)
+    >>> weights = ranker.model_weights(test.candidates)
+    >>> weights.shape, bool(abs(weights.sum(axis=1) - 1).max() < 1e-9)
+    ((10, 3), True)
     """
 
     def __init__(
@@ -262,7 +304,7 @@ class SelectRanker(_Blended):
         self.seed = seed
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Cluster, train a model per cluster, and evaluate each on its own training queries."""
+        """Cluster, train a model per cluster, and evaluate each on its own queries; trees stop early on `valid`."""
         check_floor(self.floor)
         self._fit_groups(_by_relevance_or_view(self, 1), self.learner, data, valid)
         groups = self.groups_

@@ -33,13 +33,26 @@ _TIED = 1e-12  # of a number of shared pairs: smaller differences are rounding
 class KnnOnline(AnyRanker):
     """A model of its own for every query, trained on its neighbours when it arrives.
 
-    learner: RankSVM's curvature is prepared once, so that a query costs one small solve; any other learner is trained
-    anew.
-    k: how many training queries, or, between 0 and 1, which share of them.
-    view, neighborhood: see Locality; by default the k nearest in TopMean by the single model.
+    learner: what each model is, not fitted. RankSVM's curvature is prepared once, so that a query costs one small
+    solve; any other learner is trained anew.
+    k: how many training queries a model is trained on, a whole number from 1 to all of them, or which share of them, a
+    float above 0 and up to 1.
+    view: where queries are near each other, such as TextView(); None is TopMean, the mean features of the single
+    model's 50 best documents.
+    neighborhood: which training queries are neighbours, and how much each counts; None is the k nearest, all the same.
+    With one, such as Radius(), `k` is not looked at.
     back_off: a share of the training queries; a query farther from its nearest training query than that share of them
-    is from each other gets the global model, as does a query of which the view knows nothing. None never backs off, as
-    in the paper.
+    is from each other gets the global model, as does a query of which the view knows nothing. Above 0 and up to 1; None
+    never backs off, as in the paper.
+
+    Refused: with DataError, a parameter out of its range, and training data in which no document is preferred to
+    another.
+
+    >>> from querywise import KnnOnline, RankSVM, make_judged, split
+    >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
+    >>> ranker = KnnOnline(RankSVM(), k=8, back_off=None).fit(train)
+    >>> ranker.predict(test).shape, ranker.training_queries(test.candidates).sum(axis=1).round(6).tolist()[:3]
+    ((100,), [8.0, 8.0, 8.0])
     """
 
     def __init__(
@@ -58,7 +71,7 @@ class KnnOnline(AnyRanker):
         self.back_off = back_off
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Prepare the learner and compute the training queries' positions."""
+        """Prepare the learner and compute the training queries' positions; trees stop early on `valid`."""
         self.prepared_ = prepared(unfitted(self.learner), data, valid).gathered()
         self.locality_ = Locality(self.view, neighborhood_or_nearest(self.neighborhood, self.k), self.back_off)
         self.locality_.fit(data, self.prepared_.everyone)
@@ -125,13 +138,28 @@ class KnnOffline2(AnyRanker):
 
     Of equally near ones the first by their coordinates scores it; training queries that coincide have the same model.
 
-    k: how many training queries, or, between 0 and 1, which share of them.
+    learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
+    k: how many training queries a model is trained on, a whole number from 1 to all of them, or which share of them, a
+    float above 0 and up to 1.
+    view: where queries are near each other, such as TextView(); None is TopMean, the mean features of the single
+    model's 50 best documents.
+    neighborhood: which training queries are neighbours, and how much each counts; None is the k nearest, all the same.
+    With one, such as Radius(), `k` is not looked at.
     back_off: a share of the training queries; a query farther from its nearest training query than that share of them
-    is from each other gets the global model, as does a query of which the view knows nothing. None never backs off, as
-    in the paper.
-    models: keep only so many, around the centres of as many clusters of training queries; None keeps all.
+    is from each other gets the global model, as does a query of which the view knows nothing. Above 0 and up to 1; None
+    never backs off, as in the paper.
+    models: keep only so many, around the centres of as many clusters of training queries; a number or a share, as `k`.
+    None keeps all.
+    seed: where that clustering starts.
 
-    For the rest see KnnOnline.
+    Refused: with DataError, a parameter out of its range, and training data in which no document is preferred to
+    another.
+
+    >>> from querywise import KnnOffline2, RankSVM, make_judged, split
+    >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
+    >>> ranker = KnnOffline2(RankSVM(), k=8, models=5).fit(train)
+    >>> ranker.predict(test).shape, len(ranker.several_models())
+    ((100,), 5)
     """
 
     def __init__(
@@ -154,7 +182,7 @@ class KnnOffline2(AnyRanker):
         self.seed = seed
 
     def fit(self, data: Training, /, *, valid: Judged | None = None) -> Self:
-        """Train the models."""
+        """Train the models; a learner that stops early does so on `valid`."""
         self.offline_ = _offline_models(self, data, valid)
         self.feature_count_ = data.feature_count
         self.feature_names_ = data.feature_names
@@ -225,7 +253,30 @@ class KnnOffline1(KnnOffline2):
     """Models trained beforehand around every training query; a query is scored by the most similarly trained one.
 
     That is the one whose training pairs have most in common with those of the query's own neighbours; the nearer of
-    equals, of equally near ones the first by their coordinates. Parameters are those of KnnOffline2.
+    equals, of equally near ones the first by their coordinates.
+
+    learner: what each model is, not fitted: RankSVM() or any other learner; all ranking SVMs are trained together.
+    k: how many training queries a model is trained on, a whole number from 1 to all of them, or which share of them, a
+    float above 0 and up to 1.
+    view: where queries are near each other, such as TextView(); None is TopMean, the mean features of the single
+    model's 50 best documents.
+    neighborhood: which training queries are neighbours, and how much each counts; None is the k nearest, all the same.
+    With one, such as Radius(), `k` is not looked at.
+    back_off: a share of the training queries; a query farther from its nearest training query than that share of them
+    is from each other gets the global model, as does a query of which the view knows nothing. Above 0 and up to 1; None
+    never backs off, as in the paper.
+    models: keep only so many, around the centres of as many clusters of training queries; a number or a share, as `k`.
+    None keeps all.
+    seed: where that clustering starts.
+
+    Refused: with DataError, a parameter out of its range, and training data in which no document is preferred to
+    another.
+
+    >>> from querywise import KnnOffline1, RankSVM, make_judged, split
+    >>> train, valid, test = split(make_judged(50, 10, 4, kinds=2))
+    >>> ranker = KnnOffline1(RankSVM(), k=8).fit(train)
+    >>> ranker.predict(test).shape, len(ranker.several_models())
+    ((100,), 30)
     """
 
     def _index(self, points: Floats) -> Ints:

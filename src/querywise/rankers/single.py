@@ -15,13 +15,23 @@ from querywise.runtime.parameters import unfitted
 
 
 class Single(AnyRanker):
-    """The learner's one model, for every query."""
+    """The learner's one model, for every query: what query-dependent rankers are measured against.
+
+    learner: what is fitted, a copy of it: RankSVM(), LambdaMART() or any ranker.
+
+    Refused: with DataError, what the learner refuses.
+
+    >>> from querywise import RankSVM, Single, make_judged, split
+    >>> train, valid, test = split(make_judged(20, 10, 4))
+    >>> Single(RankSVM()).fit(train).predict(test).shape
+    (40,)
+    """
 
     def __init__(self, learner: Ranker) -> None:
         self.learner = learner
 
     def fit(self, data: Training, /, *, valid: Judged | None = None) -> Self:
-        """Fit the learner on all queries."""
+        """Fit the learner on all queries; one that stops early does so on `valid`."""
         taken: Any = as_taken(self.learner, data)
         self.model_ = unfitted(self.learner).fit(taken, valid=valid)
         self.feature_count_ = data.feature_count

@@ -54,20 +54,31 @@ def lightgbm() -> ModuleType:
 class LambdaMART(AnyRanker):
     """Boosted regression trees that optimise NDCG: the most common baseline.
 
-    trees: at most so many; with a validation set, training stops once its NDCG@`stop_at` has not risen for
+    Any non-negative grade is fine; a label is worth 2^label − 1, or its value where the data has gains.
+
+    trees: at most so many, from 1 up; with a validation set, training stops once its NDCG@`stop_at` has not risen for
     `patience` trees.
-    leaves: at most so many in a tree.
-    learning_rate: the share of its step that a tree goes.
-    min_documents: at least so many training documents in a leaf.
+    leaves: at most so many in a tree, from 2 up.
+    learning_rate: the share of its step that a tree goes; above 0 and up to 1.
+    min_documents: at least so many training documents in a leaf, from 1 up.
+    patience: after so many trees without a rise training stops, from 1 up.
+    stop_at: the k of NDCG@k that decides when to stop, from 1 up.
     objective: what the trees optimise, NDCG's pairwise gradients or a listwise cross entropy [bruch2021]_.
-    bag: the mean score of so many forests, grown with seeds from `seed` on; in a bag of several each tree sees a random
-    share of the features. Each forest stops on its own.
+    bag: the mean score of so many forests, from 1 up, grown with seeds from `seed` on; in a bag of several each tree
+    sees a random share of the features. Each forest stops on its own.
     prior: local models start from the global one's scores.
     base: a fitted one whose scores to start from.
     missing: "native" learns at each split to which side missing values (NaN) go, as LightGBM does; "zero" refuses NaN.
-    seed: the same seed gives the same trees.
+    threads: how many LightGBM uses; None: one for small data, else all cores.
+    seed: the same seed gives the same trees; from 0 up.
 
-    Any non-negative grade is fine; a label is worth 2^label − 1, or its value where the data has gains.
+    Refused: with DataError, a parameter out of its range and data in which no document is preferred to another.
+
+    >>> from querywise import LambdaMART, make_judged, split
+    >>> train, valid, test = split(make_judged(50, 20, 4))
+    >>> ranker = LambdaMART(100, patience=10).fit(train, valid=valid)
+    >>> ranker.predict(test).shape, 1 <= ranker.tree_count_ <= 100
+    ((200,), True)
     """
 
     def __init__(
@@ -104,7 +115,10 @@ class LambdaMART(AnyRanker):
         self._forests: list[Grown] | None = None
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
-        """Grow trees; with `valid`, until early stopping."""
+        """Grow trees; with `valid`, until early stopping.
+
+        query_weights: how much each query counts, in their order, from 0 up; None: as `data` says, or all the same.
+        """
         check_growth(self, "stop_at", "bag")
         if self.objective not in OBJECTIVES:
             raise DataError(f"objective={self.objective!r} is unknown. Known: {', '.join(OBJECTIVES)}.")

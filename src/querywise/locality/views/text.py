@@ -25,12 +25,28 @@ _LENGTHS_COUNT = 0.25  # how much the lengths count in a distance, per coordinat
 
 
 class TextView(Estimator):
-    """TF-IDF of the words and of the characters of a query, reduced by a truncated SVD, and how long it is.
+    """A query as a point, by its text: TF-IDF of words and characters, reduced by a truncated SVD, and how long it is.
 
-    dimensions: of the words and of the characters each. words, characters, lengths: which of the three to use. Words
-    are not stemmed and stop words are kept; unigrams and bigrams, beginning and end marked: whether a query begins
-    with "how" or ends with a question mark is a strong signal of its kind. The text comes with the queries
+    Words are not stemmed and stop words are kept; unigrams and bigrams, beginning and end marked: whether a query
+    begins with "how" or ends with a question mark is a strong signal of its kind. The text comes with the queries
     (`queries.jsonl`: `text`).
+
+    dimensions: of the words and of the characters each, a whole number from 1 up.
+    words: whether to use the words.
+    characters: whether to use the characters, two to four in a row.
+    lengths: whether to use how long the query is.
+    seed: of the truncated SVD.
+
+    Refused: with DataError, none of the three, and queries without texts.
+
+    >>> from querywise import KnnOnline, QueryTable, RankSVM, TextView, make_judged
+    >>> data = make_judged(20, 10, 4)
+    >>> texts = tuple(f"how to sort {number}" if number % 2 else "cheap flights" for number in range(20))
+    >>> data = data.with_queries(QueryTable(data.query_ids, texts=texts))
+    >>> TextView(5).fit(data).points(data.candidates).shape
+    (20, 14)
+    >>> KnnOnline(RankSVM(), k=5, view=TextView(5)).fit(data).predict(data).shape
+    (200,)
     """
 
     def __init__(

@@ -40,16 +40,27 @@ _STARTS = 256  # training queries' solutions kept at most
 class SER(AnyRanker):
     """One non-negative weight per ranker, fitted so that the blend agrees with the judgements of the training queries.
 
-    cost: C, what disagreeing with a judged query costs.
+    The rankers are the features: columns of scores. They are put on 0 … 1 within each query first.
+
+    cost: C, what disagreeing with a judged query costs; above 0.
     grades: three is the paper's, the top grade against 0 and, θ as much, against those between; difference is for any
     grades.
-    theta: θ, the weight of a pair of the top grade above an intermediate one.
-    smoothing: δ, on the diagonal of R; the larger, the less the first ranks stand out.
+    theta: θ, the weight of a pair of the top grade above an intermediate one; from 0 to 1.
+    smoothing: δ, on the diagonal of R; the larger, the less the first ranks stand out. Above 0.
     similarity: trace, tr(AᵀR), or rbf, exp(−‖A − R‖ / similarity_scale).
-    similarity_scale: the distance over which rbf falls to 1/e.
-    norm: bring every query's bⁱ to this sum of absolute values, so that each counts alike; None leaves them.
+    similarity_scale: the distance over which rbf falls to 1/e; above 0.
+    norm: bring every query's bⁱ to this sum of absolute values, above 0, so that each counts alike; None leaves them.
 
-    Features are put on 0 … 1 within each query first.
+    After fit, `weights_` are the weights, one per feature.
+
+    Refused: with DataError, a parameter out of its range, weighted training queries, and no preference at all; with
+    SolverError, a solution that is not exact enough.
+
+    >>> from querywise import SER, make_judged, split
+    >>> train, valid, test = split(make_judged(30, 10, 4))
+    >>> ranker = SER().fit(train)
+    >>> ranker.weights_.shape, bool((ranker.weights_ >= 0).all()), ranker.predict(test).shape
+    ((4,), True, (60,))
     """
 
     def __init__(
@@ -72,7 +83,7 @@ class SER(AnyRanker):
         self.norm = norm
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Learn the weights."""
+        """Learn the weights. There is no early stopping: `valid` is ignored."""
         self._check()
         refuse_weights(data, type(self).__name__, "all queries have the same cost in its quadratic program")
         if self.grades == "three":
@@ -141,11 +152,27 @@ class SER(AnyRanker):
 class SSER(SER):
     """SER, solved for every query with its own documents: similar documents should get similar scores.
 
-    gamma: γ, how much the query's own documents count; 0 is SER.
-    neighbours: how many nearest documents of each are joined in the graph.
-
     Every solution is certified, to a KKT residual of 1e-8, and starts from that of the training query whose documents
-    are the most similar, a warm start that does not change the result. For the rest see SER.
+    are the most similar, a warm start that does not change the result.
+
+    gamma: γ, how much the query's own documents count, from 0 up; 0 is SER.
+    neighbours: how many nearest documents of each are joined in the graph, from 1 up.
+    cost: C, what disagreeing with a judged query costs; above 0.
+    grades: three is the paper's, the top grade against 0 and, θ as much, against those between; difference is for any
+    grades.
+    theta: θ, the weight of a pair of the top grade above an intermediate one; from 0 to 1.
+    smoothing: δ, on the diagonal of R; the larger, the less the first ranks stand out. Above 0.
+    similarity: trace, tr(AᵀR), or rbf, exp(−‖A − R‖ / similarity_scale).
+    similarity_scale: the distance over which rbf falls to 1/e; above 0.
+    norm: bring every query's bⁱ to this sum of absolute values, above 0, so that each counts alike; None leaves them.
+
+    Refused: with DataError, a parameter out of its range, weighted training queries, no preference at all, and more
+    features than can be solved for query by query; with SolverError, a solution that is not exact enough.
+
+    >>> from querywise import SSER, make_judged, split
+    >>> train, valid, test = split(make_judged(30, 10, 4))
+    >>> SSER(gamma=0.5).fit(train).query_weights(test.candidates).shape
+    (6, 4)
     """
 
     def __init__(
@@ -174,7 +201,7 @@ class SSER(SER):
         self.neighbours = neighbours
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Learn the weights of SER, and where to start from for queries like those of the training data."""
+        """Learn the weights of SER, and where to start from for queries like those of training; `valid` is ignored."""
         if data.feature_count > _WIDEST:
             raise DataError(
                 f"SSER solves a program over all features for every query, which takes too long with "
@@ -226,11 +253,11 @@ class SSER(SER):
         return np.array(in_threads(one, range(len(seen)))).reshape(len(seen), self.feature_count_)
 
     def program(self, documents: Floats) -> Floats:
-        """M = I + γ GᵀLG of some documents, their scores on 0 … 1."""
+        """M = I + γ GᵀLG of some `documents`, rows of their scores on 0 … 1."""
         return np.eye(documents.shape[1]) + self.gamma * roughness(documents, self.neighbours)
 
     def start(self, matrix: Floats) -> Solution:
-        """The active sets of the training query whose M has the most similar diagonal: the roughness by ranker."""
+        """The active sets of the training query whose M has the diagonal most like that of `matrix`: the roughness."""
         nearest = _nearest(for_kernels(self.start_points_), matrix)
         return Solution(
             self.weights_, self.prices_, self.start_free_[nearest], self.start_side_[nearest], self.residual_, 0

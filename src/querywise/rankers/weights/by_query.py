@@ -32,10 +32,11 @@ WAYS = ("chosen", "neighbours", "signals")
 class WeightsByQuery(Fusion):
     """Weights of the runs by query: w(q) = (1 − ρ) w̄ + ρ u(q), with w̄ the weights for all queries.
 
-    u(q) comes from the query's neighbours (NeighbourWeights) or from its signals (SignalWeights). What is left open is
-    chosen by cross-validation over training and validation queries: anything but w̄ is taken only if its mean gain per
-    query exceeds one standard error, and that of the choice itself three. Where nothing is left open, nothing is
-    compared. A query far from all training queries has w̄.
+    The runs are what several searches found: data has the columns `run.NAME.score` and `run.NAME.reciprocal_rank` of
+    each. u(q) comes from the query's neighbours (NeighbourWeights) or from its signals (SignalWeights). What is left
+    open is chosen by cross-validation over training and validation queries: anything but w̄ is taken only if its mean
+    gain per query exceeds one standard error, and that of the choice itself three. Where nothing is left open, nothing
+    is compared. A query far from all training queries has w̄.
 
     normalise: how a run's scores are made comparable over its own list, as engines do it. opensearch-min-max, l2 and
     z-score are OpenSearch's; rank is 1/(60 + rank), as in reciprocal rank fusion. A document that a run did not find
@@ -43,15 +44,29 @@ class WeightsByQuery(Fusion):
     measure: the measure that weights maximise: map, ndcg or ndcg@k.
     way: where a query's own weights come from: its neighbours, its signals, or whichever is better.
     view: where neighbours are sought; by default by the query's text, without texts by the mean of its top documents.
-    k: how many training queries are neighbours, or, between 0 and 1, which share of them.
-    kappa: how much all training queries count beside the neighbours; none is chosen among 0.25, 1 and 4.
-    l2: the penalty on the common part of the weights from signals.
-    signals_l2: the penalty on what signals change; none is chosen among 0.1, 1 and 10.
+    k: how many training queries are neighbours, from 1 up, or, as a float above 0 and up to 1, which share of them.
+    kappa: how much all training queries count beside the neighbours, from 0 up; none is chosen among 0.25, 1 and 4.
+    l2: the penalty on the common part of the weights from signals; above 0.
+    signals_l2: the penalty on what signals change, above 0; none is chosen among 0.1, 1 and 10.
     shrinkage: ρ, the share of a query's own weights, from 0 to 1; none is chosen among 0.25, 0.5 and 1.
     back_off: a share of the training queries; a query farther from its nearest training query than that share of them
-    is from each other gets the weights for all queries. None never backs off.
-    folds: parts of the cross-validation.
+    is from each other gets the weights for all queries. Above 0 and up to 1; None never backs off.
+    folds: parts of the cross-validation, from 2 up.
     seed: how queries are cut into these parts.
+
+    After fit, `weights_` are w̄, one per run. `run_weights(candidates)` has the weights of each query.
+
+    Refused: with DataError, a parameter out of its range, and data of fewer than two runs.
+
+    >>> from querywise import WeightsByQuery
+    >>> from querywise.data.judged import judged_by
+    >>> from querywise.data.runs import Run, tabulate_runs
+    >>> runs = [Run(name, {f"q{q}": {f"D{d}": (d * q * s) % 7 + 1.0 for d in range(6)} for q in range(12)})
+    ...         for name, s in (("bm25", 1), ("vectors", 2))]
+    >>> data = judged_by(tabulate_runs(runs), {f"q{q}": {f"D{q % 6}": 1} for q in range(12)})
+    >>> ranker = WeightsByQuery(way="neighbours", kappa=1.0, shrinkage=0.5).fit(data)
+    >>> ranker.runs_, ranker.run_weights(data.candidates).shape
+    (('bm25', 'vectors'), (12, 2))
     """
 
     def __init__(
@@ -84,7 +99,7 @@ class WeightsByQuery(Fusion):
         self.seed = seed
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
-        """Find the weights for all queries, then compare the ways to weights by query with them."""
+        """Find the weights for all queries, then compare the ways to weights by query with them, `valid` included."""
         self._check()
         lists = self.judged_lists(data, valid, self.measure)
         everyone = Weights(self.normalise, measure=self.measure).found_in(lists)
