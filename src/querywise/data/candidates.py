@@ -32,10 +32,23 @@ from querywise.runtime.arrays import Floats, Ints, frozen
 class Candidates(CandidatesDescribed):
     """Documents to be ranked, one row per (query, document) pair.
 
-    Query `i` owns rows `starts[i]:starts[i + 1]`; `len(candidates)` is the number of queries. Where the rows had to be
-    brought together by query, `source_rows` is each one's row in the input. `missing`: whether features may be NaN,
-    which rankers with a policy for missing values take, and others refuse.
+    Query `i` owns rows `starts[i]:starts[i + 1]`; `len(candidates)` is the number of queries. `from_arrays`,
+    `from_frame` and the readers make them; this is for data that is grouped by query already.
 
+    features: documents × features, finite numbers.
+    starts: where each query's rows begin, and at the end the number of rows.
+    query_ids: the id of every query, no two the same.
+    document_ids, comments: one text per row, or None.
+    feature_names: one per column, or None.
+    queries: what is known of the queries beside their documents, in the order of `query_ids`; None is nothing.
+    source_rows: where rows had to be brought together by query, each one's row in the input.
+    missing: "allowed", features may be NaN, which rankers with a policy for missing values take and others refuse; or
+    "refused".
+
+    Refused: with DataError, lengths that do not fit, an id that comes twice, infinite features, and NaN unless allowed.
+
+    >>> import numpy as np
+    >>> from querywise import Candidates
     >>> candidates = Candidates(np.eye(3), np.array([0, 2, 3]), ("jaguar", "python"))
     >>> len(candidates), candidates.rows(0)
     (2, slice(0, 2, None))
@@ -74,7 +87,7 @@ class Candidates(CandidatesDescribed):
         return len(self.query_ids)
 
     def rows(self, query: int) -> slice:
-        """The rows of one query."""
+        """The rows of one query, by its number from 0."""
         return slice(int(self.starts[query]), int(self.starts[query + 1]))
 
     @property
@@ -97,7 +110,7 @@ class Candidates(CandidatesDescribed):
             first = last
 
     def feature_label(self, column: int) -> str:
-        """What messages call a column: its name, or its number in a LETOR file."""
+        """What messages call a column, by its number from 0: its name, or its number in a LETOR file."""
         return self.feature_names[column] if self.feature_names is not None else str(column + 1)
 
     def column_of(self, feature: int | str) -> int:
@@ -105,7 +118,7 @@ class Candidates(CandidatesDescribed):
         return column_of(feature, self.features.shape[1], self.feature_names)
 
     def document_label(self, row: int) -> str:
-        """The document's id where there is one, else the number of its row, counted from 1."""
+        """The id of the document in a row, where there is one, else the number of the row, counted from 1."""
         return self.document_ids[row] if self.document_ids is not None else str(row + 1)
 
     def require_moderate(self, *, missing: Missing = "refused") -> None:
@@ -118,7 +131,11 @@ class Candidates(CandidatesDescribed):
     def require_features(
         self, count: int, names: tuple[str, ...] | None = None, *, missing: Missing = "refused"
     ) -> None:
-        """Refuse candidates whose columns are not those of a model, too large to compute with, or missing."""
+        """Refuse candidates whose columns are not those of a model, too large to compute with, or missing.
+
+        count, names: how many columns the model has, and their names where they are known.
+        missing: "allowed" where the model takes NaN.
+        """
         self.require_moderate(missing=missing)
         require_same_features(self.features.shape[1], self.feature_names, count, names)
 
@@ -134,7 +151,7 @@ class Candidates(CandidatesDescribed):
         return replace(self, queries=(table.with_unknown(empty) if empty else table).select(self.query_ids))
 
     def with_empty(self, query_ids: Sequence[str]) -> Candidates:
-        """The same documents, and after them queries that have none."""
+        """The same documents, and after them queries of these `query_ids`, which have none."""
         if not query_ids:
             return self
         return replace(
@@ -145,7 +162,7 @@ class Candidates(CandidatesDescribed):
         )
 
     def select(self, queries: Ints | Sequence[int]) -> Candidates:
-        """The documents of some queries, in the order asked for."""
+        """The documents of some queries, by their numbers from 0, in the order asked for."""
         chosen = query_numbers(queries)
         rows = rows_of(self.starts, chosen)
         ids = tuple(self.query_ids[query] for query in chosen)

@@ -56,10 +56,27 @@ class Collection:
 def read_collection(
     folder: PathLike, *, queries: PathLike | None = None, judgements: PathLike | None = None
 ) -> Collection:
-    """A collection from its folder; `queries` and `judgements` name those files where they are elsewhere.
+    r"""A collection of documents, queries and judgements, from its folder.
 
     Queries are `queries.jsonl`, TREC topics or `id <tab> text` lines; judgements are `query <tab> document <tab> grade`
     lines or TREC qrels. A collection without them can be indexed and searched.
+
+    folder: one with `corpus.jsonl` in it, one document a line; or such a file.
+    queries: the file of queries, where it is elsewhere.
+    judgements: the file of judgements, where it is elsewhere.
+
+    Returns: a Collection, its documents read when they are asked for.
+
+    Refused: with DataError, a folder without `corpus.jsonl`, a line that cannot be read, and a judged query without
+    text.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from querywise import read_collection
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "corpus.jsonl").write_text('{"_id": "D7", "title": "jaguar", "text": "a large cat"}\n')
+    ...     print([document.id for document in read_collection(folder).documents()])
+    ['D7']
     """
     root = Path(folder)
     corpus = root / "corpus.jsonl" if root.is_dir() else root

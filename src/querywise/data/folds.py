@@ -94,6 +94,21 @@ def read_folds(folder: PathLike) -> Folds:
     From parts, fold f trains on S_f, S_f+1, S_f+2, validates on S_f+3 and tests on S_f+4; numbers wrap after 5. Where
     the folder also holds `queries.jsonl` or `features.txt` (a name per line), they are read too, and beside a part all
     that was judged of its queries: `S1.qrels`.
+
+    folder: the folder.
+
+    Returns: Folds; each has `train`, `valid` and `test`, and is read when asked for.
+
+    Refused: with DataError, a folder without such files, a line that is no LETOR, and a query that is in two parts.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from querywise import make_judged, read_folds
+    >>> from querywise.data.folds import write_parts
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_parts(make_judged(10, 5, 3), Path(folder) / "parts")
+    ...     print(read_folds(Path(folder) / "parts")[0])
+    Fold(queries: train 6, valid 2, test 2; 3 features)
     """
     root = Path(folder)
     if not root.is_dir():
@@ -115,7 +130,21 @@ def read_folds(folder: PathLike) -> Folds:
 
 
 def make_folds(data: Judged, *, folds: int = PARTS, seed: int = 0) -> Folds:
-    """Cut a judged set into `folds` equal parts by query, at random, and rotate them as LETOR does."""
+    """Cut a judged set into `folds` equal parts by query, at random, and rotate them as LETOR does.
+
+    data: a judged set of three queries or more.
+    folds: how many, from 3 to the number of queries. Each tests on one part and validates on another.
+    seed: which query is in which part.
+
+    Returns: Folds; each has `train`, `valid` and `test`. No query is in two of them.
+
+    Refused: with DataError, fewer than three folds, and more than there are queries.
+
+    >>> from querywise import make_folds, make_judged
+    >>> folds = make_folds(make_judged(10, 5, 3))
+    >>> len(folds), folds[0]
+    (5, Fold(queries: train 6, valid 2, test 2; 3 features))
+    """
     made = _rotated(cut_up(data, folds=folds, seed=seed))
     return Folds([partial(made.__getitem__, number) for number in range(len(made))], [data])
 
@@ -174,12 +203,18 @@ def split_queries(data: Judged, *, share: float = 0.8, seed: int = 0) -> tuple[J
 def split(data: Judged, parts: Sequence[float] = (0.6, 0.2, 0.2), *, seed: int = 0) -> tuple[Judged, ...]:
     """A judged set cut by whole queries, at random: by default into training, validation and test queries.
 
-    parts: the share of the queries that each part gets; they add up to 1. A part has at least one query.
-
     Which part a query is in depends on the query ids and the seed alone, not on the order of the rows. Within a part
     the queries keep their order.
 
-    >>> from querywise import make_judged
+    data: the judged set.
+    parts: the share of the queries that each part gets; they add up to 1. A part has at least one query.
+    seed: which query is in which part.
+
+    Returns: as many judged sets as there are shares.
+
+    Refused: with DataError, fewer than two shares, shares that do not add up to 1, and fewer queries than parts.
+
+    >>> from querywise import make_judged, split
     >>> train, valid, test = split(make_judged(10, 3, 2))
     >>> len(train), len(valid), len(test)
     (6, 2, 2)

@@ -47,12 +47,28 @@ from querywise.runtime.workers import Kept, workers
 class Judged(JudgedDescribed):
     """Candidates together with the relevance label of every row: an integer from 0 (not relevant) up.
 
-    `judged` marks the documents that have a judgement; the others have label 0. None: all of them. `missed` are the
-    judgements that no label holds: of documents that are not candidates, and grades below 0, whose label is 0. None: it
-    is not known of any. Learners see candidates only; what chooses or evaluates counts what is missed too.
+    Learners see candidates only; what chooses or evaluates counts what is missed too.
 
-    `gains` is what each label is worth, from label 0 up, where labels stand for real values; None: labels are grades.
-    `query_weights` and `document_weights` are how much each counts in training, relative to the others; None: the same.
+    candidates: the documents.
+    labels: one whole number per row.
+    judged: marks the documents that have a judgement; the others have label 0. None: all of them.
+    missed: the judgements that no label holds: of documents that are not candidates, and grades below 0, whose label is
+    0.
+    None: it is not known of any.
+    gains: what each label is worth, from label 0 up, where labels stand for real values; None: labels are grades.
+    query_weights, document_weights: how much each query and each row counts in training, relative to the others, above
+    0;
+    None: the same.
+
+    Refused: with DataError, lengths that do not fit, labels below 0 or not whole, and an unjudged document with a
+    label.
+
+    >>> from querywise import make_judged
+    >>> data = make_judged(5, 10, 3)
+    >>> data
+    Judged(5 queries, 50 documents, 3 features, grades 0: 40, 1: 5, 2: 5)
+    >>> len(data), data.labels.shape, data.select([0, 2]).query_ids
+    (5, (50,), ('q1', 'q3'))
     """
 
     candidates: Candidates
@@ -117,7 +133,7 @@ class Judged(JudgedDescribed):
         return (None,) * len(self) if table is None or table.classes is None else table.classes
 
     def select(self, queries: Ints | Sequence[int]) -> Judged:
-        """The documents and labels of some queries, in the order asked for."""
+        """The documents and labels of some queries, by their numbers from 0, in the order asked for."""
         chosen = query_numbers(queries)
         rows = rows_of(self.candidates.starts, chosen)
         mask = None if self.judged is None else self.judged[rows]
@@ -133,7 +149,11 @@ class Judged(JudgedDescribed):
     def with_weights(
         self, queries: ArrayLike | Mapping[str, float] | None = None, documents: ArrayLike | None = None
     ) -> Judged:
-        """The same with these weights: one per query, in their order or by id, and one per row; None is none."""
+        """The same with these weights; None is none.
+
+        queries: one number per query, in their order or by id, above 0.
+        documents: one number per row, above 0.
+        """
         by_query, by_row = new_weights(queries, documents, self.query_ids, len(self.labels))
         return replace(self, query_weights=by_query, document_weights=by_row)
 

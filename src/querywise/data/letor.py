@@ -63,10 +63,24 @@ class _Parsed:
 
 
 def read_letor(paths: PathLike | Sequence[PathLike], *, features: int | None = None) -> Judged:
-    """Read one or several LETOR files (plain, .gz or .xz) as one judged set.
+    r"""Read one or several LETOR files (plain, .gz or .xz) as one judged set.
 
-    `features` states the number of columns where a sparse file may leave out the last ones; otherwise it is the
+    paths: a path or several; a line is `2 qid:10 1:0.5 7:1.25 #docid = D3`.
+    features: the number of columns where a sparse file may leave out the last ones, from 1 up; otherwise it is the
     largest column number found.
+
+    Returns: a Judged set, its rows in the order of the files.
+
+    Refused: with DataError, that names the file and the line: one that is no LETOR, and rows of a query that are apart.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from querywise import read_letor
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "train.txt"
+    ...     _ = file.write_text("2 qid:10 1:0.5 2:1.25 #docid = D3\n0 qid:10 1:0.25 #docid = D7\n")
+    ...     print(read_letor(file))
+    Judged(1 query, 2 documents, 2 features, grades 0: 1, 2: 1)
     """
     names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not names:

@@ -19,7 +19,17 @@ SHORTEST, LONGEST = 1e-18, 1e18  # lengths of vectors whose products single prec
 class QueryTable:
     """Query-level data: text, class, columns of the user's own, and a vector from an embedding model.
 
-    A vector of zeros, or of no numbers at all, stands for one that is not known.
+    ids: the id of every query, no two the same.
+    texts, classes: one per query, None where it is not known; or None altogether.
+    columns: queries × columns, finite numbers of the user's own.
+    column_names: one per column.
+    vectors: queries × dimensions. A vector of zeros, or of no numbers at all, stands for one that is not known.
+
+    Refused: with DataError, lengths that do not fit, an id that comes twice, and numbers that are not finite.
+
+    >>> from querywise import QueryTable
+    >>> QueryTable(("q1", "q2"), texts=("jaguar speed", "python list"), classes=("animal", "code"))
+    QueryTable(2 queries, texts, 2 classes)
     """
 
     ids: tuple[str, ...]

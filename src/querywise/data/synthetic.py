@@ -11,11 +11,25 @@ from querywise.data.query_table import QueryTable
 def make_judged(
     queries: int, documents: int, features: int, *, kinds: int = 1, noise: float = 1.0, grades: int = 3, seed: int = 0
 ) -> Judged:
-    """Queries of several kinds, each kind with its own linear relevance function.
+    """Queries of several kinds, each kind with its own linear relevance function: a small world to try things in.
 
     A query's documents cluster around a centre that depends on its kind, so that the kind can be seen in the features
-    but is not one of them. All kinds share half of their relevance function; the other half is their own. Labels
-    are the top documents by it plus noise: a tenth gets the best grade, the next tenth the one below, and so on to 0.
+    but is not one of them. All kinds share half of their relevance function; the other half is their own. Labels are
+    the top documents by it plus noise: a tenth gets the best grade, the next tenth the one below, and so on to 0.
+
+    queries: how many; their ids are q1, q2, and so on.
+    documents: how many each query has.
+    features: how many each document has.
+    kinds: how many kinds of queries there are; a query's kind is its class.
+    noise: the standard deviation of what is added to a document's merit, whose own spread is about 1; from 0 up.
+    grades: how many different grades there are, from 0 up to this number less 1.
+    seed: the same seed gives the same numbers.
+
+    Returns: a Judged set.
+
+    >>> from querywise import make_judged
+    >>> make_judged(queries=30, documents=10, features=4, kinds=2)
+    Judged(30 queries, 300 documents, 4 features, grades 0: 240, 1: 30, 2: 30)
     """
     rng = np.random.default_rng(seed)
     shared = rng.normal(size=features)

@@ -87,10 +87,31 @@ def judged_candidates(
 ) -> tuple[Judged, Coverage]:
     """The candidates of every judged query with their grades, and what retrieval missed.
 
-    top, vector_top: as `candidates_for` has them. add_judged: also judged documents that retrieval did not find, marked
-    `added = 1` in their comment; good for training, flattering in a test. skip_unknown: leave out judgements of
-    documents that are not in the index instead of refusing them. An unjudged document has grade 0 and is marked so in
-    `Judged.judged`.
+    An unjudged document has grade 0 and is marked so in `Judged.judged`.
+
+    collection: documents, queries with texts, and judgements.
+    index: the index of the same documents.
+    top: how many documents BM25 finds for a query, from 1 up; None is 100, or 50 where documents have vectors.
+    vector_top: how many documents their vectors find, from 1 up; None is 50.
+    add_judged: also judged documents that retrieval did not find, marked `added = 1` in their comment; good for
+    training, flattering in a test.
+    skip_unknown: leave out judgements of documents that are not in the index instead of refusing them.
+    smoothing: the parameters of BM25 and of the language models; None: k1 1.2, b 0.75, dirichlet 2000, jelinek_mercer
+    0.1, absolute_discount 0.7.
+
+    Returns: a Judged set with the 25 rankers' scores, lengths and the documents' columns as features; and its Coverage.
+
+    Refused: with DataError, a collection without queries or judgements, and judgements of documents it does not have.
+
+    >>> from querywise import QueryTable, build_index, judged_candidates
+    >>> from querywise.data.collections import Collection, Document
+    >>> from querywise.data.judgements import Judgement
+    >>> documents = [Document("D1", "jaguar", "a large cat"), Document("D2", "python", "a large snake")]
+    >>> queries = QueryTable(("q1",), texts=("large cat",))
+    >>> collection = Collection("animals", lambda: documents, queries, (Judgement("q1", "D1", 1, "line 1"),))
+    >>> data, coverage = judged_candidates(collection, build_index(documents))
+    >>> data, coverage.recall
+    (Judged(1 query, 2 documents, 27 features, grades 1: 1, 1 unjudged), 1.0)
     """
     if collection.queries is None or collection.queries.texts is None:
         raise DataError(f"{collection.name}: the collection has no queries with a text; features are made for queries.")

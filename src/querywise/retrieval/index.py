@@ -133,7 +133,21 @@ class Index:
 
 
 def build_index(documents: Iterable[Document], tokeniser: Tokeniser | None = None) -> Index:
-    """Index documents, reading each once."""
+    """Index documents for BM25 and the other rankers by words, reading each once.
+
+    documents: what `Collection.documents()` gives, or any Document(id, title, text).
+    tokeniser: how text becomes terms; None is English, stemmed, without stop words.
+
+    Returns: an Index, which `judged_candidates` and `search` take; `save_index` stores it.
+
+    Refused: with DataError, no document, an id that comes twice, and documents that have different columns.
+
+    >>> from querywise import build_index
+    >>> from querywise.data.collections import Document
+    >>> index = build_index([Document("D1", "jaguar", "a large cat"), Document("D2", "python", "a large snake")])
+    >>> len(index.document_ids)
+    2
+    """
     words = tokeniser or Tokeniser()
     read = _read_documents(documents, words)
     ids, names = read.ids, read.column_names

@@ -50,15 +50,34 @@ def read_judged(
     vector_search: str = "exact",
     missing: Missing = "refused",
 ) -> Judged:
-    """One judged set of whatever the command line takes: one path or several.
+    r"""One judged set of whatever the command line takes: one path or several.
 
     LETOR files (plain, .gz, .xz), shards and Parquet logs are read as one set, with `queries.jsonl` and `features.txt`
-    beside the first of them; features: their number, for sparse files that leave out the last columns. Of a text
-    collection (a folder, a corpus file, or `stdlib`, the embedded one) it is BM25's `top` candidates of every judged
-    query (100, or 50 beside vectors) with the 25 rankers' scores. queries, judgements: these files where they are
-    elsewhere. vectors: a folder with the vectors of its documents and queries, whose best `vector_top` (50) are
-    candidates too; embed: the name of what makes such vectors. vector_search: exact, or usearch, which is approximate
-    and for large collections. missing: whether features of a Parquet log may be missing, for a model with a policy.
+    beside the first of them. Of a text collection (a folder, a corpus file, or `stdlib`, the embedded one) it is BM25's
+    best candidates of every judged query with the 25 rankers' scores.
+
+    data: a path, or several in a list.
+    features: the number of columns, for sparse files that leave out the last ones; from 1 up.
+    queries, judgements: these files where they are elsewhere; judgements of a text collection only.
+    top: how many documents BM25 finds for a query, from 1 up; None is 100, or 50 beside vectors.
+    vectors: a folder with the vectors of a collection's documents and queries; those most similar are candidates, too.
+    embed: instead, the name of what makes such vectors, such as `lsa`.
+    vector_top: how many documents vectors find, from 1 up; None is 50.
+    vector_search: exact, or usearch, which is approximate and for large collections.
+    missing: "allowed", features of a Parquet log may be missing, for a model with a policy; "refused".
+
+    Returns: a Judged set.
+
+    Refused: with DataError, that says where: what is not there or cannot be read, and options of another kind of data.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from querywise import read_judged
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "train.txt"
+    ...     _ = file.write_text("1 qid:10 1:0.5 2:1.25\n0 qid:10 1:0.25 2:2.0\n")
+    ...     print(read_judged(file))
+    Judged(1 query, 2 documents, 2 features, grades 0: 1, 1: 1)
     """
     paths, retrieval = paths_of(data), Retrieval(top, vectors, embed, vector_top, vector_search=vector_search)
     if len(paths) == 1 and is_collection(paths[0]):

@@ -43,9 +43,19 @@ FORMAT, VERSION = "querywise shards", 3  # 2 came with checksums of side files, 
 class Shards:
     """A judged set on disk, in files of whole queries; `len` is the number of queries in all of them.
 
+    `open_shards` opens one, `querywise convert` and `write_shards` write one. RankSVM, Single and KnnOffline2 are
+    fitted on it shard by shard; others load it as a whole.
+
+    folder: where the files are.
+    files: the shards, in order.
+    feature_count: how many features a document has.
+    feature_names: their names, or None.
+    judged: the checksum of all that was judged; None where that is not known.
+
     >>> import tempfile
+    >>> from pathlib import Path
+    >>> from querywise import make_judged
     >>> from querywise.data.parquet.writing import write_shards
-    >>> from querywise.data.synthetic import make_judged
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     shards = write_shards([make_judged(20, 5, 3)], Path(folder) / "train.parquet", rows=40)
     ...     print(len(shards), shards.rows, len(shards.files), len(shards.files[0].load()))
@@ -177,7 +187,23 @@ def is_sharded(path: Path) -> bool:
 
 
 def open_shards(folder: PathLike) -> Shards:
-    """A set of shards, its manifest read and none of its files."""
+    """A set of shards, its manifest read and none of its files.
+
+    folder: one that `querywise convert` or `write_shards` wrote.
+
+    Returns: Shards, which `fit` takes as it takes a Judged set; `load()` reads all of it into memory.
+
+    Refused: with DataError, a folder without a manifest, one that is damaged, and one of a newer version.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from querywise import RankSVM, make_judged, open_shards
+    >>> from querywise.data.parquet.writing import write_shards
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = write_shards([make_judged(20, 5, 3)], Path(folder) / "train.parquet", rows=40)
+    ...     print(RankSVM().fit(open_shards(Path(folder) / "train.parquet")).weights_.shape)
+    (3,)
+    """
     root = Path(folder).absolute()
     path = root / MANIFEST
     recover_folder(root)
