@@ -1,8 +1,14 @@
-"""Docstrings as Markdown: parameters as a list, examples as code, public names as links, citations as plain keys."""
+"""Docstrings as Markdown: parameters as a list, examples as code, citations as plain keys; names and terms as links.
+
+A term is a heading of the glossary. Its first use in a docstring leads there, unless it is also a parameter's name.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import griffe
@@ -11,6 +17,13 @@ from querywise import _HOMES
 
 _PARAMETER = re.compile(r"^(\w+(?:, \w+)*): ")
 _CITATION = re.compile(r"\[(\w+)\]_")
+_SECTION = re.compile(r"^(Returns|Refused): ", re.MULTILINE)
+_GLOSSARY = Path(__file__).parent.parent / "glossary.md"
+_TERM = re.compile(r"^### (.+)$", re.MULTILINE)
+# In nearly every sentence, or often in another sense.
+_NEVER_LINKED = {"query", "document", "feature", "gain", "grid", "power", "prior", "reference", "run"}
+_SHORTEST = 3  # letters of a term: `k` and `p` are also names of other things
+_NO_PROSE = re.compile(r"(```.*?```|`[^`]*`|\[[^]]*\]\[[^]]*\])", re.DOTALL)  # code and links
 _NAME = re.compile(r"(?<!`)`([A-Z]\w+|\w+_\w+)`(?!`)")  # of a class or of several words: others are parameters, too
 
 
@@ -24,7 +37,8 @@ class AsMarkdown(griffe.Extension):
 
 def _rewrite(obj: griffe.Object) -> None:
     if obj.docstring is not None:
-        obj.docstring.value = as_markdown(obj.docstring.value, _names(obj))
+        names = _names(obj)
+        obj.docstring.value = with_terms(as_markdown(obj.docstring.value, names), terms(), names)
     for member in obj.members.values():
         if isinstance(member, griffe.Object):  # and not another name of something elsewhere
             _rewrite(member)
@@ -41,7 +55,7 @@ def _paragraph(text: str, parameters: set[str]) -> str:
         return f"{before}\n```pycon\n>>> {example}\n```"
     lines = []
     listed = False
-    for line in _NAME.sub(_linked, _CITATION.sub(r"\\[\1\\]", text)).splitlines():
+    for line in _NAME.sub(_linked, _CITATION.sub(r"\\[\1\\]", _SECTION.sub(r"**\1**: ", text))).splitlines():
         begins = _PARAMETER.match(line)
         names = begins[1].split(", ") if begins else []
         if begins and set(names) <= parameters:
@@ -58,10 +72,44 @@ def _linked(name: re.Match[str]) -> str:
     return f"[{name[0]}][{_HOMES[name[1]]}.{name[1]}]" if name[1] in _HOMES else name[0]
 
 
+@cache
+def terms() -> dict[str, str]:
+    """Every term of the glossary, in lower case, and its anchor; none where there is no glossary."""
+    text = _GLOSSARY.read_text() if _GLOSSARY.is_file() else ""
+    found = {}
+    for heading in _TERM.findall(text):
+        anchor = re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+        for term in [] if "," in heading else heading.split(" and "):
+            if len(term) >= _SHORTEST and term not in _HOMES:
+                found.setdefault(term.lower(), anchor)
+    return {term: anchor for term, anchor in found.items() if term not in _NEVER_LINKED}
+
+
+def with_terms(markdown: str, anchors: Mapping[str, str], parameters: set[str]) -> str:
+    """The same with a link to the glossary where a term is used for the first time."""
+    known = {term: anchor for term, anchor in anchors.items() if term not in parameters}
+    if not known:
+        return markdown
+    every = "|".join(re.escape(term) for term in sorted(known, key=len, reverse=True))
+    used: set[str] = set()
+
+    def linked(word: re.Match[str]) -> str:
+        anchor = known[word[1].lower()]
+        if anchor in used:
+            return word[0]
+        used.add(anchor)
+        return f"[{word[0]}](../glossary.html#{anchor})"
+
+    parts = _NO_PROSE.split(markdown)
+    prose = re.compile(rf"(?<![\w@/-])({every})s?(?![\w@/-])", re.IGNORECASE)
+    return "".join(part if odd % 2 else prose.sub(linked, part) for odd, part in enumerate(parts))
+
+
 def _names(obj: griffe.Object) -> set[str]:
-    """What a class or function is called with, and a class's attributes: what its docstring may explain."""
+    """What a function, or a class and its methods, are called with, and its attributes: what a docstring may explain."""
     if isinstance(obj, griffe.Function):
         return {parameter.name for parameter in obj.parameters}
     if isinstance(obj, griffe.Class):
-        return set(obj.members) | {parameter.name for parameter in obj.parameters}
+        methods = [each for each in obj.members.values() if isinstance(each, griffe.Function)]
+        return set(obj.members) | {parameter.name for each in (obj, *methods) for parameter in each.parameters}
     return set()

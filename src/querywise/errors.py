@@ -16,8 +16,14 @@ from __future__ import annotations
 class QuerywiseError(Exception):
     """The root of every error this package raises on purpose.
 
+    message: what is said: where, what was found, what was expected, what to do.
     arguments: the arguments of functions it is about. A message writes them as Python does, `name='value'`; a program
     that asks for them in another way, as the command line does, can put its own words there.
+
+    >>> from querywise import DataError, QuerywiseError
+    >>> error = DataError("top=0: expected a number from 1 up.", arguments=("top",))
+    >>> isinstance(error, QuerywiseError), error.arguments
+    (True, ('top',))
     """
 
     def __init__(self, message: str = "", *, arguments: tuple[str, ...] = ()) -> None:
@@ -26,11 +32,31 @@ class QuerywiseError(Exception):
 
 
 class DataError(QuerywiseError, ValueError):
-    """The input cannot mean what the caller thinks it means."""
+    """The input cannot mean what the caller thinks it means. Also a ValueError.
+
+    message, arguments: as QuerywiseError has them.
+
+    >>> from querywise import DataError, from_arrays
+    >>> try:
+    ...     from_arrays([[1.0], [2.0]], [1], qid=["a", "a"])
+    ... except DataError as error:
+    ...     print(error)
+    X has 2 rows but y has 1 labels.
+    """
 
 
 class NotFittedError(QuerywiseError, RuntimeError):
-    """A prediction was asked of something that has not been fitted."""
+    """A prediction was asked of something that has not been fitted. Also a RuntimeError.
+
+    subject: what was asked; its class is named.
+
+    >>> from querywise import NotFittedError, RankSVM, make_judged
+    >>> try:
+    ...     RankSVM().predict(make_judged(2, 3, 2))
+    ... except NotFittedError as error:
+    ...     print(error)
+    This RankSVM has not been fitted yet; call RankSVM.fit(data) first.
+    """
 
     def __init__(self, subject: object) -> None:  # of any class: its name is all that is said
         name = type(subject).__name__
@@ -38,15 +64,42 @@ class NotFittedError(QuerywiseError, RuntimeError):
 
 
 class SolverError(QuerywiseError, RuntimeError):
-    """An optimisation did not reach the accuracy it promises."""
+    """An optimisation did not reach the accuracy it promises. Also a RuntimeError.
+
+    message, arguments: as QuerywiseError has them.
+
+    It is rare: features of very different sizes, or settings near the ends of their ranges. Scale the features, or
+    choose other settings.
+
+    >>> from querywise import QuerywiseError, SolverError
+    >>> issubclass(SolverError, QuerywiseError)
+    True
+    """
 
 
 class ModelFileError(QuerywiseError, ValueError):
-    """A model folder is damaged, foreign, or from a newer version."""
+    """A model folder is damaged, foreign, or from a newer version. Also a ValueError.
+
+    message, arguments: as QuerywiseError has them.
+
+    >>> from querywise import ModelFileError, load
+    >>> try:
+    ...     load("no-such-model")
+    ... except ModelFileError as error:
+    ...     print(error)
+    no-such-model: not a model folder: there is no such folder. `querywise fit` and save(ranker, folder) make one.
+    """
 
 
 class ClusterError(QuerywiseError, RuntimeError):
-    """A cluster cannot be reached, or could not do its work."""
+    """A cluster cannot be reached, or could not do its work. Also a RuntimeError.
+
+    message, arguments: as QuerywiseError has them.
+
+    >>> from querywise import ClusterError, QuerywiseError
+    >>> issubclass(ClusterError, QuerywiseError)
+    True
+    """
 
 
 class Hint(UserWarning):

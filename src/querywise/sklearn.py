@@ -48,26 +48,34 @@ _SPARSE = ("csr", "csc", "coo")
 class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without types
     """A ranker with scikit-learn's fit(X, y), predict(X) and score(X, y), which take the query of every row as `qid`.
 
-    X: one row per (query, document) pair: an array, a sparse matrix or a table of pandas or polars, whose columns are
-    then the names of features. y: relevance, from 0 (not relevant) up. qid: one query id per row; rows
-    of a query need not be together, and scores are in the order of the rows.
-
     ranker: what is fitted, a copy of it, on the rows grouped by query; None is `recommended()`. Its parameters are
     `ranker__…`, as in `ranker__learner__l2`.
     measure: what `score` gives, the mean over all queries; any name of docs/measures.md, such as `ndcg@10` or `map`.
-    validation: a share of the training queries, chosen at random, that is kept from training and decides when to stop,
-    for rankers that stop early, as LambdaMART does; None: all are trained on.
+    validation: a share of the training queries, between 0 and 1, chosen at random, that is kept from training and
+    decides when to stop, for rankers that stop early, as LambdaMART does; None: all are trained on.
     seed: of that choice.
     gains: False: y has whole numbers. True: real values, such as click rates. Or what each whole number is worth; see
     `from_arrays`.
     without_qid: what happens where no qid is given: `refuse` says what to do; `one query` takes all rows as the
     documents of a single query.
 
+    Its methods take:
+
+    X: one row per (query, document) pair: an array, a sparse matrix or a table of pandas or polars, whose columns are
+    then the names of features.
+    y: relevance, from 0 (not relevant) up.
+    qid: one query id per row; rows of a query need not be together, and scores are in the order of the rows.
+    sample_weight: one number per row, from 0 up; in `score`, the same for all rows of a query.
+
     After fit: `ranker_`, the fitted ranker, which the rest of the library takes (`save(search.best_estimator_.ranker_,
     "model")`); `n_features_in_`, `feature_names_in_`.
 
-    >>> X, y, qid = [[0.0], [1.0], [0.2], [0.9]], [0, 1, 0, 1], ["a", "a", "b", "b"]
+    Refused: with DataError, rows without `qid` unless told otherwise, a validation share outside 0 to 1, and what the
+    ranker refuses; what scikit-learn checks, with its own errors.
+
     >>> from querywise import RankSVM
+    >>> from querywise.sklearn import Ranker
+    >>> X, y, qid = [[0.0], [1.0], [0.2], [0.9]], [0, 1, 0, 1], ["a", "a", "b", "b"]
     >>> Ranker(RankSVM()).fit(X, y, qid=qid).score(X, y, qid=qid)
     1.0
     """

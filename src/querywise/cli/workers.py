@@ -40,10 +40,10 @@ def working(cluster: str | None, memory: str | None = None) -> Iterator[None]:
         raise DataError("--memory is for one machine; a cluster keeps to what Ray was started with.")
     budget = None if memory is None else bytes_from(memory)
     if cluster is not None:
-        from querywise.runtime.ray import RayCluster, keep_quiet
+        from querywise.runtime.ray import Cluster, keep_quiet
 
         keep_quiet()
-        with RayCluster(cluster):
+        with Cluster(cluster):
             yield
     elif budget is not None:
         from querywise.runtime.workers import ThisProcess, use_workers

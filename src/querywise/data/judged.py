@@ -63,12 +63,10 @@ class Judged(JudgedDescribed):
     Refused: with DataError, lengths that do not fit, labels below 0 or not whole, and an unjudged document with a
     label.
 
-    >>> from querywise import make_judged
-    >>> data = make_judged(5, 10, 3)
-    >>> data
-    Judged(5 queries, 50 documents, 3 features, grades 0: 40, 1: 5, 2: 5)
-    >>> len(data), data.labels.shape, data.select([0, 2]).query_ids
-    (5, (50,), ('q1', 'q3'))
+    >>> import numpy as np
+    >>> from querywise import Candidates, Judged
+    >>> Judged(Candidates(np.eye(2), np.array([0, 2]), ("jaguar",)), np.array([1, 0]))
+    Judged(1 query, 2 documents, 2 features, grades 0: 1, 1: 1)
     """
 
     candidates: Candidates
@@ -196,12 +194,12 @@ class Judged(JudgedDescribed):
         return replace(self, candidates=replace(self.candidates, features=features))
 
     def require_preferences(self, *, missing: Missing = "refused") -> None:
-        """Refuse data in which no document is preferred to another: there is nothing to learn."""
+        """Refuse data without a preference: there is nothing to learn. NaN is refused unless missing="allowed"."""
         self.require_learnable(missing=missing)
         require_preferences(self.pairs)
 
     def require_learnable(self, *, missing: Missing = "refused") -> None:
-        """Refuse documents without features, features too large to compute with, and missing ones unless allowed."""
+        """Refuse documents without features, features too large to compute with, and NaN unless missing="allowed"."""
         require_some_features(self.feature_count)
         self.candidates.require_moderate(missing=missing)
 

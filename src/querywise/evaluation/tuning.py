@@ -166,7 +166,26 @@ def tune(
     measure: str = "map",
     flavour: str = "standard",
 ) -> Tuned[AnyRanker]:
-    """Fit `build(**parameters)` for every combination in the grid; the highest on `valid` wins, the first of equals."""
+    """Fit `build(**parameters)` for every combination in the grid; the highest on `valid` wins, the first of equals.
+
+    build: a class or function that gives a ranker for parameters by name.
+    grid: the values to try of each parameter, by name; every combination is fitted.
+    train: what each is fitted on.
+    valid: what each is measured on, and stops early on where it does.
+    measure: the measure that decides, the mean over the queries of `valid`.
+    flavour: whose conventions count: `standard`, `letor4`, `mslr`, `trec` or `lightgbm`.
+
+    Returns: Tuned: `.ranker` is the best one, fitted, `.parameters` its parameters, `.tried` every setting with its
+    value.
+
+    Refused: with DataError, unknown measures and flavours, labels of other kinds in `valid`, and what a ranker refuses.
+
+    >>> from querywise import RankSVM, make_judged, split, tune
+    >>> train, valid, test = split(make_judged(30, 10, 4))
+    >>> found = tune(RankSVM, {"l2": [0.1, 1.0, 10.0]}, train=train, valid=valid, measure="ndcg@10")
+    >>> len(found.tried), found.parameters["l2"] in (0.1, 1.0, 10.0), found.ranker.predict(test).shape
+    (3, True, (60,))
+    """
     require_same_labels([train, valid])
     settings = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     best: tuple[float, AnyRanker, JsonObject] | None = None

@@ -26,7 +26,25 @@ def depends_on_query(ranker: Ranker) -> bool:
 
 
 def explain(ranker: Ranker, candidates: Candidates, query_id: str) -> Explanation:
-    """Explain how a fitted ranker of local models scores one of these queries."""
+    """Explain how a fitted ranker of local models scores one of these queries.
+
+    ranker: a fitted ranker that has a model per query, class or cluster, or a blend of rankers.
+    candidates: the documents of one or more queries.
+    query_id: the query.
+
+    Returns: an Explanation: the training queries or the models behind the query's own, and by which features that
+    differs from the global model.
+
+    Refused: with DataError, a ranker of one model for all queries, and a query that is not there; with NotFittedError,
+    a ranker that is not fitted.
+
+    >>> from querywise import KnnOnline, RankSVM, explain, make_judged, split
+    >>> train, valid, test = split(make_judged(40, 10, 4, kinds=2))
+    >>> ranker = KnnOnline(RankSVM(), k=5, back_off=None).fit(train)
+    >>> found = explain(ranker, test.candidates, test.query_ids[0])
+    >>> found.is_global, len(found.neighbours), len(found.departures)
+    (False, 5, 4)
+    """
     answer = ranker.answer(_the_query(ranker, candidates, query_id))
     if not answer.varies:
         raise DataError(f"A {type(ranker).__name__} has one model for all queries; there is nothing particular to one.")
@@ -36,7 +54,21 @@ def explain(ranker: Ranker, candidates: Candidates, query_id: str) -> Explanatio
 def why(ranker: Ranker, candidates: Candidates, query_id: str, above: str, below: str) -> Reason:
     """Why a fitted ranker has one document of a query above another, exactly: the parts add up to the difference.
 
-    Any order of the two is fine; where `above` is in fact below, the difference is negative.
+    ranker: a fitted ranker whose scores are sums: linear, trees, and local models or blends of them.
+    candidates: the documents of one or more queries.
+    query_id: the query.
+    above, below: the two documents by their ids, or by their rows within the query, counted from 1, where they have
+    none. Any order of the two is fine; where `above` is in fact below, the difference is negative.
+
+    Returns: a Reason: `.difference` of the scores, and `.terms`, what each feature adds to it, the largest first.
+
+    Refused: with DataError, a query or document that is not there, twice the same, and scores that are no sum.
+
+    >>> from querywise import RankSVM, make_judged, why
+    >>> data = make_judged(20, 10, 3)
+    >>> found = why(RankSVM().fit(data), data.candidates, "q1", above="1", below="2")
+    >>> len(found.terms), bool(abs(sum(term.here for term in found.terms) - found.difference) < 1e-9)
+    (3, True)
     """
     query = _the_query(ranker, candidates, query_id)
     if above == below:

@@ -101,18 +101,26 @@ def feature_importance(
 ) -> FeatureImportance:
     """How much each feature counts in the order that a fitted ranker gives these queries' documents.
 
+    ranker: a fitted ranker; or another library's model or a function of features, as `evaluate` takes them, which have
+    importance by permutation alone.
+    data: the queries and their documents; permutation needs labels.
     how: `contributions`, the mean over queries of the spread of what the feature adds to the scores, exact for linear
     models and local ones of them; `gain`, what the splits of LightGBM's trees gained in training; `permutation`, by how
     much the measure falls once the feature's values are exchanged between documents of the same query. By default
     contributions where all models are linear, else permutation. Trees have contributions too, as Shapley values.
-    Another library's model or a function of features, as `evaluate` takes them, has importance by permutation alone.
-    measure, flavour, repeats, seed: of permutation.
+    measure, flavour: of permutation: what falls, and by whose conventions.
+    repeats: of permutation: how often values are exchanged, from 1 up.
+    seed: of permutation: how they are exchanged.
 
-    >>> from querywise.data.synthetic import make_judged
-    >>> from querywise.learners.ranksvm.ranksvm import RankSVM
+    Returns: a FeatureImportance: `.features` and `.values`, the most important first, `.errors` and `.unit` in words.
+
+    Refused: with DataError, a way that the ranker does not have, permutation without labels, and no document at all.
+
+    >>> from querywise import RankSVM, feature_importance, make_judged
     >>> data = make_judged(30, 10, 4)
-    >>> feature_importance(RankSVM().fit(data), data).how
-    'contributions'
+    >>> found = feature_importance(RankSVM().fit(data), data)
+    >>> found.how, len(found)
+    ('contributions', 4)
     """
     if how is not None and how not in _HOWS:
         raise DataError(f"feature_importance(how={how!r}) is unknown. Known: {', '.join(map(repr, _HOWS))}.")

@@ -141,8 +141,31 @@ def _check(kind: Hybrid, runs: Sequence[str], normalise: str) -> None:
 class HybridRouter:
     """The client's side of an export of weights: the weights of a query, and the engine's request with them in it.
 
-    text, vector, runs: what is known of the query. Runs' scores, by run and document, are needed where weights depend
-    on them; without them such a query has the weights for all.
+    folder: an export of weights of runs, as `querywise export` and `export_hybrid` write it.
+
+    `weights` and `request` take what is known of a query:
+
+    text: its text.
+    vector: its vector, from the embedding model of the documents.
+    runs: the runs' scores, by run and document, needed where weights depend on them; without them such a query has the
+    weights for all.
+
+    Refused: with DataError, a folder that is no such export, scores that are not finite, and a request without what its
+    form needs.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from querywise import HybridRouter
+    >>> from querywise.data.judged import judged_by
+    >>> from querywise.data.runs import Run, tabulate_runs
+    >>> from querywise.exports.hybrid_folder import export_hybrid
+    >>> from querywise.rankers.weights.fusion import Weights
+    >>> bm25, vectors = Run("bm25", {"q": {"D1": 9.0, "D2": 5.0}}), Run("vectors", {"q": {"D2": 0.9, "D1": 0.1}})
+    >>> ranker = Weights().fit(judged_by(tabulate_runs([bm25, vectors]), {"q": {"D1": 1}}))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = export_hybrid(ranker, "opensearch-hybrid", Path(folder) / "export")
+    ...     print(sorted(HybridRouter(Path(folder) / "export").weights("jaguar speed")))
+    ['bm25', 'vectors']
     """
 
     def __init__(self, folder: PathLike) -> None:
@@ -156,7 +179,7 @@ class HybridRouter:
     def weights(
         self, text: str | None = None, *, vector: Sequence[float] | None = None, runs: Lists | None = None
     ) -> dict[str, float]:
-        """The weight of each run."""
+        """The weight of each run for a query, by name, by its `text`, `vector` and `runs`; they add up to 1."""
         texts = None if text is None else (text,)
         given = text is not None or vector is not None
         table = QueryTable(("query",), texts=texts, vectors=one_vector(vector)) if given else None
@@ -165,7 +188,7 @@ class HybridRouter:
     def request(
         self, text: str | None = None, *, vector: Sequence[float] | None = None, runs: Lists | None = None
     ) -> Json:
-        """The request; of SQL the query and its parameters, as {"sql": …, "parameters": …}."""
+        """The request for a query, by its `text`, `vector` and `runs`; of SQL {"sql": …, "parameters": …}."""
         weights = self.weights(text, vector=vector, runs=runs)
         form = read_text(self._folder / str(self.manifest["request"]))
         if str(self.manifest["request"]).endswith(".sql"):

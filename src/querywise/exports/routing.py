@@ -118,8 +118,25 @@ class QueryFacts(TypedDict, total=False):
 class Router:
     """The client's side of an export: the name, or the weights, of the model that answers a query.
 
-    folder: an export. `model` and `weights` take the query's text, and by keyword `query_class`, `columns` and
-    `documents` (see QueryFacts); each may be left out where routing does not depend on it.
+    folder: an export of a ranker with several models.
+
+    `model` and `weights` take what is known of a query:
+
+    text: its text.
+    facts: by keyword, `query_class`, `vector`, `columns` and `documents` (see QueryFacts); each, as the text, may be
+    left out where routing does not depend on it.
+
+    Refused: with DataError, an export of one model, a folder that is no export, and a query without what routing needs.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from querywise import Naive, RankSVM, Router, export_model, make_judged
+    >>> ranker = Naive(RankSVM(), clusters=2).fit(make_judged(30, 10, 3, kinds=2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     names = export_model(ranker, "opensearch", Path(folder) / "export").models
+    ...     router = Router(Path(folder) / "export")
+    >>> router.requests, router.model(documents=[[0.5, 1.0, -0.25]]) in names
+    (2, True)
     """
 
     def __init__(self, folder: PathLike) -> None:
@@ -140,11 +157,11 @@ class Router:
         return int(self._routing["requests"])
 
     def model(self, text: str | None = None, **facts: Unpack[QueryFacts]) -> str:
-        """The name of the model that answers a query."""
+        """The name of the model that answers a query, by its `text` and other `facts`."""
         return str(self._names[int(self._answer(text, facts).chosen()[0])])
 
     def weights(self, text: str | None = None, **facts: Unpack[QueryFacts]) -> dict[str, float]:
-        """The weight of every feature, by its name in the engine, in the model that answers a query."""
+        """The weight of every feature, by its name in the engine, in the model that `text` and `facts` lead to."""
         form = runnable(self._answer(text, facts).answering(0))
         if not isinstance(form, Linear):
             raise DataError("The models of this export are forests, not weighted sums: there are no weights.")

@@ -66,14 +66,30 @@ def export_model(
 ) -> Written:
     """Write a fitted ranker to a folder as an engine reads it.
 
+    ranker: a fitted ranker whose models are weighted sums or trees: one for all queries, or picked by query.
     engine: opensearch or elasticsearch, for their Learning to Rank plugins; elasticsearch-native, for Elasticsearch's
     own learning_to_rank; solr or vespa.
+    folder: where to; new, empty, or an earlier export for the same engine.
+    name: what the feature set and the models are called.
+    data: documents to check the engine's scores with; None generates some.
+    features: how the engine computes each feature, in the engine's own format; None writes a template to fill in.
+    rows: the number of documents in the check, from 1 up.
+    as_is: export even where the data looks as if its features were normalised within queries, which engines do not do.
+    force: write over an earlier export even where files in it were changed or added since.
 
-    name: what the feature set and the models are called. data: documents to check the engine's scores with; without
-    data, documents are generated. features: how the engine computes each feature, in the engine's own format; without,
-    a template to fill in is written. rows: the number of documents in the check. as_is: export even where the data
-    looks as if its features were normalised within queries, which engines do not do. force: write over an earlier
-    export even where files in it were changed or added since.
+    Returns: Written: the names of the models, what decides between them, and whether features are left to fill in.
+
+    Refused: with DataError, an unknown engine, a ranker or a size that the engine does not run, and a folder of other
+    files.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from querywise import RankSVM, export_model, make_judged
+    >>> data = make_judged(20, 10, 3)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     written = export_model(RankSVM().fit(data), "opensearch", Path(folder) / "export", data=data)
+    >>> written.engine, written.models, written.unfinished
+    ('opensearch', ('querywise',), True)
     """
     kind = find_engine(engine)
     if rows < 1:

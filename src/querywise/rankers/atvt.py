@@ -143,7 +143,7 @@ class ATVT(AnyRanker):
         return replace(alone(self, ready(self, candidates)), facts=lambda: Facts(moved=self.moved))
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms | Refusal:
-        """Those of h."""
+        """Those of h: what each feature adds to the scores of these `rows` of the documents `seen`."""
         source = self.regressor_
         if not isinstance(source, Transparent):
             return no_sum(type(source))

@@ -47,14 +47,23 @@ _SHORT = 30  # characters of a path to which Ray adds up to 70; a socket's may h
 _SMALL = 65_536  # bytes that are sent along with every task
 
 
-class RayCluster:
+class Cluster:
     """Workers on one or many machines, at work while it is entered.
+
+    What is fitted, compared or evaluated inside is done by its workers:
+
+        with Cluster("ray://head:10001"):
+            ranker = KnnOffline2(RankSVM(), k=500).fit(open_shards("train.parquet"))
 
     address: "auto" starts Ray on this machine, `ray://host:port` or `host:port` is a cluster that runs already. There,
     the same querywise must be installed, and files must be found under the same paths.
 
-    with Cluster("ray://head:10001"):
-        ranker = KnnOffline2(RankSVM(), k=500).fit(open_shards("train.parquet"))
+    Refused: with ClusterError, when it is entered: Ray is not installed, the address is none or does not answer, or the
+    machines have another querywise.
+
+    >>> from querywise import Cluster
+    >>> Cluster("ray://head:10001").address  # nothing is asked before it is entered
+    'ray://head:10001'
     """
 
     memory: int | None = None  # Ray has its own limit
@@ -263,7 +272,7 @@ class RayCluster:
             )
 
 
-Cluster = RayCluster  # its name at the top of the package
+RayCluster = Cluster  # its former name
 
 
 class _LostError(ClusterError):

@@ -46,7 +46,22 @@ _SAFE_SECONDS = 3600.0  # where nothing can be locked, another process may be ab
 def save(ranker: Ranker, folder: PathLike, *, notes: Settings | None = None) -> None:
     """Write a fitted ranker to a folder, replacing the model that is there, if any, in one step.
 
-    `notes` is anything JSON can hold that should travel with the model, such as how its parameters were chosen.
+    ranker: a fitted ranker of this library.
+    folder: where to; made if it is not there.
+    notes: anything JSON can hold that should travel with the model, such as how its parameters were chosen.
+
+    Refused: with DataError, a folder with other files in it, and one that cannot be written; with NotFittedError, a
+    ranker that is not fitted.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from querywise import RankSVM, load, make_judged, save
+    >>> data = make_judged(20, 10, 4)
+    >>> ranker = RankSVM().fit(data)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(ranker, Path(folder) / "model")
+    ...     print(bool((load(Path(folder) / "model").predict(data) == ranker.predict(data)).all()))
+    True
     """
     path = Path(folder)
     check_model_folder(path)
@@ -82,7 +97,21 @@ def save(ranker: Ranker, folder: PathLike, *, notes: Settings | None = None) -> 
 
 
 def load(folder: PathLike) -> Ranker:
-    """The fitted ranker in a folder. Nothing in the folder is executed; anything odd about it is refused."""
+    """The fitted ranker in a folder. Nothing in the folder is executed; anything odd about it is refused.
+
+    folder: one that `save` or `querywise fit` wrote.
+
+    Returns: the ranker; its scores are the same bits as before.
+
+    Refused: with ModelFileError, a folder without a model, one that is damaged, and one of a newer version.
+
+    >>> from querywise import ModelFileError, load
+    >>> try:
+    ...     load("no-such-model")
+    ... except ModelFileError as error:
+    ...     print(error)
+    no-such-model: not a model folder: there is no such folder. `querywise fit` and save(ranker, folder) make one.
+    """
     path = Path(folder)
     return read_steadily(path, MANIFEST, lambda: _read(path))
 

@@ -54,12 +54,12 @@ class Shards:
 
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from querywise import make_judged
+    >>> from querywise import Shards, make_judged
     >>> from querywise.data.parquet.writing import write_shards
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     shards = write_shards([make_judged(20, 5, 3)], Path(folder) / "train.parquet", rows=40)
-    ...     print(len(shards), shards.rows, len(shards.files), len(shards.files[0].load()))
-    20 100 3 8
+    ...     print(isinstance(shards, Shards), len(shards), shards.rows, len(shards.files))
+    True 20 100 3
     """
 
     folder: Path

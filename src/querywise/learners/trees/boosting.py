@@ -168,7 +168,7 @@ class LambdaMART(AnyRanker):
         return self.missing
 
     def local(self, everyone: Learner, /) -> LambdaMART:
-        """How to train a local model: as many trees as the global one has, on top of it where it is the prior."""
+        """How to train a local model: as many trees as `everyone`, the global one; above it where it is the prior."""
         assert isinstance(everyone, LambdaMART), "the global model of this learner"
         few = unfitted(self)
         few.trees = max(everyone.tree_count_, 1)
@@ -199,7 +199,7 @@ class LambdaMART(AnyRanker):
         return alone(self, ready(self, candidates))
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms:
-        """LightGBM's Shapley values. They take about as long for one document as scores do for a thousand."""
+        """LightGBM's Shapley values of `rows` of `seen`; one document takes about as long as scores of a thousand."""
         features = seen.features[rows]
         own = np.zeros(features.shape)
         for booster in self._loaded():
