@@ -98,7 +98,7 @@ def with_terms(markdown: str, anchors: Mapping[str, str], parameters: set[str]) 
         if anchor in used:
             return word[0]
         used.add(anchor)
-        return f"[{word[0]}](../glossary.html#{anchor})"
+        return f"[{word[0]}](../glossary.md#{anchor})"
 
     parts = _NO_PROSE.split(markdown)
     prose = re.compile(rf"(?<![\w@/-])({every})s?(?![\w@/-])", re.IGNORECASE)
@@ -106,7 +106,7 @@ def with_terms(markdown: str, anchors: Mapping[str, str], parameters: set[str]) 
 
 
 def _names(obj: griffe.Object) -> set[str]:
-    """What a function, or a class and its methods, are called with, and its attributes: what a docstring may explain."""
+    """What a function, or a class and its methods, are called with, and its attributes: what may be explained."""
     if isinstance(obj, griffe.Function):
         return {parameter.name for parameter in obj.parameters}
     if isinstance(obj, griffe.Class):
