@@ -59,6 +59,36 @@ def test_docstrings_become_lists_of_parameters_and_blocks_of_code() -> None:
     )
 
 
+def test_what_comes_back_and_what_is_refused_stand_out() -> None:
+    said = part_of_site("docstrings").as_markdown("Returns: a table.\n\nRefused: with DataError, no rows.", set())
+    assert said == "**Returns**: a table.\n\n**Refused**: with DataError, no rows."
+
+
+def test_the_first_use_of_a_term_leads_to_the_glossary_and_code_is_left_alone() -> None:
+    link, anchors = (
+        part_of_site("docstrings").with_terms,
+        {"back-off": "back-off", "preference pair": "preference-pair"},
+    )
+    assert link("`back-off`: Preference pairs; a preference pair.", anchors, set()) == (
+        "`back-off`: [Preference pairs](../glossary.md#preference-pair); a preference pair."
+    )
+    assert link("A [back-off][x] of mine, no back-off-like thing.", anchors, set()) == (
+        "A [back-off][x] of mine, no back-off-like thing."
+    )
+    assert link("Its back-off.", anchors, {"back-off"}) == "Its back-off."
+    assert link("No glossary yet.", {}, set()) == "No glossary yet."
+
+
+def test_terms_of_the_glossary_lead_to_its_headings() -> None:
+    glossary = ROOT / "docs" / "glossary.md"
+    if not glossary.is_file():
+        pytest.skip("there is no glossary yet")
+    found = part_of_site("docstrings").terms()
+    headings = {line.removeprefix("### ").lower() for line in glossary.read_text().splitlines() if line[:4] == "### "}
+    assert found
+    assert {anchor.replace("-", " ") for anchor in found.values()} <= {each.replace("-", " ") for each in headings}
+
+
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where the site is served, built without a warning; with --quiet, warnings would not count as such."""
