@@ -79,6 +79,14 @@ def test_the_first_use_of_a_term_leads_to_the_glossary_and_code_is_left_alone() 
     assert link("No glossary yet.", {}, set()) == "No glossary yet."
 
 
+def test_names_of_classes_between_words_lead_to_the_reference() -> None:
+    link = part_of_site("docstrings").with_names
+    assert link("With DataError, as `DataError`. Cluster, MAP and RankSVM.", "RankSVM") == (
+        "With [DataError][querywise.errors.DataError], as `DataError`. Cluster, MAP and RankSVM."
+    )
+    assert link("So:\n\n    RankSVM()", "x") == "So:\n\n    RankSVM()"
+
+
 def test_terms_of_the_glossary_lead_to_its_headings() -> None:
     glossary = ROOT / "docs" / "glossary.md"
     if not glossary.is_file():

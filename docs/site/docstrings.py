@@ -21,9 +21,10 @@ _SECTION = re.compile(r"^(Returns|Refused): ", re.MULTILINE)
 _GLOSSARY = Path(__file__).parent.parent / "glossary.md"
 _TERM = re.compile(r"^### (.+)$", re.MULTILINE)
 # In nearly every sentence, or often in another sense.
-_NEVER_LINKED = {"query", "document", "feature", "gain", "grid", "power", "prior", "reference", "run"}
+_NEVER_LINKED = {"query", "document", "feature", "gain", "grid", "power", "precision", "prior", "reference", "run"}
 _SHORTEST = 3  # letters of a term: `k` and `p` are also names of other things
-_NO_PROSE = re.compile(r"(```.*?```|`[^`]*`|\[[^]]*\]\[[^]]*\])", re.DOTALL)  # code and links
+_NO_PROSE = re.compile(r"((?s:```.*?```)|^    .*$|`[^`]*`|\[[^]]*\]\[[^]]*\])", re.MULTILINE)  # code and links
+_CLASS = re.compile(r"\b((?=\w*[a-z])[A-Z]\w*[A-Z]\w*)\b")  # with a second capital, unlike the first word of a sentence
 _NAME = re.compile(r"(?<!`)`([A-Z]\w+|\w+_\w+)`(?!`)")  # of a class or of several words: others are parameters, too
 
 
@@ -38,7 +39,7 @@ class AsMarkdown(griffe.Extension):
 def _rewrite(obj: griffe.Object) -> None:
     if obj.docstring is not None:
         names = _names(obj)
-        obj.docstring.value = with_terms(as_markdown(obj.docstring.value, names), terms(), names)
+        obj.docstring.value = with_terms(with_names(as_markdown(obj.docstring.value, names), obj.name), terms(), names)
     for member in obj.members.values():
         if isinstance(member, griffe.Object):  # and not another name of something elsewhere
             _rewrite(member)
@@ -65,6 +66,15 @@ def _paragraph(text: str, parameters: set[str]) -> str:
         else:
             lines.append(f"  {line}" if listed else line)
     return "\n".join(lines)
+
+
+def with_names(markdown: str, own: str) -> str:
+    """The same with links where names of classes stand between words, such as DataError; but not to itself."""
+    parts = _NO_PROSE.split(markdown)
+    return "".join(
+        part if odd % 2 else _CLASS.sub(lambda name: name[0] if name[0] == own else _linked(name), part)
+        for odd, part in enumerate(parts)
+    )
 
 
 def _linked(name: re.Match[str]) -> str:

@@ -42,8 +42,8 @@ class Candidates(CandidatesDescribed):
     feature_names: one per column, or None.
     queries: what is known of the queries beside their documents, in the order of `query_ids`; None is nothing.
     source_rows: where rows had to be brought together by query, each one's row in the input.
-    missing: "allowed", features may be NaN, which rankers with a policy for missing values take and others refuse; or
-    "refused".
+    missing: "refused", or "allowed": features may be NaN, which rankers with a policy for missing values take,
+    and others refuse.
 
     Refused: with DataError, lengths that do not fit, an id that comes twice, infinite features, and NaN unless allowed.
 

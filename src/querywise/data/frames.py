@@ -58,7 +58,7 @@ def from_arrays(
     weight: how much each document counts in training, one number per row, above 0.
     query_weights: how much each query counts in training, in the order in which queries first appear, or by id; above
     0.
-    missing: "allowed", X may hold NaN, which rankers with a policy for missing values take; "refused".
+    missing: "refused", or "allowed": X may hold NaN, which rankers with a policy for missing values take.
 
     Returns: a Judged set, its rows grouped by query; `candidates.in_source_order(scores)` has scores in the order of X.
 
@@ -110,7 +110,7 @@ def from_frame(
     gains: False, labels are grades. True, they are real values from 0 up. Or what each whole label is worth; see
     `from_arrays`.
     weight: the column that says how much each document counts in training, or None.
-    missing: "allowed", features may be missing, null or NaN, which rankers with a policy for them take; "refused".
+    missing: "refused", or "allowed": features may be null or NaN, which rankers with a policy for them take.
 
     Returns: a Judged set, its rows grouped by query.
 

@@ -64,7 +64,7 @@ def read_judged(
     embed: instead, the name of what makes such vectors, such as `lsa`.
     vector_top: how many documents vectors find, from 1 up; None is 50.
     vector_search: exact, or usearch, which is approximate and for large collections.
-    missing: "allowed", features of a Parquet log may be missing, for a model with a policy; "refused".
+    missing: "refused", or "allowed": features of a Parquet log may be missing, for a model with a policy.
 
     Returns: a Judged set.
 
