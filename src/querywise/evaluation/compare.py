@@ -260,7 +260,7 @@ def compare(
     Returns: Compared, which prints means, differences from the baseline and p of paired tests, corrected by Holm;
     `.to_frame()` has them as a table, `.evaluations` the values by query.
 
-    Refused: with DataError, no system or no fold, two systems of one name, and a baseline that is not among them.
+    Refused: with DataError, no system or no fold, what gives no scores, and a baseline that is not among them.
 
     >>> from querywise import RankSVM, compare, make_judged, split
     >>> train, valid, test = split(make_judged(30, 10, 4))

@@ -40,7 +40,7 @@ class KnnOnline(AnyRanker):
     view: where queries are near each other, such as TextView(); None is TopMean, the mean features of the single
     model's 50 best documents.
     neighborhood: which training queries are neighbours, and how much each counts; None is the k nearest, all the same.
-    With one, such as Radius(), `k` is not looked at.
+    With one, such as Radius(2.0), `k` is not looked at.
     back_off: a share of the training queries; a query farther from its nearest training query than that share of them
     is from each other gets the global model, as does a query of which the view knows nothing. Above 0 and up to 1; None
     never backs off, as in the paper.
@@ -144,7 +144,7 @@ class KnnOffline2(AnyRanker):
     view: where queries are near each other, such as TextView(); None is TopMean, the mean features of the single
     model's 50 best documents.
     neighborhood: which training queries are neighbours, and how much each counts; None is the k nearest, all the same.
-    With one, such as Radius(), `k` is not looked at.
+    With one, such as Radius(2.0), `k` is not looked at.
     back_off: a share of the training queries; a query farther from its nearest training query than that share of them
     is from each other gets the global model, as does a query of which the view knows nothing. Above 0 and up to 1; None
     never backs off, as in the paper.
@@ -261,7 +261,7 @@ class KnnOffline1(KnnOffline2):
     view: where queries are near each other, such as TextView(); None is TopMean, the mean features of the single
     model's 50 best documents.
     neighborhood: which training queries are neighbours, and how much each counts; None is the k nearest, all the same.
-    With one, such as Radius(), `k` is not looked at.
+    With one, such as Radius(2.0), `k` is not looked at.
     back_off: a share of the training queries; a query farther from its nearest training query than that share of them
     is from each other gets the global model, as does a query of which the view knows nothing. Above 0 and up to 1; None
     never backs off, as in the paper.

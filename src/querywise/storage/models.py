@@ -47,7 +47,7 @@ def save(ranker: Ranker, folder: PathLike, *, notes: Settings | None = None) -> 
     """Write a fitted ranker to a folder, replacing the model that is there, if any, in one step.
 
     ranker: a fitted ranker of this library.
-    folder: where to; made if it is not there.
+    folder: where to; made if it is not there, in a folder that is.
     notes: anything JSON can hold that should travel with the model, such as how its parameters were chosen.
 
     Refused: with DataError, a folder with other files in it, and one that cannot be written; with NotFittedError, a
@@ -103,7 +103,7 @@ def load(folder: PathLike) -> Ranker:
 
     Returns: the ranker; its scores are the same bits as before.
 
-    Refused: with ModelFileError, a folder without a model, one that is damaged, and one of a newer version.
+    Refused: with ModelFileError, a folder without a model, one that is damaged, and one of another format.
 
     >>> from querywise import ModelFileError, load
     >>> try:

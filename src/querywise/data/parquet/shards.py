@@ -43,8 +43,8 @@ FORMAT, VERSION = "querywise shards", 3  # 2 came with checksums of side files, 
 class Shards:
     """A judged set on disk, in files of whole queries; `len` is the number of queries in all of them.
 
-    `open_shards` opens one, `querywise convert` and `write_shards` write one. RankSVM, Single and KnnOffline2 are
-    fitted on it shard by shard; others load it as a whole.
+    `open_shards` opens one, `querywise convert` and `write_shards` write one. RankSVM, Single and
+    KnnOffline1 and KnnOffline2 of it are fitted shard by shard; others load it as a whole.
 
     folder: where the files are.
     files: the shards, in order.
