@@ -6,7 +6,10 @@ import contextlib
 import importlib.util
 import io
 import json
+import os
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,7 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "examples/README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-BLOCK = re.compile(r"```python\n(.*?)```(?:\n```\n(.*?)```)?", re.DOTALL)
+BLOCK = re.compile(r"```(python|sh)\n(.*?)```(?:\n```\n(.*?)```)?", re.DOTALL)
 NUMBER = re.compile(r"[+-]?\d+\.\d{2,}")
 NEAR = 0.03  # how far a number may be from the one shown where trees were grown: other processors round otherwise
 
@@ -34,23 +37,40 @@ NEAR = 0.03  # how far a number may be from the one shown where trees were grown
         "docs/guide.md",
         "docs/python.md",
         "docs/text.md",
+        pytest.param("docs/judging.md", marks=pytest.mark.slow),
         pytest.param("docs/lightgbm.md", marks=pytest.mark.slow),
+        pytest.param("docs/tuning.md", marks=pytest.mark.slow),
     ],
 )
 def test_code_on_the_page_prints_what_the_page_shows(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for name in ("docs", "examples"):  # what pages read of the repository
+        (tmp_path / name).symlink_to(ROOT / name)
     blocks = BLOCK.findall((ROOT / page).read_text())
     assert blocks
     names: dict[str, object] = {}
     with sklearn.config_context():  # what a page sets holds for that page
-        for code, shown in blocks:
-            printed = io.StringIO()
-            with contextlib.redirect_stdout(printed):
-                exec(compile(code, page, "exec"), names)
-            assert_shown(printed.getvalue(), shown, within=NEAR if "recommended(" in code else 0.0)
+        for language, code, shown in blocks:
+            printed = printed_by_shell(code) if language == "sh" else printed_by(code, page, names)
+            assert_shown(printed, shown, within=NEAR if "recommended(" in code else 0.0)
+
+
+def printed_by(code: str, page: str, names: dict[str, object]) -> str:
+    """What a block of Python prints; what it defines stays in `names`."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, page, "exec"), names)
+    return printed.getvalue()
+
+
+def printed_by_shell(code: str) -> str:
+    """What a block of commands prints, without the spaces at the ends of lines; `querywise` is this Python's."""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-ec", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return "\n".join(line.rstrip() for line in done.stdout.split("\n"))
 
 
 def assert_shown(printed: str, shown: str, *, within: float) -> None:
@@ -81,7 +101,7 @@ def test_the_first_screen_of_the_readme_says_what_it_is_how_to_get_it_and_when_n
     assert "make dist && pip install dist/*.whl" in first
     assert "make demo    # sets itself up, then searches and ranks the documentation of your Python" in first
     screen = "\n".join(lines[:40])
-    ((_, shown),) = BLOCK.findall(screen)
+    ((_, _, shown),) = BLOCK.findall(screen)
     assert "p (Holm)" in shown, "the paired test"
     assert "**When it does not help:**" in screen
     assert "**For** " in screen

@@ -74,6 +74,8 @@ BOOST = {
     "cli.md": 2.0,
     "measures.md": 2.0,
     "data.md": 2.0,
+    "python.md": 2.0,
+    "glossary.md": 0.7,
     "architecture.md": 0.5,
     "reproduction": 0.3,
     "benchmarks.md": 0.3,
