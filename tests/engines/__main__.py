@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.engines import ltr_plugin, opensearch, parity, postgres, solr, vespa
+from tests.engines import ltr_plugin, opensearch, parity, postgres, ranklib, solr, vespa
 from tests.engines.artifacts import UnavailableError
 
 
@@ -48,6 +48,7 @@ ENGINES = {
     "Solr": solr.fetch,
     "PostgreSQL": postgres.fetch,
     "Vespa": vespa.fetch,
+    "RankLib": ranklib.fetch,
 }
 
 
