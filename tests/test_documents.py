@@ -18,6 +18,7 @@ import pytest
 import sklearn
 
 from querywise.methods import METHODS
+from tests.optional import require_pyterrier
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -39,12 +40,18 @@ NEAR = 0.03  # how far a number may be from the one shown where trees were grown
         "docs/text.md",
         pytest.param("docs/judging.md", marks=pytest.mark.slow),
         pytest.param("docs/lightgbm.md", marks=pytest.mark.slow),
+        pytest.param(
+            "docs/pyterrier.md",  # PyTerrier itself calls what pandas will drop
+            marks=[pytest.mark.slow, pytest.mark.filterwarnings("ignore:The inplace keyword:DeprecationWarning")],
+        ),
         pytest.param("docs/tuning.md", marks=pytest.mark.slow),
     ],
 )
 def test_code_on_the_page_prints_what_the_page_shows(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if page == "docs/pyterrier.md":
+        require_pyterrier()
     monkeypatch.chdir(tmp_path)
     for name in ("docs", "examples"):  # what pages read of the repository
         (tmp_path / name).symlink_to(ROOT / name)

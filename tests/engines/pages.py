@@ -9,9 +9,13 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 PAGES = Path(__file__).parents[2] / "docs" / "engines"
 SOURCES = Path(__file__).parents[2] / "src"
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"\d\.\d+")
+CLOSE = 0.02  # another build of Java or LightGBM may split a tree elsewhere where gains are level; p moves more
 _COMMANDS = ("querywise ", "python ", "curl ", "mkdir ", "for ", "done", "  curl ", "cd ", "npx ", "node ")
 
 
@@ -41,3 +45,13 @@ def run(commands: str, folder: Path, **variables: str) -> str:
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, f"{commands}\n{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def check_shown(found: str, shown: str) -> None:
+    """What was printed has the lines that a page shows, and figures close to its own; a third one in a line is p."""
+    lines = [[line.rstrip() for line in text.split("\n")] for text in (found, shown)]
+    assert [NUMBER.sub("#", line) for line in lines[0]] == [NUMBER.sub("#", line) for line in lines[1]]
+    for line, other in zip(*lines, strict=True):
+        pairs = list(zip(NUMBER.findall(line), NUMBER.findall(other), strict=True))
+        for one, two in pairs[:2]:
+            assert float(one) == pytest.approx(float(two), abs=CLOSE * max(1, float(two))), line

@@ -11,13 +11,11 @@ import pytest
 from tests.engines import ranklib
 from tests.engines.artifacts import UnavailableError, java
 from tests.engines.conftest import without
-from tests.engines.pages import run
+from tests.engines.pages import NUMBER, check_shown, run
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data" / "MQ2008"
 BLOCK = re.compile(r"```sh\n(.*?)```(?:\n```\n(.*?)```)?", re.DOTALL)
-NUMBER = re.compile(r"\d\.\d+")
-CLOSE = 0.02  # trees of other builds of Java or LightGBM may split elsewhere where gains are level; p moves more
 SAME = {"ndcg@10": "NDCG@10", "map": "MAP", "err@10": "ERR@10", "mrr@10": "RR@10", "dcg@10": "DCG@10"}
 
 
@@ -42,18 +40,8 @@ def test_both_sides_of_the_page_say_what_it_shows(tmp_path: Path) -> None:
     assert f"com.o19s:RankyMcRankFace:{ranklib.VERSION}" in fetching[0]
     for commands, shown in blocks:
         found = run(commands.replace("java ", f"{java() / 'bin' / 'java'} "), tmp_path)
-        same_words(found, shown)
+        check_shown(found, shown)
         printed.append(found)
     ours, theirs = printed[-2:]
     for name, metric in SAME.items():
         assert measured(ours, name) == measured(theirs, metric), "the two evaluators agree on RankLib's scores"
-
-
-def same_words(found: str, shown: str) -> None:
-    """The same lines, and figures close to those shown; what follows them in a row is p, which is not compared."""
-    lines = [[line.rstrip() for line in text.split("\n")] for text in (found, shown)]
-    assert [NUMBER.sub("#", line) for line in lines[0]] == [NUMBER.sub("#", line) for line in lines[1]]
-    for line, other in zip(*lines, strict=True):
-        pairs = list(zip(NUMBER.findall(line), NUMBER.findall(other), strict=True))
-        for one, two in pairs[:2]:
-            assert float(one) == pytest.approx(float(two), abs=CLOSE * max(1, float(two))), line
