@@ -38,3 +38,11 @@ def test_a_value_at_the_threshold_goes_low(arithmetic: Arithmetic) -> None:
     forest = Forest((Split(0, 0.5, Leaf(1.0), Leaf(2.0)),))
     just_above = float(np.nextafter(np.float32(0.5), np.float32(1)))
     assert arithmetic.scores(forest, np.array([[0.5], [just_above], [0.0]])).tolist() == [1.0, 2.0, 1.0]
+
+
+def test_a_score_that_is_rounded_at_the_end_may_differ_in_proportion_to_itself() -> None:
+    rounded = Arithmetic(np.float32, floor32, wider=np.float64)
+    features = np.array([[1e-3], [1.0], [1e3]])
+    bound = rounded.tolerance(Linear(np.ones(1)), features) / features[:, 0]
+    assert (bound > np.finfo(np.float32).eps / 2).all()
+    assert (bound < 4 * np.finfo(np.float32).eps).all()

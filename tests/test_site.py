@@ -28,7 +28,7 @@ SOUGHT = {
     "querywise fuse": "cli.html#querywise-fuse",
     "/v1/weights": "http.html#post-v1weights",
     "OpenSearch": "engines/opensearch.html",
-    "gains": "data.html#real-valued-labels",
+    "gains": "data.html#gains-real-valued-labels",
     "missing values": "data.html#missing-values",
     "GridSearchCV": "python.html#scikit-learn",
 }  # what is typed, and the place that must be among the first three hits
