@@ -73,7 +73,7 @@ BOOST = {
     "http.md": 2.0,
     "cli.md": 2.0,
     "measures.md": 2.0,
-    "data.md": 2.0,
+    "data.md": 3.0,
     "python.md": 2.0,
     "glossary.md": 0.7,
     "architecture.md": 0.5,
