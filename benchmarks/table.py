@@ -31,8 +31,8 @@ def add_line(table: Table, result: Result) -> None:
     table.add_row(*cells, Text(reached, style=_COLOURS[result.reached]))
 
 
-def markdown_page(report: Report, descriptions: Mapping[str, Sequence[str]]) -> str:
-    """The page of all results: the machine, then one table for each bench."""
+def markdown_page(report: Report, descriptions: Mapping[str, Sequence[str]], *, short: str = "") -> str:
+    """The page of all results: the machine, what they are in short, then one table for each bench."""
     parts = [
         "# Benchmarks",
         "Measured by `make bench`, which prints these tables for your machine. The ratio is theirs / ours, unless the "
@@ -42,6 +42,7 @@ def markdown_page(report: Report, descriptions: Mapping[str, Sequence[str]]) -> 
         "keeps the verdicts, `--against FILE` asks for the same mutants again and says which were killed then and are "
         "not now.",
         f"Machine: {report.machine}.",
+        *([short.strip()] if short else []),
     ]
     for bench in dict.fromkeys(result.bench for result in report.results):
         title, *notes = descriptions[bench]
