@@ -61,7 +61,8 @@ def _comparable(ranked: RankedList, flavour: Flavour) -> Floats:
 def ndcg_curve(ranked: RankedList, flavour: Flavour) -> Floats:
     r"""DCG at every position divided by that of the best possible order of all documents that count [jarvelin2002]_.
 
-    It goes on beyond the list's end where judged documents are missing from it.
+    ndcg@k = dcg@k / ideal dcg@k with dcg@k = Σ_{i ≤ k} gain(yᵢ) / discount(i); the flavour has gain and discount. It
+    goes on beyond the list's end where judged documents are missing from it.
 
     >>> from querywise.measures.flavours import FLAVOURS
     >>> ndcg_curve(RankedList(np.array([0, 1])), FLAVOURS["letor4"])

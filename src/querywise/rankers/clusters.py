@@ -249,7 +249,7 @@ class Transform(_Blended):
 
 
 class SelectRanker(_Blended):
-    """Naive's models, blended; a model's weight is its average precision on the training queries most like this one.
+    """Naive's models, blended; a model's weight is the sum of its average precision on the queries most like this one.
 
     A training query is like this one to a model where the model's scores of its documents diverge from the reference's
     as much as here, by the Kullback-Leibler divergence (see Divergence). The weights of a query's models are brought to
@@ -259,8 +259,8 @@ class SelectRanker(_Blended):
     clusters: how many, a whole number from 1 up, or a share of the training queries, a float above 0 and up to 1.
     k: how many training queries decide a model's weight: of those of its own cluster, the k whose divergence is nearest
     to that of the query; the weight is the sum of their average precision under the model. A whole number from 1 up; a
-    smaller cluster counts with all it has. With a small k weights differ more from query to query; with one above the
-    size of every cluster they are the same for all.
+    smaller cluster counts with all it has, and for less. With a small k weights differ more from query to query; with
+    one as large as the largest cluster they are the same for all.
     with_relevant: choose these k among the training queries that have a relevant document, as the paper's Algorithm 2
     filters them. Clusters of relevant documents have no others; with a `view` there may be some, and they count 0.
     reference: a feature by name or number from 0 or a ranker, None the feature that ranks the training queries best.
