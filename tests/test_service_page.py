@@ -17,50 +17,14 @@ from urllib.request import Request, urlopen
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
-from querywise.data.collections import Collection, Document
-from querywise.data.judgements import Judgement
-from querywise.data.letor import write_letor
-from querywise.data.queries import write_queries
-from querywise.data.query_table import QueryTable
-from querywise.methods import METHODS
-from querywise.retrieval.features import judged_candidates
-from querywise.retrieval.index import build_index, save_index
-from querywise.storage import save
+from tests.fruit import LONG, MARKUP, write_served
 
 # One browser and one of each server, in one process.
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("service page")]
 
 QUERYWISE = str(Path(sys.executable).with_name("querywise"))
-FRUIT = ("apple", "pear", "plum", "fig", "kiwi", "date", "lime", "lemon", "melon", "grape", "cherry", "mango")
-MARKUP = "<img src=x onerror=alert(1)> & <b>juice</b>"
-LONG = "a_document_with_no_space_in_its_name_and_longer_than_the_screen_of_a_telephone.html"
 TOKEN = "open-sesame"
 QUERY = "grow fig juice"
-
-
-def collection() -> Collection:
-    """Shops and farms, and queries of two kinds that want the one or the other."""
-    documents = [
-        Document(
-            f"{kind}-{fruit}",
-            fruit if kind == "shop" else f"{fruit} trees",
-            f"sold here: {fruit} juice" if kind == "shop" else f"raised in a wide field with care: {fruit} for juice",
-            {"stock": float(place % 5)},
-        )
-        for place, fruit in enumerate(FRUIT)
-        for kind in ("shop", "farm")
-    ]
-    odd = [Document("markup", MARKUP, "juice", {"stock": 1.0}), Document(LONG, LONG, f"{LONG} juice", {"stock": 2.0})]
-    asked = [(f"{word}-{fruit}", f"{word} {fruit} juice", word) for fruit in FRUIT for word in ("buy", "grow")]
-    asked.append(("q", "buy fig juice", "buy"))  # an id like any other
-    ids, texts, classes = zip(*asked, strict=True)
-    wanted = {"buy": "shop", "grow": "farm"}
-    judgements = tuple(
-        Judgement(query, f"{kind}-{text.split()[1]}", 2 if wanted[word] == kind else 0, "here")
-        for query, text, word in asked
-        for kind in ("shop", "farm")
-    )
-    return Collection("fruit", lambda: [*documents, *odd], QueryTable(ids, texts, classes), judgements)
 
 
 def started(*words: object, log: Path) -> subprocess.Popen[bytes]:
@@ -83,27 +47,23 @@ def address(process: subprocess.Popen[bytes], log: Path, *, minutes: int = 1) ->
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Three servers: one to `search`, one to `choose` judged queries from, and a `bare` one that asks for a token."""
+    """Servers: to `search`, to `choose` judged queries from, to `judge`, and a `bare` one; these two have a token."""
     folder = tmp_path_factory.mktemp("served")
-    made = collection()
-    index = build_index(made.documents())
-    save_index(index, folder / "index")
-    judged, _ = judged_candidates(made, index)
-    write_letor(folder / "judged.txt", judged)
-    assert made.queries is not None
-    write_queries(folder / "queries.jsonl", made.queries)
-    save(METHODS["knn-online"].build(l2=0.1, k=0.4, view="text").fit(judged), folder / "local")
-    save(METHODS["single"].build(l2=0.1).fit(judged), folder / "single")
+    write_served(folder)
     (folder / "token").write_text(TOKEN)
     known = ("--data", folder / "judged.txt", "--queries", folder / "queries.jsonl")
+    judging = ("--judge", folder / "given.qrels")
     asked: dict[str, tuple[object, ...]] = {
         "search": (folder / "local", "--index", folder / "index", *known),
         "choose": (folder / "single", *known),
+        "judge": (folder / "local", "--index", folder / "index", *known, "--token-file", folder / "token", *judging),
         "bare": (folder / "local", "--token-file", folder / "token"),
     }
     running = {name: started(*words, log=folder / f"{name}.log") for name, words in asked.items()}
     try:
-        yield {name: address(process, folder / f"{name}.log") for name, process in running.items()}
+        yield {name: address(process, folder / f"{name}.log") for name, process in running.items()} | {
+            "folder": str(folder)
+        }
     finally:
         for process in running.values():
             process.terminate()
@@ -490,6 +450,65 @@ def test_a_token_is_asked_for_and_a_bare_service_shows_a_request(page: Page, ser
     sent = Request(f"{servers['bare']}/v1/rank", data=body, headers=headers)
     with urlopen(sent) as got:
         assert {each["id"] for each in json.load(got)["documents"]} == {"a", "b"}
+
+
+# Judging
+
+
+def entered(page: Page, base: str, path: str) -> None:
+    """Open the page at a service that asks for a token."""
+    page.goto(base + path)
+    page.get_by_role("textbox", name="Token").fill(TOKEN)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#ours li[data-id]")
+
+
+def pressed(page: Page, side: str, document: str) -> list[str]:
+    return page.locator(f"#{side} li[data-id='{document}'] .give[aria-pressed=true]").all_inner_texts()
+
+
+def test_a_result_is_judged_and_stands_in_the_file(page: Page, servers: dict[str, str]) -> None:
+    file = Path(servers["folder"]) / "given.qrels"
+    entered(page, servers["judge"], "/?qid=grow-fig")
+    document = next(each for each in ids(page, "ours") if each in ids(page, "theirs"))
+    buttons = page.locator(f"#ours li[data-id='{document}'] .give")
+    assert buttons.all_inner_texts() == ["0", "1", "2"], "the grades of the data"
+    buttons.nth(2).click()
+    expect(page.get_by_role("status")).to_contain_text("grade 2, kept")
+    assert f"grow-fig 0 {document} 2\n" in file.read_text()
+    assert pressed(page, "ours", document) == pressed(page, "theirs", document) == ["2"]
+    buttons.nth(0).click()
+    expect(page.get_by_role("status")).to_contain_text("grade 0, kept")
+    page.reload()
+    page.wait_for_selector("#ours li[data-id]")
+    assert pressed(page, "ours", document) == ["0"], "as it was left"
+    page.locator(f"#ours li[data-id='{document}']").focus()
+    page.keyboard.press("1")
+    expect(page.get_by_role("status")).to_contain_text("grade 1, kept")
+    assert f"grow-fig 0 {document} 1\n" in file.read_text()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    expect(page.get_by_role("status")).to_contain_text("no grade")
+    assert document not in file.read_text()
+    assert pressed(page, "ours", document) == []
+
+
+def test_a_grade_that_cannot_be_kept_is_taken_back_and_said(page: Page, servers: dict[str, str]) -> None:
+    entered(page, servers["judge"], f"/?{urlencode({'q': QUERY})}")
+    message = "The judgement was not kept. <b>The disk is full.</b>"
+    wrong = {"error": {"code": "not_kept", "message": message, "where": None}}
+    page.route("**/v1/judgements", lambda route: route.fulfill(status=500, json=wrong))
+    first = ids(page, "ours")[0]
+    page.locator(f"#ours li[data-id='{first}'] .give").nth(1).click()
+    expect(page.locator("#columns [role=alert]")).to_have_text(message)
+    assert pressed(page, "ours", first) == []
+
+
+def test_where_nothing_is_judged_there_is_nothing_to_press(page: Page, servers: dict[str, str]) -> None:
+    searched(page, servers["search"])
+    assert page.locator(".give").count() == 0
+    expect(page.locator(".keys .grades")).to_be_hidden()
 
 
 # Only what is here

@@ -43,6 +43,13 @@ def serve(
             help="A file with the token that requests must carry; else $QUERYWISE_TOKEN, if set.", show_default=False
         ),
     ] = None,
+    judge: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file for the grades that results are given on the page, as TREC qrels; needs a token.",
+            show_default=False,
+        ),
+    ] = None,
     max_body: Annotated[float, typer.Option(min=0.001, help="Longest request, in megabytes.")] = 16.0,
     max_documents: Annotated[int, typer.Option(min=1, help="Most documents in a request.")] = 20_000,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds an answer may take.")] = 10.0,
@@ -61,6 +68,7 @@ def serve(
     import tempfile
 
     from querywise.runtime.progress import shown
+    from querywise.service.judging import JudgementFile
     from querywise.service.limits import Limits
     from querywise.service.model_folder import ModelFolder
     from querywise.service.server import run
@@ -70,6 +78,8 @@ def serve(
         level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    if judge is not None:
+        JudgementFile.opened(judge, token)  # what is wrong with it is said before anything is loaded
     limits = Limits(int(max_body * 1e6), max_documents, seconds=timeout)
     with tempfile.TemporaryDirectory() as place:
         with shown(quiet=quiet):
@@ -77,7 +87,7 @@ def serve(
                 folder, lookup = _demo(Path(place) / "model")
             else:
                 folder, lookup = model, _lookup(model, index, data, queries)
-            service = Service(ModelFolder(folder), lookup, limits=limits, token=token)
+            service = Service(ModelFolder(folder), lookup, limits=limits, token=token, judge=judge)
         if token is None and host not in ("127.0.0.1", "localhost", "::1"):
             logging.getLogger("querywise.service").warning("anyone who reaches %s can ask: there is no token", host)
         run(service, host, port, allowed_host=allowed_host or ())

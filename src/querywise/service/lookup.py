@@ -21,6 +21,8 @@ from querywise.retrieval.indexed_vectors import embedder_of, has_vectors
 from querywise.retrieval.language import require_language
 from querywise.runtime.arrays import Floats
 from querywise.runtime.values import JsonObject
+from querywise.service.errors import RequestDataError
+from querywise.service.judging import id_of_text, plain
 from querywise.service.loaded_model import LoadedModel
 from querywise.service.schema import FoundDocument, KnownQuery, Query
 
@@ -157,6 +159,33 @@ class Lookup:
                 return KnownQuery(query_id, text, kind)
         return KnownQuery(query_id)
 
+    def to_judge(self, query_id: str | None, text: str | None) -> KnownQuery:
+        """The query that judgements are kept for: a judged one, or the text of a search, known under an id or not."""
+        if (query_id is None) == (text is None):
+            raise RequestDataError("Give either id, of a judged query, or text, that of a search.", "query")
+        if query_id is not None:
+            if query_id not in self._judged_places:
+                raise RequestDataError(f"No judged query has the id {query_id!r}.", "query.id")
+            return self.query(query_id)
+        if self.index is None or text is None or not text.strip():
+            raise RequestDataError("There is no text, or no index that it was searched in.", "query.text")
+        known = self._ids_by_text.get(plain(text))
+        return KnownQuery(id_of_text(text), " ".join(text.split())) if known is None else self.query(known)
+
+    def require_document(self, query_id: str, document: str) -> None:
+        """Refuse a document that is neither in the index nor one of the judged query's."""
+        if any(each is not None and each.place_of(document) is not None for each in (self.index, self.judged_index)):
+            return
+        place, judged = self._judged_places.get(query_id), self.judged
+        if judged is not None and judged.candidates.document_ids is None and self.index is None:
+            raise RequestDataError("The documents of the judged queries have no ids to judge them by.", "document")
+        if place is None or judged is None or judged.candidates.document_ids is None:
+            own: tuple[str, ...] = ()
+        else:
+            own = judged.candidates.document_ids[judged.candidates.rows(place)]
+        if document not in own:
+            raise RequestDataError(f"There is no document {document!r} to be found for this query.", "document")
+
     def queries(self, like: str, limit: int) -> list[KnownQuery]:
         """Judged queries whose id or text contains `like`, in any case."""
         if self.judged is None:
@@ -178,6 +207,21 @@ class Lookup:
         first = judged.candidates.rows(judged.candidates.query_ids.index(query_id)).start
         seen = judged.judged is None or bool(judged.judged[first + row])
         return int(judged.labels[first + row]) if seen else None
+
+    @cached_property
+    def _judged_places(self) -> dict[str, int]:
+        """The number of every judged query."""
+        ids = () if self.judged is None else self.judged.candidates.query_ids
+        return {query_id: place for place, query_id in enumerate(ids)}
+
+    @cached_property
+    def _ids_by_text(self) -> dict[str, str]:
+        """The first query of every text that is known."""
+        found: dict[str, str] = {}
+        for table, _ in self._tables:
+            for query_id, text in zip(table.ids, table.texts or (), strict=False):
+                found.setdefault(plain(text or ""), query_id)
+        return found
 
     @cached_property
     def _tables(self) -> list[tuple[QueryTable, dict[str, int]]]:

@@ -19,6 +19,8 @@ _DESCRIBED = (
     schema.WeightsRequest,
     schema.RouteRequest,
     schema.RouteResponse,
+    schema.JudgementRequest,
+    schema.JudgementResponse,
     schema.SearchResponse,
     schema.QueriesResponse,
     schema.ModelResponse,

@@ -7,6 +7,7 @@ exception on the way becomes a response in `responses.add_error_handlers`.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -29,18 +30,22 @@ _RANK = msgspec.json.Decoder(schema.RankRequest)
 _BATCH = msgspec.json.Decoder(schema.BatchRequest)
 _WEIGHTS = msgspec.json.Decoder(schema.WeightsRequest)
 _ROUTE = msgspec.json.Decoder(schema.RouteRequest)
+_JUDGEMENT = msgspec.json.Decoder(schema.JudgementRequest)
+_JUDGEMENT_BYTES = 100_000  # of a request
 _EXPLAIN = msgspec.json.Decoder(schema.ExplainRequest)
 
 
 def add_routes(app: FastAPI, service: Service) -> None:
     """Add every route that is in the OpenAPI document, in the order in which it lists them."""
     rank, look_up, status = RankRoutes(service), LookupRoutes(service), StatusRoutes(service)
+    judge = JudgeRoutes(service)
     for method, path, endpoint, request, response in (
         ("POST", "/v1/rank", rank.rank, schema.RankRequest, schema.RankResponse),
         ("POST", "/v1/rank/batch", rank.rank_batch, schema.BatchRequest, schema.BatchResponse),
         ("POST", "/v1/explain", rank.explain, schema.ExplainRequest, dict[str, Any]),
         ("POST", "/v1/weights", rank.weights, schema.WeightsRequest, dict[str, float]),
         ("POST", "/v1/route", rank.route, schema.RouteRequest, schema.RouteResponse),
+        ("POST", "/v1/judgements", judge.judge, schema.JudgementRequest, schema.JudgementResponse),
         ("GET", "/v1/search", look_up.search, None, schema.SearchResponse),
         ("GET", "/v1/queries", look_up.queries, None, schema.QueriesResponse),
         ("GET", "/v1/model", status.model, None, schema.ModelResponse),
@@ -181,12 +186,28 @@ class LookupRoutes:
             explanation, neighbours = lookup.explanation(model, candidates) if documents else (None, [])
             query = lookup.query(qid) if qid is not None else schema.KnownQuery("", q)
             took = 1000 * (time.perf_counter() - begun)
-            ranked = len(candidates.features)
-            return schema.SearchResponse(query, model.version, ranked, documents, explanation, neighbours, took)
+            return schema.SearchResponse(
+                query=query,
+                model=model.version,
+                candidates=len(candidates.features),
+                documents=documents,
+                explanation=explanation,
+                neighbours=neighbours,
+                milliseconds=took,
+                judging=self._judging(qid, q, documents),
+            )
 
         found = await self._service.threads.run(job)
         self._service.metrics.back_offs += bool(found.explanation and found.explanation.get("note"))
         return Response(encode(found), media_type=JSON)
+
+    def _judging(self, qid: str | None, q: str | None, documents: list[schema.FoundDocument]) -> schema.Judging | None:
+        """The grades that the documents were given on the page, where they can be given any."""
+        if self._service.judging is None or not documents:
+            return None
+        query = self._service.lookup.to_judge(qid, q).id
+        known = self._service.judging.of(query)
+        return schema.Judging(query, {each.id: known[each.id] for each in documents if each.id in known})
 
     async def queries(
         self,
@@ -196,6 +217,31 @@ class LookupRoutes:
         """Judged queries to choose from."""
         found = await self._service.threads.run(lambda: self._service.lookup.queries(like, limit))
         return Response(encode(schema.QueriesResponse(found)), media_type=JSON)
+
+
+class JudgeRoutes:
+    """Grades that are given on the page."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def judge(self, request: Request) -> Response:
+        """Give a document a grade for a query, or remove its grade; only where the service has `--judge FILE`."""
+        file, lookup, limits = self._service.judging, self._service.lookup, self._service.limits
+        if file is None:
+            message = "Results are not judged here: the service was started without a file for judgements."
+            raise ApiError(404, "not_judging", message)
+        short = replace(limits, body_bytes=min(limits.body_bytes, _JUDGEMENT_BYTES))
+        asked = decode(_JUDGEMENT, await read_body(request, short))
+
+        def job() -> schema.JudgementResponse:
+            query = lookup.to_judge(asked.query.id, asked.query.text)
+            lookup.require_document(query.id, asked.document)
+            count = file.judge(query, asked.document, asked.grade)
+            return schema.JudgementResponse(query.id, asked.document, asked.grade, count)
+
+        # Writing to a disk takes time, so not in the threads of rankings.
+        return Response(encode(await self._service.explainers.run(job)), media_type=JSON)
 
 
 class StatusRoutes:
@@ -220,6 +266,7 @@ class StatusRoutes:
             settings=model.settings(),
             searches=lookup.index is not None,
             judged_queries=0 if lookup.judged is None else len(lookup.judged),
+            highest_grade=None if self._service.judging is None else self._service.judging.highest,
         )
         return Response(encode(found), media_type=JSON)
 

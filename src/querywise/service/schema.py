@@ -91,6 +91,37 @@ class RouteRequest(Struct, forbid_unknown_fields=True):
     documents: list[Document] | None = None
 
 
+class JudgedQuery(Struct, forbid_unknown_fields=True):
+    """A query that is judged: a judged one by its id, or one that was searched for by its text."""
+
+    id: Annotated[str, Meta(max_length=1000)] | None = None
+    text: Annotated[str, Meta(max_length=10_000)] | None = None
+
+
+class JudgementRequest(Struct, forbid_unknown_fields=True):
+    """The grade of a document for a query, which takes the place of the one before; null removes it."""
+
+    query: JudgedQuery
+    document: Annotated[str, Meta(min_length=1, max_length=1000)]
+    grade: Annotated[int, Meta(ge=0, le=9)] | None
+
+
+class JudgementResponse(Struct):
+    """What is in the file now: the query's id there, the document's grade, and how many grades there are in all."""
+
+    query: str
+    document: str
+    grade: int | None
+    judgements: int
+
+
+class Judging(Struct):
+    """What was judged on the page: the query's id in the file, and the grades of the documents shown here."""
+
+    query: str
+    grades: dict[str, int]
+
+
 class RouteResponse(Struct):
     """The name in the engine of the model that answers the query, and the version of the model that chose it."""
 
@@ -143,7 +174,7 @@ class KnownQuery(Struct):
 class SearchResponse(Struct):
     """A query's candidates in the order of its own model, beside what one model for all makes of them.
 
-    `candidates` were ranked; `documents` are the first of either order.
+    `candidates` were ranked; `documents` are the first of either order. `judging`: only where results can be judged.
     """
 
     query: KnownQuery
@@ -153,6 +184,7 @@ class SearchResponse(Struct):
     explanation: JsonObject | None
     neighbours: list[KnownQuery]
     milliseconds: float
+    judging: Judging | None = None
 
 
 class QueriesResponse(Struct):
@@ -175,7 +207,8 @@ class ModelSetting(Struct):
 class ModelResponse(Struct):
     """What is being served; `per_query`: whether a query can have a model of its own.
 
-    `settings` are those of the method that was fitted, where the model's notes name one.
+    `settings` are those of the method that was fitted, where the model's notes name one. `highest_grade`: the highest
+    that a document can be given here; null where results cannot be judged.
     """
 
     version: str
@@ -189,6 +222,7 @@ class ModelResponse(Struct):
     settings: list[ModelSetting]
     searches: bool
     judged_queries: int
+    highest_grade: int | None = None
 
 
 class Problem(Struct):

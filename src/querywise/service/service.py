@@ -7,12 +7,15 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from fastapi import Request
 
 from querywise.contracts.answers import Answer
+from querywise.errors import DataError
+from querywise.service.judging import JudgementFile
 from querywise.service.limits import Limits
 from querywise.service.lookup import Lookup
 from querywise.service.metrics import Metrics
@@ -30,6 +33,7 @@ class Service:
     """The state of the service.
 
     token: what requests must carry; None: requests need no token.
+    judge: a file for the grades that documents are given on the page, which then needs a token; None: none are given.
     poll_seconds: time between two looks at the model folder.
     """
 
@@ -40,6 +44,7 @@ class Service:
         *,
         limits: Limits | None = None,
         token: str | None = None,
+        judge: Path | None = None,
         poll_seconds: float = 1.0,
     ) -> None:
         self.models = models
@@ -48,6 +53,7 @@ class Service:
         models.accept = self.lookup.check
         self.limits = limits or Limits()
         self.token = token
+        self.judging = None if judge is None else self._judged_in(judge)
         self.poll_seconds = poll_seconds
         self.metrics = Metrics()
         self.threads = BoundedThreadPool(self.limits)
@@ -55,6 +61,13 @@ class Service:
         self.draining = False  # a signal to stop has arrived: /readyz says 503, requests are still answered
         self.closing = False  # the listening socket is closed: every response says `connection: close`
         self._sampled = 0.0
+
+    def _judged_in(self, path: Path) -> JudgementFile:
+        if self.lookup.index is None and self.lookup.judged is None:
+            said = f"judge={str(path)!r}: there is nothing to judge. Serve an index to search, or judged data."
+            raise DataError(said, arguments=("judge",))
+        judged = self.lookup.judged
+        return JudgementFile.opened(path, self.token, usual=0 if judged is None else int(judged.labels.max(initial=0)))
 
     async def watch(self) -> None:
         """Reload the model whenever its folder changes, until cancelled."""

@@ -119,6 +119,7 @@ async function attempt(doing) {
 function view(name) {
   for (const each of VIEWS) at(each).hidden = each !== name;
   document.querySelector(".keys").hidden = name !== "results";
+  document.querySelector(".keys .grades").hidden = !state.found?.judging;
   at("columns").classList.remove("waiting");
   busy(false);
 }
@@ -264,6 +265,7 @@ async function search() {
   waiting();
   const found = await ask("search", `/v1/search?${new URLSearchParams({ ...asked, show })}`);
   state.found = found;
+  if (found.judging) found.judging.grades = new Map(Object.entries(found.judging.grades));
   if (asked.qid !== undefined) at("box").value = found.query.text ?? found.query.id;
   document.title = `${named(found.query)} – querywise`;
   if (found.documents.length) showResults();
@@ -313,7 +315,7 @@ function showResults() {
   at("ours-title").textContent = single ? "The model’s order" : "This query’s model";
   at("ours").replaceChildren(...ours.map((each, place) => listed(each, "ours", ours[place + 1])));
   at("theirs").replaceChildren(...(single ? [] : theirs.map((each) => listed(each, "theirs"))));
-  for (const list of document.querySelectorAll("#ours, #theirs")) list.firstElementChild?.setAttribute("tabindex", "0");
+  for (const list of document.querySelectorAll("#ours, #theirs")) if (list.firstElementChild) stop(list.firstElementChild);
   const ranked = `${counted(found.candidates, "candidate")} ranked in ${Math.max(1, Math.round(found.milliseconds))} ms`;
   const change = single
     ? "This model is the same for all queries, so there is one order."
@@ -364,6 +366,7 @@ function listed(found, side, next) {
     make("span", { class: "rank", text: own ? found.rank : found.rank_everyone }),
     words,
     single ? null : own ? movement(found) : leaving(found),
+    judged(found),
     ask ?? null,
   );
 }
@@ -372,6 +375,70 @@ function graded({ grade }) {
   if (grade === null) return null;
   return make("span", { class: grade > 0 ? "grade good" : "grade" },
     unseen(`judged ${grade}`), make("span", { "aria-hidden": "true", text: grade > 0 ? `★ ${grade}` : "☆ 0" }));
+}
+
+// Judging, where the service keeps judgements: one grade for a document, in both lists
+
+const judging = { last: Promise.resolve() }; // one after the other, so that the last click counts
+
+/** A button for every grade; the one that is pressed in is what the document was given, and pressing it takes it back. */
+function judged({ id, title }) {
+  if (!state.found.judging) return null;
+  const given = state.found.judging.grades.get(id);
+  const grades = Array.from({ length: state.model.highest_grade + 1 }, (_, grade) => grade);
+  return make("div", { class: "judged", role: "group", "aria-label": `Your grade of ${title}` },
+    make("span", { class: "faint", "aria-hidden": "true", text: "Your grade" }),
+    ...grades.map((grade) => make("button", {
+      type: "button", class: "give", tabindex: "-1", "data-grade": grade, text: grade, "aria-label": `Grade ${grade}`,
+      "aria-pressed": String(grade === given), onclick: () => judge(id, title, grade),
+    })));
+}
+
+function judge(id, title, grade) {
+  const { found, asked } = state;
+  if (!found?.judging || grade > state.model.highest_grade) return;
+  const { grades } = found.judging;
+  const before = grades.get(id) ?? null;
+  const now = before === grade ? null : grade;
+  const put = (value) => {
+    if (value === null) grades.delete(id);
+    else grades.set(id, value);
+    showGrade(found, id);
+  };
+  put(now);
+  judging.last = judging.last.then(() => keep(asked, id, now)).then(
+    () => say(now === null ? `${title}: no grade.` : `${title}: grade ${now}, kept.`),
+    (error) => {
+      if (!(error instanceof Problem)) throw error;
+      if ((grades.get(id) ?? null) === now) put(before);
+      if (error.status === 401) {
+        state.again = () => attempt(search);
+        showToken();
+      } else complain(found, id, error.message);
+    });
+}
+
+function keep(asked, document, grade) {
+  const query = asked.qid === undefined ? { text: asked.q } : { id: asked.qid };
+  return ask(`judge ${document}`, "/v1/judgements", { query, document, grade });
+}
+
+const itemsOf = (found, id) => state.found === found ? [...document.querySelectorAll("#columns li[data-id]")].filter((item) => item.dataset.id === id) : [];
+
+function showGrade(found, id) {
+  for (const item of itemsOf(found, id)) {
+    item.querySelector(".judged .wrong")?.remove();
+    for (const button of item.querySelectorAll(".give")) {
+      button.setAttribute("aria-pressed", String(Number(button.dataset.grade) === found.judging.grades.get(id)));
+    }
+  }
+  drawTies();
+}
+
+function complain(found, id, message) {
+  const [item] = itemsOf(found, id).filter((each) => each.checkVisibility()).reverse();
+  item?.querySelector(".judged").append(make("span", { class: "wrong", role: "alert", text: message }));
+  drawTies();
 }
 
 /** How far a document moved against its place in one model for all. */
@@ -430,7 +497,7 @@ function watchColumns() {
   ground.addEventListener("focusin", (event) => {
     const item = itemOf(event);
     if (item === null) return;
-    for (const each of item.parentNode.children) each.setAttribute("tabindex", each === item ? "0" : "-1");
+    stop(item);
     light(item.dataset.id);
   });
   ground.addEventListener("focusout", () => light(null));
@@ -438,6 +505,13 @@ function watchColumns() {
   new ResizeObserver(drawTies).observe(ground);
   for (const button of document.querySelectorAll(".switch button")) {
     button.addEventListener("click", () => side(button.dataset.side));
+  }
+}
+
+/** Make a document, and the grades it can be given, the stop of its list for those who go by Tab. */
+function stop(item) {
+  for (const each of item.parentNode.children) {
+    for (const part of [each, ...each.querySelectorAll(".give")]) part.setAttribute("tabindex", each === item ? "0" : "-1");
   }
 }
 
@@ -470,6 +544,9 @@ function moveThrough(event) {
     const next = to();
     if (next) side(next.parentNode.id);
     next?.focus();
+  } else if (/^[0-9]$/.test(event.key) && state.found.judging) {
+    event.preventDefault();
+    judge(item.dataset.id, item.querySelector(".title").textContent, Number(event.key));
   } else if (event.key === "Enter" && event.target === item) {
     event.preventDefault();
     whyHere(item.dataset.id);

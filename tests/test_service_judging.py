@@ -1,0 +1,280 @@
+"""Judging results: a grade goes to the service, and stands in a file of qrels, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from querywise.data.judgements import read_grades
+from querywise.data.queries import read_queries
+from querywise.errors import DataError
+from querywise.service.errors import ApiError
+from querywise.service.judging import JudgementFile, id_of_text
+from querywise.service.schema import KnownQuery
+from tests.commands import run
+from tests.fruit import write_served
+from tests.serving import Serving, serving
+
+TOKEN = "open-sesame"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("judged")
+    write_served(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Serving]:
+    with serving(*words(folder), "--judge", folder / "given.qrels", token=TOKEN) as found:
+        yield found
+
+
+def words(folder: Path) -> list[object]:
+    known = ("--data", folder / "judged.txt", "--queries", folder / "queries.jsonl")
+    return [folder / "local", "--index", folder / "index", *known]
+
+
+def judge(server: Serving, content: object, **more: str) -> httpx.Response:
+    return server.post("/v1/judgements", content, **{"authorization": f"Bearer {TOKEN}", **more})
+
+
+def given(document: str, grade: int | None, **query: str) -> dict[str, Any]:
+    return {"query": query, "document": document, "grade": grade}
+
+
+def searched(server: Serving, **asked: str) -> dict[str, Any]:
+    found = httpx.get(server.url + "/v1/search", params=asked, headers={"authorization": f"Bearer {TOKEN}"}, timeout=30)
+    said: dict[str, Any] = found.json()
+    return said
+
+
+# Over HTTP
+
+
+def test_a_grade_is_kept_replaced_shown_and_removed(server: Serving, folder: Path) -> None:
+    file = folder / "given.qrels"
+    answer = judge(server, given("shop-fig", 2, id="buy-fig"))
+    assert answer.status_code == 200, answer.text
+    kept = read_grades(file)
+    assert kept["buy-fig"] == {"shop-fig": 2}
+    assert answer.json() == {
+        "query": "buy-fig",
+        "document": "shop-fig",
+        "grade": 2,
+        "judgements": sum(map(len, kept.values())),
+    }
+    judge(server, given("shop-fig", 1, id="buy-fig"))
+    judge(server, given("farm-fig", 0, id="buy-fig"))
+    assert read_grades(file)["buy-fig"] == {"shop-fig": 1, "farm-fig": 0}
+    assert searched(server, qid="buy-fig")["judging"] == {"query": "buy-fig", "grades": {"shop-fig": 1, "farm-fig": 0}}
+    judge(server, given("farm-fig", None, id="buy-fig"))
+    assert read_grades(file)["buy-fig"] == {"shop-fig": 1}
+
+
+def test_a_search_is_judged_under_the_id_of_its_text(server: Serving, folder: Path) -> None:
+    known = judge(server, given("farm-kiwi", 2, text=" Grow KIWI  juice ")).json()
+    assert known["query"] == "grow-kiwi", "its text is that of a query which is known"
+    fresh = judge(server, given("farm-kiwi", 1, text="kiwi fruit")).json()["query"]
+    assert fresh == id_of_text("Kiwi  fruit")
+    assert searched(server, q="KIWI fruit")["judging"]["grades"] == {"farm-kiwi": 1}
+    texts = read_queries(folder / "given.qrels.queries.jsonl")
+    assert texts.texts is not None
+    assert dict(zip(texts.ids, texts.texts, strict=True))[fresh] == "kiwi fruit"
+    assert texts.ids.count(fresh) == 1
+
+
+def test_what_was_judged_can_be_learned_from(server: Serving, folder: Path, tmp_path: Path) -> None:
+    asked = ("dates please", "a date", "where are dates", "fresh dates", "one date")
+    for text in asked:
+        judge(server, given("shop-date", 2, text=text))
+        judge(server, given("farm-date", 0, text=text))
+    documents = [{"_id": f"{kind}-date", "title": "date", "text": f"{kind} of a date"} for kind in ("shop", "farm")]
+    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(each) + "\n" for each in documents))
+    file = folder / "given.qrels"
+    done = run(
+        tmp_path,
+        *("features", tmp_path, "--out", tmp_path / "made", "--skip-unknown"),
+        *("--queries", f"{file}.queries.jsonl", "--qrels", file),
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_clicks_at_the_same_time_lose_nothing(server: Serving, folder: Path) -> None:
+    fruits = ("apple", "pear", "plum", "lime", "lemon", "melon", "grape", "cherry")
+    clicks = [given(f"{kind}-{fruit}", 1, id=f"buy-{fruit}") for fruit in fruits for kind in ("shop", "farm")]
+    with ThreadPoolExecutor(len(clicks)) as threads:
+        answers = list(threads.map(lambda click: judge(server, click).status_code, clicks))
+    assert answers == [200] * len(clicks)
+    kept = read_grades(folder / "given.qrels")
+    for fruit in fruits:
+        assert kept[f"buy-{fruit}"] == {f"shop-{fruit}": 1, f"farm-{fruit}": 1}
+
+
+@pytest.mark.parametrize(
+    ("content", "more", "status", "said"),
+    [
+        (given("shop-fig", 1, id="buy-fig"), {"authorization": "Bearer wrong"}, 401, "token"),
+        (given("shop-fig", 1, id="buy-fig"), {"origin": "http://elsewhere.example"}, 403, "only the page"),
+        (b'{"query": {"id": "buy-fig"}}', {"content-type": "text/plain"}, 415, "send JSON"),
+        (given("shop-fig", 3, id="buy-fig"), {}, 422, "Grade 3 is not one of 0 to 2"),
+        (given("shop-fig", -1, id="buy-fig"), {}, 422, "grade"),
+        (given("shop-fig", 1, id="nobody"), {}, 422, "No judged query has the id 'nobody'"),
+        (given("nothing", 1, id="buy-fig"), {}, 422, "There is no document 'nothing'"),
+        (given("x" * 1001, 1, id="buy-fig"), {}, 422, "document"),
+        (given("shop-fig", 1, id="buy-fig", text="both"), {}, 422, "Give either id"),
+        (given("shop-fig", 1, text=" "), {}, 422, "There is no text"),
+        (given("shop-fig", 1, text="x" * 200_000), {}, 413, "100000 bytes"),
+        (b"[]", {"content-type": "application/json"}, 422, "object"),
+        (b"{", {"content-type": "application/json"}, 400, "not JSON"),
+    ],
+)
+def test_what_is_refused_changes_nothing(
+    server: Serving, folder: Path, content: object, more: dict[str, str], status: int, said: str
+) -> None:
+    judge(server, given("shop-fig", 2, id="buy-fig"))
+    before = (folder / "given.qrels").read_bytes()
+    answer = judge(server, content, **more)
+    assert answer.status_code == status, answer.text
+    problem = answer.json()["error"]
+    assert said in f"{problem['message']} {problem['where']}"
+    assert (folder / "given.qrels").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_nothing_can_be_judged_where_nobody_asked_for_it(folder: Path) -> None:
+    with serving(*words(folder), token=TOKEN) as server:
+        answer = judge(server, given("shop-fig", 1, id="buy-fig"))
+        assert answer.status_code == 404
+        assert answer.json()["error"]["code"] == "not_judging"
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        assert httpx.get(f"{server.url}/v1/model", headers=headers).json()["highest_grade"] is None
+        assert searched(server, qid="buy-fig")["judging"] is None
+
+
+@pytest.mark.slow
+def test_a_service_that_is_started_again_has_what_was_judged(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "kept.qrels"
+    file.write_text("other 0 D1 1\nbuy-fig 0 farm-fig 0\n")
+    for grade in (1, 2):
+        with serving(*words(folder), "--judge", file, token=TOKEN) as server:
+            assert judge(server, given("shop-fig", grade, id="buy-fig")).status_code == 200
+            assert searched(server, qid="buy-fig")["judging"]["grades"] == {"farm-fig": 0, "shop-fig": grade}
+    assert file.read_text() == "other 0 D1 1\nbuy-fig 0 farm-fig 0\nbuy-fig 0 shop-fig 2\n"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["kept.qrels", "kept.qrels.queries.jsonl"]
+
+
+# When it is started
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("buy-fig 0 D1\nnot a judgement at all\n", "expected 'query"),
+        ("q 0 D1 1\nq 0 D1 2\n", "Keep one of them"),
+        (None, "make it first"),
+    ],
+)
+def test_a_wrong_file_is_refused_at_the_start_in_one_line(
+    folder: Path, tmp_path: Path, content: str | None, said: str
+) -> None:
+    file = tmp_path / ("no/such/folder/given.qrels" if content is None else "given.qrels")
+    if content is not None:
+        file.write_text(content)
+    (tmp_path / "token").write_text(TOKEN)
+    done = run(tmp_path, "serve", *words(folder), "--judge", file, "--token-file", tmp_path / "token")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert TOKEN not in done.stderr
+
+
+def test_without_a_token_or_anything_to_look_at_nobody_can_judge(folder: Path, tmp_path: Path) -> None:
+    done = run(tmp_path, "serve", *words(folder), "--judge", tmp_path / "given.qrels")
+    assert done.returncode == 2
+    assert "judging needs a token" in done.stderr
+    assert "--token-file" in done.stderr
+    (tmp_path / "token").write_text(TOKEN)
+    done = run(
+        tmp_path, "serve", folder / "local", "--judge", tmp_path / "given.qrels", "--token-file", tmp_path / "token"
+    )
+    assert done.returncode == 2
+    assert "there is nothing to judge" in done.stderr
+
+
+# The file
+
+
+QUERY = KnownQuery("q1", "jaguar")
+
+
+def test_files_that_cannot_be_written_to_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="this is a folder"):
+        JudgementFile(tmp_path)
+    with pytest.raises(DataError, match="plain text"):
+        JudgementFile(tmp_path / "given.qrels.gz")
+    large = tmp_path / "large.qrels"
+    large.write_text("q 0 D1 1\n" * 10)
+    with pytest.raises(DataError, match="90 bytes; expected 50 at most"):
+        JudgementFile(large, most_bytes=50)
+    closed = tmp_path / "closed.qrels"
+    closed.write_text("q 0 D1 1\n")
+    closed.chmod(stat.S_IRUSR)
+    try:
+        with closed.open("a"):
+            pass  # root may write to anything
+    except PermissionError:
+        with pytest.raises(DataError, match="no permission"):
+            JudgementFile(closed)
+
+
+def test_a_file_that_is_full_takes_no_more_and_keeps_what_it_has(tmp_path: Path) -> None:
+    file = JudgementFile(tmp_path / "given.qrels", most_bytes=60)
+    for number in range(6):
+        file.judge(QUERY, f"D{number}", 1)
+    with pytest.raises(ApiError, match="full") as full:
+        file.judge(QUERY, "D6", 1)
+    assert full.value.status == 413
+    assert len(read_grades(file.path)["q1"]) == 6
+    assert file.judge(QUERY, "D0", None) == 5
+
+
+def test_what_others_write_meanwhile_stays(tmp_path: Path) -> None:
+    one, other = JudgementFile(tmp_path / "given.qrels"), JudgementFile(tmp_path / "given.qrels")
+    one.judge(QUERY, "D1", 1)
+    other.judge(QUERY, "D2", 2)
+    one.judge(KnownQuery("q2"), "D1", 3)
+    assert read_grades(one.path) == {"q1": {"D1": 1, "D2": 2}, "q2": {"D1": 3}}
+    assert other.of("q2") == {"D1": 3}
+    one.path.write_text("what is this\n")
+    with pytest.raises(ApiError, match="not kept") as broken:
+        one.judge(QUERY, "D3", 1)
+    assert broken.value.status == 500
+    assert one.path.read_text() == "what is this\n"
+    assert one.of("q1") == {"D1": 1, "D2": 2}
+
+
+@pytest.mark.parametrize("name", ["two words", "", "line\nbreak", "tab\there"])
+def test_ids_that_qrels_cannot_hold_are_refused(tmp_path: Path, name: str) -> None:
+    file = JudgementFile(tmp_path / "given.qrels")
+    with pytest.raises(ApiError, match="TREC qrels"):
+        file.judge(QUERY, name, 1)
+    with pytest.raises(ApiError, match="TREC qrels"):
+        file.judge(KnownQuery(name), "D1", 1)
+    assert not file.path.exists()
+
+
+def test_grades_go_as_far_as_those_of_the_data(tmp_path: Path) -> None:
+    assert JudgementFile(tmp_path / "new.qrels").highest == 3
+    assert JudgementFile(tmp_path / "new.qrels", usual=2).highest == 2
+    (tmp_path / "old.qrels").write_text("q 0 D1 4\nq 0 D2 -2\n")
+    assert JudgementFile(tmp_path / "old.qrels", usual=2).highest == 4
+    assert JudgementFile(tmp_path / "new.qrels", usual=31).highest == 9
