@@ -204,7 +204,7 @@ def test_the_service_finds_candidates_as_deep_in_either_list_as_in_training(plac
         found = json.loads(run(place, "search", tmp_path / "i", text, "--model", tmp_path / "m", "--json"))
         ours = lookup.candidates(Query(text=text), None, model)
         assert sorted(ours.document_ids or ()) == sorted(each["document"] for each in found)
-        ranked = lookup.found(model, ours, 100)
+        ranked = lookup.found(model, ours, 100).documents
         assert [each.id for each in ranked] == [each["document"] for each in found]
         assert len(lookup.candidates(Query(text=text), 100, model)) == 1
         assert lookup.candidates(Query(text=text), 100, model).document_ids == ours.document_ids

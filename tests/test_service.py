@@ -663,7 +663,7 @@ def test_a_search_shows_both_orders(library: tuple[Path, Lookup, Path]) -> None:
         assert server.get("/v1/search", qid="q3").status_code == 422
         assert server.get("/v1/queries").json() == {"queries": []}
     candidates = lookup.candidates(Query(text="red cat"), 100)
-    found_here = lookup.found(served, candidates, 5)
+    found_here = lookup.found(served, candidates, 5).documents
     assert [each.id for each in found_here] == [each["id"] for each in found["documents"]]
 
 

@@ -140,7 +140,7 @@ def test_a_first_visit_says_what_to_do_and_a_click_does_it(page: Page, servers: 
 
 def test_a_search_shows_both_orders_as_the_service_has_them(page: Page, servers: dict[str, str]) -> None:
     page.goto(servers["search"])
-    page.get_by_role("combobox").fill(QUERY)
+    page.locator("#box").fill(QUERY)
     page.keyboard.press("Enter")
     page.wait_for_selector("#ours li[data-id]")
     assert page.url.endswith("/?q=grow+fig+juice")
@@ -283,7 +283,7 @@ def test_the_explanation_of_a_judged_query_is_of_its_own_documents(page: Page, s
 
 def test_judged_queries_come_up_while_typing_and_are_chosen_by_keyboard(page: Page, servers: dict[str, str]) -> None:
     page.goto(servers["search"])
-    box = page.get_by_role("combobox")
+    box = page.locator("#box")
     box.press_sequentially("cherry")
     options = page.get_by_role("option")
     expect(options).to_have_count(2)
@@ -305,7 +305,7 @@ def test_judged_queries_come_up_while_typing_and_are_chosen_by_keyboard(page: Pa
 
 def test_suggestions_go_away(page: Page, servers: dict[str, str]) -> None:
     page.goto(servers["search"])
-    box = page.get_by_role("combobox")
+    box = page.locator("#box")
     for leave in ("by key", "by click"):
         box.fill("")
         box.press_sequentially("fig")
@@ -321,7 +321,7 @@ def test_suggestions_go_away(page: Page, servers: dict[str, str]) -> None:
 def test_the_address_is_the_state_and_back_goes_back(page: Page, servers: dict[str, str]) -> None:
     searched(page, servers["search"])
     before = ids(page, "ours")
-    box = page.get_by_role("combobox")
+    box = page.locator("#box")
     box.fill("buy kiwi juice")
     page.get_by_role("button", name="Search", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("buy kiwi juice")
@@ -344,7 +344,7 @@ def test_an_answer_that_comes_late_does_not_replace_a_later_one(page: Page, serv
 
     page.route(re.compile(r"/v1/search\?q=buy\+fig"), hold)
     page.goto(servers["search"])
-    box = page.get_by_role("combobox")
+    box = page.locator("#box")
     for text in ("buy fig juice", "grow melon juice"):
         box.fill(text)
         page.keyboard.press("Enter")
@@ -380,7 +380,7 @@ def test_a_service_that_cannot_be_reached_can_be_asked_again(
     page.goto(servers["search"])
     page.wait_for_selector("#examples a")
     context.set_offline(True)
-    page.get_by_role("combobox").fill(QUERY)
+    page.locator("#box").fill(QUERY)
     page.keyboard.press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
     context.set_offline(False)
@@ -408,7 +408,7 @@ def test_a_service_that_does_not_answer_is_not_waited_for_for_ever(page: Page, s
 def test_one_model_for_all_has_one_column_and_its_queries_are_chosen(page: Page, servers: dict[str, str]) -> None:
     page.goto(servers["choose"])
     expect(page.get_by_role("heading", level=1)).to_have_text("How does this model rank?")
-    box = page.get_by_role("combobox")
+    box = page.locator("#box")
     expect(box).to_have_attribute("placeholder", "Choose one of 25 judged queries")
     box.click()
     expect(page.get_by_role("option")).to_have_count(8)
@@ -439,7 +439,7 @@ def test_a_token_is_asked_for_and_a_bare_service_shows_a_request(page: Page, ser
     field.fill(TOKEN)
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("This service ranks documents that are sent to it")
-    expect(page.get_by_role("combobox")).to_be_hidden()
+    expect(page.locator("#box")).to_be_hidden()
     page.reload()
     request = page.locator("#request").inner_text()
     assert f"curl {servers['bare']}/v1/rank" in request
@@ -511,6 +511,59 @@ def test_where_nothing_is_judged_there_is_nothing_to_press(page: Page, servers: 
     expect(page.locator(".keys .grades")).to_be_hidden()
 
 
+# The first stage, long texts, the reference
+
+
+def test_the_first_stage_can_be_chosen_beside_the_model(page: Page, servers: dict[str, str]) -> None:
+    found = searched(page, servers["search"])["documents"]
+    page.get_by_label("Compare with").select_option("bm25")
+    expect(page.locator("#theirs-title")).to_have_text("BM25")
+    ranks = {each["ranks"]["bm25"]: each["id"] for each in found}
+    assert ids(page, "theirs") == [ranks[place] for place in range(1, 11)]
+    first = next(each for each in found if each["rank"] == 1)
+    by = first["ranks"]["bm25"] - 1
+    heard = page.locator("#ours > li").first.locator(".move .unseen").inner_text()
+    assert heard.startswith(f"{by} place" if by else "in the same place")
+    expect(page.locator("#summary")).to_contain_text("elsewhere than in the order of BM25")
+    page.locator("#box").fill("buy kiwi juice")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("buy kiwi juice")
+    expect(page.locator("#theirs-title")).to_have_text("BM25")
+
+
+def test_a_long_query_is_cut_and_can_be_read_whole(page: Page, servers: dict[str, str]) -> None:
+    searched(page, servers["search"], "fig juice " * 60)
+    more = page.locator(".asked").get_by_role("button", name="more")
+    short = page.get_by_role("heading", level=1).bounding_box()
+    more.click()
+    long = page.get_by_role("heading", level=1).bounding_box()
+    assert short is not None
+    assert long is not None
+    assert long["height"] > 1.5 * short["height"]
+    page.get_by_role("button", name="less").press("Enter")
+    expect(more).to_have_attribute("aria-expanded", "false")
+    searched(page, servers["search"])
+    assert page.locator(".asked .cut").count() == 0
+
+
+def test_the_reference_has_every_path_and_loads_nothing_from_elsewhere(page: Page, servers: dict[str, str]) -> None:
+    asked: list[str] = []
+    said: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    searched(page, servers["search"])
+    page.get_by_role("link", name="The reference of this service’s API").click()
+    page.wait_for_selector("#bodies section")
+    shown = page.locator("#paths h2").all_inner_texts()
+    described = answer(servers["search"], "/openapi.json")
+    assert shown == [f"{way.upper()} {path}" for path, ways in described["paths"].items() for way in ways]
+    assert page.locator("#bodies section").count() == len(described["components"]["schemas"])
+    assert {url for url in asked if not url.startswith((servers["search"], "data:"))} == set()
+    assert said == []
+    page.goto(f"{servers['bare']}/docs")
+    expect(page.get_by_role("status")).to_contain_text("asks for a token")
+
+
 # Only what is here
 
 
@@ -546,7 +599,7 @@ def test_everything_goes_by_keyboard(page: Page, servers: dict[str, str]) -> Non
     page.goto(servers["search"])
     page.wait_for_selector("#examples a")
     page.keyboard.press("/")
-    expect(page.get_by_role("combobox")).to_be_focused()
+    expect(page.locator("#box")).to_be_focused()
     page.keyboard.type(QUERY)
     page.keyboard.press("Enter")
     page.wait_for_selector("#ours li[data-id]")
@@ -581,7 +634,7 @@ def test_everything_goes_by_keyboard(page: Page, servers: dict[str, str]) -> Non
     expect(page.get_by_role("dialog")).to_be_hidden()
     assert focused() == ("ours", ours[0]), "one is where one was"
     page.keyboard.press("/")
-    expect(page.get_by_role("combobox")).to_be_focused()
+    expect(page.locator("#box")).to_be_focused()
 
 
 def test_tab_goes_through_the_page_and_out_of_it(page: Page, servers: dict[str, str]) -> None:

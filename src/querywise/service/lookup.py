@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,11 +23,20 @@ from querywise.retrieval.language import require_language
 from querywise.runtime.arrays import Floats
 from querywise.runtime.values import JsonObject
 from querywise.service.errors import RequestDataError
+from querywise.service.first_stages import first_stage_ranks, weights_of_runs
 from querywise.service.judging import id_of_text, plain
 from querywise.service.loaded_model import LoadedModel
-from querywise.service.schema import FoundDocument, KnownQuery, Query
+from querywise.service.schema import FoundDocument, KnownQuery, Query, RunWeight
 
 _SHOWN = 12  # neighbours, models and features of an explanation that the page shows
+
+
+class Found(NamedTuple):
+    """A query's documents, the first-stage orders that are known of them, and how much each run counts."""
+
+    documents: list[FoundDocument]
+    runs: list[str]
+    weights: list[RunWeight]
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,10 +116,8 @@ class Lookup:
         assert self.index is not None
         return query_embedder(self.index)
 
-    def found(
-        self, model: LoadedModel, candidates: Candidates, show: int, *, judged_as: str | None = None
-    ) -> list[FoundDocument]:
-        """The documents of one query, best first, with their ranks under the global model too.
+    def found(self, model: LoadedModel, candidates: Candidates, show: int, *, judged_as: str | None = None) -> Found:
+        """The documents of one query, best first, with their ranks under the global model and in the first stage too.
 
         judged_as: id of the judged query whose documents these are; None for search results, which have no grades.
         """
@@ -119,9 +127,11 @@ class Lookup:
         place = np.empty(len(common), np.int64)
         place[common] = np.arange(len(common))
         index = self.index if judged_as is None or self.judged_index is None else self.judged_index
-        shown = [row for rank, row in enumerate(best.tolist()) if rank < show or place[row] < show]
+        runs = first_stage_ranks(candidates, model.manifest.feature_names)
+        first = np.any([place < show, *((each > 0) & (each <= show) for each in runs.values())], axis=0)
+        shown = [row for rank, row in enumerate(best.tolist()) if rank < show or first[row]]
         ranks = {row: rank for rank, row in enumerate(best.tolist(), start=1)}
-        return [
+        documents = [
             FoundDocument(
                 id=candidates.document_label(row),
                 **_title_and_snippet(index, candidates.document_label(row)),
@@ -130,9 +140,11 @@ class Lookup:
                 rank_everyone=int(place[row]) + 1,
                 score_everyone=float(theirs[row]),
                 grade=self._grade(judged_as, row),
+                ranks={name: int(each[row]) for name, each in runs.items() if each[row]},
             )
             for row in shown
         ]
+        return Found(documents, list(runs), weights_of_runs(answer) if documents else [])
 
     def explanation(self, model: LoadedModel, candidates: Candidates) -> tuple[JsonObject | None, list[KnownQuery]]:
         """The explanation of the query's model, and its neighbours; None if this ranker has no explanation."""

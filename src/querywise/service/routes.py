@@ -182,7 +182,7 @@ class LookupRoutes:
         def job() -> schema.SearchResponse:
             asked = schema.Query(id=qid or "", text=q)
             candidates = lookup.candidates(asked, top, model)
-            documents = lookup.found(model, candidates, show, judged_as=qid)
+            documents, runs, weights = lookup.found(model, candidates, show, judged_as=qid)
             explanation, neighbours = lookup.explanation(model, candidates) if documents else (None, [])
             query = lookup.query(qid) if qid is not None else schema.KnownQuery("", q)
             took = 1000 * (time.perf_counter() - begun)
@@ -194,6 +194,8 @@ class LookupRoutes:
                 explanation=explanation,
                 neighbours=neighbours,
                 milliseconds=took,
+                runs=runs,
+                weights=weights,
                 judging=self._judging(qid, q, documents),
             )
 

@@ -151,7 +151,10 @@ class BatchResponse(Struct):
 
 
 class FoundDocument(Struct):
-    """A candidate under both models: where each puts it, and with what score; `grade` where somebody judged it."""
+    """A candidate under both models: where each puts it, and with what score; `grade` where somebody judged it.
+
+    `ranks`: its rank in every first-stage run that found it, and in `fused`, all runs by their reciprocal ranks.
+    """
 
     id: str
     title: str
@@ -161,6 +164,15 @@ class FoundDocument(Struct):
     rank_everyone: int
     score_everyone: float
     grade: int | None = None
+    ranks: dict[str, int] = {}
+
+
+class RunWeight(Struct):
+    """How much a first-stage run counts for this query, and for all queries."""
+
+    run: str
+    here: float
+    everyone: float | None
 
 
 class KnownQuery(Struct):
@@ -174,7 +186,8 @@ class KnownQuery(Struct):
 class SearchResponse(Struct):
     """A query's candidates in the order of its own model, beside what one model for all makes of them.
 
-    `candidates` were ranked; `documents` are the first of either order. `judging`: only where results can be judged.
+    `candidates` were ranked; `documents` are the first of any order. `runs`: the first-stage orders that `ranks` of the
+    documents tell of. `weights`: of runs, where the model weighs them. `judging`: only where results can be judged.
     """
 
     query: KnownQuery
@@ -184,6 +197,8 @@ class SearchResponse(Struct):
     explanation: JsonObject | None
     neighbours: list[KnownQuery]
     milliseconds: float
+    runs: list[str]
+    weights: list[RunWeight]
     judging: Judging | None = None
 
 

@@ -11,7 +11,7 @@ const TOKEN = "querywise.token";
 const VIEWS = ["welcome", "bare", "token", "problem", "nothing", "results"];
 
 const at = (id) => document.getElementById(id);
-const state = { model: null, asked: null, found: null, show: SHOWN, place: null, again: null };
+const state = { model: null, asked: null, found: null, show: SHOWN, place: null, again: null, beside: "everyone", chosen: null };
 const running = {}; // what is being asked for, by purpose: a new question ends the one before it
 
 // Elements. Everything that comes from the service goes in as text, never as markup.
@@ -288,6 +288,9 @@ function waiting() {
     at("summary").textContent = " ";
     at("own").hidden = true;
     at("more").hidden = true;
+    for (const name of ["note", "weights"]) at(name).hidden = true;
+    at("beside-line").hidden = !(state.model.feature_names ?? []).some((name) => /^(H1\.bm25|run\..+\.score)$/.test(name));
+    if (!at("beside").options.length) at("beside").append(make("option", { text: "…" }));
     at("ties").replaceChildren();
     columns(false);
     for (const name of ["theirs", "ours"]) {
@@ -306,22 +309,25 @@ const shownDocuments = () => [...state.found.documents].sort((one, two) => one.r
 function showResults() {
   const { found, show } = state;
   const single = found.explanation === null;
+  showBeside();
+  const alone = state.beside === NOTHING;
   const ours = shownDocuments().filter((each) => each.rank <= show);
-  const theirs = found.documents.filter((each) => each.rank_everyone <= show).sort((one, two) => one.rank_everyone - two.rank_everyone);
-  const moved = ours.filter((each) => each.rank !== each.rank_everyone).length;
+  const theirs = found.documents.filter((each) => before(each) <= show).sort((one, two) => before(one) - before(two));
+  const moved = ours.filter((each) => each.rank !== before(each)).length;
   view("results");
-  columns(single);
+  columns(alone);
+  at("query").classList.remove("whole");
   at("query").replaceChildren(`${named(found.query)} `, ...[kind(found.query)].filter(Boolean));
   at("ours-title").textContent = single ? "The model’s order" : "This query’s model";
   at("ours").replaceChildren(...ours.map((each, place) => listed(each, "ours", ours[place + 1])));
-  at("theirs").replaceChildren(...(single ? [] : theirs.map((each) => listed(each, "theirs"))));
+  at("theirs").replaceChildren(...(alone ? [] : theirs.map((each) => listed(each, "theirs"))));
   for (const list of document.querySelectorAll("#ours, #theirs")) if (list.firstElementChild) stop(list.firstElementChild);
   const ranked = `${counted(found.candidates, "candidate")} ranked in ${Math.max(1, Math.round(found.milliseconds))} ms`;
-  const change = single
+  const change = alone
     ? "This model is the same for all queries, so there is one order."
     : ours.length === 1
       ? "There is only one document."
-      : `${moved || "None"} of the first ${ours.length} documents ${moved > 1 ? "stand" : "stands"} elsewhere than under one model for all.`;
+      : `${moved || "None"} of the first ${ours.length} documents ${moved > 1 ? "stand" : "stands"} elsewhere than ${inOther()}.`;
   at("summary").replaceChildren(
     `${change} ${ranked}. `,
     ...(single ? [] : [make("a", { href: "#own", text: "What its model is made of" })]),
@@ -329,8 +335,56 @@ function showResults() {
   at("more").hidden = show >= found.candidates;
   at("own").hidden = single;
   if (!single) showOwn();
+  showNote();
+  showWeights();
+  cutLong();
   drawTies();
   say(`${counted(ours.length, "document")} for ${named(found.query)}. ${change}`);
+}
+
+// The order beside that of the model: one model for all, or what the first stage made of the query
+
+const NOTHING = "";
+const EVERYONE = "everyone";
+const RUNS = { bm25: "BM25", vectors: "Vectors", fused: "All runs fused" };
+const runName = (run) => RUNS[run] ?? run;
+const before = (found) => state.beside === EVERYONE ? found.rank_everyone : new Map(Object.entries(found.ranks)).get(state.beside) ?? Infinity;
+const otherName = () => state.beside === EVERYONE ? "One model for all" : runName(state.beside);
+const inOther = () => state.beside === EVERYONE ? "under one model for all" : `in the order of ${state.beside === "fused" ? "all runs fused" : runName(state.beside)}`;
+
+/** What there is to choose from; what was chosen for the query before stays chosen where it can. */
+function showBeside() {
+  const { explanation, runs } = state.found;
+  const usual = explanation === null ? NOTHING : EVERYONE;
+  const choices = [[usual, explanation === null ? "nothing" : "One model for all"], ...runs.map((run) => [run, runName(run)])];
+  state.beside = choices.some(([name]) => name === state.chosen) ? state.chosen : usual;
+  at("beside").replaceChildren(...choices.map(([value, text]) => make("option", { value, text, selected: value === state.beside })));
+  at("beside-line").hidden = choices.length < 2;
+  at("theirs-title").textContent = otherName();
+  document.querySelector(".switch [data-side=theirs]").textContent = otherName();
+}
+
+function showNote() {
+  const note = state.found.explanation?.note;
+  at("note").hidden = !note;
+  at("note").textContent = note ? `Backed off to the model for all queries: ${note}.` : "";
+}
+
+/** How much each run counts: a bar of this query's weights, and below it one of those for all. */
+function showWeights() {
+  const { weights } = state.found;
+  at("weights").hidden = weights.length === 0;
+  const line = (title, which) => make("div", { class: "weighed" },
+    make("span", { class: "faint", text: title }),
+    make("span", { class: "stack", "aria-hidden": "true" }, ...weights.map((each, place) => {
+      const part = make("span", { class: `part part${place % 3}` });
+      part.style.width = `${100 * each[which]}%`;
+      return part;
+    })),
+    make("span", { class: "figures" }, ...weights.map((each, place) => make("span", { class: `share share${place % 3}` },
+      `${runName(each.run)} `, number(each[which], { percent: true })))));
+  at("weights").replaceChildren(line("Weights for this query", "here"),
+    ...(weights.every((each) => each.everyone !== null) ? [line("For all queries", "everyone")] : []));
 }
 
 const COMMON = new Set("a an and are as at be by do for from how i in is it its of on or that the this to what with".split(" "));
@@ -352,7 +406,6 @@ function alike(one, other) {
 /** A document in one of the two lists; `next` is the one below it, where it can be asked why. */
 function listed(found, side, next) {
   const own = side === "ours";
-  const single = state.found.explanation === null;
   const words = make("div", { class: "words" },
     make("p", { class: "head" }, make("span", { class: "title", text: found.title }), graded(found)),
     found.title === found.id ? null : make("p", { class: "id", text: found.id }),
@@ -363,9 +416,9 @@ function listed(found, side, next) {
     onclick: () => openWhy(found.id, next.id),
   });
   return make("li", { class: "doc", tabindex: "-1", "data-id": found.id },
-    make("span", { class: "rank", text: own ? found.rank : found.rank_everyone }),
+    make("span", { class: "rank", text: own ? found.rank : before(found) }),
     words,
-    single ? null : own ? movement(found) : leaving(found),
+    state.beside === NOTHING ? null : own ? movement(found) : leaving(found),
     judged(found),
     ask ?? null,
   );
@@ -442,11 +495,17 @@ function complain(found, id, message) {
 }
 
 /** How far a document moved against its place in one model for all. */
-function movement({ rank, rank_everyone: before }) {
-  const by = before - rank;
+function movement(found) {
+  const { rank } = found;
+  const by = before(found) - rank;
+  if (by === Infinity) {
+    const heard = `not found ${inOther()}`;
+    return make("span", { class: "move up", title: heard }, make("span", { "aria-hidden": "true", text: "new" }), unseen(heard));
+  }
   if (by === 0) return make("span", { class: "move" }, unseen("in the same place"));
-  const fresh = before > state.show;
-  const heard = `${counted(Math.abs(by), "place")} ${by > 0 ? "up" : "down"} from ${before} in one model for all`;
+  const fresh = before(found) > state.show;
+  const where = state.beside === EVERYONE ? "in one model for all" : inOther();
+  const heard = `${counted(Math.abs(by), "place")} ${by > 0 ? "up" : "down"} from ${before(found)} ${where}`;
   return make("span", { class: `move ${by > 0 ? "up" : "down"}`, title: heard },
     make("span", { "aria-hidden": "true", text: `${by > 0 ? "▲" : "▼"} ${Math.abs(by)}` }),
     fresh ? make("span", { class: "new", "aria-hidden": "true", text: "new" }) : null,
@@ -458,6 +517,27 @@ function leaving({ rank }) {
   if (rank <= state.show) return null;
   const heard = `${rank} in this query’s model, not among the first ${state.show}`;
   return make("span", { class: "move gone", title: heard }, make("span", { "aria-hidden": "true", text: `→ ${rank}` }), unseen(heard));
+}
+
+/** A button after each text that does not fit, to read all of it. */
+function cutLong() {
+  for (const text of document.querySelectorAll("#query, #columns .snippet")) {
+    const whole = text.classList.contains("whole");
+    if (text.nextElementSibling?.classList.contains("cut")) {
+      if (text.id !== "query" || whole) continue;
+      text.nextElementSibling.remove();
+    }
+    if (whole || text.scrollHeight <= text.clientHeight + 2) continue;
+    const button = make("button", { type: "button", class: "plain cut", text: "more", "aria-expanded": "false", onclick: () => {
+      const open = text.classList.toggle("whole");
+      button.textContent = open ? "less" : "more";
+      button.setAttribute("aria-expanded", String(open));
+      drawTies();
+    } });
+    const item = text.closest("li");
+    if (item) button.setAttribute("tabindex", item.getAttribute("tabindex"));
+    text.after(button);
+  }
 }
 
 // The same document in both lists: a line between, and both lit
@@ -511,7 +591,7 @@ function watchColumns() {
 /** Make a document, and the grades it can be given, the stop of its list for those who go by Tab. */
 function stop(item) {
   for (const each of item.parentNode.children) {
-    for (const part of [each, ...each.querySelectorAll(".give")]) part.setAttribute("tabindex", each === item ? "0" : "-1");
+    for (const part of [each, ...each.querySelectorAll(".give, .cut")]) part.setAttribute("tabindex", each === item ? "0" : "-1");
   }
 }
 
@@ -520,6 +600,7 @@ function side(name) {
   for (const each of document.querySelectorAll(".switch button")) {
     each.setAttribute("aria-pressed", String(each.dataset.side === name));
   }
+  cutLong();
 }
 
 function moveThrough(event) {
@@ -934,6 +1015,10 @@ at("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
   sessionStorage.setItem(TOKEN, at("token-box").value.trim());
   state.again();
+});
+at("beside").addEventListener("change", () => {
+  state.chosen = at("beside").value;
+  showResults();
 });
 at("more").addEventListener("click", () => {
   const before = at("ours").children.length;
