@@ -457,6 +457,26 @@ def test_a_significant_loss_is_said_to_be_worse() -> None:
     assert found.verdict.startswith("Nothing beats base here. The best of the others, new, is worse: map 0.5833")
 
 
+def marked(found: Findings, folder: Path) -> list[str]:
+    """The methods whose rows of the page are highlighted."""
+    text = write_report(found, folder, title="T").read_text(encoding="utf-8")
+    return [html.unescape(each) for each in re.findall(r"<tr class=['\"]marked['\"]>\s*<t[dh][^>]*>([^<]*)<", text)]
+
+
+def test_only_a_winner_is_highlighted(tmp_path: Path) -> None:
+    assert marked(planted(base=[2] * 30, new=[1] * 20 + [2] * 10, bad=[5] * 30), tmp_path) == ["new"]
+    assert planted(base=[2] * 30, new=[1] * 20 + [2] * 10).winner == "new"
+
+
+@pytest.mark.parametrize("others", [[2] * 25 + [1] * 5, [1, 3] * 15, [1] * 30])
+def test_where_nothing_beats_the_baseline_nothing_is_highlighted(tmp_path: Path, others: list[int]) -> None:
+    found = planted(base=[1] * 30, new=others, bad=[5] * 30)
+    assert found.verdict.startswith("Nothing beats base here.")
+    assert found.winner is None
+    assert marked(found, tmp_path) == []
+    assert marked(planted(only=[2] * 8), tmp_path) == []
+
+
 def test_one_method_alone_is_evaluated_and_not_compared() -> None:
     found = planted(only=[2] * 8)
     assert found.verdict == "Only only was evaluated: map 0.5000 on 8 queries."

@@ -101,6 +101,12 @@ class Findings:
         return tuple(each for each in self.methods if each.name != self.compared.baseline)
 
     @property
+    def winner(self) -> str | None:
+        """The method that is significantly better than the baseline, the best of them; None where there is none."""
+        top = next((each for each in self.others if each.name == self.shown), None)
+        return top.name if top is not None and top.is_better else None
+
+    @property
     def verdict(self) -> str:
         """The conclusion, in a sentence or two."""
         return _verdict(self)

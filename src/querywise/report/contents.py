@@ -87,7 +87,7 @@ def main_table(found: Findings) -> Table:
         f"{len(compared.test)} test queries, flavour {compared.flavour}; p: {TEST_NAMES[found.test]} against "
         f"{compared.baseline}; Holm: corrected for {_counted(found.compared_with, 'method', 'methods')}; parameters "
         + " ".join(["chosen on validation data.", *compared.counted()]),
-        names.index(found.shown) if found.shown is not None else None,
+        names.index(found.winner) if found.winner is not None else None,
     )
 
 
