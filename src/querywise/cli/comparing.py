@@ -66,6 +66,12 @@ def compare(
         Path | None,
         typer.Option(help="Folder for a report; a run that was interrupted goes on from it.", show_default=False),
     ] = None,
+    title: Annotated[
+        str | None, typer.Option(help="The report's title; by default the name of the data.", show_default=False)
+    ] = None,
+    note: Annotated[
+        str, typer.Option(help="A sentence below the report's title, as in --note 'after the new index'.")
+    ] = "",
     measures: Measures = "map,ndcg@10,mean_ndcg",
     flavour: FlavourName = "standard",
     measure: Annotated[str, typer.Option(help="The measure for choosing parameters and for the verdict.")] = "map",
@@ -106,12 +112,14 @@ def compare(
     """Train several methods on the same folds and say which is better, on which queries, and whether that is luck."""
     from querywise.data.missing import reading_for
     from querywise.jobs.compare import Asked, run
+    from querywise.jobs.origins import begun, titles_of
     from querywise.measures.flavours import find_flavour
     from querywise.measures.formulas import find_measures
     from querywise.methods import find_method, settings_of_several
     from querywise.retrieval.reading import folds_of
     from querywise.runtime.progress import shown
 
+    origin = begun("compare", data.absolute().name, note)
     find_measures([*measures.split(","), measure])
     find_flavour(flavour)
     names = () if methods == "none" else tuple(name.strip() for name in methods.split(","))
@@ -134,7 +142,8 @@ def compare(
     with shown(quiet=quiet), working(cluster):
         missing = reading_for(fixed.get("missing"))
         folds = folds_of(data, queries, seed=seed, judgements=judgements, retrieval=how, missing=missing)
-        found, page = run(asked, folds, out, title=f"Methods compared on {data.absolute().name}")
+        called = title or f"Methods compared on {data.absolute().name}"
+        found, page = run(asked, folds, out, title=called, origin=origin, titles=titles_of(data))
     if as_json:
         print_json(found.compared.as_json(test))
         return
@@ -219,8 +228,9 @@ def demo(
 ) -> None:
     """Search the documentation of your own Python: build a collection of it, train on it, compare, show."""
     from querywise.jobs.demo import run
+    from querywise.jobs.origins import begun
     from querywise.runtime.progress import shown
 
     with shown(quiet=quiet):
-        things = run(out, folds=folds)
+        things = run(out, folds=folds, origin=begun("demo", "stdlib"))
     say(*things)

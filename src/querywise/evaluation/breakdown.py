@@ -37,6 +37,9 @@ def breakdowns(compared: Compared, measure: str) -> list[Breakdown]:
         _broken_down("class", compared, measure, compared.classes),
         _broken_down("number of candidates", compared, measure, by_quarter(compared.test.candidates.sizes)),
     ]
+    words = query_words(compared)
+    if words is not None:
+        found.append(_broken_down("query length (words)", compared, measure, by_quarter(words)))
     distances = nearest_distances(compared)
     if distances is not None:
         name, values = distances
@@ -53,6 +56,14 @@ def difficulty_breakdown(compared: Compared, measure: str) -> Breakdown:
 def relevant_documents(compared: Compared) -> Ints:
     """How many relevant documents each test query has, judged; where that is known, also those retrieval missed."""
     return relevant_judged(compared.test)
+
+
+def query_words(compared: Compared) -> Ints | None:
+    """How many words each query has; None unless all have a text."""
+    table = compared.test.candidates.queries
+    if table is None or table.texts is None or not all(table.texts):
+        return None
+    return np.array([len((text or "").split()) for text in table.texts])
 
 
 def nearest_distances(compared: Compared) -> tuple[str, Floats] | None:

@@ -18,10 +18,12 @@ from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import find_test
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import tuned_fit
+from querywise.jobs.origins import ended
 from querywise.measures.formulas import find_measure, find_measures
 from querywise.measures.score_files import read_scores
 from querywise.methods import TEXT_VIEW, Method, current_name, find_method
 from querywise.rankers.given import GivenScores
+from querywise.report.origin import Origin, Titles
 from querywise.runtime.files import make_folder
 from querywise.runtime.locks import locked
 from querywise.runtime.progress import doing
@@ -42,8 +44,19 @@ class Asked:
     fixed: Settings = field(default_factory=dict)
 
 
-def run(asked: Asked, folds: Folds, out: Path | None, *, title: str) -> tuple[Findings, Path | None]:
-    """Compare; with a folder to write to, keep what is finished there and write a report, whose path is returned."""
+def run(
+    asked: Asked,
+    folds: Folds,
+    out: Path | None,
+    *,
+    title: str,
+    origin: Origin | None = None,
+    titles: Titles | None = None,
+) -> tuple[Findings, Path | None]:
+    """Compare; with a folder to write to, keep what is finished there and write a report, whose path is returned.
+
+    origin: what the report says of this run. titles: of documents, by their ids.
+    """
     find_test(asked.test)
     asked = replace(asked, measure=find_measure(asked.measure).name)
     chosen = [find_method(name) for name in asked.methods]
@@ -76,7 +89,7 @@ def run(asked: Asked, folds: Folds, out: Path | None, *, title: str) -> tuple[Fi
                 return found, None
             from querywise.report.writing import write_report  # matplotlib takes a second to import
 
-            return found, write_report(found, out, title=title)
+            return found, write_report(found, out, title=title, origin=ended(origin), titles=titles)
 
 
 @contextlib.contextmanager

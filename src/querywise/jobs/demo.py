@@ -17,11 +17,13 @@ from querywise.data.query_table import QueryTable
 from querywise.evaluation.analysis import class_shares
 from querywise.evaluation.compare import compare
 from querywise.evaluation.examples import examples
-from querywise.evaluation.findings import findings
+from querywise.evaluation.findings import Findings, findings
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import tuned_fit
+from querywise.jobs.origins import ended
 from querywise.methods import METHODS
+from querywise.report.origin import Origin
 from querywise.report.terminal import classes_table, comparison_table, examples_table
 from querywise.report.writing import write_report
 from querywise.retrieval.embedding import with_embedded
@@ -66,8 +68,11 @@ GRIDS: dict[str, Grid] = {
 }
 
 
-def run(out: Path, *, folds: int = 1) -> list[RenderableType]:
-    """Build the collection, train, choose on validation data, compare on test queries; leave the files in a folder."""
+def run(out: Path, *, folds: int = 1, origin: Origin | None = None) -> list[RenderableType]:
+    """Build the collection, train, choose on validation data, compare on test queries; leave the files in a folder.
+
+    origin: what the report says of this run.
+    """
     make_folder(out)
     check_model_folder(out / "model")
     check_index_folder(out / "index")
@@ -97,7 +102,7 @@ def run(out: Path, *, folds: int = 1) -> list[RenderableType]:
     story = _story(judged, len(index), folds)
     with doing("Tests and tables"):
         found = findings(compared, CHOSEN_BY, left_out=[ORACLE])
-        page = write_report(found, out / "report", title="The documentation of this Python, ranked", story=story)
+        page = _reported(found, out / "report", story, origin, collection)
     return [
         story,
         *coverage.lines(),
@@ -108,6 +113,17 @@ def run(out: Path, *, folds: int = 1) -> list[RenderableType]:
         found.verdict,
         _onward(out, page, folds),
     ]
+
+
+def _reported(found: Findings, folder: Path, story: str, origin: Origin | None, collection: Collection) -> Path:
+    return write_report(
+        found,
+        folder,
+        title="The documentation of this Python, ranked",
+        story=story,
+        origin=ended(origin),
+        titles=lambda ids: {each.id: each.title for each in collection.documents() if each.id in ids},
+    )
 
 
 def _written(out: Path) -> tuple[Collection, Index]:

@@ -10,59 +10,52 @@ from querywise.evaluation.examples import Example
 from querywise.evaluation.findings import Findings
 from querywise.evaluation.significance import TEST_NAMES
 from querywise.report import figures
+from querywise.report.origin import Origin
 from querywise.report.tables import Cell, Column, Table
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, a sentence or two, and their tables and figures. figures: file name → SVG, with its description."""
+    """A heading, a sentence or two, and their tables and figures. figures: file name → SVG, with its description.
+
+    anchor: what a link to it ends in. code: a command to type. every_query: whether the page lists every query here.
+    """
 
     title: str
     text: str = ""
     tables: tuple[tuple[str, Table], ...] = ()  # file name without its ending, table
     figures: tuple[tuple[str, str, str], ...] = ()  # file name, what it shows, SVG
+    anchor: str = "summary"
+    code: str = ""
+    every_query: bool = False
 
 
-def contents(found: Findings, title: str, story: str) -> list[Section]:
-    """The sections of a report."""
-    sections = [
-        Section(title, f"{found.verdict} {story}".strip(), (("table", main_table(found)),), _leading(found)),
-        Section(
-            "Tests",
-            "The same difference by three tests, before Holm's correction for several comparisons and after it; the "
-            "interval holds 95 % of 10,000 bootstrap means; effect is the mean difference in standard deviations.",
-            (("tests", tests_table(found)),),
-        ),
-        Section(
-            "Which queries",
-            _which(found),
-            tuple((f"by-{_slug(each.title)}", breakdown_table(found, each)) for each in found.breakdowns),
-            _queries_figures(found),
-        ),
-    ]
-    if found.shown is not None and (found.best or found.worst):
-        sections.append(_extremes(found, found.shown))
-    if found.oracles:
-        sections.append(_oracles(found))
-    sections.append(
-        Section(
-            "Cost",
-            "Training, with the choice of parameters, in all folds together: what several methods share, such as the "
-            "curvature of every query, is counted for the first of them. Ranking per query, in batch, nothing shared. "
-            "Timings vary from run to run.",
-            (("timings", timings_table(found)),),
-            figures.quality_against_time(found),
-        )
-    )
-    sections.append(
+def contents(found: Findings, title: str, story: str, origin: Origin | None = None) -> list[Section]:
+    """The sections of a report, in the order in which a reader asks."""
+    every = [
+        Section(title, f"{found.verdict} {story}".strip(), (), figures.measures_by_method(found)),
+        Section("All methods", "", (("table", main_table(found)),), figures.ndcg_curves(found), "methods"),
+        _queries(found),
+        _where(found),
+        *([_oracles(found)] if found.oracles else []),
+        _cost(found),
         Section(
             "What was tried",
             "Every setting was fitted on the training part and measured on the validation part of each fold.",
             (("chosen", chosen_table(found)),),
             figures.quality_against_k(found),
-        )
-    )
-    return sections
+            "tried",
+        ),
+        Section(
+            "The statistics in full",
+            "The same difference by three tests, before Holm's correction for several comparisons and after it; the "
+            "interval holds 95 % of 10,000 bootstrap means; effect is the mean difference in standard deviations.",
+            (("tests", tests_table(found)),),
+            anchor="statistics",
+        ),
+        _repeat(origin or Origin()),
+    ]
+    return [each for each in every if each.text or each.tables or each.figures]
 
 
 def main_table(found: Findings) -> Table:
@@ -168,18 +161,60 @@ def chosen_table(found: Findings) -> Table:
     return Table((*columns, Column("on validation", "value")), tuple(rows))
 
 
-def _leading(found: Findings) -> tuple[tuple[str, str, str], ...]:
-    return (*figures.measures_by_method(found), *figures.ndcg_curves(found))
-
-
-def _queries_figures(found: Findings) -> tuple[tuple[str, str, str], ...]:
-    return (
-        *figures.gain_per_query(found),
-        *figures.relevant_per_query(found),
-        *figures.quality_by_difficulty(found),
-        *figures.queries_in_the_plane(found),
-        *figures.transforms_by_gain(found),
+def _queries(found: Findings) -> Section:
+    """Every query: on the page all of them, elsewhere those that moved most."""
+    tables = [("best-queries", found.best), ("worst-queries", found.worst)]
+    text = _which(found)
+    if found.best or found.worst:
+        text += (
+            f" The queries that moved most: first those that {found.shown} gains most on {found.compared.baseline}, "
+            "then those it loses most."
+        )
+    return Section(
+        "Which queries",
+        text or f"{found.compared.baseline} was compared with nothing.",
+        tuple((name, examples_table(examples)) for name, examples in tables if examples),
+        figures.gain_per_query(found),
+        "queries",
+        every_query=True,
     )
+
+
+def _where(found: Findings) -> Section:
+    return Section(
+        "Where the gain comes from",
+        "The same measure for groups of queries: by difficulty, class, distance from the training queries, length and "
+        "number of candidates, as far as they are known. A p of a group is not corrected for the number of groups.",
+        tuple((f"by-{_slug(each.title)}", breakdown_table(found, each)) for each in found.breakdowns),
+        (
+            *figures.quality_by_difficulty(found),
+            *figures.relevant_per_query(found),
+            *figures.queries_in_the_plane(found),
+            *figures.transforms_by_gain(found),
+        ),
+        "gain",
+    )
+
+
+def _cost(found: Findings) -> Section:
+    return Section(
+        "Cost",
+        "Training, with the choice of parameters, in all folds together: what several methods share, such as the "
+        "curvature of every query, is counted for the first of them. Ranking per query, in batch, nothing shared. "
+        "Timings vary from run to run.",
+        (("timings", timings_table(found)),),
+        figures.quality_against_time(found),
+        "cost",
+    )
+
+
+def _repeat(origin: Origin) -> Section:
+    text = (
+        "Everything here can be computed anew from the files beside this page: scores in runs/, values of every query "
+        "in values.csv, what is known of each query in queries.csv. The same command on the same data gives the same "
+        "numbers, timings aside; with the same folder it uses what is finished there."
+    )
+    return Section("How to repeat it", text, anchor="repeat", code=origin.command)
 
 
 def _which(found: Findings) -> str:
@@ -189,19 +224,6 @@ def _which(found: Findings) -> str:
     base = found.compared.baseline
     wins = _counted(top.wins, "query", "queries")
     return f"Against {base}, {top.name} wins {wins}, ties {top.ties} and loses {top.losses}."
-
-
-def _extremes(found: Findings, name: str) -> Section:
-    tables = []
-    if found.best:
-        tables.append(("best-queries", examples_table(found.best)))
-    if found.worst:
-        tables.append(("worst-queries", examples_table(found.worst)))
-    return Section(
-        "The queries that moved most",
-        f"First those that {name} gains most on {found.compared.baseline}, then those it loses most.",
-        tuple(tables),
-    )
 
 
 def _oracles(found: Findings) -> Section:
@@ -233,6 +255,7 @@ def _oracles(found: Findings) -> Section:
         text,
         (("oracle", Table(columns, rows)),),
         (*figures.oracle_curves(found), *figures.bounds_by_number(found)),
+        "oracle",
     )
 
 

@@ -1,60 +1,120 @@
-"""A report as one HTML file that needs nothing else: figures, style and sorting are inside."""
+"""A report as one HTML file: figures, style, scripts and the table of every query are inside.
+
+Everything that comes from data is text: escaped in HTML, and in the data of scripts free of what would end them.
+"""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import html
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 
+from querywise.evaluation.findings import Findings
 from querywise.report.contents import Section
+from querywise.report.drawings import charts
+from querywise.report.origin import Origin
+from querywise.report.queries import QueryData, script_json
+from querywise.report.summary import summary
+
+RANKINGS = "rankings"  # the folder of rankings that are not in the page
+_SCRIPTS = ("tables.js", "queries.js")
 
 
-def html_page(sections: Sequence[Section], verdict: str) -> str:
-    """The whole page; it opens with the verdict."""
-    first, *others = sections
-    story = first.text.removeprefix(verdict).strip()
-    body = [
-        f"<h1>{html.escape(first.title)}</h1>",
-        f'<p class="verdict">{html.escape(verdict)}</p>',
-        *([f"<p>{html.escape(story)}</p>"] if story else []),
-        *_inside(first),
+@dataclass(frozen=True)
+class Page:
+    """The page of a report."""
+
+    found: Findings
+    title: str
+    story: str
+    origin: Origin
+    sections: Sequence[Section]
+    queries: QueryData
+
+    def html(self) -> str:
+        """The whole page; it opens with the verdict."""
+        scripts = [_file(name) for name in _SCRIPTS]
+        return "\n".join(
+            [
+                "<!doctype html>",
+                '<html lang="en"><head><meta charset="utf-8">',
+                f'<meta http-equiv="Content-Security-Policy" content="{_policy(scripts)}">',
+                '<meta name="viewport" content="width=device-width, initial-scale=1">',
+                # No icon of its own, so that no browser asks for one.
+                '<link rel="icon" href="data:,">',
+                f"<title>{html.escape(self.title)}</title>",
+                f"<style>\n{_file('report.css')}</style></head>",
+                '<body><a class="skip" href="#methods">Skip the summary</a>',
+                self._navigation(),
+                "<main>",
+                *summary(self.found, self.title, self.story, self.origin),
+                *self._body(),
+                "<footer>Made by querywise.</footer></main>",
+                f'<script type="application/json" id="queries-data">{script_json(self.queries.content)}</script>',
+                *(f"<script>{text}</script>" for text in scripts),
+                "</body></html>",
+                "",
+            ]
+        )
+
+    def _navigation(self) -> str:
+        links = "".join(
+            f'<li><a href="#{each.anchor}">{html.escape(each.title if number else "Summary")}</a></li>'
+            for number, each in enumerate(self.sections)
+        )
+        return f'<nav aria-label="Sections"><ul>{links}</ul></nav>'
+
+    def _body(self) -> list[str]:
+        drawn, body = charts(self.found), []
+        for section in self.sections[1:]:
+            body.append(f'<section id="{section.anchor}"><h2>{html.escape(section.title)}</h2>')
+            if section.every_query:
+                body += [*_every_query(self.found, section), *_figures(section, drawn), "</section>"]
+                continue
+            body += [f"<p>{html.escape(section.text)}</p>"] if section.text else []
+            body += [f"<pre><code>{html.escape(section.code)}</code></pre>"] if section.code else []
+            first, others = section.tables[:1], section.tables[1:]
+            body += ['<div class="beside">', *(table.html() for _, table in first), *_figures(section, drawn), "</div>"]
+            body += [*(table.html() for _, table in others), "</section>"]
+        return body
+
+
+def _every_query(found: Findings, section: Section) -> list[str]:
+    """What the script fills with every query; where scripts are forbidden, those that moved most."""
+    moved = "".join(table.html() for _, table in section.tables)
+    return [
+        f"<noscript><p>{html.escape(section.text)}</p><p>The table of every query needs scripts; the same numbers are "
+        f"in queries.csv and values.csv.</p>{moved}</noscript>",
+        '<div id="every-query"></div>',
     ]
-    for section in others:
-        body.append(f"<section><h2>{html.escape(section.title)}</h2>")
-        body += [f"<p>{html.escape(section.text)}</p>"] if section.text else []
-        body += [*_inside(section), "</section>"]
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            # No icon of its own, so that no browser asks for one.
-            '<link rel="icon" href="data:,">',
-            f"<title>{html.escape(first.title)}</title>",
-            f"<style>\n{_file('report.css')}</style></head>",
-            "<body><main>",
-            *body,
-            "<footer>Made by querywise. The numbers here can be computed anew from the files beside this page: scores "
-            "in runs/, values of every query in values.csv.</footer></main>",
-            f"<script>\n{_file('report.js')}</script></body></html>",
-            "",
-        ]
+
+
+def _figures(section: Section, drawn: dict[str, str]) -> list[str]:
+    shown = [_figure(each, drawn) for each in section.figures]
+    return ['<div class="figures">', *shown, "</div>"] if shown else []
+
+
+def _figure(figure: tuple[str, str, str], drawn: dict[str, str]) -> str:
+    name, text, svg = figure
+    said = html.escape(text)
+    if name in drawn:
+        inside = drawn[name]
+    else:
+        content = base64.b64encode(svg.encode()).decode()
+        inside = f'<img alt="{said}" src="data:image/svg+xml;base64,{content}">'
+    return f"<figure><figcaption>{said}</figcaption>{inside}</figure>"
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    """Nothing is loaded but the rankings beside the page, and no script runs but these."""
+    own = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts)
+    return (
+        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {own} 'self' file:; "
+        "base-uri 'none'; form-action 'none'"
     )
-
-
-def _inside(section: Section) -> list[str]:
-    return [*(table.html() for _, table in section.tables[:1]), *map(_figure, section.figures)] + [
-        table.html() for _, table in section.tables[1:]
-    ]
-
-
-def _figure(figure: tuple[str, str, str]) -> str:
-    _, text, svg = figure
-    content = base64.b64encode(svg.encode()).decode()
-    shown = html.escape(text)
-    image = f'<img alt="{shown}" src="data:image/svg+xml;base64,{content}">'
-    return f"<figure>{image}<figcaption>{shown}</figcaption></figure>"
 
 
 def _file(name: str) -> str:

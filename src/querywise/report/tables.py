@@ -88,10 +88,10 @@ class Table:
         body = []
         for number, (row, written) in enumerate(zip(self.rows, self.written(), strict=True)):
             cells = "".join(map(_cell, self.columns, row, written))
-            body.append(("<tr class='marked'>" if number == self.marked else "<tr>") + cells + "</tr>")
+            body.append(('<tr class="marked">' if number == self.marked else "<tr>") + cells + "</tr>")
         caption = f"<caption>{html.escape(self.caption)}</caption>" if self.caption else ""
         table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
-        return f'<div class="scroll">{table}</div>'
+        return f'<div class="scroll" tabindex="0" role="region" aria-label="Table">{table}</div>'
 
 
 def _exact(cell: Cell) -> Cell:

@@ -11,8 +11,11 @@ from pathlib import Path
 from querywise.evaluation.breakdown import nearest_distances, relevant_documents
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.findings import Findings, as_json
+from querywise.evaluation.rankings import query_texts, titles_needed
 from querywise.report.contents import Section, contents, files_of
-from querywise.report.html import html_page
+from querywise.report.html import RANKINGS, Page
+from querywise.report.origin import Origin, Titles
+from querywise.report.queries import query_data
 from querywise.runtime.files import atomic_text, make_folder
 from querywise.runtime.values import json_text
 
@@ -25,14 +28,24 @@ SOMETIMES = (
     "by-class",
     "by-distance-to-the-nearest-training-query",
     "by-number-of-candidates",
+    "by-query-length",
 )
 _LINKED = re.compile(r"\]\(figures/([\w.-]+\.svg)\)")
 
 
-def write_report(found: Findings, folder: Path, *, title: str, story: str = "") -> Path:
-    """Write everything; returns the HTML file's path."""
+def write_report(
+    found: Findings,
+    folder: Path,
+    *,
+    title: str,
+    story: str = "",
+    origin: Origin | None = None,
+    titles: Titles | None = None,
+) -> Path:
+    """Write everything; returns the HTML file's path. origin: what it was made of; titles: of documents, by id."""
     make_folder(folder / "figures")
-    sections = contents(found, title, story)
+    sections = contents(found, title, story, origin)
+    queries = query_data(found, {} if titles is None else titles(titles_needed(found.compared)))
     for path in _older(folder):
         path.unlink(missing_ok=True)  # what there is now is written anew
     for name, table in files_of(sections).items():
@@ -47,7 +60,12 @@ def write_report(found: Findings, folder: Path, *, title: str, story: str = "") 
     _write(folder / "queries.csv", _csv(_query_rows(found.compared)))
     _write(folder / "report.json", json_text(as_json(found)))
     _write(folder / "report.md", markdown_page(sections))
-    _write(folder / "report.html", html_page(sections, found.verdict))
+    if queries.files:
+        make_folder(folder / RANKINGS)
+    for name, script in queries.files.items():
+        _write(folder / RANKINGS / name, script)
+    page = Page(found, title, story, origin or Origin(), sections, queries)
+    _write(folder / "report.html", page.html())
     return folder / "report.html"
 
 
@@ -55,7 +73,11 @@ def _older(folder: Path) -> list[Path]:
     """What an older report in the same folder may have that this one has not: some tables, and the figures it links."""
     page = folder / "report.md"
     linked = _LINKED.findall(page.read_text(encoding="utf-8", errors="replace")) if page.is_file() else []
-    return [*(folder / f"{name}.csv" for name in SOMETIMES), *(folder / "figures" / name for name in linked)]
+    return [
+        *(folder / f"{name}.csv" for name in SOMETIMES),
+        *(folder / "figures" / name for name in linked),
+        *(path for path in (folder / RANKINGS).glob("*.js") if path.stem.isdecimal()),
+    ]
 
 
 def markdown_page(sections: Iterable[Section]) -> str:
@@ -65,6 +87,8 @@ def markdown_page(sections: Iterable[Section]) -> str:
         parts.append(f"{'#' if number == 0 else '##'} {section.title}\n")
         if section.text:
             parts.append(section.text + "\n")
+        if section.code:
+            parts.append(f"    {section.code}\n")
         parts += [table.markdown() for _, table in section.tables]
         parts += [f"![{text}](figures/{name})\n" for name, text, _ in section.figures]
     return "\n".join(parts)
@@ -85,8 +109,7 @@ def _query_rows(compared: Compared) -> Iterable[list[str]]:
     nearest = nearest_distances(compared)
     relevant = relevant_documents(compared).tolist()
     yield ["query", "fold", "class", "candidates", "relevant", "distance", "text"]
-    table = test.candidates.queries
-    texts = (None,) * len(test) if table is None or table.texts is None else table.texts
+    texts = query_texts(compared)
     for query, query_id in enumerate(test.candidates.query_ids):
         yield [
             query_id,

@@ -1,0 +1,83 @@
+"""Every query's best documents under every ranker, to be looked at side by side."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from querywise.evaluation.compare import Compared
+from querywise.measures.order import order
+from querywise.runtime.arrays import Floats, Ints
+
+TOP = 10  # documents of a ranking that are shown
+_FURTHER = 5  # relevant ones below them
+
+
+class Ranked(NamedTuple):
+    """One query's documents that some ranker puts among the first, and the next relevant ones.
+
+    rows: of the documents among all candidates. ranks: documents × rankers, from 1.
+    """
+
+    rows: Ints
+    ranks: Ints
+
+
+def ranks_of(scores: Floats, starts: Ints) -> Ints:
+    """The rank of every document within its query, from 1.
+
+    >>> ranks_of(np.array([1.0, 3.0, 3.0, 0.5]), np.array([0, 3, 4]))
+    array([3, 1, 2, 1])
+    """
+    ranks = np.empty(len(scores), np.int64)
+    ranks[order(scores, starts)] = np.arange(len(scores)) - np.repeat(starts[:-1], np.diff(starts)) + 1
+    return ranks
+
+
+def all_ranks(compared: Compared) -> Ints:
+    """Documents × rankers: every rank."""
+    starts = compared.test.candidates.starts
+    return np.column_stack([ranks_of(compared.scores[name], starts) for name in compared.names])
+
+
+def ranked(compared: Compared, ranks: Ints, query: int) -> Ranked:
+    """One query's documents to look at."""
+    rows = np.arange(*compared.test.candidates.rows(query).indices(len(ranks)))
+    best = ranks[rows].min(axis=1, initial=len(ranks) + 1)
+    first = rows[best <= TOP]
+    below = rows[(best > TOP) & (compared.test.labels[rows] > 0)]
+    further = below[np.argsort(ranks[below].min(axis=1, initial=len(ranks) + 1), kind="stable")[:_FURTHER]]
+    chosen = np.concatenate([first, further])
+    return Ranked(chosen, ranks[chosen])
+
+
+def document_names(compared: Compared, query: int, rows: Ints) -> list[str]:
+    """Documents by their ids, or by their row in the fold's test part, as where the scores are kept."""
+    candidates = compared.test.candidates
+    first = int(candidates.starts[np.searchsorted(compared.fold_of, compared.fold_of[query])])
+    offset = first if candidates.document_ids is None else 0
+    return [candidates.document_label(row - offset) for row in rows.tolist()]
+
+
+def grades(compared: Compared, rows: Ints) -> list[float | None]:
+    """The grade of each document; None of one that nobody judged."""
+    test = compared.test
+    values = test.labels[rows].astype(np.float64) if test.gains is None else test.gains[test.labels[rows]]
+    known = np.ones(len(rows), np.bool_) if test.judged is None else test.judged[rows]
+    return [float(value) if judged else None for value, judged in zip(values.tolist(), known.tolist(), strict=True)]
+
+
+def query_texts(compared: Compared) -> tuple[str | None, ...]:
+    """The text of every query; None where it has none."""
+    table = compared.test.candidates.queries
+    return (None,) * len(compared.test) if table is None or table.texts is None else table.texts
+
+
+def titles_needed(compared: Compared) -> set[str]:
+    """The ids of the documents that are looked at, where documents have ids."""
+    ids = compared.test.candidates.document_ids
+    if ids is None:
+        return set()
+    ranks = all_ranks(compared)
+    return {ids[row] for query in range(len(compared.test)) for row in ranked(compared, ranks, query).rows.tolist()}

@@ -1,0 +1,51 @@
+"""What a report says of the run that made it: data, command, versions, date, time taken."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from querywise.report.origin import Origin, Titles, shown_command
+from querywise.retrieval.reading import collection_from, is_collection
+
+_PACKAGES = ("querywise", "numpy", "scipy", "lightgbm")
+
+
+def begun(command: str, data: str, note: str = "") -> Origin:
+    """The origin of a report whose run begins now. command: the name of the one that is running, as in `compare`."""
+    typed = shown_command(["querywise", *sys.argv[1:]]) if sys.argv[1:2] == [command] else ""
+    return Origin(data=data, command=typed, versions=_versions(), date=datetime.now(UTC), note=note)
+
+
+def ended(origin: Origin | None) -> Origin | None:
+    """The same once its run has ended."""
+    if origin is None or origin.date is None:
+        return origin
+    return replace(origin, seconds=(datetime.now(UTC) - origin.date).total_seconds())
+
+
+def titles_of(data: Path) -> Titles | None:
+    """Where the titles of documents are found: in a text collection; None of data that has none."""
+    if not is_collection(data):
+        return None
+
+    def titles(ids: Collection[str]) -> Mapping[str, str]:
+        documents = collection_from(data).documents()
+        return {each.id: each.title for each in documents if each.id in ids and each.title}
+
+    return titles
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {**found, "Python": platform.python_version()}

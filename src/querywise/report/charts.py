@@ -1,0 +1,246 @@
+"""Charts of the page, as inline SVG: every mark says its value under the pointer, colours come from the page's style.
+
+Series differ by colour and by the shape of their marks. Text is laid out by an estimate of its width that errs on the
+wide side, so that no two texts meet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from querywise.display.axes import COLOURS
+from querywise.display.axes import looks as looks_of
+from querywise.display.words import short
+
+WIDTH, HEIGHT = 560, 300
+_LETTER = 7.4  # the width of a letter, at most on average
+_TOP, _BOTTOM, _RIGHT = 30, 44, 14
+_MOST_MARKS = 14  # of a line
+_SHAPES = {
+    "o": "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0",
+    "s": "M-3.6,-3.6h7.2v7.2h-7.2z",
+    "^": "M0,-4.6L4.4,3.4H-4.4z",
+    "v": "M0,4.6L4.4,-3.4H-4.4z",
+    "D": "M0,-5L4.4,0L0,5L-4.4,0z",
+    "X": "M-4.4,-2.2L-2.2,-4.4L0,-2.2L2.2,-4.4L4.4,-2.2L2.2,0L4.4,2.2L2.2,4.4L0,2.2L-2.2,4.4L-4.4,2.2L-2.2,0z",
+    "P": "M-1.6,-4.8h3.2v3.2h3.2v3.2h-3.2v3.2h-3.2v-3.2h-3.2v-3.2h3.2z",
+    "*": "M0,-5.4L1.4,-1.8L5.2,-1.6L2.2,0.8L3.2,4.6L0,2.4L-3.2,4.6L-2.2,0.8L-5.2,-1.6L-1.4,-1.8z",
+}
+Point = tuple[float, float]
+Scale = Callable[[float], float]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A point with what is said of it. look: its class of colour; shape: a letter of Matplotlib's markers."""
+
+    across: float
+    up: float
+    said: str
+    look: str = "c1"
+    shape: str = "o"
+
+
+def looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """The class of colour and the shape of each method, the same ones as in the figures beside the page."""
+    return {name: (f"c{COLOURS.index(colour)}", marker) for name, (colour, marker) in looks_of(names).items()}
+
+
+def line_chart(
+    lines: Mapping[str, Sequence[Point]],
+    *,
+    names: Sequence[str],
+    labels: tuple[str, str],
+    ticks: Sequence[str] | None = None,
+    level: tuple[str, float] | None = None,
+    log: bool = False,
+    said: str,
+) -> str:
+    """Lines through points, and a level one for what does not depend on where.
+
+    names: all methods, for their colours. ticks: texts of the positions 0, 1, …, instead of numbers.
+    """
+    seen = looks(names)
+    every = [point for each in lines.values() for point in each]
+    values = [up for _, up in every] + ([] if level is None else [level[1]])
+    across = [place for place, _ in every] if ticks is None else list(range(len(ticks)))
+    frame = Frame.around(across, values, labels=labels, ticks=ticks, log=log)
+    parts = [] if level is None else [frame.level(level[1], f"{level[0]}: {level[1]:.4f}", seen[level[0]][0])]
+    for name, each in lines.items():
+        look, shape = seen[name]
+        parts.append(frame.line(each, look))
+        step = max(1, math.ceil(len(each) / _MOST_MARKS))
+        for place, up in each[::step]:
+            where = f"{place:g}" if ticks is None else ticks[int(place)]
+            parts.append(frame.mark(Mark(place, up, f"{name}, {labels[0]} {where}: {up:.4f}", look, shape)))
+    shown = list(lines) if level is None else [*lines, level[0]]
+    return legend({name: seen[name] for name in shown}) + frame.svg(parts, said)
+
+
+def scatter_chart(marks: Sequence[Mark], *, labels: tuple[str, str], log: bool = False, said: str) -> str:
+    """Points in a plane."""
+    frame = Frame.around([each.across for each in marks], [each.up for each in marks], labels=labels, log=log, air=0.06)
+    return frame.svg([frame.mark(each) for each in marks], said)
+
+
+def bar_chart(
+    edges: Sequence[float], values: Sequence[float], texts: Sequence[str], *, labels: tuple[str, str], said: str
+) -> str:
+    """Bars between edges, one more of these than bars; above 0 in one colour, below it in another."""
+    frame = Frame.around(edges, [0.0, *values], labels=labels, tight=True)
+    return frame.svg([*map(frame.bar, edges, edges[1:], values, texts), frame.zero_line()], said)
+
+
+def legend(named: Mapping[str, tuple[str, str]]) -> str:
+    """Names with their marks, as a list that wraps."""
+    if len(named) < 2:
+        return ""
+    rows = "".join(
+        f'<li><svg class="key {look}" viewBox="-6 -6 12 12" aria-hidden="true"><path d="{_SHAPES[shape]}"/></svg>'
+        f"{escape(short(name))}</li>"
+        for name, (look, shape) in named.items()
+    )
+    return f'<ul class="legend">{rows}</ul>'
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Axes with ticks and labels, and where a value stands between them."""
+
+    left: float
+    x: Scale
+    y: Scale
+    x_ticks: Sequence[tuple[float, str]]
+    y_ticks: Sequence[tuple[float, str]]
+    labels: tuple[str, str]
+
+    @classmethod
+    def around(
+        cls,
+        across: Sequence[float],
+        up: Sequence[float],
+        *,
+        labels: tuple[str, str],
+        ticks: Sequence[str] | None = None,
+        log: bool = False,
+        air: float = 0.03,
+        tight: bool = False,
+    ) -> Frame:
+        """Axes that hold all values, with some air around them."""
+        low, high = _widened(min(up), max(up), 0.0 if tight else 0.06)
+        y_ticks = round_numbers(low, high, 6)
+        low, high = min(low, y_ticks[0][0]), max(high, y_ticks[-1][0])
+        left = 12 + _LETTER * max(len(text) for _, text in y_ticks)
+        positions = [math.log10(each) for each in across] if log else list(across)
+        first, last = _widened(min(positions), max(positions), 0.0 if tight else air if ticks is None else 0.15)
+        room = WIDTH - left - _RIGHT
+
+        def x(value: float) -> float:
+            return left + room * ((math.log10(value) if log else value) - first) / (last - first)
+
+        def y(value: float) -> float:
+            return _TOP + (HEIGHT - _TOP - _BOTTOM) * (high - value) / (high - low)
+
+        if ticks is not None:
+            named = list(zip(across, ticks, strict=True))
+        else:
+            named = _log_ticks(first, last) if log else round_numbers(first, last, 8)
+        inside = [(value, text) for value, text in named if left - 0.5 <= x(value) <= WIDTH - _RIGHT + 0.5]
+        return cls(left, x, y, _apart(inside, x), y_ticks, labels)
+
+    def line(self, through: Sequence[Point], look: str) -> str:
+        """A line through points."""
+        points = " ".join(f"{self.x(one):.1f},{self.y(two):.1f}" for one, two in through)
+        return f'<polyline class="line {look}" points="{points}"/>'
+
+    def level(self, value: float, said: str, look: str) -> str:
+        """A dashed line across."""
+        ruled = _ruled(f"line level {look}", self.left, WIDTH - _RIGHT, self.y(value), self.y(value))
+        return f"{ruled.removesuffix('/>')}><title>{escape(said)}</title></line>"
+
+    def mark(self, mark: Mark) -> str:
+        """A mark, and what is said of it."""
+        place = f"translate({self.x(mark.across):.1f} {self.y(mark.up):.1f})"
+        shape = f'class="mark {mark.look}" d="{_SHAPES[mark.shape]}" transform="{place}"'
+        return f"<path {shape}><title>{escape(mark.said)}</title></path>"
+
+    def bar(self, begin: float, end: float, value: float, said: str) -> str:
+        """A bar from 0."""
+        left, right = self.x(begin), self.x(end)
+        gap = 0.15 * (right - left) if right - left > 5 else 0.0
+        top, bottom = sorted((self.y(value), self.y(0.0)))
+        box = f'x="{left + gap / 2:.2f}" width="{right - left - gap:.2f}" y="{top:.1f}" height="{bottom - top:.1f}"'
+        return f'<rect class="{"up" if value >= 0 else "down"}" {box}><title>{escape(said)}</title></rect>'
+
+    def zero_line(self) -> str:
+        """The line of 0."""
+        return _ruled("zero", self.left, WIDTH - _RIGHT, self.y(0.0), self.y(0.0))
+
+    def svg(self, parts: Sequence[str], said: str) -> str:
+        """The whole chart."""
+        bottom, right = HEIGHT - _BOTTOM, WIDTH - _RIGHT
+        lines = [_ruled("axis", self.left, right, bottom, bottom)]
+        for value, text in self.y_ticks:
+            up = self.y(value)
+            lines += [_ruled("grid", self.left, right, up, up), _text(text, self.left - 6, up + 4.5, "end")]
+        for value, text in self.x_ticks:
+            across = self.x(value)
+            lines += [_ruled("axis", across, across, bottom, bottom + 4), _text(text, across, bottom + 17, "middle")]
+        lines.append(_text(_fit(self.labels[0]), (self.left + right) / 2, HEIGHT - 6, "middle", "label"))
+        lines.append(_text(_fit(self.labels[1]), 2, 13, "start", "label"))
+        drawn = "".join([*lines, *parts])
+        return f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(said)}">{drawn}</svg>'
+
+
+def _ruled(kind: str, left: float, right: float, top: float, bottom: float) -> str:
+    return f'<line class="{kind}" x1="{left:.1f}" x2="{right:.1f}" y1="{top:.1f}" y2="{bottom:.1f}"/>'
+
+
+def _text(text: str, across: float, up: float, anchor: str, kind: str = "tick") -> str:
+    return f'<text class="{kind}" x="{across:.1f}" y="{up:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _fit(label: str) -> str:
+    return short(label, int((WIDTH - 60) / _LETTER))
+
+
+def _widened(low: float, high: float, share: float) -> tuple[float, float]:
+    """A range with some air at both ends; one of no width becomes one of some."""
+    if high - low <= 1e-12 * max(abs(low), abs(high), 1e-300):
+        size = 0.05 * abs(low) or 1.0
+        return low - size, high + size
+    return low - share * (high - low), high + share * (high - low)
+
+
+def round_numbers(low: float, high: float, most: int) -> list[tuple[float, str]]:
+    """Round numbers within a range, at most so many, each with its text."""
+    raw = (high - low) / max(most - 1, 1)
+    size = 10.0 ** math.floor(math.log10(raw))
+    step = next(size * each for each in (1, 2, 2.5, 5, 10) if size * each >= raw * (1 - 1e-9))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    numbers = [number * step for number in range(first, last + 1)] or [(low + high) / 2]
+    digits = max(0, -math.floor(math.log10(step) + 1e-9) + (1 if f"{step:.1e}".startswith("2.5") else 0))
+    return [(each, f"{each:.{digits}f}" if abs(each) < 1e6 else f"{each:g}") for each in numbers]
+
+
+def _log_ticks(first: float, last: float) -> list[tuple[float, str]]:
+    """Powers of ten, and where there are few of them also twice and five times these."""
+    steps = (1, 2, 5) if last - first < 3 else (1,)
+    powers = range(math.floor(first), math.ceil(last) + 1)
+    values = [each * 10.0**power for power in powers for each in steps]
+    return [(each, f"{each:g}") for each in values if first <= math.log10(each) <= last]
+
+
+def _apart(ticks: Sequence[tuple[float, str]], x: Scale) -> list[tuple[float, str]]:
+    """The ticks whose texts have room; the others are left out."""
+    kept: list[tuple[float, str]] = []
+    reached = -math.inf
+    for value, text in ticks:
+        half = _LETTER * len(text) / 2
+        if x(value) - half > reached + 4 and x(value) + half <= WIDTH + 8:
+            kept.append((value, text))
+            reached = x(value) + half
+    return kept
