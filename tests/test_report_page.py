@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from querywise.data.folds import make_folds
 from querywise.data.query_table import QueryTable
@@ -18,6 +19,7 @@ from querywise.data.synthetic import make_judged
 from querywise.evaluation.evaluate import evaluate
 from querywise.jobs.compare import Asked, run
 from querywise.measures.score_files import write_scores
+from tests.engines.artifacts import NpmSet, UnavailableError
 
 # One browser and one report, in one process.
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("report page")]
@@ -33,7 +35,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = make_judged(40, 10, 4, kinds=2, noise=0.5)
     ids = made.candidates.query_ids
     assert made.candidates.queries is not None
-    table = QueryTable(ids, texts=tuple(f"a question {each} " * 9 for each in ids), classes=made.classes)
+    table = QueryTable(ids, texts=tuple(f"a question {each} " * 12 for each in ids), classes=made.classes)
     documents = tuple(f"documentation_of_something_{row}.html" for row in range(len(made.labels)))
     data = replace(made, candidates=replace(made.candidates, queries=table, document_ids=documents))
     write_scores(folder / "theirs.txt", data.labels + np.random.default_rng(0).normal(size=len(data.labels)))
@@ -230,7 +232,152 @@ def test_a_screen_reader_is_told_what_a_table_is_sorted_by(page: Page) -> None:
     assert told.count() == 1, "the triangle is for the eye"
 
 
+# Every query
+
+
+def queries(page: Page) -> list[str]:
+    """The texts of the rows of the table of every query."""
+    found: list[str] = page.locator("tr.query td:first-child").all_inner_texts()
+    return found
+
+
+def test_every_query_is_listed_and_sorted_by_its_difference(page: Page) -> None:
+    assert len(queries(page)) == 40
+    table = table_with(page, "difference")
+    before = [float(text.replace("−", "-")) for text in column(page, table, "difference")]
+    assert before == sorted(before, reverse=True)
+    headings = page.locator("#every-query th")
+    assert [each.get_attribute("aria-sort") for each in headings.all()].count("descending") == 1
+    click(page, table, "difference")
+    after = [float(text.replace("−", "-")) for text in column(page, table, "difference")]
+    assert after == sorted(before)
+    assert page.evaluate("document.activeElement.textContent") == "difference", "the keyboard stays where it was"
+    click(page, table, "relevant")
+    counts = [int(text) for text in column(page, table, "relevant")]
+    assert counts == sorted(counts, reverse=True)
+
+
+def test_queries_are_found_by_word_and_filtered_by_class_and_outcome(page: Page) -> None:
+    page.get_by_label("Find in queries").fill("QUESTION q7 ")
+    expect(page.locator("tr.query")).to_have_count(1)
+    assert "1 of 40" in page.get_by_role("status").inner_text()
+    page.get_by_label("Find in queries").fill("")
+    expect(page.locator("tr.query")).to_have_count(40)
+    table = table_with(page, "difference")
+    outcomes = page.locator(".controls label").filter(has_text=re.compile("^Difference")).locator("select")
+    outcomes.select_option("losses")
+    assert {text[0] for text in column(page, table, "difference")} == {"−"}
+    outcomes.select_option("all queries")
+    classes = page.locator(".controls label").filter(has_text=re.compile("^Class")).locator("select")
+    kind = classes.locator("option").nth(1).inner_text()
+    classes.select_option(kind)
+    assert set(column(page, table, "class")) == {kind}
+    assert 0 < len(queries(page)) < 40
+
+
+def test_a_click_opens_both_rankings_of_a_query(page: Page) -> None:
+    page.locator("tr.query button").first.focus()
+    page.keyboard.press("Enter")
+    assert page.locator(".rankings table").count() == 2
+    names = page.locator(".rankings h3").all_inner_texts()
+    assert [name.split(":")[0] for name in names] == ["single", LONG]
+    ranks = page.locator(".rankings table").first.locator("tbody tr:not(.further) td:first-child").all_inner_texts()
+    assert ranks[:3] == ["1", "2", "3"]
+    assert len(page.locator(".whole").inner_text()) > 150, "the whole text"
+    page.keyboard.press("Enter")
+    assert page.locator(".rankings").count() == 0
+
+
+def test_sections_and_queries_have_addresses(page: Page, page_file: Path) -> None:
+    for link in page.locator("nav a").all():
+        link.click()
+        top = page.evaluate("document.querySelector(location.hash).getBoundingClientRect().top")
+        assert top < 800
+    page.goto(page_file.as_uri() + "#query=q7")
+    page.reload()
+    assert page.locator(".facts").inner_text().startswith("query q7 ")
+
+
+def test_further_rankings_are_loaded_from_the_folder(browser: Browser, tmp_path: Path) -> None:
+    data = make_judged(1000, 12, 2, noise=0.5)
+    names = tuple(f"a_document_with_a_name_that_takes_its_room_{row}" for row in range(len(data.labels)))
+    data = replace(data, candidates=replace(data.candidates, document_ids=names))
+    for number in (1, 2):
+        noise = np.random.default_rng(number).normal(size=len(data.labels))
+        write_scores(tmp_path / f"{number}.txt", data.labels + number * noise)
+    asked = Asked((), tuple(f"s{number}={tmp_path / f'{number}.txt'}" for number in (1, 2)), measures="map")
+    page = run(asked, make_folds(data), tmp_path / "r", title="Many")[1]
+    assert page is not None
+    assert page.stat().st_size < 1_500_000
+    assert list((page.parent / "rankings").iterdir())
+    opened = browser.new_page()
+    opened.goto(page.as_uri())
+    far = opened.evaluate(
+        "(() => { const d = JSON.parse(document.getElementById('queries-data').textContent);"
+        " return d.ids[d.file.findIndex((each) => each > 0)]; })()"
+    )
+    assert opened.locator("tr.query").count() == 100
+    opened.goto(f"{page.as_uri()}#query={far}")
+    opened.locator(".rankings table").first.wait_for()
+    assert opened.locator(".rankings table").count() == 2
+    for path in (page.parent / "rankings").iterdir():
+        path.unlink()
+    opened.reload()
+    opened.get_by_text("beside this page, which is not there").wait_for()
+    opened.close()
+
+
+AXE = NpmSet("axe", ("axe-core@4.10.2",), "9a472f88925115666e357ac5f3041a4d4e31f132a8f8387c05dbf2fde7970c74")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(page: Page, scheme: Any) -> None:
+    try:
+        script = (AXE.fetch() / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+    except UnavailableError as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(error))
+    page.emulate_media(color_scheme=scheme)
+    page.locator("tr.query button").first.click()
+    page.evaluate(script)
+    found = page.evaluate("axe.run()")
+    assert [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]] == []
+
+
 # Looks
+
+OVERLAPS = """() => {
+    const found = [];
+    for (const drawing of document.querySelectorAll("svg.chart, figure.differences, :root > svg, svg:root")) {
+        const texts = [...drawing.querySelectorAll("text, .name, .by, .ticks span, figcaption")];
+        const boxes = texts.map((each) => [each.textContent, each.getBoundingClientRect()]);
+        for (const [number, [one, a]] of boxes.entries()) {
+            for (const [two, b] of boxes.slice(number + 1)) {
+                const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+                const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+                if (wide > 1 && high > 3) found.push(`${one} / ${two}`);
+            }
+        }
+    }
+    return found;
+}"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_two_texts_of_a_figure_overlap(page: Page, page_file: Path, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    assert page.evaluate(OVERLAPS) == []
+    for figure in sorted((page_file.parent / "figures").iterdir()):
+        page.goto(figure.as_uri())
+        assert (figure.name, page.evaluate(OVERLAPS)) == (figure.name, [])
+
+
+def test_no_table_is_cut_at_1280_pixels(page: Page) -> None:
+    page.set_viewport_size({"width": 1280, "height": 800})
+    cut = "[...document.querySelectorAll('.scroll')].filter((each) => each.scrollWidth > each.clientWidth + 1)"
+    assert page.evaluate(f"{cut}.map((each) => each.getAttribute('aria-label'))") == []
+
 
 CONTRASTS = """() => {
     const rgb = (text) => (text.match(/[0-9.]+/g) || []).map(Number);

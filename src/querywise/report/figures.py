@@ -167,18 +167,15 @@ def quality_against_time(found: Findings) -> tuple[Figure, ...]:
         return ()
     looks = looks_of(found.compared.names)
     with _axes() as (axes, done):
+        drawn: list[tuple[str, Any]] = []
         for each in timed:
             colour, marker = looks[each.name]
-            axes.plot([each.predict_milliseconds], [each.means[found.measure]], marker, color=colour, markersize=8)
-            axes.annotate(
-                short(each.name),
-                (each.predict_milliseconds, each.means[found.measure]),
-                (7, 4),
-                textcoords="offset points",
-                fontsize=9,
-            )
+            value = each.means[found.measure]
+            (point,) = axes.plot([each.predict_milliseconds], [value], marker, color=colour, markersize=8)
+            drawn.append((each.name, point))
+        legend(axes, drawn, fontsize=8.5, beside=True)
         log_scale(axes)
-        axes.margins(x=0.3, y=0.15)
+        axes.margins(x=0.1, y=0.15)
         axes.set_xlabel("milliseconds per query")
         axes.set_ylabel(found.measure)
     return (("time.svg", "Quality against time per query", done()),)

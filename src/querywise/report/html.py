@@ -18,6 +18,7 @@ from querywise.report.drawings import charts
 from querywise.report.origin import Origin
 from querywise.report.queries import QueryData, script_json
 from querywise.report.summary import summary
+from querywise.report.tables import Table
 
 RANKINGS = "rankings"  # the folder of rankings that are not in the page
 _SCRIPTS = ("tables.js", "queries.js")
@@ -77,19 +78,23 @@ class Page:
             body += [f"<p>{html.escape(section.text)}</p>"] if section.text else []
             body += [f"<pre><code>{html.escape(section.code)}</code></pre>"] if section.code else []
             first, others = section.tables[:1], section.tables[1:]
-            body += ['<div class="beside">', *(table.html() for _, table in first), *_figures(section, drawn), "</div>"]
-            body += [*(table.html() for _, table in others), "</section>"]
+            body += ['<div class="beside">', *(_named(*each) for each in first), *_figures(section, drawn), "</div>"]
+            body += [*(_named(*each) for each in others), "</section>"]
         return body
 
 
 def _every_query(found: Findings, section: Section) -> list[str]:
     """What the script fills with every query; where scripts are forbidden, those that moved most."""
-    moved = "".join(table.html() for _, table in section.tables)
+    moved = "".join(_named(*each) for each in section.tables)
     return [
         f"<noscript><p>{html.escape(section.text)}</p><p>The table of every query needs scripts; the same numbers are "
         f"in queries.csv and values.csv.</p>{moved}</noscript>",
         '<div id="every-query"></div>',
     ]
+
+
+def _named(name: str, table: Table) -> str:
+    return table.html(f"Table: {name.replace('-', ' ')}")
 
 
 def _figures(section: Section, drawn: dict[str, str]) -> list[str]:

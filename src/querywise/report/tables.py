@@ -79,8 +79,8 @@ class Table:
         writer.writerows([[_exact(cell) for cell in row] for row in self.rows])
         return out.getvalue()
 
-    def html(self) -> str:
-        """As an HTML table whose columns can be sorted."""
+    def html(self, name: str = "table") -> str:
+        """As an HTML table whose columns can be sorted. name: what a screen reader calls it, one of its own."""
         head = "".join(
             f'<th scope="col"{_aligned(column)}><button type="button">{html.escape(column.heading)}</button></th>'
             for column in self.columns
@@ -91,7 +91,7 @@ class Table:
             body.append(('<tr class="marked">' if number == self.marked else "<tr>") + cells + "</tr>")
         caption = f"<caption>{html.escape(self.caption)}</caption>" if self.caption else ""
         table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
-        return f'<div class="scroll" tabindex="0" role="region" aria-label="Table">{table}</div>'
+        return f'<div class="scroll" tabindex="0" role="region" aria-label="{html.escape(name)}">{table}</div>'
 
 
 def _exact(cell: Cell) -> Cell:

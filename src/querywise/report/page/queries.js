@@ -58,12 +58,15 @@
       kept.push(query);
     }
     const column = columns().find((each) => key(each) === state.sort) ?? columns()[0];
-    const values = new Map(kept.map((query) => [query, column.value(query)]));
-    const collator = new Intl.Collator(undefined, { numeric: true });
+    const values = new Array(count);
+    for (const query of kept) {
+      const value = column.value(query) ?? null;
+      values[query] = typeof value === "string" ? value.toLowerCase() : value;
+    }
     return kept.sort((one, two) => {
-      const [a, b] = [values.get(one), values.get(two)];
+      const [a, b] = [values[one], values[two]];
       if (a === null || b === null) return (a === null) - (b === null) || one - two;
-      const order = typeof a === "number" ? a - b : collator.compare(a, b);
+      const order = a < b ? -1 : a > b ? 1 : 0;
       return (state.down ? -order : order) || one - two;
     });
   };
@@ -89,12 +92,6 @@
   const arrow = (here, there) => here === there ? "" : here < there ? " ↑" : " ↓";
   const unjudged = () => make("span", { title: "not judged" }, make("span", { "aria-hidden": "true" }, "–"),
     make("span", { class: "unseen" }, "not judged"));
-  const why = (ranking, method, document_) => {
-    const parts = ranking.why?.[method]?.[document_];
-    if (!parts || !parts.length) return null;
-    const said = parts.map(([feature, part]) => `${data.features[feature]} ${signed(part).replace(/0{1,2}$/, "")}`);
-    return make("span", { class: "why" }, `why: ${said.join(", ")}`);
-  };
   const row = (ranking, method, other, document_) => {
     const [here, there] = [ranking.ranks[method][document_], ranking.ranks[other][document_]];
     const grade = ranking.grades[document_];
@@ -103,7 +100,7 @@
     return make("tr", { class: grade > 0 ? "relevant" : null },
       make("td", { class: "number" }, String(here)),
       make("td", {}, make("span", { class: "grade" }, grade === null ? unjudged() : String(grade))),
-      make("td", {}, ...name, why(ranking, method, document_)),
+      make("td", {}, ...name),
       make("td", { class: "number" }, `${there}${other === base ? arrow(here, there) : ""}`));
   };
   const list = (ranking, query, method, other) => {
