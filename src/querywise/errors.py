@@ -104,3 +104,7 @@ class ClusterError(QuerywiseError, RuntimeError):
 
 class Hint(UserWarning):
     """Something that works, but could work better; the command line prints it as one line."""
+
+
+class EdgeHint(Hint):
+    """A parameter was chosen at the edge of the values tried, so that a better one may lie beyond."""

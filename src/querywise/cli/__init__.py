@@ -12,7 +12,7 @@ import typer.main
 
 from querywise.cli import collections, comparing, exporting, fusing, ranking, serving, sharding, verifying
 from querywise.cli.app import app
-from querywise.errors import Hint
+from querywise.errors import EdgeHint, Hint
 
 __all__ = [
     "app", "collections", "comparing", "exporting", "fusing", "main", "ranking", "serving", "sharding", "verifying",
@@ -28,7 +28,8 @@ def main() -> None:
     def show(message: Warning | str, *more: Any, **others: Any) -> None:
         """A hint is a line for people; any other warning is shown as usual."""
         if isinstance(message, Hint):
-            sys.stderr.write(f"hint: {message}\n")
+            how = " On the command line: --set NAME=VALUE." if isinstance(message, EdgeHint) else ""
+            sys.stderr.write(f"hint: {message}{how}\n")
         else:
             usual(message, *more, **others)
 

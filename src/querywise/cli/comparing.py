@@ -111,6 +111,7 @@ def compare(
 ) -> None:
     """Train several methods on the same folds and say which is better, on which queries, and whether that is luck."""
     from querywise.data.missing import reading_for
+    from querywise.evaluation.edges import without_hints
     from querywise.jobs.compare import Asked, run
     from querywise.jobs.origins import begun, titles_of
     from querywise.measures.flavours import find_flavour
@@ -139,7 +140,7 @@ def compare(
     how = retrieval_from(
         vectors, embed, top, vector_top, language, skip_unknown=skip_unknown, vector_search=vector_search
     )
-    with shown(quiet=quiet), working(cluster):
+    with shown(quiet=quiet), without_hints(quiet=quiet), working(cluster):
         missing = reading_for(fixed.get("missing"))
         folds = folds_of(data, queries, seed=seed, judgements=judgements, retrieval=how, missing=missing)
         called = title or f"Methods compared on {data.absolute().name}"
@@ -187,6 +188,7 @@ def reproduce(
 ) -> None:
     """Make a paper's tables and figures anew on the data you have."""
     from querywise.errors import DataError
+    from querywise.evaluation.edges import without_hints
     from querywise.reproduction import blend, fromtext, geng2008, hoi2008, hybrid, lin2011, zha2006
     from querywise.retrieval.reading import folds_of
     from querywise.runtime.progress import shown
@@ -211,7 +213,7 @@ def reproduce(
         option = "--vectors" if vectors else "--embed"
         raise DataError(f"{option}: {what} takes no vectors. Leave {option} out, or name hybrid.")
     how = retrieval_from(vectors, embed)
-    with shown(quiet=quiet):
+    with shown(quiet=quiet), without_hints():
         written = known[what](folds_of(data, queries, retrieval=how), out, **({"quick": True} if quick else {}))
     if not quiet:
         sys.stdout.write(written.read_text())
@@ -227,10 +229,11 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Search the documentation of your own Python: build a collection of it, train on it, compare, show."""
+    from querywise.evaluation.edges import without_hints
     from querywise.jobs.demo import run
     from querywise.jobs.origins import begun
     from querywise.runtime.progress import shown
 
-    with shown(quiet=quiet):
+    with shown(quiet=quiet), without_hints():
         things = run(out, folds=folds, origin=begun("demo", "stdlib"))
     say(*things)

@@ -93,6 +93,7 @@ def fuse(
     the votes and each run alone; what is best is written.
     """
     from querywise.data.runs import check_positive, read_runs, tabulate_runs
+    from querywise.evaluation.edges import without_hints
     from querywise.jobs.fuse import Fusing, check_fusing, check_normalisation, run
     from querywise.measures.flavours import find_flavour
     from querywise.measures.formulas import find_measures
@@ -108,7 +109,7 @@ def fuse(
     method, baseline = (None if each is None else current_name(each) for each in (method, baseline))
     if method is not None:
         check_fusing(method, judged=judged is not None or collection is not None)
-    with shown(quiet=quiet):
+    with shown(quiet=quiet), without_hints():
         table, judgements, made = _known(collection, judged, top, keep_runs)
         check_fusing(method or "rrf", judged=judgements is not None)
         _check_use(out, judgements)

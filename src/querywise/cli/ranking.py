@@ -115,6 +115,7 @@ def fit(
     """
     from querywise.data.missing import reading_for
     from querywise.errors import DataError
+    from querywise.evaluation.edges import without_hints
     from querywise.jobs.fit import Asked, run
     from querywise.measures.flavours import find_flavour
     from querywise.measures.formulas import find_measures
@@ -136,7 +137,7 @@ def fit(
     how = retrieval_from(
         vectors, embed, top, vector_top, language, skip_unknown=skip_unknown, vector_search=vector_search
     )
-    with shown(quiet=quiet), working(cluster, memory):
+    with shown(quiet=quiet), without_hints(quiet=quiet), working(cluster, memory):
         missing = reading_for(fixed.get("missing"))
         read = read_training(
             data, valid or [], fold=fold, features=features, queries=queries, retrieval=how, missing=missing

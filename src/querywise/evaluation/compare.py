@@ -21,6 +21,7 @@ from querywise.display.frames import Frame, as_frame
 from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.evaluation.differences import Differences, require_known
+from querywise.evaluation.edges import Edge, edges_in, hint_at
 from querywise.evaluation.evaluate import Evaluation, evaluate, evaluate_run
 from querywise.evaluation.foreign import System
 from querywise.evaluation.plots import plot_differences
@@ -180,6 +181,12 @@ class Compared:
         """The setting that was chosen in each fold; None where nothing was chosen."""
         return [None if each.choice is None else each.choice.parameters for each in self.trained[name]]
 
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """The parameters that were chosen at the edge of what was tried, and in how many folds."""
+        every = {name: folds for name, folds in self.trained.items() if name != CHOSEN}
+        return edges_in({name: [each.choice.edges for each in folds if each.choice] for name, folds in every.items()})
+
     def with_choice(self, among: Sequence[str]) -> Compared:
         """The same with one more ranker: in each fold the one, among some, that did best on the validation part."""
         parts = []
@@ -198,6 +205,7 @@ class Compared:
             "baseline": self.baseline,
             "test": TEST_NAMES[test],
             **({} if self.coverage is None else {"coverage": asdict(self.coverage)}),
+            **({"edges": [each.as_json() for each in self.edges]} if self.edges else {}),
             "methods": {
                 name: {
                     "mean": self.evaluations[name].mean(),
@@ -294,7 +302,7 @@ def compare(
 
     parts = pool.together(one, range(len(folds)), "Folds")
     tests = [test for test, _ in parts]
-    return Compared(
+    compared = Compared(
         test=concatenate(tests),
         fold_of=np.repeat(np.arange(len(tests)), [len(each) for each in tests]),
         trained={name: tuple(_costs(found[name], name in known.given) for _, found in parts) for name in fits},
@@ -303,6 +311,8 @@ def compare(
         flavour=flavour,
         given=known.given,
     )
+    hint_at(compared.edges)
+    return compared
 
 
 def _costs(trained: Trained, given: bool) -> Trained:

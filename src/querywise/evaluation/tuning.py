@@ -16,6 +16,7 @@ from querywise.data.training import Training, as_taken
 from querywise.display.frames import Frame, as_frame
 from querywise.display.words import counted
 from querywise.errors import DataError
+from querywise.evaluation.edges import Edge, edges_of
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.plots import draw_tried
 from querywise.evaluation.tried import tried_columns, tried_values
@@ -61,6 +62,12 @@ class Choice:
     def value(self) -> float:
         """What the chosen setting reached; NaN where nothing was tried."""
         return max((trial.value for trial in self.tried), default=float("nan"))
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """The parameters that were chosen at the edge of what was tried, where a better value may lie beyond."""
+        settings, values = [each.parameters for each in self.tried], [each.value for each in self.tried]
+        return tuple(edges_of(settings, values, self.parameters)) if settings else ()
 
     def as_notes(self) -> JsonObject:
         """The choice and how it was made, as JSON can hold it."""
@@ -109,6 +116,11 @@ class Tuned(Generic[AnyRanker]):
     def value(self) -> float:
         """What the chosen setting reached; NaN where nothing was tried."""
         return self.choice.value
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """The parameters that were chosen at the edge of what was tried, where a better value may lie beyond."""
+        return self.choice.edges
 
     def as_notes(self) -> JsonObject:
         """The choice and how it was made, as JSON can hold it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from querywise.contracts.answers import Sizes, facts_of
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Judged
 from querywise.data.training import Training
+from querywise.evaluation.edges import hint_at
 from querywise.evaluation.tuning import Tuned, cross_validate, tune_or_fit
 from querywise.jobs.resume import resuming
 from querywise.methods import Method
@@ -58,6 +59,7 @@ def run(asked: Asked, train: Training, valid: Judged | None, out: Path, *, clust
         if facts.gains:
             notes["gains"] = [each._asdict() for each in facts.gains]
         save(tuned.ranker, out, notes=notes)
+    hint_at([replace(each, method=asked.method.name) for each in tuned.edges])
     return Fitted(tuned, notes, facts.sizes)
 
 

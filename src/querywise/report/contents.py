@@ -41,7 +41,7 @@ def contents(found: Findings, title: str, story: str, origin: Origin | None = No
         _cost(found),
         Section(
             "What was tried",
-            "Every setting was fitted on the training part and measured on the validation part of each fold.",
+            _how_chosen(found),
             (("chosen", chosen_table(found)),),
             figures.quality_against_k(found),
             "tried",
@@ -159,6 +159,15 @@ def chosen_table(found: Findings) -> Table:
             rows.append((name, number, tried, text, each.valid_value))
     columns = (Column("method"), Column("fold", "count"), Column("tried", "count"), Column("chosen"))
     return Table((*columns, Column("on validation", "value")), tuple(rows))
+
+
+def _how_chosen(found: Findings) -> str:
+    """How parameters were chosen, and which of them lie at the edge of what was tried."""
+    how = "Every setting was fitted on the training part and measured on the validation part of each fold."
+    if not found.compared.edges:
+        return how
+    edges = "; ".join(f"{each.text}, try {each.beyond:g}" for each in found.compared.edges)
+    return f"{how} Better values may lie beyond the edge of the grid: {edges}."
 
 
 def _queries(found: Findings) -> Section:
