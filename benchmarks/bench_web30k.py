@@ -73,6 +73,9 @@ class _Log:
     def advance(self, task: int) -> None:
         self.write(f"{self._labels[task]}: another piece")
 
+    def say(self, text: str) -> None:
+        self.write(text)
+
     def end(self, task: int) -> None:
         self.write(f"{self._labels[task]}: ends")
 

@@ -37,9 +37,12 @@ _FILTERS: list[tuple[Any, type[Warning], str]] = [
 
 
 def plain() -> dict[str, str]:
-    """This environment without what asks for colours or a width; a machine that builds may ask for colours."""
+    """This environment without what asks for colours or a width; a machine that builds may ask for colours.
+
+    Nor is there progress, which would be on standard error or not, as the machine is slow or quick.
+    """
     wanted = {name: value for name, value in os.environ.items() if "COLOR" not in name and name != "GITHUB_ACTIONS"}
-    return {name: value for name, value in wanted.items() if name not in _WIDTHS}
+    return {name: value for name, value in wanted.items() if name not in _WIDTHS} | {"QUERYWISE_PROGRESS": "off"}
 
 
 def run(folder: Path | None, *words: object) -> Done:

@@ -1,15 +1,22 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from querywise.data.letor import write_letor
+from querywise.data.synthetic import make_judged
 from querywise.runtime import progress
+from querywise.runtime.lines import duration
 from querywise.runtime.progress import Ongoing
+from tests.commands import plain
 
 
 class Screen:
@@ -27,6 +34,9 @@ class Screen:
 
     def end(self, task: int) -> None:
         self.seen.append("end")
+
+    def say(self, text: str) -> None:
+        raise AssertionError("nothing to say")
 
 
 @pytest.fixture
@@ -72,3 +82,118 @@ scalar_product(np.ones(2), np.ones(2), 0, 2)
     )
     assert "Compiling, the first time only" in first
     assert second == ""
+
+
+# A line after a tenth of a second instead of ten, and estimates however short the rest: a test need not last.
+SOON = """
+import querywise.evaluation.pace as pace
+import querywise.runtime.lines as lines
+lines.FIRST, lines.EVERY, pace.LONG = 0.1, 0.2, 0.0
+from querywise.cli import main
+main()
+"""
+COMPARE = ["compare", "data.txt", "--methods", "single,knn-offline-2,ranksvm"]
+LINE = re.compile(r"progress: after \d+ s: .+")
+
+
+def redirected(folder: Path, *words: str, **environment: str) -> subprocess.Popen[str]:
+    """A command whose output goes to a pipe, which says soon how far it is."""
+    known = {name: value for name, value in plain().items() if name != progress.SWITCH}
+    command = [sys.executable, "-c", SOON, *words]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+    return subprocess.Popen(command, cwd=folder, env=known | environment, text=True, **pipes)  # type: ignore[call-overload, no-any-return]
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Processes started here can be interrupted even where the tests themselves run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("progress")
+    write_letor(folder / "data.txt", make_judged(60, 10, 5, seed=3))
+    return folder
+
+
+@pytest.mark.slow
+def test_a_redirected_comparison_says_how_far_it_is_and_about_how_long_it_takes(place: Path) -> None:
+    printed, said = redirected(place, *COMPARE).communicate(timeout=120)
+    lines = [line for line in said.splitlines() if not line.startswith("hint: ")]
+    assert all(line.startswith("progress: ") for line in lines), said
+    assert any(LINE.fullmatch(line) and "Folds (" in line and "about" in line for line in lines), said
+    first, second = (line for line in lines if not LINE.fullmatch(line))
+    assert re.fullmatch(
+        r"progress: single took \d+ s on its first fold; if 3 methods on 5 folds all take as long, about .+", first
+    )
+    assert re.fullmatch(r"progress: fold 1 of 5 took \d+ s; the other 4 about .+ more", second)
+    assert "progress" not in printed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("off", ["option", "environment"])
+def test_progress_can_be_turned_off(place: Path, off: str) -> None:
+    words = ["compare", "data.txt", "--methods", "single", "--set", "l2=1"]
+    switch = {progress.SWITCH: "off"} if off == "environment" else {}
+    process = redirected(place, *words, *([] if switch else ["--quiet"]), **switch)
+    said = process.communicate(timeout=120)[1]
+    assert (process.returncode, said) == (0, "")
+
+
+def test_short_work_says_nothing(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv(progress.SWITCH, raising=False)
+    with progress.shown():
+        assert list(progress.track([1, 2], "Parts")) == [1, 2]
+        with progress.doing("Something"):
+            pass
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stopped_comparison_says_what_is_kept_and_how_to_go_on(
+    place: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    out = tmp_path / "a report"
+    process = redirected(place, *COMPARE, "--out", str(out), QUERYWISE_PROGRESS="off")
+    try:
+        while not (out / "runs" / "fold2-single.json").exists():
+            assert process.poll() is None, "the command was over before it could be stopped"
+            time.sleep(0.01)
+        process.send_signal(number)
+        printed, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, printed) == (code, "")
+    again = f"The same command goes on from there: querywise {' '.join(COMPARE)} --out"
+    words = re.escape(f"kept in {out / 'runs'}. {again}")
+    assert re.fullmatch(rf"error: interrupted; \d+ of 15 results \(a method on a fold each\) are {words} '.+'\n", said)
+    if number == signal.SIGTERM:
+        goes_on(place, out)
+
+
+def goes_on(place: Path, out: Path) -> None:
+    """The same command again uses what was kept and ends with a report."""
+    kept = {path: path.stat().st_mtime_ns for path in (out / "runs").glob("fold1-*")}
+    again = redirected(place, *COMPARE, "--out", str(out), QUERYWISE_PROGRESS="off")
+    again.communicate(timeout=120)
+    assert again.returncode == 0
+    assert (out / "report.html").is_file()
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+
+def test_times_are_told_as_people_say_them() -> None:
+    assert [duration(each) for each in (0.2, 8.3, 89, 100, 4000)] == ["1 s", "8 s", "89 s", "2 min", "1.1 h"]
+
+
+@pytest.mark.slow
+def test_a_redirected_command_names_compilation_as_such(place: Path, tmp_path: Path) -> None:
+    words = ["fit", "data.txt", "--method", "listnet", "--out", str(tmp_path / "model")]
+    process = redirected(place, *words, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+    said = process.communicate(timeout=120)[1]
+    assert process.returncode == 0, said
+    assert "Compiling, the first time only" in said

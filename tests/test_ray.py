@@ -48,7 +48,7 @@ from querywise.runtime.ray import RayCluster
 from querywise.runtime.workers import ThisProcess, use_workers, workers
 from querywise.storage import load
 from tests import commands
-from tests.commands import QUERYWISE, plain
+from tests.commands import QUERYWISE, output, plain
 from tests.test_cli_text import lines_of
 from tests.worlds import inside
 
@@ -505,12 +505,6 @@ def on_client(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
         if not (done.returncode == 2 and LOST in done.stderr):
             return done
     return call(folder, *words)
-
-
-def output(done: subprocess.CompletedProcess[str]) -> str:
-    """What a command printed that went well."""
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
 
 
 def here(folder: Path, *words: object) -> str:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -37,6 +37,9 @@ from querywise.cli.options import (
     say_renamed,
 )
 from querywise.cli.workers import ClusterAddress, working
+
+if TYPE_CHECKING:
+    from querywise.evaluation.findings import Findings
 
 FoldsData = Annotated[
     Path,
@@ -147,11 +150,15 @@ def compare(
         found, page = run(asked, folds, out, title=called, origin=origin, titles=titles_of(data))
     if as_json:
         print_json(found.compared.as_json(test))
-        return
+    else:
+        _say_found(found, test, None if quiet else page)
+
+
+def _say_found(found: Findings, test: str, page: Path | None) -> None:
     from querywise.report.terminal import comparison_table, gap_lines
 
     say(comparison_table(found.compared, test), *gap_lines(found), found.verdict)
-    if page is not None and not quiet:
+    if page is not None:
         say(f"The report is {page}")
 
 

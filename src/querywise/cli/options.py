@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
@@ -150,7 +151,7 @@ def only_one(option: str, given: Sequence[_Result] | None) -> _Result | None:
 
 
 def guarded_command(command: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """Bad input ends with exit code 2 and one message, an interrupt with 130; neither with a traceback."""
+    """Bad input ends with exit code 2 and one message, an interrupt with 130 (SIGTERM: 143); none with a traceback."""
 
     @functools.wraps(command)
     def guarded(*arguments: _Parameters.args, **options: _Parameters.kwargs) -> _Result:
@@ -162,8 +163,10 @@ def guarded_command(command: Callable[_Parameters, _Result]) -> Callable[_Parame
             return result
         except QuerywiseError as error:
             fail(_worded(error, inspect.signature(command).parameters))
-        except KeyboardInterrupt:
-            fail("interrupted; what was being written has not been changed.", 130)
+        except KeyboardInterrupt as stop:
+            from querywise.runtime.stopping import Terminated
+
+            fail(_interrupted(stop), 143 if isinstance(stop, Terminated) else 130)
         except BrokenPipeError:
             # The reader closed the pipe, as `| head` does.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -174,6 +177,15 @@ def guarded_command(command: Callable[_Parameters, _Result]) -> Callable[_Parame
             fail("this machine has too little memory for this data.")
 
     return guarded
+
+
+def _interrupted(stop: KeyboardInterrupt) -> str:
+    """What is kept of work that was stopped, and the command that goes on with it."""
+    kept = getattr(stop, "__notes__", [])
+    if not kept:
+        return "interrupted; what was being written has not been changed."
+    again = shlex.join(["querywise", *sys.argv[1:]])
+    return f"interrupted; {'; '.join(kept)}. The same command goes on from there: {again}"
 
 
 def _worded(error: QuerywiseError, options: Container[str]) -> str:

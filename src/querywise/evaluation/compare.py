@@ -24,6 +24,7 @@ from querywise.evaluation.differences import Differences, require_known
 from querywise.evaluation.edges import Edge, edges_in, hint_at
 from querywise.evaluation.evaluate import Evaluation, evaluate, evaluate_run
 from querywise.evaluation.foreign import System
+from querywise.evaluation.pace import Pace
 from querywise.evaluation.plots import plot_differences
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import TEST_NAMES, Comparison, find_test
@@ -285,12 +286,14 @@ def compare(
     pool = (
         workers() if observe is None else ThisProcess()
     )  # a fitted ranker is shown to an observer where it was fitted
+    pace = Pace(len(folds), len(fits), alone=pool.parts == 1)
 
     def one(number: int) -> tuple[Judged, dict[str, Trained]]:
         fold = folds[number]
         require_same_labels(fold)
         found = {} if kept is None else {name: kept.get(number, name, fold) for name in fits}
         missing = [name for name in fits if found.get(name) is None]
+        pace.begin_fold()
         with caching():
             asked = [fits[name] for name in missing]
             results = pool.stream(_trained, missing, asked, shared=(fold, observe, flavour))
@@ -298,6 +301,8 @@ def compare(
                 found[name] = done
                 if kept is not None:
                     kept.put(number, name, fold, done)
+                pace.end_method(name)
+        pace.end_fold(number, len(missing))
         return _without_features(fold.test), {name: each for name, each in found.items() if each is not None}
 
     parts = pool.together(one, range(len(folds)), "Folds")

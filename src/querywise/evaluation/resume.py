@@ -17,6 +17,7 @@ import numpy as np
 from querywise.data.folds import Fold
 from querywise.data.gains import values_of
 from querywise.data.judged import Judged
+from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.evaluation.trained import Extra, Trained
 from querywise.evaluation.tuning import Choice, Trial
@@ -37,6 +38,14 @@ class Kept:
         make_folder(folder)
         self.folder = folder
         self.settings = settings  # of each method that can be used again, as JSON can hold them
+        self._finished: set[tuple[int, str]] = set()
+
+    def told(self, folds: int) -> str:
+        """What is kept so far, of how much; empty where there is nothing."""
+        if not self._finished:
+            return ""
+        every = counted(folds * len(self.settings), "result")
+        return f"{len(self._finished)} of {every} (a method on a fold each) are kept in {self.folder}"
 
     def get(self, number: int, name: str, fold: Fold) -> Trained | None:
         """The stored result of a method on a fold, if data and settings are the same."""
@@ -48,9 +57,13 @@ class Kept:
             if notes is None:
                 return None
             text = read_text(scores)
-            return _read(notes, text, json.loads(read_text(times))) if notes["scores"] == _checksum(text) else None
+            if notes["scores"] != _checksum(text):
+                return None
+            found = _read(notes, text, json.loads(read_text(times)))
         except (ValueError, KeyError, TypeError, DataError):
             return None
+        self._finished.add((number, name))
+        return found
 
     def put(self, number: int, name: str, fold: Fold, trained: Trained) -> None:
         """Keep a finished fold; its record is written last, and without it nothing counts as kept."""
@@ -73,6 +86,8 @@ class Kept:
             "extra": trained.extra.as_json(),
         }
         self._record(number, name, fold).write(content)
+        if name in self.settings:
+            self._finished.add((number, name))
 
     def _record(self, number: int, name: str, fold: Fold) -> Record:
         settings: Json = {"method": self.settings.get(name), "data": fold.fingerprint()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from querywise.report.origin import Origin, Titles
 from querywise.runtime.files import make_folder
 from querywise.runtime.locks import locked
 from querywise.runtime.progress import doing
+from querywise.runtime.stopping import keeping
 from querywise.runtime.values import Grid, JsonObject, Settings
 
 
@@ -73,14 +75,17 @@ def run(
         asked = replace(asked, baseline=current_name(asked.baseline))
     settings = {method.name: _settings(method, asked) for method in chosen}
     find_baseline(fits, asked.baseline)
-    with _writing(out):
+    with _writing(out), contextlib.ExitStack() as stack:
+        kept = None if out is None else Kept(out / "runs", settings)
+        if kept is not None:
+            stack.enter_context(keeping(partial(kept.told, len(folds))))
         compared = compare(
             fits,
             folds,
             measures=_with(asked.measures, asked.measure),
             flavour=asked.flavour,
             baseline=asked.baseline,
-            kept=None if out is None else Kept(out / "runs", settings),
+            kept=kept,
         )
         compared = replace(compared, runs=runs)
         with doing("Tests and tables"):

@@ -14,7 +14,7 @@ import numba
 from numba.core import event
 
 from querywise.errors import Hint
-from querywise.runtime.progress import Ongoing
+from querywise.runtime.progress import COMPILING, Ongoing
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -79,7 +79,7 @@ class _Announcer(event.Listener):  # type: ignore[misc]
     """Says in the progress line that something is being compiled, which happens once on a machine."""
 
     def __init__(self) -> None:
-        self._compiling = Ongoing("Compiling, the first time only")
+        self._compiling = Ongoing(COMPILING)
 
     def on_start(self, _: object) -> None:
         self._compiling.begin()

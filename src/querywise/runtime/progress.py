@@ -1,15 +1,25 @@
-"""Progress of long work: silent in a library, a line on stderr where the command line asks for one.
+"""Progress of long work: silent in a library, shown on stderr where the command line asks for it.
 
-Work reports progress through `track` and `doing`; only `shown` (used by the command line) draws anything.
+Work reports progress through `track`, `doing` and `announce`; only `shown` (used by the command line) draws anything.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from querywise.runtime.lines import Lines
+from querywise.runtime.stopping import stoppable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+COMPILING = "Compiling, the first time only"
+SWITCH = "QUERYWISE_PROGRESS"  # the environment variable that turns progress off
 
 _Item = TypeVar("_Item", covariant=True)
 
@@ -23,6 +33,7 @@ class _Display(Protocol):
     def begin(self, label: str, total: int | None) -> int: ...
     def advance(self, task: int) -> None: ...
     def end(self, task: int) -> None: ...
+    def say(self, text: str) -> None: ...
 
 
 _display: ContextVar[_Display | None] = ContextVar("querywise_progress", default=None)
@@ -84,10 +95,44 @@ def doing(label: str) -> Iterator[None]:
             display.end(task)
 
 
+def announce(text: str) -> None:
+    """Say something about long work, where progress is shown."""
+    display = _display.get()
+    if display is not None:
+        display.say(text)
+
+
 @contextlib.contextmanager
 def shown(*, quiet: bool = False) -> Iterator[None]:
-    """Draw progress on stderr while the block runs, if that is a terminal."""
+    """Show progress on stderr while the block runs: drawn on a terminal, else as a line now and then.
+
+    SIGTERM stops the block as Ctrl-C does. quiet: show nothing; so does the value `off` of the environment variable
+    QUERYWISE_PROGRESS.
+    """
+    off = quiet or os.environ.get(SWITCH, "").lower() == "off"
+    with stoppable(), contextlib.nullcontext() if off else _on_stderr():
+        yield
+
+
+@contextlib.contextmanager
+def _on_stderr() -> Iterator[None]:
     from rich.console import Console
+
+    console = Console(stderr=True)
+    display = _bars(console) if console.is_terminal else Lines(COMPILING)
+    with display as drawn:
+        token = _display.set(drawn)
+        _on_screen.append(drawn)
+        try:
+            yield
+        finally:
+            _on_screen.remove(drawn)
+            _display.reset(token)
+
+
+@contextlib.contextmanager
+def _bars(console: Console) -> Iterator[_Display]:
+    """Bars on a terminal, which are gone when the block ends."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -98,10 +143,6 @@ def shown(*, quiet: bool = False) -> Iterator[None]:
         TimeElapsedColumn,
     )
 
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield
-        return
     bars = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -122,12 +163,8 @@ def shown(*, quiet: bool = False) -> Iterator[None]:
         def end(self, task: int) -> None:
             bars.remove_task(TaskID(task))
 
+        def say(self, text: str) -> None:
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+
     with bars:
-        drawn = Bars()
-        token = _display.set(drawn)
-        _on_screen.append(drawn)
-        try:
-            yield
-        finally:
-            _on_screen.remove(drawn)
-            _display.reset(token)
+        yield Bars()

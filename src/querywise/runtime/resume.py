@@ -15,6 +15,7 @@ from pathlib import Path
 from querywise.errors import DataError
 from querywise.runtime.files import atomic_text, make_folder, read_text
 from querywise.runtime.locks import locked
+from querywise.runtime.stopping import keeping
 from querywise.runtime.values import Json, JsonObject, Settings
 
 RECORD = "record.json"
@@ -64,7 +65,8 @@ def resume_folder(folder: Path, settings: Json) -> Iterator[None]:
             record.write()
         over = False
         try:
-            yield
+            with keeping(lambda: f"what is finished is kept in {folder}" if _has_parts(folder) else ""):
+                yield
             over = True
         finally:
             if over or not _has_parts(folder):
