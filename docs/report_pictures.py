@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from PIL import Image
 from playwright.sync_api import sync_playwright
 
 if TYPE_CHECKING:
@@ -38,6 +39,13 @@ def main(report: Path, out: Path) -> None:
         page.goto(report.resolve().as_uri())
         page.screenshot(path=out / "print.png")
         browser.close()
+    for path in out.glob("*.png"):
+        _shrink(path)
+
+
+def _shrink(path: Path) -> None:
+    """Keep 128 colours, which is all that these pages need."""
+    Image.open(path).convert("RGB").quantize(128).save(path, optimize=True)
 
 
 def _pictures(page: Page, out: Path, name: str) -> None:
