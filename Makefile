@@ -30,7 +30,7 @@ kernels: .venv/ready   ## what is compiled on first use, once for all processes 
 	$(BIN)/python -m tests.compile_kernels
 
 # Processes whose threads spin would wait for each other, hence the policy. Tests of clusters and browsers mostly wait:
-# two more processes use the time.
+# a third process uses the time.
 PYTEST = OMP_WAIT_POLICY=passive $(BIN)/pytest --dist loadgroup
 
 check: lint types      ## style, types and the quick tests: the everyday run
@@ -39,7 +39,7 @@ check: lint types      ## style, types and the quick tests: the everyday run
 
 test: .venv/ready      ## style, types and all tests but those of real engines: before a change is handed in
 	@$(MAKE) --no-print-directory -j 2 kernels lint types
-	$(PYTEST) -n 4 -m "not engines"
+	$(PYTEST) -n 3 -m "not engines"
 	@$(TAKEN)
 
 # Fetches on first use, into $QUERYWISE_ENGINES or ~/.cache/querywise/engines. What a machine lacks is said and skipped.

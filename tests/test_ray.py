@@ -579,10 +579,11 @@ def test_rank_on_a_cluster(desk: Path, client: str, tmp_path: Path) -> None:
 def test_scores_on_standard_output_are_the_same_when_a_node_is_lost(machines: Machines, desk: Path) -> None:
     machines.have(2)
     words = ["rank", "online", "data.parquet"]
+    # Here before a node is lost, which Ray says on the standard output of every process that is connected.
+    expected = [float(line) for line in here(desk, *words).splitlines()]
     with begun(desk, *words, "--cluster", machines.address) as process:
         machines.kill_node(machines.nodes[0], lambda: process.poll() is not None)
         found = output(finished(process))
-    expected = [float(line) for line in here(desk, *words).splitlines()]
     np.testing.assert_allclose([float(line) for line in found.splitlines()], expected, rtol=1e-9, atol=1e-12)
 
 

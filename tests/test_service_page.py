@@ -284,6 +284,7 @@ def test_the_explanation_of_a_judged_query_is_of_its_own_documents(page: Page, s
 def test_judged_queries_come_up_while_typing_and_are_chosen_by_keyboard(page: Page, servers: dict[str, str]) -> None:
     page.goto(servers["search"])
     box = page.locator("#box")
+    expect(box).to_be_visible()  # it is not until the model is known
     box.press_sequentially("cherry")
     options = page.get_by_role("option")
     expect(options).to_have_count(2)
