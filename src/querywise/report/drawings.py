@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -110,27 +111,22 @@ def _against_k(found: Findings) -> str | None:
 def _oracles(found: Findings) -> dict[str, str]:
     if not found.oracles:
         return {}
-    names, level = found.compared.names, (found.compared.baseline, found.oracles[0].baseline)
+    level = (found.compared.baseline, found.oracles[0].baseline)
+    chart = partial(line_chart, names=found.compared.names, level=level, log=True)
     ranks = {
         each.name: [(place, each.by_rank[place - 1]) for place in _in_steps(len(each.by_rank))]
         for each in found.oracles
     }
     numbers = {each.name: sorted(each.by_number.items()) for each in found.oracles}
     return {
-        "oracle.svg": line_chart(
+        "oracle.svg": chart(
             ranks,
-            names=names,
             labels=("rank of the model, the best for each query first", "MAP"),
-            level=level,
-            log=True,
             said="What always choosing the r-th best model would reach",
         ),
-        "upper-bound.svg": line_chart(
+        "upper-bound.svg": chart(
             numbers,
-            names=names,
             labels=("models to choose from, drawn at random from the method's own", "MAP"),
-            level=level,
-            log=True,
             said="What always choosing the best of so many models would reach",
         ),
     }
