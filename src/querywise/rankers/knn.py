@@ -7,6 +7,7 @@ picked from models trained beforehand around every training query, by shared tra
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Self
 
 import numpy as np
@@ -28,6 +29,7 @@ from querywise.runtime.cache import cached
 from querywise.runtime.parameters import number_of, unfitted
 
 _TIED = 1e-12  # of a number of shared pairs: smaller differences are rounding
+_AT_ONCE = 64  # queries whose shared pairs are counted together
 
 
 class KnnOnline(AnyRanker):
@@ -222,6 +224,12 @@ class KnnOffline2(AnyRanker):
 
     def _index(self, points: Floats) -> Ints:
         """The number of the model for each point; −1 is the global model."""
+        locality = self.offline_.locality
+        settings = (type(self).__name__, locality.points_, locality.neighborhood, self.models, self.seed)
+        return cached("index", settings, points, lambda: self._found(points))
+
+    def _found(self, points: Floats) -> Ints:
+        """The model nearest to each point."""
         return self.offline_.locality.nearest(points, self.offline_.anchors())
 
     def chosen(self, candidates: Candidates, /) -> Ints:
@@ -279,16 +287,17 @@ class KnnOffline1(KnnOffline2):
     ((100,), 30)
     """
 
-    def _index(self, points: Floats) -> Ints:
+    def _found(self, points: Floats) -> Ints:
         """The number of the model that shares most with each point's neighbours; −1 where none shares anything."""
-        own = self.offline_.locality.weights(points)
+        locality = self.offline_.locality
         index = np.full(len(points), -1, dtype=np.int64)
-        for query in range(len(points)):
-            shared = self.offline_.shared_pairs(own[[query]])
-            if shared.max(initial=0.0) > 0:
-                best = np.flatnonzero(shared >= shared.max() * (1 - _TIED))
-                equals = self.offline_.locality.search(self.offline_.anchors_[best])
-                index[query] = best[self.offline_.locality.nearest(points[[query]], equals)[0]]
+        for query, shared in enumerate(self.offline_.shared_pairs(locality.weights(points))):
+            best = np.flatnonzero((shared > 0) & (shared >= shared.max(initial=0.0) * (1 - _TIED)))
+            if len(best) > 1:
+                equals = locality.search(self.offline_.anchors_[best])
+                best = best[locality.nearest(points[[query]], equals)]
+            if len(best):
+                index[query] = best[0]
         return index
 
 
@@ -310,6 +319,7 @@ class OfflineModels:
         self.models = models
         self.seed = seed
         self._search: Search | None = None
+        self._whole: bool | None = None  # whether no training queries share a place among a model's
 
     def fit(self, data: Training, learner: Learner, valid: Judged | None, /) -> Self:
         """Train a model on the neighbours of every anchor."""
@@ -323,7 +333,7 @@ class OfflineModels:
         self.models_ = cached("models of members", (learner, valid), self.members_, lambda: ready.models(self.members_))
         self.everyone_ = ready.everyone
         self.gradients_ = ready.gradients()
-        self._search = None
+        self._search = self._whole = None
         return self
 
     def _centres(self, points: Floats) -> Floats:
@@ -342,8 +352,22 @@ class OfflineModels:
         good[good] = self.usable_[index[good]]
         return np.where(good, index, -1)
 
-    def shared_pairs(self, own: csr_array) -> Floats:
-        """How many training pairs each model has in common with one query's neighbours; shared places count in part."""
+    def shared_pairs(self, own: csr_array) -> Iterator[Floats]:
+        """How many training pairs each model has in common with each query's neighbours; shared places count in part.
+
+        Without shared places these are whole numbers, so that many queries at once give what each alone does.
+        """
+        if self._whole is None:
+            self._whole = bool((self.members_.data == 1).all())
+        whole = self._whole and bool((own.data == 1).all())
+        for first in range(0, own.shape[0], _AT_ONCE) if whole else ():
+            part = own[first : first + _AT_ONCE]
+            yield from np.asarray(self.members_ @ (part * self.locality.pairs_[None, :]).toarray().T).T
+        for query in () if whole else range(own.shape[0]):
+            yield self._shared_in_part(own[[query]])
+
+    def _shared_in_part(self, own: csr_array) -> Floats:
+        """The same of one query, where equally near training queries share places."""
         pairs, part = np.zeros(own.shape[1]), np.zeros(own.shape[1])
         pairs[own.indices], part[own.indices] = self.locality.pairs_[own.indices], own.data
         if own.data.min(initial=1.0) >= self.members_.data.max(initial=1.0):  # a product: the smaller part is theirs

@@ -102,6 +102,9 @@ class Locality:
 
     def distances(self, points: Floats) -> Floats:
         """How far each point is from the nearest training query."""
+        return cached("distances", (self.points_, self.metric), points, lambda: self._distances(points))
+
+    def _distances(self, points: Floats) -> Floats:
         points = self.somewhere(points)
         if self._known is None:
             self._known = self.search(self.points_)
@@ -119,7 +122,13 @@ class Locality:
 
     def weights(self, points: Floats) -> csr_array:
         """The neighbours of each point among the training queries."""
-        return without(self.neighborhood_.weights(self.somewhere(points)), is_lost(points))
+        found = cached(
+            "weights",
+            (self.points_, self.neighborhood),
+            points,
+            lambda: self.neighborhood_.weights(self.somewhere(points)),
+        )
+        return without(found, is_lost(points))
 
     def weights_of_many(self, points: Floats) -> csr_array:
         """The same for many points, split over the workers."""
