@@ -109,7 +109,9 @@ def parse(
     numbers are in `hard`; after LIST_FULL call again from there.
     """
     hard_count, i = 0, begin
-    seen = np.full(features.shape[1], -1, np.int64)  # the last row with a value in each column
+    seen = np.empty(features.shape[1], np.int64)  # the last row with a value in each column
+    for column in range(len(seen)):
+        seen[column] = -1
     while i < end:
         line, i = i, _past_space(text, i, end)
         if i >= end or text[i] == 10 or text[i] == 35:
@@ -153,15 +155,15 @@ def parse(
 @compiled
 def query_begins(text: Bytes, spans: Ints) -> Bools:
     """Which rows carry another query id than the row before them."""
-    begins = np.ones(spans.shape[0], np.bool_)
-    for row in range(1, spans.shape[0]):
-        a, b = spans[row - 1, 0], spans[row, 0]
+    begins = np.empty(spans.shape[0], np.bool_)
+    for row in range(spans.shape[0]):
+        a, b = spans[max(row - 1, 0), 0], spans[row, 0]
         length = spans[row, 1] - b
-        if spans[row - 1, 1] - a == length:
-            same = True
+        same = row > 0 and spans[row - 1, 1] - a == length
+        if same:
             for i in range(length):
                 if text[a + i] != text[b + i]:
                     same = False
                     break
-            begins[row] = not same
+        begins[row] = not same
     return begins

@@ -10,6 +10,7 @@ import numpy as np
 from querywise.data.judged import Candidates
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.compiled import compiled
+from querywise.runtime.sorting import ascending
 from querywise.runtime.threads import in_threads
 
 _NOISE = 1e-12  # of the values' size: a spread below it is rounding
@@ -57,7 +58,7 @@ def _stand(
             continue
         for column in range(values.shape[1]):
             own = values[begin : begin + count, column].copy()
-            turn = np.argsort(own, kind="mergesort")
+            turn = ascending(own)
             # Divided by a power of two, which is exact, so that no square is too large; added up from the smallest on,
             # so that the order of the documents does not show.
             power = math.frexp(max(abs(own[turn[0]]), abs(own[turn[-1]])))[1]

@@ -19,6 +19,7 @@ from querywise.contracts.protocols import Learner
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
 from querywise.learners.classic.lists import BestRound, check_counts, is_number, with_pairs
+from querywise.learners.ranksvm.preferences import dense_levels
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.progress import doing
@@ -139,12 +140,11 @@ class _Pairs:
 
     def __init__(self, data: Judged, query_weights: Floats, thresholds: int) -> None:
         from querywise.learners.classic import stumps  # numba takes half a second to import
-        from querywise.learners.ranksvm import kernels as pairwise
 
         self._kernels = stumps
         # The kernels are compiled for writable arrays; read-only ones would have them compiled a second time.
         self._starts = data.candidates.starts.copy()
-        rows, self._levels = pairwise.dense_levels(data.labels.copy(), self._starts)
+        rows, self._levels = dense_levels(data.labels, self._starts)
         columns = np.ascontiguousarray(data.candidates.features[rows].T)
         self.thresholds = [_thresholds(column, thresholds) for column in columns]
         self._codes = np.empty(columns.shape, np.uint16)

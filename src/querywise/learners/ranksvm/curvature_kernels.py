@@ -6,6 +6,7 @@ import numpy as np
 
 from querywise.runtime.arrays import Floats, Ints, Singles
 from querywise.runtime.compiled import compiled, compiled_loosely
+from querywise.runtime.sorting import ascending
 
 
 @compiled_loosely
@@ -69,7 +70,7 @@ def curvature_rows(
             rows[begin - offset : end - offset] = 0.0
             continue
         s = scores[begin:end]
-        order = np.argsort(s)
+        order = ascending(s)
         sums = np.zeros((level_count, columns))
         head, tail = 0, 0
         for i in range(n):

@@ -23,6 +23,7 @@ import numpy as np
 
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.compiled import compiled, compiled_loosely
+from querywise.runtime.sorting import ascending, sort_by
 
 
 @compiled
@@ -38,7 +39,7 @@ def _sort(scores: Floats, order: Ints) -> None:
             moves -= 1
         order[j] = row
         if moves < 0:
-            order[:] = np.argsort(scores)
+            sort_by(scores, order)
             return
 
 
@@ -152,22 +153,24 @@ def _swept(
     """The same as `_direct` by two sweeps; `order` is a guess of the ascending order, and the true one afterwards."""
     n, top = len(scores), levels[-1]
     band, line = np.empty((top + 1, 3)), np.empty((top + 1, 2))
-    floats, ints = np.empty((6, n)), np.empty((2, n), np.int64)
+    sorted_scores, sorted_levels = np.empty((2, n)), np.empty((2, n), np.int64)
+    pulls, pairs, totals = np.empty((2, n)), np.empty((2, n)), np.empty(2)
     _sort(scores, order)
-    mean = scores.mean()  # only differences matter: centred scores keep the sums of squares small
-    s, reverse, y, reverse_y = floats[0], floats[1], ints[0], ints[1]
+    mean = 0.0  # only differences matter: centred scores keep the sums of squares small
     for i in range(n):
-        s[i] = scores[order[i]] - mean
-        y[i] = levels[order[i]]
+        mean += scores[i] / n
+    for i in range(n):
+        sorted_scores[0, i] = scores[order[i]] - mean
+        sorted_levels[0, i] = levels[order[i]]
         # The lower documents: negate scores and labels, and the lower document of a pair becomes the upper one.
-        reverse[n - 1 - i] = -s[i]
-        reverse_y[n - 1 - i] = top - y[i]
-    total = _sweep(s, y, shape, band, line, floats[2], floats[3])
-    _sweep(reverse, reverse_y, shape, band, line, floats[4], floats[5])
+        sorted_scores[1, n - 1 - i] = -sorted_scores[0, i]
+        sorted_levels[1, n - 1 - i] = top - sorted_levels[0, i]
+    for side in range(2):
+        totals[side] = _sweep(sorted_scores[side], sorted_levels[side], shape, band, line, pulls[side], pairs[side])
     for i in range(n):
-        gradient[order[i]] = floats[2, i] - floats[4, n - 1 - i]
-        degree[order[i]] = floats[3, i] + floats[5, n - 1 - i]
-    return total
+        gradient[order[i]] = pulls[0, i] - pulls[1, n - 1 - i]
+        degree[order[i]] = pairs[0, i] + pairs[1, n - 1 - i]
+    return float(totals[0])
 
 
 @compiled
@@ -203,7 +206,7 @@ def pair_sums(
         if y[-1] == 0 or _is_short(y):
             losses[query] = _direct(s, y, shape, g, d)
         else:
-            losses[query] = _swept(s, y, np.argsort(s), shape, g, d)
+            losses[query] = _swept(s, y, ascending(s), shape, g, d)
 
 
 @compiled
@@ -216,7 +219,7 @@ def _model_sums(scores: Floats, levels: Ints, losses: Floats, gradient: Floats) 
         for model in range(len(scores)):
             losses[model] = _squared_hinge(scores[model], levels, gradient[model])
         return
-    degree, order = np.empty(len(levels)), np.argsort(scores[0])
+    degree, order = np.empty(len(levels)), ascending(scores[0])
     for model in range(len(scores)):
         losses[model] = _swept(scores[model], levels, order, (1.0, -np.inf, 1.0), gradient[model], degree)
 
@@ -295,15 +298,3 @@ def model_objective(
             for j in range(columns):
                 gradient[j] += pull * x[row, j]
     return total
-
-
-@compiled
-def dense_levels(labels: Ints, starts: Ints) -> tuple[Ints, Ints]:
-    """Rows of each query in ascending order of label, and their labels renumbered 0, 1, 2, … in that order."""
-    rows, levels = np.empty(len(labels), np.int64), np.zeros(len(labels), np.int64)
-    for query in range(len(starts) - 1):
-        begin, end = starts[query], starts[query + 1]
-        rows[begin:end] = begin + np.argsort(labels[begin:end], kind="mergesort")  # stable
-        for i in range(begin + 1, end):
-            levels[i] = levels[i - 1] + (labels[rows[i]] != labels[rows[i - 1]])
-    return rows, levels

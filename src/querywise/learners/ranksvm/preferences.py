@@ -49,6 +49,17 @@ class PairSums(NamedTuple):
     degree: Floats
 
 
+def dense_levels(labels: Ints, starts: Ints) -> tuple[Ints, Ints]:
+    """Rows of each query in ascending order of label, and their labels renumbered 0, 1, 2, … in that order."""
+    query = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    rows = np.lexsort((labels, query))  # stable
+    higher = np.zeros(len(rows), np.int64)
+    higher[1:] = (labels[rows[1:]] != labels[rows[:-1]]) & (query[1:] == query[:-1])
+    risen = np.cumsum(higher)
+    firsts = np.minimum(starts[:-1], max(len(rows) - 1, 0))
+    return rows, risen - np.repeat(risen[firsts] if len(rows) else firsts, np.diff(starts))
+
+
 class Preferences:
     """The pairs {(a, b): label a > label b} of every query, never enumerated.
 
@@ -57,10 +68,8 @@ class Preferences:
     """
 
     def __init__(self, features: Floats, labels: Ints, starts: Ints) -> None:
-        from querywise.learners.ranksvm import kernels  # numba takes half a second to import
-
+        self.rows, levels = dense_levels(labels, starts)
         # The kernels are compiled for writable arrays; read-only ones would have them compiled a second time.
-        self.rows, levels = kernels.dense_levels(labels.copy(), starts.copy())
         self._remember(features[self.rows], levels, starts.copy(), count_pairs(labels, starts))
 
     def __getstate__(self) -> tuple[Floats, Ints, Ints, Ints]:
@@ -70,7 +79,7 @@ class Preferences:
         self._remember(*state)
 
     def _remember(self, features: Floats, levels: Ints, starts: Ints, pairs: Ints) -> None:
-        from querywise.learners.ranksvm import curvature_kernels, kernels
+        from querywise.learners.ranksvm import curvature_kernels, kernels  # numba takes half a second to import
 
         self._kernels: Any = kernels
         self._curvature: Any = curvature_kernels
