@@ -7,6 +7,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -17,6 +18,7 @@ from benchmarks import (
     bench_blend,
     bench_cluster,
     bench_clusters,
+    bench_compare,
     bench_engines,
     bench_ensemble,
     bench_imports,
@@ -32,7 +34,7 @@ from benchmarks import (
     bench_weights,
 )
 from benchmarks.results import RESULTS, Report, Result, load, merged, save, this_machine
-from benchmarks.table import add_line, markdown_page, terminal_table
+from benchmarks.table import LIMIT, add_line, limit_table, markdown_page, terminal_table
 
 _BUSY = 0.7  # programs running on average over the last minute
 
@@ -52,6 +54,7 @@ BENCHES: dict[str, Callable[[], Iterator[Result]]] = {
     "vectors": bench_vectors.measure,
     "approximate": bench_vectors.measure_approximate,
     "weights": bench_weights.measure,
+    "compare": bench_compare.measure,
     "service": bench_service.measure,
     "engines": bench_engines.measure,
     "faults": bench_soak.measure_faults,
@@ -96,7 +99,10 @@ def run(names: list[str]) -> None:
     if os.getloadavg()[0] > _BUSY:
         console.print("[yellow]The machine has been busy; beside other programs, times come out too long.[/yellow]")
     results = [result for name in names for result in _shown(name, console)]
-    save(merged(load(), Report(machine, tuple(results)), list(BENCHES)))
+    today = datetime.now(tz=UTC).date().isoformat()
+    save(merged(load(), Report(machine, tuple(results), today), list(BENCHES)))
+    if any(result.floor is not None for result in results):
+        console.print(f"\n[bold]{LIMIT}[/bold]", limit_table(results, console.width), sep="\n")
     aims = [result.reached for result in results if result.reached is not None]
     console.print(f"\n{sum(aims)} of {len(aims)} aims reached. All results: {RESULTS.parent.name}/{RESULTS.name}")
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from benchmarks.results import Result, alone
-from benchmarks.timing import process_seconds
+from benchmarks.results import Result, above, alone
+from benchmarks.timing import process_seconds, seconds
+from querywise import make_judged, write_letor
 
 
 def measure() -> Iterator[Result]:
@@ -20,6 +25,22 @@ def measure() -> Iterator[Result]:
     yield alone("imports", "from querywise import RankSVM", ours=_python("from querywise import RankSVM"), unit="s")
     script = Path(sys.executable).with_name("querywise")
     yield alone("imports", "querywise --help", ours=process_seconds([str(script), "--help"]), unit="s", below=1)
+    yield above(
+        0.0, alone("imports", "the first querywise fit over the second", ours=_compiling(script), unit="s", below=4)
+    )
+
+
+def _compiling(script: Path) -> float:
+    """How much longer the first command of a fresh installation takes, by what it compiles."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        write_letor(place / "train.txt", make_judged(100, 10, 46))
+        took = []
+        for turn in range(2):
+            command = [script, "fit", place / "train.txt", "--out", place / f"model{turn}"]
+            environment = {**os.environ, "NUMBA_CACHE_DIR": str(place / "compiled")}
+            took.append(seconds(partial(subprocess.run, command, env=environment, check=True, capture_output=True)))
+    return took[0] - took[1]
 
 
 def _python(code: str) -> float:

@@ -7,7 +7,7 @@ import json
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -15,7 +15,11 @@ RESULTS = Path(__file__).with_name("results.json")
 
 @dataclass(frozen=True)
 class Result:
-    """One line of a bench's table: a cost of ours, that of the alternative, and what was aimed for."""
+    """One line of a bench's table: a cost of ours, that of the alternative, and what was aimed for.
+
+    floor: the least it could be on this machine, in the same unit, where that is known; these lines are also shown
+    together, as how close they are to the limit.
+    """
 
     bench: str
     what: str
@@ -25,14 +29,29 @@ class Result:
     ratio: float | None
     aim: str
     reached: bool | None
+    floor: float | None = None
 
 
 @dataclass(frozen=True)
 class Report:
-    """Everything measured, and on which machine."""
+    """Everything measured, on which machine and when."""
 
     machine: str
     results: tuple[Result, ...]
+    day: str = ""
+
+
+def above(floor: float, result: Result) -> Result:
+    """The result, with the least it could be."""
+    return replace(result, floor=floor)
+
+
+def at_most(bench: str, what: str, *, ours: float, theirs: float, unit: str, most: float | None = None) -> Result:
+    """Our cost beside one that it is a multiple of; the ratio is ours / theirs."""
+    ratio = ours / theirs
+    if most is None:
+        return Result(bench, what, ours, theirs, unit, ratio, "", None)
+    return Result(bench, what, ours, theirs, unit, ratio, f"≤ {most:g}×", ratio <= most)
 
 
 def compared(bench: str, what: str, *, ours: float, theirs: float, unit: str, at_least: float | None = None) -> Result:
@@ -72,7 +91,7 @@ def load() -> Report | None:
     if not RESULTS.exists():
         return None
     kept = json.loads(RESULTS.read_text(encoding="utf-8"))
-    return Report(kept["machine"], tuple(Result(**each) for each in kept["results"]))
+    return Report(kept["machine"], tuple(Result(**each) for each in kept["results"]), kept.get("day", ""))
 
 
 def merged(before: Report | None, after: Report, order: Sequence[str]) -> Report:
@@ -80,4 +99,4 @@ def merged(before: Report | None, after: Report, order: Sequence[str]) -> Report
     new = {result.bench for result in after.results}
     old = before.results if before is not None and before.machine == after.machine else ()
     every = [*(result for result in old if result.bench not in new and result.bench in order), *after.results]
-    return Report(after.machine, tuple(sorted(every, key=lambda result: order.index(result.bench))))
+    return Report(after.machine, tuple(sorted(every, key=lambda result: order.index(result.bench))), after.day)
