@@ -56,7 +56,11 @@ FoldsData = Annotated[
 def compare(
     data: FoldsData,
     methods: Annotated[
-        str, typer.Option(help="Methods, separated by commas; the first is the baseline. none: only --scores.")
+        str,
+        typer.Option(
+            help="Methods, separated by commas; the first is the baseline. xgboost and catboost too, where they "
+            "are installed. none: only --scores.",
+        ),
     ] = "single,lambdamart,knn-online,knn-offline-1,knn-offline-2",
     scores: Annotated[
         list[str] | None,
@@ -88,7 +92,12 @@ def compare(
     reference: Reference = None,
     bag: Annotated[
         int | None,
-        typer.Option(min=1, help="Forests that lambdamart and blend average over seeds.", show_default=False),
+        typer.Option(
+            min=1,
+            help="Forests, each with its own seed, that a method made of trees averages; by default as many for all as "
+            "for the one that has most: 5 beside blend.",
+            show_default=False,
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -129,7 +138,7 @@ def compare(
     names = () if methods == "none" else tuple(name.strip() for name in methods.split(","))
     say_renamed([*names, baseline], quiet=quiet)
     fixed = local_settings(k, clusters, view, reference) | ({} if bag is None else {"bag": bag})
-    fixed |= settings_of_several([find_method(name) for name in names], settings or [], flag="--set ")
+    fixed |= settings_of_several([find_method(name, peers=True) for name in names], settings or [], flag="--set ")
     asked = Asked(
         methods=names,
         scores=tuple(scores or ()),

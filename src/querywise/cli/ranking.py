@@ -339,18 +339,18 @@ def methods(
     name: Annotated[str | None, typer.Argument(help="One method, to list its settings.", show_default=False)] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What can be fitted, one line each; of one method, everything that can be set."""
-    from querywise.methods import METHODS, find_method
+    """What can be fitted or compared with, one line each; of one method, everything that can be set."""
+    from querywise.methods import METHODS, PEERS, find_method
     from querywise.report.terminal import plain_table
 
     if name is not None:
-        method = find_method(name)
+        method = find_method(name, peers=True)
         say_renamed([name], quiet=False)
         _show_settings(method, as_json=as_json)
     elif as_json:
-        print_json([each.as_json() for each in METHODS.values()])
+        print_json([each.as_json() for each in (METHODS | PEERS).values()])
     else:
-        rows = [(each.name, each.description, _grid_words(each.grid)) for each in METHODS.values()]
+        rows = [(each.name, each.description, _grid_words(each.grid)) for each in (METHODS | PEERS).values()]
         say(plain_table(("method", "what it is", "tried on validation data"), rows))
 
 

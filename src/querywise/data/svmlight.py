@@ -109,9 +109,7 @@ def parse(
     numbers are in `hard`; after LIST_FULL call again from there.
     """
     hard_count, i = 0, begin
-    seen = np.empty(features.shape[1], np.int64)  # the last row with a value in each column
-    for column in range(len(seen)):
-        seen[column] = -1
+    seen = np.zeros(features.shape[1], np.int64)  # the last row with a value in each column, counted from 1
     while i < end:
         line, i = i, _past_space(text, i, end)
         if i >= end or text[i] == 10 or text[i] == 35:
@@ -134,9 +132,9 @@ def parse(
                 i += 1
             if i == token or i >= end or text[i] != 58 or column < 1 or column > features.shape[1]:
                 return BAD_COLUMN, token, row, hard_count
-            if seen[column - 1] == row:
+            if seen[column - 1] == row + 1:
                 return REPEATED_COLUMN, token, row, hard_count
-            seen[column - 1] = row
+            seen[column - 1] = row + 1
             place = i + 1
             value, i, state = read_number(text, place, end)
             if state == NOT_A_NUMBER or not _ends_token(text, i, end):

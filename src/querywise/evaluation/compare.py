@@ -180,7 +180,8 @@ class Compared:
 
     def parameters(self, name: str) -> list[JsonObject | None]:
         """The setting that was chosen in each fold; None where nothing was chosen."""
-        return [None if each.choice is None else each.choice.parameters for each in self.trained[name]]
+        choices = [each.choice for each in self.trained[name]]
+        return [None if each is None else {**each.parameters, **each.final} for each in choices]
 
     @property
     def edges(self) -> tuple[Edge, ...]:

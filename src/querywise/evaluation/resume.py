@@ -111,7 +111,7 @@ def _read_choice(notes: Any) -> Choice:
     """The choice that `Choice.as_notes` describes."""
     by = notes["chosen_by"] or {"measure": "", "flavour": ""}
     tried = tuple(Trial(trial["parameters"], trial["value"]) for trial in notes["tried"])
-    return Choice(notes["parameters"], by["measure"], by["flavour"], tried)
+    return Choice(notes["parameters"], by["measure"], by["flavour"], tried, notes.get("final", {}))
 
 
 def _checksum(text: str) -> str:

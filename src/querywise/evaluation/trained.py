@@ -70,7 +70,7 @@ class Trained:
     @property
     def parameters(self) -> Settings:
         """The chosen setting, where one was chosen."""
-        return {} if self.choice is None else self.choice.parameters
+        return {} if self.choice is None else {**self.choice.parameters, **self.choice.final}
 
     @property
     def tried(self) -> tuple[Trial, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -40,12 +40,16 @@ class Trial:
 
 @dataclass(frozen=True)
 class Choice:
-    """The parameters that were chosen, by which measure, and everything that was tried to find them."""
+    """The parameters that were chosen, by which measure, and everything that was tried to find them.
+
+    final: settings of the ranker that was kept, where they are other ones than those of the trials, such as more seeds.
+    """
 
     parameters: JsonObject
     measure: str
     flavour: str
     tried: tuple[Trial, ...]
+    final: JsonObject = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Choice({self.summary})"
@@ -56,7 +60,8 @@ class Choice:
         if not self.tried:
             return f"{self.parameters}, nothing tried"
         settings = counted(len(self.tried), "setting")
-        return f"{self.parameters}: {self.measure} {self.value:.4f}, the best of {settings}"
+        kept = f", kept with {self.final}" if self.final else ""
+        return f"{self.parameters}: {self.measure} {self.value:.4f}, the best of {settings}{kept}"
 
     @property
     def value(self) -> float:
@@ -75,6 +80,7 @@ class Choice:
             "parameters": self.parameters,
             "chosen_by": {"measure": self.measure, "flavour": self.flavour} if self.tried else None,
             "tried": [{"parameters": trial.parameters, "value": trial.value} for trial in self.tried],
+            **({"final": self.final} if self.final else {}),
         }
 
 
@@ -88,6 +94,7 @@ class Tuned(Generic[AnyRanker]):
     flavour: str
     tried: tuple[Trial, ...]
     folds: int | None = None  # of the cross-validation that chose; None: a validation part did
+    final: JsonObject = field(default_factory=dict)  # settings of `ranker` that differ from those of the trials
 
     def __repr__(self) -> str:
         return f"Tuned({type(self.ranker).__name__}, {self.choice.summary})"
@@ -110,7 +117,7 @@ class Tuned(Generic[AnyRanker]):
     @property
     def choice(self) -> Choice:
         """How the ranker's parameters were chosen."""
-        return Choice(self.parameters, self.measure, self.flavour, self.tried)
+        return Choice(self.parameters, self.measure, self.flavour, self.tried, self.final)
 
     @property
     def value(self) -> float:
@@ -150,17 +157,25 @@ def tuned_fit(
     grid: Grid | Callable[[Judged], Grid],
     *,
     fixed: Settings | None = None,
+    final: Settings | None = None,
     measure: str = "map",
     flavour: str = "standard",
 ) -> Callable[[Judged, Judged], Tuned[AnyRanker]]:
     """What `compare` fits a method by: given a training and a validation part, the best ranker of a grid.
 
-    grid: the same for all training parts, or made from each.
+    grid: the same for all training parts, or made from each. final: settings of the ranker that is kept, such as more
+    seeds, with which the best of the grid is fitted again.
     """
 
     def fit(train: Judged, valid: Judged) -> Tuned[AnyRanker]:
         tried = grid if isinstance(grid, Mapping) else grid(train)
-        return tune_or_fit(build, tried, fixed=fixed or {}, train=train, valid=valid, measure=measure, flavour=flavour)
+        once = final and not any(len(values) > 1 for values in tried.values())
+        settled = {**(fixed or {}), **(final or {})} if once else fixed or {}
+        found = tune_or_fit(build, tried, fixed=settled, train=train, valid=valid, measure=measure, flavour=flavour)
+        if once or not final:
+            return found
+        ranker = _fitted(build(**{**found.parameters, **final}), train, valid)
+        return replace(found, ranker=ranker, final=dict(final))
 
     return fit
 

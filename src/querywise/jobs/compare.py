@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
@@ -61,19 +61,20 @@ def run(
     """
     find_test(asked.test)
     asked = replace(asked, measure=find_measure(asked.measure).name)
-    chosen = [find_method(name) for name in asked.methods]
+    chosen = [find_method(name, peers=True) for name in asked.methods]
     files: dict[str, Path] = {}
     for name, path in map(_name_and_path, asked.scores):
         if name in files or name in {method.name for method in chosen}:
             said = f"scores={name!r}: two systems have the same name; give each its own."
             raise DataError(said, arguments=("scores",))
         files[name] = path
-    fits: dict[str, Fit] = {method.name: _fitting(method, asked) for method in chosen}
+    seeds = {method.name: _seeds(method, chosen, asked) for method in chosen}
+    fits: dict[str, Fit] = {method.name: _fitting(method, asked, seeds[method.name]) for method in chosen}
     given, runs = _given(files, folds)
     fits |= given
     if asked.baseline is not None and asked.baseline not in fits:
         asked = replace(asked, baseline=current_name(asked.baseline))
-    settings = {method.name: _settings(method, asked) for method in chosen}
+    settings = {method.name: _settings(method, asked, seeds[method.name]) for method in chosen}
     find_baseline(fits, asked.baseline)
     with _writing(out), contextlib.ExitStack() as stack:
         kept = None if out is None else Kept(out / "runs", settings)
@@ -108,25 +109,33 @@ def _writing(out: Path | None) -> Iterator[None]:
         yield
 
 
-def _fitting(method: Method, asked: Asked) -> Fit:
+def _seeds(method: Method, chosen: Sequence[Method], asked: Asked) -> JsonObject:
+    """As many seeds for every method made of trees as for the one that has most, unless that is settled otherwise."""
+    bags = {each.name: each.settings["bag"].default for each in chosen if "bag" in each.settings}
+    numbers = [bag for bag in bags.values() if isinstance(bag, int)]
+    fair = "bag" not in asked.fixed and method.name in bags and bags[method.name] != max(numbers)
+    return {"bag": max(numbers)} if fair else {}
+
+
+def _fitting(method: Method, asked: Asked, seeds: Settings) -> Fit:
     def grid(data: Judged) -> Grid:
         return method.opened(method.grid_on(data), _fixed(method, asked))[0]
 
     fixed = method.opened({}, _fixed(method, asked))[1]
-    return tuned_fit(method.build, grid, fixed=fixed, measure=asked.measure, flavour=asked.flavour)
+    return tuned_fit(method.build, grid, fixed=fixed, final=seeds, measure=asked.measure, flavour=asked.flavour)
 
 
 def _fixed(method: Method, asked: Asked) -> JsonObject:
     return {name: value for name, value in asked.fixed.items() if name in method.settings}
 
 
-def _settings(method: Method, asked: Asked) -> JsonObject:
+def _settings(method: Method, asked: Asked, seeds: JsonObject) -> JsonObject:
     """Everything but the data that a method's result depends on."""
     return {
         "method": method.name,
         "grid": {name: list(values) for name, values in method.grid.items()},
         "text_view": TEXT_VIEW,
-        "fixed": _fixed(method, asked),
+        "fixed": _fixed(method, asked) | seeds,
         "defaults": {name: each.default for name, each in method.settings.items()},
         "measure": asked.measure,
         "flavour": asked.flavour,

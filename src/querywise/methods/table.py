@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from querywise.errors import DataError
 from querywise.methods.building import Part
 from querywise.methods.method import Method
+from querywise.methods.peers import PEERS
 from querywise.methods.settings import Value
 from querywise.runtime.values import JsonObject, Settings
 
@@ -297,13 +298,18 @@ METHODS = {
 }
 
 
-def find_method(name: str) -> Method:
-    """The method of that name, current or former."""
+def find_method(name: str, *, peers: bool = False) -> Method:
+    """The method of that name, current or former; where `peers` can be had, one of another library too."""
     name = current_name(name)
+    if name in PEERS and peers:
+        return PEERS[name]
+    if name in PEERS:
+        raise DataError(f"{name} is another library's: compare takes it; train and keep it with {name} itself.")
     if name not in METHODS:
         near = [each for each in METHODS if name and name in each] or get_close_matches(name, METHODS)
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise DataError(f"Unknown method {name!r}. Known: {', '.join(METHODS)}.{meant}")
+        known = ", ".join([*METHODS, *(PEERS if peers else ())])
+        raise DataError(f"Unknown method {name!r}. Known: {known}.{meant}")
     return METHODS[name]
 
 

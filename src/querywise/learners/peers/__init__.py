@@ -1,0 +1,1 @@
+"""Rankers of other libraries, trained as their users train them: what ours are compared with."""

@@ -1,0 +1,117 @@
+"""Other libraries' trees in a comparison: trained on the same data as ours, refused where only ours will do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from querywise.data.folds import read_folds
+from querywise.data.judged import Judged
+from querywise.data.letor import write_letor
+from querywise.data.synthetic import make_judged
+from querywise.errors import DataError
+from querywise.evaluation.evaluate import evaluate
+from querywise.evaluation.tuning import tuned_fit
+from querywise.jobs.compare import Asked, run
+from querywise.learners.peers.catboost import CatBoost
+from querywise.learners.peers.peer import installed
+from querywise.learners.peers.xgboost import XGBoost
+from querywise.methods import PEERS, find_method
+
+DATA = make_judged(120, 12, 5, noise=0.3)
+TRAIN, VALID, TEST = (DATA.select(range(first, first + 40)) for first in (0, 40, 80))
+KINDS = [
+    XGBoost,
+    lambda **more: XGBoost(objective="rank:map", **more),
+    CatBoost,
+    lambda **more: CatBoost(mode="NDCG", **more),
+    lambda **more: CatBoost(mode="MAP", **more),
+]
+
+
+def ndcg(ranker: Any, data: Judged) -> float:
+    return float(evaluate(ranker.predict(data.candidates), data, measures=["ndcg@10"]).values.mean())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_learns_the_same_whenever_it_is_asked(kind: Any) -> None:
+    one, again = (kind(trees=40, depth=3).fit(TRAIN, valid=VALID) for _ in range(2))
+    assert ndcg(one, TEST) > ndcg(_Guess(), TEST) + 0.2
+    assert one.predict(TEST.candidates).tobytes() == again.predict(TEST.candidates).tobytes()
+
+
+class _Guess:
+    def predict(self, candidates: Any) -> Any:
+        return np.random.default_rng(0).normal(size=len(candidates.features))
+
+
+@pytest.mark.parametrize("kind", [XGBoost, CatBoost])
+def test_a_bag_is_the_mean_of_seeds_and_each_forest_stops_by_itself(kind: Any) -> None:
+    bag = kind(trees=300, depth=3, patience=5, bag=3, learning_rate=0.3).fit(TRAIN, valid=VALID)
+    scores = np.array([bag._scores(forest, TEST.candidates.features) for forest in bag._forests])
+    np.testing.assert_allclose(bag.predict(TEST.candidates), scores.mean(axis=0))
+    assert (np.ptp(scores, axis=0) > 0).all()
+    longest = kind(trees=300, depth=3, bag=1, learning_rate=0.3).fit(TRAIN)
+    assert bag.nbytes / 3 < longest.nbytes / 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        (XGBoost, {"trees": 0}),
+        (XGBoost, {"depth": 17}),
+        (CatBoost, {"learning_rate": 0.0}),
+        (CatBoost, {"bag": 0}),
+        (XGBoost, {"objective": "rank:best"}),
+        (CatBoost, {"mode": "best"}),
+    ],
+)
+def test_what_cannot_be_is_refused(kind: Any, wrong: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match=next(iter(wrong))):
+        kind(**wrong).fit(TRAIN)
+
+
+def test_weights_and_values_beside_grades_are_refused() -> None:
+    weighted = Judged(TRAIN.candidates, TRAIN.labels, query_weights=np.arange(1.0, 41.0))
+    with pytest.raises(DataError, match="in its own way"):
+        XGBoost().fit(weighted)
+    high = Judged(TRAIN.candidates, TRAIN.labels * 40)
+    with pytest.raises(DataError, match="grades up to 31; found 80"):
+        XGBoost().fit(high)
+
+
+def test_a_library_that_is_missing_is_named() -> None:
+    with pytest.raises(DataError, match=r"needs the package absent_boost. .*querywise\[peers\]"):
+        installed("absent_boost")
+
+
+def test_only_comparisons_take_them() -> None:
+    assert find_method("xgboost", peers=True) is PEERS["xgboost"]
+    with pytest.raises(DataError, match="compare takes it"):
+        find_method("catboost")
+    with pytest.raises(DataError, match=r"Known: .*blend, xgboost, catboost"):
+        find_method("boost3", peers=True)
+
+
+def test_the_chosen_setting_is_fitted_again_with_all_seeds() -> None:
+    method = PEERS["xgboost"]
+    fit = tuned_fit(method.build, {"depth": (1, 3)}, fixed={"trees": 20}, final={"bag": 2})
+    found = fit(TRAIN, VALID)
+    assert len(found.tried) == 2
+    assert all("bag" not in each.parameters for each in found.tried)
+    assert found.final == {"bag": 2}
+    assert "kept with {'bag': 2}" in repr(found)
+    alone = method.build(trees=20, bag=2, depth=found.parameters["depth"]).fit(TRAIN, valid=VALID)
+    assert found.ranker.predict(TEST.candidates).tobytes() == alone.predict(TEST.candidates).tobytes()
+
+
+def test_a_comparison_gives_all_trees_as_many_seeds(tmp_path: Path) -> None:
+    for name, part in {"train": TRAIN, "vali": VALID, "test": TEST}.items():
+        write_letor(tmp_path / f"{name}.txt", part)
+    asked = Asked(methods=("lambdamart", "xgboost", "catboost", "blend"), fixed={"trees": 5})
+    compared = run(asked, read_folds(tmp_path), None, title="")[0].compared
+    bags = {name: compared.parameters(name)[0].get("bag") for name in asked.methods}  # type: ignore[union-attr]
+    assert bags == {"lambdamart": 5, "xgboost": 5, "catboost": 5, "blend": None}  # which is made of five by itself
