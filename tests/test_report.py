@@ -34,7 +34,7 @@ from querywise.evaluation.trained import Fit
 from querywise.jobs.compare import Asked, run
 from querywise.measures.score_files import write_scores
 from querywise.rankers.given import GivenScores
-from querywise.report.figures import measures_by_method, ndcg_curves
+from querywise.report.drawings import differences, ndcg_curves
 from querywise.report.tables import Column, Table
 from querywise.report.writing import write_report
 from querywise.runtime.arrays import Bools, Floats, Ints
@@ -839,21 +839,22 @@ def test_names_stay_in_their_cells_in_markdown_and_csv(hostile: Made) -> None:
 @pytest.mark.parametrize("names", [("$x_$", "b"), ("検索", "b"), ("_a", "_b"), ("<b>", "c & d")])
 def test_any_name_can_stand_in_a_figure(names: tuple[str, str]) -> None:
     found = planted({names[0]: [2] * 30, names[1]: [1, 3, 2] * 10})
-    curves, differences = (draw(found)[0][2] for draw in (ndcg_curves, measures_by_method))
-    assert all(f">{html.escape(name)}<" in curves for name in names)
-    assert f">{html.escape(names[1])}<" in differences
+    curves, others = (draw(found)[0].chart for draw in (ndcg_curves, differences))
+    for drawn in (curves.html(), curves.file()):
+        assert all(f">{html.escape(name)}<" in drawn for name in names)
+    assert f">{html.escape(names[1])}<" in others.file()
 
 
 def test_a_very_long_name_leaves_room_for_the_figure() -> None:
     name = "a-name-" + "that-goes-on-" * 9
     found = planted({name: [2] * 30, "b" + name: [1, 3, 2] * 10})
-    for draw in (ndcg_curves, measures_by_method):
-        assert ">ba-name-that-" in draw(found)[0][2]
+    for draw in (ndcg_curves, differences):
+        assert ">ba-name-that-" in draw(found)[0].chart.file()
 
 
 def test_systems_of_any_name_can_be_told_apart_in_a_figure() -> None:
-    figure = ndcg_curves(planted(ours=[2] * 30, theirs=[1, 3, 2] * 10, third=[1, 1, 5] * 10))[0][2]
-    lines = set(re.findall(r'style="fill: none; stroke: (#[0-9a-f]{6}); stroke-width: 1.5', figure))
+    figure = ndcg_curves(planted(ours=[2] * 30, theirs=[1, 3, 2] * 10, third=[1, 1, 5] * 10))[0].chart.file()
+    lines = set(re.findall(r'<polyline [^>]*stroke="(#[0-9a-f]{6})"', figure))
     assert len(lines) == 3, "a colour each"
 
 

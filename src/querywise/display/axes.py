@@ -59,13 +59,6 @@ def looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
     return {name: (COLOURS[place % count], MARKERS[(place + place // count) % count]) for name, place in places.items()}
 
 
-def log_scale(axes: Axes) -> None:
-    """Powers of ten across, written as plain numbers."""
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter("")
-
-
 def legend(axes: Axes, drawn: Sequence[tuple[str, Artist]], *, fontsize: float, beside: bool = False) -> None:
     """A legend of the names as they are, also those that begin with an underscore; beside: to the right of the axes."""
     artists, numbers = [each for _, each in drawn], list(map(str, range(len(drawn))))

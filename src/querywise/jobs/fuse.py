@@ -33,6 +33,7 @@ from querywise.rankers.column import OneFeature
 from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
 from querywise.rankers.weights.fusion import EqualWeights, Fusion
 from querywise.rankers.weights.on_runs import OnRuns
+from querywise.report.writing import write_report
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import OutputFolder, atomic_folder, atomic_text
 from querywise.runtime.progress import doing
@@ -276,8 +277,6 @@ def weight_lines(ranker: Ranker, candidates: Candidates) -> list[JsonObject]:
 
 def _write_model(out: Path, candidates: Candidates, done: Fused) -> None:
     """The model, the weights of every query and the report, in one folder."""
-    from querywise.report.writing import write_report  # matplotlib takes a second to import
-
     assert done.ranker is not None
     assert done.found is not None
     gains = [each._asdict() for each in done.gains]

@@ -1,15 +1,16 @@
-"""Charts of the page, as inline SVG: every mark says its value under the pointer, colours come from the page's style.
+"""Charts as SVG, in a page or in a file of their own: every mark says its value under the pointer.
 
-Series differ by colour and by the shape of their marks. Text is laid out by an estimate of its width that errs on the
-wide side, so that no two texts meet.
+Colours are attributes, which any program reads; the style of a page replaces them. Series differ by colour and by the
+shape of their marks. Text is laid out by an estimate of its width, rather too wide, so that no two texts meet.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from html import escape
+from unicodedata import east_asian_width
 
 from querywise.display.axes import COLOURS
 from querywise.display.axes import looks as looks_of
@@ -29,19 +30,55 @@ _SHAPES = {
     "P": "M-1.6,-4.8h3.2v3.2h3.2v3.2h-3.2v3.2h-3.2v-3.2h-3.2v-3.2h3.2z",
     "*": "M0,-5.4L1.4,-1.8L5.2,-1.6L2.2,0.8L3.2,4.6L0,2.4L-3.2,4.6L-2.2,0.8L-5.2,-1.6L-1.4,-1.8z",
 }
+_INK, _FAINT, _LINE, _UP, _DOWN = "#1b1f24", "#56606b", "#d9dee3", "#0072b2", "#c24e00"
+_INKS = (_INK, "#0072b2", "#c24e00", "#00805d", "#b0558b", "#9a6a00", "#2b87c0", "#666666")  # of c0, c1, …
+_RULES = {"axis": _FAINT, "grid": _LINE, "zero": _INK}
+_ROW = 24  # the height of a row with a name, or of a line of a legend
 Point = tuple[float, float]
 Scale = Callable[[float], float]
 
 
 @dataclass(frozen=True)
+class Chart:
+    """What is drawn, what is said of it to who does not see it, and the names of its colours and marks."""
+
+    drawn: str
+    said: str
+    height: float = HEIGHT
+    named: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def html(self) -> str:
+        """For a page: the names in a list that wraps, and the drawing."""
+        return legend(self.named) + f"<svg {self._opening(self.height)}>{self.drawn}</svg>"
+
+    def file(self) -> str:
+        """A file of its own, with the names above the drawing."""
+        keys, top = _keys(self.named)
+        height = self.height + top
+        space = f'xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:g}"'
+        return (
+            f'<?xml version="1.0" encoding="utf-8"?>\n<svg {space} {self._opening(height)} style="background:#fff">'
+            f'{keys}<g transform="translate(0 {top:g})">{self.drawn}</g></svg>\n'
+        )
+
+    def _opening(self, height: float) -> str:
+        text = f'font-family="sans-serif" font-size="12" aria-label="{escape(self.said)}"'
+        return f'class="chart" viewBox="0 0 {WIDTH} {height:g}" role="img" {text}'
+
+
+@dataclass(frozen=True)
 class Mark:
-    """A point with what is said of it. look: its class of colour; shape: a letter of Matplotlib's markers."""
+    """A point with what is said of it.
+
+    look: its class of colour. shape: a letter of Matplotlib's markers. hollow: whether only its outline is drawn.
+    """
 
     across: float
     up: float
     said: str
     look: str = "c1"
     shape: str = "o"
+    hollow: bool = False
 
 
 def looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -58,7 +95,7 @@ def line_chart(
     level: tuple[str, float] | None = None,
     log: bool = False,
     said: str,
-) -> str:
+) -> Chart:
     """Lines through points, and a level one for what does not depend on where.
 
     names: all methods, for their colours. ticks: texts of the positions 0, 1, …, instead of numbers.
@@ -77,21 +114,63 @@ def line_chart(
             where = f"{place:g}" if ticks is None else ticks[int(place)]
             parts.append(frame.mark(Mark(place, up, f"{name}, {labels[0]} {where}: {up:.4f}", look, shape)))
     shown = list(lines) if level is None else [*lines, level[0]]
-    return legend({name: seen[name] for name in shown}) + frame.svg(parts, said)
+    return replace(frame.chart(parts, said), named={name: seen[name] for name in shown})
 
 
-def scatter_chart(marks: Sequence[Mark], *, labels: tuple[str, str], log: bool = False, said: str) -> str:
+def scatter_chart(
+    marks: Sequence[Mark],
+    *,
+    labels: tuple[str, str],
+    named: Mapping[str, tuple[str, str]],
+    log: bool = False,
+    said: str,
+) -> Chart:
     """Points in a plane."""
     frame = Frame.around([each.across for each in marks], [each.up for each in marks], labels=labels, log=log, air=0.06)
-    return frame.svg([frame.mark(each) for each in marks], said)
+    return replace(frame.chart([frame.mark(each) for each in marks], said), named=named)
 
 
 def bar_chart(
     edges: Sequence[float], values: Sequence[float], texts: Sequence[str], *, labels: tuple[str, str], said: str
-) -> str:
+) -> Chart:
     """Bars between edges, one more of these than bars; above 0 in one colour, below it in another."""
     frame = Frame.around(edges, [0.0, *values], labels=labels, tight=True)
-    return frame.svg([*map(frame.bar, edges, edges[1:], values, texts), frame.zero_line()], said)
+    return frame.chart([*map(frame.bar, edges, edges[1:], values, texts), frame.zero_line()], said)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A name with marks beside it, whose `up` is not looked at, and a bar from one value to another."""
+
+    name: str
+    marks: Sequence[Mark]
+    bar: tuple[float, float] | None = None
+
+
+def row_chart(
+    rows: Sequence[Row], *, label: str, named: Mapping[str, tuple[str, str]] | None = None, said: str
+) -> Chart:
+    """Names one below the other, the values of each beside it; 0 is among what is shown."""
+    reach = [0.0, *(value for row in rows for value in (*(row.bar or ()), *(mark.across for mark in row.marks)))]
+    left = min(16 + max(_width(short(row.name)) for row in rows), 0.55 * WIDTH)
+    low, high = _widened(min(reach), max(reach), 0.03)
+    bottom = _ROW * len(rows) + 8
+
+    def x(value: float) -> float:
+        return left + (WIDTH - left - 24) * (value - low) / (high - low)
+
+    parts = [_ruled("axis", left, WIDTH - 24, bottom, bottom), _ruled("zero", x(0.0), x(0.0), 2, bottom)]
+    for value, text in _apart([each for each in round_numbers(low, high, 6) if low <= each[0] <= high], x):
+        parts += [_ruled("axis", x(value), x(value), bottom, bottom + 4), _text(text, x(value), bottom + 17, "middle")]
+    for number, row in enumerate(rows):
+        up = _ROW * (number + 0.5) + 4
+        parts += [_ruled("grid", left, WIDTH - 24, up, up), _text(short(row.name), left - 8, up + 4, "end", "label")]
+        if row.bar is not None:
+            ends = f'x1="{x(row.bar[0]):.1f}" x2="{x(row.bar[1]):.1f}" y1="{up:.1f}" y2="{up:.1f}"'
+            parts.append(f'<line class="bar c1" stroke="{_INKS[1]}" stroke-width="3" {ends}/>')
+        parts += [_mark(each, x(each.across), up) for each in row.marks]
+    parts.append(_text(_fit(label), WIDTH / 2, bottom + 36, "middle", "label"))
+    return Chart("".join(parts), said, bottom + 44, named or {})
 
 
 def legend(named: Mapping[str, tuple[str, str]]) -> str:
@@ -154,18 +233,19 @@ class Frame:
     def line(self, through: Sequence[Point], look: str) -> str:
         """A line through points."""
         points = " ".join(f"{self.x(one):.1f},{self.y(two):.1f}" for one, two in through)
-        return f'<polyline class="line {look}" points="{points}"/>'
+        return (
+            f'<polyline class="line {look}" fill="none" {_inked(look, "stroke")} stroke-width="1.8" points="{points}"/>'
+        )
 
     def level(self, value: float, said: str, look: str) -> str:
         """A dashed line across."""
-        ruled = _ruled(f"line level {look}", self.left, WIDTH - _RIGHT, self.y(value), self.y(value))
-        return f"{ruled.removesuffix('/>')}><title>{escape(said)}</title></line>"
+        ends = f'x1="{self.left:.1f}" x2="{WIDTH - _RIGHT:.1f}" y1="{self.y(value):.1f}" y2="{self.y(value):.1f}"'
+        dashed = f'class="line level {look}" {_inked(look, "stroke")} stroke-width="1.8" stroke-dasharray="6 4" {ends}'
+        return f"<line {dashed}><title>{escape(said)}</title></line>"
 
     def mark(self, mark: Mark) -> str:
         """A mark, and what is said of it."""
-        place = f"translate({self.x(mark.across):.1f} {self.y(mark.up):.1f})"
-        shape = f'class="mark {mark.look}" d="{_SHAPES[mark.shape]}" transform="{place}"'
-        return f"<path {shape}><title>{escape(mark.said)}</title></path>"
+        return _mark(mark, self.x(mark.across), self.y(mark.up))
 
     def bar(self, begin: float, end: float, value: float, said: str) -> str:
         """A bar from 0."""
@@ -173,13 +253,14 @@ class Frame:
         gap = 0.15 * (right - left) if right - left > 5 else 0.0
         top, bottom = sorted((self.y(value), self.y(0.0)))
         box = f'x="{left + gap / 2:.2f}" width="{right - left - gap:.2f}" y="{top:.1f}" height="{bottom - top:.1f}"'
-        return f'<rect class="{"up" if value >= 0 else "down"}" {box}><title>{escape(said)}</title></rect>'
+        look = f'class="up" fill="{_UP}"' if value >= 0 else f'class="down" fill="{_DOWN}"'
+        return f"<rect {look} {box}><title>{escape(said)}</title></rect>"
 
     def zero_line(self) -> str:
         """The line of 0."""
         return _ruled("zero", self.left, WIDTH - _RIGHT, self.y(0.0), self.y(0.0))
 
-    def svg(self, parts: Sequence[str], said: str) -> str:
+    def chart(self, parts: Sequence[str], said: str) -> Chart:
         """The whole chart."""
         bottom, right = HEIGHT - _BOTTOM, WIDTH - _RIGHT
         lines = [_ruled("axis", self.left, right, bottom, bottom)]
@@ -191,16 +272,48 @@ class Frame:
             lines += [_ruled("axis", across, across, bottom, bottom + 4), _text(text, across, bottom + 17, "middle")]
         lines.append(_text(_fit(self.labels[0]), (self.left + right) / 2, HEIGHT - 6, "middle", "label"))
         lines.append(_text(_fit(self.labels[1]), 2, 13, "start", "label"))
-        drawn = "".join([*lines, *parts])
-        return f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(said)}">{drawn}</svg>'
+        return Chart("".join([*lines, *parts]), said)
+
+
+def _mark(mark: Mark, across: float, up: float) -> str:
+    ring, full = f'fill="#fff" stroke-width="1.6" {_inked(mark.look, "stroke")}', _inked(mark.look, "fill")
+    look = f'class="mark hollow {mark.look}" {ring}' if mark.hollow else f'class="mark {mark.look}" {full}'
+    place = f'd="{_SHAPES[mark.shape]}" transform="translate({across:.1f} {up:.1f})"'
+    return f"<path {look} {place}><title>{escape(mark.said)}</title></path>"
+
+
+def _inked(look: str, what: str) -> str:
+    return f'{what}="{_INKS[int(look[1:])]}"'
 
 
 def _ruled(kind: str, left: float, right: float, top: float, bottom: float) -> str:
-    return f'<line class="{kind}" x1="{left:.1f}" x2="{right:.1f}" y1="{top:.1f}" y2="{bottom:.1f}"/>'
+    ends = f'x1="{left:.1f}" x2="{right:.1f}" y1="{top:.1f}" y2="{bottom:.1f}"'
+    return f'<line class="{kind}" stroke="{_RULES[kind]}" {ends}/>'
 
 
 def _text(text: str, across: float, up: float, anchor: str, kind: str = "tick") -> str:
-    return f'<text class="{kind}" x="{across:.1f}" y="{up:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+    place = f'x="{across:.1f}" y="{up:.1f}" text-anchor="{anchor}"'
+    return f'<text class="{kind}" fill="{_INK if kind == "label" else _FAINT}" {place}>{escape(text)}</text>'
+
+
+def _keys(named: Mapping[str, tuple[str, str]]) -> tuple[str, float]:
+    """Names with their marks, in lines as wide as the drawing, and the height of these."""
+    if len(named) < 2:
+        return "", 0.0
+    parts, across, line = [], 8.0, 0
+    for name, (look, shape) in named.items():
+        width = 26 + _width(short(name))
+        if across + width > WIDTH and across > 8:
+            across, line = 8.0, line + 1
+        up = line * _ROW + 14.0
+        parts += [_mark(Mark(0, 0, name, look, shape), across, up), _text(short(name), across + 10, up + 4, "start")]
+        across += width
+    return "".join(parts), (line + 1) * _ROW + 4.0
+
+
+def _width(text: str) -> float:
+    """About how wide a text is, rather more than less."""
+    return _LETTER * sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
 def _fit(label: str) -> str:

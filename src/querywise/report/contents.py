@@ -9,14 +9,15 @@ from querywise.evaluation.breakdown import Breakdown
 from querywise.evaluation.examples import Example
 from querywise.evaluation.findings import Findings
 from querywise.evaluation.significance import TEST_NAMES
-from querywise.report import figures
+from querywise.report import drawings
+from querywise.report.drawings import Figure
 from querywise.report.origin import Origin
 from querywise.report.tables import Cell, Column, Table
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, a sentence or two, and their tables and figures. figures: file name → SVG, with its description.
+    """A heading, a sentence or two, and their tables and drawings.
 
     anchor: what a link to it ends in. code: a command to type. every_query: whether the page lists every query here.
     """
@@ -24,7 +25,7 @@ class Section:
     title: str
     text: str = ""
     tables: tuple[tuple[str, Table], ...] = ()  # file name without its ending, table
-    figures: tuple[tuple[str, str, str], ...] = ()  # file name, what it shows, SVG
+    figures: tuple[Figure, ...] = ()
     anchor: str = "summary"
     code: str = ""
     every_query: bool = False
@@ -33,8 +34,8 @@ class Section:
 def contents(found: Findings, title: str, story: str, origin: Origin | None = None) -> list[Section]:
     """The sections of a report, in the order in which a reader asks."""
     every = [
-        Section(title, f"{found.verdict} {story}".strip(), (), figures.measures_by_method(found)),
-        Section("All methods", "", (("table", main_table(found)),), figures.ndcg_curves(found), "methods"),
+        Section(title, f"{found.verdict} {story}".strip(), (), drawings.differences(found)),
+        Section("All methods", "", (("table", main_table(found)),), drawings.ndcg_curves(found), "methods"),
         _queries(found),
         _where(found),
         *([_oracles(found)] if found.oracles else []),
@@ -43,7 +44,7 @@ def contents(found: Findings, title: str, story: str, origin: Origin | None = No
             "What was tried",
             _how_chosen(found),
             (("chosen", chosen_table(found)),),
-            figures.quality_against_k(found),
+            drawings.quality_against_k(found),
             "tried",
         ),
         Section(
@@ -183,7 +184,7 @@ def _queries(found: Findings) -> Section:
         "Which queries",
         text or f"{found.compared.baseline} was compared with nothing.",
         tuple((name, examples_table(examples)) for name, examples in tables if examples),
-        figures.gain_per_query(found),
+        drawings.gain_per_query(found),
         "queries",
         every_query=True,
     )
@@ -196,10 +197,10 @@ def _where(found: Findings) -> Section:
         "number of candidates, as far as they are known. A p of a group is not corrected for the number of groups.",
         tuple((f"by-{_slug(each.title)}", breakdown_table(found, each)) for each in found.breakdowns),
         (
-            *figures.quality_by_difficulty(found),
-            *figures.relevant_per_query(found),
-            *figures.queries_in_the_plane(found),
-            *figures.transforms_by_gain(found),
+            *drawings.quality_by_difficulty(found),
+            *drawings.relevant_per_query(found),
+            *drawings.queries_in_the_plane(found),
+            *drawings.transforms_by_gain(found),
         ),
         "gain",
     )
@@ -212,7 +213,7 @@ def _cost(found: Findings) -> Section:
         "curvature of every query, is counted for the first of them. Ranking per query, in batch, nothing shared. "
         "Timings vary from run to run.",
         (("timings", timings_table(found)),),
-        figures.quality_against_time(found),
+        drawings.quality_against_time(found),
         "cost",
     )
 
@@ -263,7 +264,7 @@ def _oracles(found: Findings) -> Section:
         "The oracle gap",
         text,
         (("oracle", Table(columns, rows)),),
-        (*figures.oracle_curves(found), *figures.bounds_by_number(found)),
+        drawings.oracles(found),
         "oracle",
     )
 

@@ -14,7 +14,7 @@ from importlib.resources import files
 
 from querywise.evaluation.findings import Findings
 from querywise.report.contents import Section
-from querywise.report.drawings import charts
+from querywise.report.drawings import Figure
 from querywise.report.origin import Origin
 from querywise.report.queries import QueryData, script_json
 from querywise.report.summary import summary
@@ -69,21 +69,21 @@ class Page:
         return f'<nav aria-label="Sections"><ul>{links}</ul></nav>'
 
     def _body(self) -> list[str]:
-        drawn, body = charts(self.found), []
+        body = []
         for section in self.sections[1:]:
             body.append(f'<section id="{section.anchor}"><h2>{html.escape(section.title)}</h2>')
             if section.every_query:
-                body += [*_every_query(self.found, section), *_figures(section, drawn), "</section>"]
+                body += [*_every_query(section), *_figures(section), "</section>"]
                 continue
             body += [f"<p>{html.escape(section.text)}</p>"] if section.text else []
             body += [f"<pre><code>{html.escape(section.code)}</code></pre>"] if section.code else []
             first, others = section.tables[:1], section.tables[1:]
-            body += ['<div class="beside">', *(_named(*each) for each in first), *_figures(section, drawn), "</div>"]
+            body += ['<div class="beside">', *(_named(*each) for each in first), *_figures(section), "</div>"]
             body += [*(_named(*each) for each in others), "</section>"]
         return body
 
 
-def _every_query(found: Findings, section: Section) -> list[str]:
+def _every_query(section: Section) -> list[str]:
     """What the script fills with every query; where scripts are forbidden, those that moved most."""
     moved = "".join(_named(*each) for each in section.tables)
     return [
@@ -97,20 +97,13 @@ def _named(name: str, table: Table) -> str:
     return table.html(f"Table: {name.replace('-', ' ')}")
 
 
-def _figures(section: Section, drawn: dict[str, str]) -> list[str]:
-    shown = [_figure(each, drawn) for each in section.figures]
+def _figures(section: Section) -> list[str]:
+    shown = [_figure(each) for each in section.figures]
     return ['<div class="figures">', *shown, "</div>"] if shown else []
 
 
-def _figure(figure: tuple[str, str, str], drawn: dict[str, str]) -> str:
-    name, text, svg = figure
-    said = html.escape(text)
-    if name in drawn:
-        inside = drawn[name]
-    else:
-        content = base64.b64encode(svg.encode()).decode()
-        inside = f'<img alt="{said}" src="data:image/svg+xml;base64,{content}">'
-    return f"<figure><figcaption>{said}</figcaption>{inside}</figure>"
+def _figure(figure: Figure) -> str:
+    return f"<figure><figcaption>{html.escape(figure.said)}</figcaption>{figure.chart.html()}</figure>"
 
 
 def _policy(scripts: Sequence[str]) -> str:

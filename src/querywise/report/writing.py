@@ -54,8 +54,8 @@ def write_report(
     _write(folder / "table.md", main.markdown())
     _write(folder / "table.tex", main.latex())
     for section in sections:
-        for name, _, svg in section.figures:
-            _write(folder / "figures" / name, svg)
+        for figure in section.figures:
+            _write(folder / "figures" / figure.name, figure.chart.file())
     _write(folder / "values.csv", _csv(_value_rows(found.compared)))
     _write(folder / "queries.csv", _csv(_query_rows(found.compared)))
     _write(folder / "report.json", json_text(as_json(found)))

@@ -29,8 +29,8 @@ from querywise.evaluation.tuning import Tuned, tune_or_fit
 from querywise.locality.neighborhoods import Search
 from querywise.methods import METHODS
 from querywise.rankers.neighbors import fitted_view
-from querywise.report.figures import line_figure, plane_figure
 from querywise.reproduction.claims import QUICK, write_findings
+from querywise.reproduction.figures import line_figure, plane_figure
 from querywise.reproduction.geng2008_claims import claims_of
 from querywise.reproduction.geng2008_names import CLASSES, KNN, MAIN, PAPER, SINGLE, by_paper
 from querywise.reproduction.geng2008_stability import stability, stability_text

@@ -28,9 +28,9 @@ from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import cross_validate
 from querywise.methods import METHODS
-from querywise.report.figures import line_figure
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.claims import QUICK, Claim, claimed, p_text, write_findings
+from querywise.reproduction.figures import line_figure
 from querywise.reproduction.rows import FLAVOUR, NO_BACK_OFF, fitting, gain_of, p_of, rows_table
 from querywise.runtime.files import make_folder
 from querywise.runtime.progress import track

@@ -27,9 +27,9 @@ from querywise.evaluation.breakdown import Breakdown, difficulty_breakdown, rele
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.examples import Example, extremes
 from querywise.evaluation.trained import Fit
-from querywise.report.figures import counts_figure, line_figure
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.claims import QUICK, write_findings
+from querywise.reproduction.figures import counts_figure, line_figure
 from querywise.reproduction.lin2011_claims import claims_of
 from querywise.reproduction.lin2011_names import MEASURES, METHOD_NAMES, NAIVE, SELECT, SINGLE, TRANSFORM, TREES
 from querywise.reproduction.lin2011_sweep import COUNTS, FEW_COUNTS, Sweep, sweep, sweep_table

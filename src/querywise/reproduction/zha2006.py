@@ -32,8 +32,8 @@ from scipy.stats import mannwhitneyu, spearmanr
 
 from querywise.data.folds import Folds
 from querywise.evaluation.compare import Compared, compare
-from querywise.report.figures import gains_figure, line_figure
 from querywise.reproduction.claims import QUICK, Claim, claimed, p_text, untestable, write_findings
+from querywise.reproduction.figures import gains_figure, line_figure
 from querywise.reproduction.zha2006_rows import (
     COLUMNS,
     FIRST,

@@ -1,0 +1,113 @@
+"""Figures of the papers: readable in print and whatever colours one sees. The same bytes for the same numbers."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from querywise.display.axes import COLOURS, MARKERS, legend
+from querywise.display.axes import looks as looks_of
+from querywise.runtime.arrays import Bools, Floats
+from querywise.runtime.files import atomic_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_COMPONENTS = ("first principal component", "second principal component")
+
+
+def line_figure(
+    path: Path,
+    across: Sequence[float],
+    lines: Mapping[str, Sequence[float]],
+    *,
+    level: Mapping[str, float] | None = None,
+    labels: tuple[str, str],
+    title: str,
+) -> None:
+    """Write lines over common positions, and level ones for what does not depend on them, to an SVG file."""
+    looks = looks_of([*(level or {}), *lines])
+    with _axes() as (axes, done):
+        drawn: list[tuple[str, Any]] = []
+        for name, value in (level or {}).items():
+            drawn.append((name, axes.axhline(value, color=looks[name][0], linestyle="--", linewidth=1.2)))
+        for name, values in lines.items():
+            colour, marker = looks[name]
+            (line,) = axes.plot(across, values, color=colour, marker=marker, markersize=5, linewidth=1.5)
+            drawn.append((name, line))
+        axes.set_xlabel(labels[0])
+        axes.set_ylabel(labels[1])
+        axes.set_title(title, fontsize=10, loc="left")
+        legend(axes, drawn, fontsize=8.5, beside=True)
+    with atomic_text(path) as out:
+        out.write(done())
+
+
+def plane_figure(places: Floats, classes: Mapping[str, Bools]) -> str:
+    """Queries in a plane, by class."""
+    with _axes(height=4.2) as (axes, done):
+        drawn = []
+        for place, (name, chosen) in enumerate(classes.items()):
+            look: dict[str, Any] = {"color": COLOURS[1 + place % 6], "marker": MARKERS[1 + place % 6]}
+            across, up = places[chosen].T
+            drawn.append((name, axes.scatter(across, up, s=16, alpha=0.75, linewidths=0, **look)))
+        legend(axes, drawn, fontsize=9)
+        axes.set_xlabel(_COMPONENTS[0])
+        axes.set_ylabel(_COMPONENTS[1])
+    return str(done())
+
+
+def gains_figure(places: Floats, gains: Floats, *, axes: tuple[str, str], what: str) -> str:
+    """Queries in a plane, coloured by what they gained."""
+    with _axes(height=4.2) as (drawing, done):
+        reach = max(float(np.abs(gains).max(initial=0.0)), 1e-12)
+        across, up = places.T
+        look: dict[str, Any] = {"cmap": "PuOr", "vmin": -reach, "vmax": reach, "edgecolors": "#555555"}
+        drawn = drawing.scatter(across, up, s=16, c=gains, linewidths=0.3, **look)
+        drawing.figure.colorbar(drawn, ax=drawing, label=what)
+        drawing.set_xlabel(axes[0])
+        drawing.set_ylabel(axes[1])
+    return str(done())
+
+
+def counts_figure(counts: Sequence[int]) -> str:
+    """Bars: how often each number occurs, the largest ones in wider bars where there are many."""
+    values = np.asarray(counts)
+    width = max(1, int(np.ceil((values.max(initial=0) + 1) / 40)))
+    bars = np.bincount(values // width)
+    with _axes(height=3.0) as (axes, done):
+        axes.bar(np.arange(len(bars)) * width + (width - 1) / 2, bars, width=0.85 * width, color="#0072B2")
+        axes.set_xlabel("relevant documents" + (f", {width} numbers to a bar" if width > 1 else ""))
+        axes.set_ylabel("queries")
+    return str(done())
+
+
+@contextlib.contextmanager
+def _axes(*, height: float = 3.6) -> Iterator[tuple[Axes, Any]]:
+    """Axes to draw on, and what gives the finished SVG once the block has ended."""
+    import matplotlib
+
+    settings: Any = {"svg.hashsalt": "querywise", "font.size": 10, "svg.fonttype": "none", "font.family": "sans-serif"}
+    settings["text.parse_math"] = False  # a $ in a name is a $
+    finished: list[str] = []
+    with matplotlib.rc_context(settings):
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(7.2, height), layout="constrained")
+        axes = figure.add_subplot()
+        yield axes, lambda: finished[0]
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", alpha=0.25)
+        out = io.StringIO()
+        # Without a date the same numbers give the same bytes.
+        with warnings.catch_warnings():
+            # The reader's browser draws the letters, and may well have those that Matplotlib's font lacks.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
+            figure.savefig(out, format="svg", metadata={"Date": None})
+        finished.append(out.getvalue())
