@@ -118,7 +118,7 @@ def test_the_page_is_whole_where_scripts_are_forbidden(browser: Browser, page_fi
     opened.goto(page_file.as_uri())
     assert opened.locator(".verdict").inner_text() != ""
     assert opened.locator("tbody tr").first.is_visible()
-    assert opened.locator("h2").count() == 8
+    assert opened.locator("h2").count() == 9
     assert opened.locator("noscript tbody tr").first.is_visible()
     context.close()
 

@@ -26,6 +26,7 @@ from querywise.evaluation.evaluate import Evaluation, evaluate, evaluate_run
 from querywise.evaluation.foreign import System
 from querywise.evaluation.pace import Pace
 from querywise.evaluation.plots import plot_differences
+from querywise.evaluation.reasons import Explain
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import TEST_NAMES, Comparison, find_test
 from querywise.evaluation.systems import folds_of, systems_of
@@ -251,6 +252,7 @@ def compare(
     baseline: str | System | None = None,
     observe: Observe | None = None,
     kept: Kept | None = None,
+    explain: Explain | None = None,
 ) -> Compared:
     """Fit every system on every fold and score the fold's test queries; the first is the baseline, or the one named.
 
@@ -266,6 +268,7 @@ def compare(
     baseline: what the others are compared with, by name or as the system itself; None is the first.
     observe: called with the fold, the name and every fitted ranker, in this process.
     kept: where finished parts are stored, and read from if they are there already.
+    explain: why answers to test queries are as they are, for a report; `explanations.reasons.reasons` finds it out.
 
     Returns: Compared, which prints means, differences from the baseline and p of paired tests, corrected by Holm;
     `.to_frame()` has them as a table, `.evaluations` the values by query.
@@ -297,7 +300,7 @@ def compare(
         pace.begin_fold()
         with caching():
             asked = [fits[name] for name in missing]
-            results = pool.stream(_trained, missing, asked, shared=(fold, observe, flavour))
+            results = pool.stream(_trained, missing, asked, shared=(fold, observe, flavour, explain))
             for name, done in zip(missing, results, strict=True):
                 found[name] = done
                 if kept is not None:
@@ -326,9 +329,11 @@ def _costs(trained: Trained, given: bool) -> Trained:
     return replace(trained, fit_seconds=np.nan) if given else trained
 
 
-def _trained(name: str, fit: Fit, fold: Fold, observe: Observe | None, flavour: str) -> Trained:
+def _trained(
+    name: str, fit: Fit, fold: Fold, observe: Observe | None, flavour: str, explain: Explain | None
+) -> Trained:
     with doing(name):
-        return train(name, fit, fold, observe, flavour=flavour)
+        return train(name, fit, fold, observe, flavour=flavour, explain=explain)
 
 
 def find_baseline(fits: Mapping[str, Fit], name: str | None) -> str:

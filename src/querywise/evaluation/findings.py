@@ -12,6 +12,7 @@ from querywise.evaluation.compare import Compared
 from querywise.evaluation.differences import Differences
 from querywise.evaluation.examples import Example, extremes
 from querywise.evaluation.oracle import best_of
+from querywise.evaluation.reasons import Use, uses
 from querywise.evaluation.significance import TEST_NAMES, TESTS, bootstrap_interval, effect_size, find_test
 from querywise.evaluation.trained import Trained
 from querywise.runtime.values import JsonObject
@@ -89,6 +90,8 @@ class Findings:
     ndcg: dict[str, tuple[float, ...]]  # at 1 to 10
     relevant: tuple[int, ...]  # relevant documents of each test query
     against_k: dict[str, dict[float, float]]  # the best value on validation data at every k tried, mean over folds
+    uses: dict[str, tuple[Use, ...]]  # the features of each method that could be explained, the main ones first
+    unexplained: dict[str, str]  # why not, for each of the others
 
     @property
     def baseline(self) -> MethodFinding:
@@ -123,6 +126,7 @@ def findings(compared: Compared, measure: str, *, test: str = "t", left_out: Seq
     # A significantly better one comes before one whose higher mean is not significant.
     shown = max(counted, key=lambda name: (by_name[name].is_better, by_name[name].means[measure]), default=None)
     best, worst = ((), ()) if shown is None else extremes(compared, shown, measure)
+    used, unexplained = _uses(compared)
     return Findings(
         compared,
         measure,
@@ -137,7 +141,23 @@ def findings(compared: Compared, measure: str, *, test: str = "t", left_out: Seq
         {name: _ndcg_curve(compared, name) for name in names},
         tuple(relevant_documents(compared).tolist()),
         {name: points for name in names if len(points := _against_k(compared.trained[name])) > 1},
+        used,
+        unexplained,
     )
+
+
+def _uses(compared: Compared) -> tuple[dict[str, tuple[Use, ...]], dict[str, str]]:
+    """What each method uses, and why that is not known of some; nothing where it was not asked for."""
+    told: dict[str, tuple[Use, ...]] = {}
+    refused: dict[str, str] = {}
+    for name, folds in compared.trained.items():
+        found = [each.reasons for each in folds if each.reasons is not None]
+        why = next((each.refused for each in found if each.refused), "")
+        if why:
+            refused[name] = why
+        elif len(found) == len(folds):
+            told[name] = uses(found)
+    return told, refused
 
 
 def _method(compared: Compared, name: str, measure: str, test: str, corrected: float | None) -> MethodFinding:
@@ -254,6 +274,25 @@ def _p(value: float) -> str:
     return "< 0.0001" if value < 1e-4 else f"= {value:.4f}"
 
 
+def _of_method(each: MethodFinding) -> JsonObject:
+    return {
+        "means": each.means,
+        "difference": each.difference,
+        "interval": list(each.interval),
+        "effect": each.effect,
+        "wins": each.wins,
+        "ties": each.ties,
+        "losses": each.losses,
+        "p": each.p,
+        "p_holm": each.corrected,
+        "p_by_measure": each.p_by_measure,
+    }
+
+
+def _told(features: Sequence[Use]) -> JsonObject:
+    return {each.feature: {"share": each.here, "global": each.everyone, "moved": each.moved} for each in features}
+
+
 def as_json(found: Findings) -> JsonObject:
     """Everything but the timings, as JSON can hold it."""
     return {
@@ -264,24 +303,11 @@ def as_json(found: Findings) -> JsonObject:
         "queries": len(found.compared.test),
         **({} if found.compared.coverage is None else {"coverage": asdict(found.compared.coverage)}),
         **({"edges": [each.as_json() for each in found.compared.edges]} if found.compared.edges else {}),
-        "methods": {
-            each.name: {
-                "means": each.means,
-                "difference": each.difference,
-                "interval": list(each.interval),
-                "effect": each.effect,
-                "wins": each.wins,
-                "ties": each.ties,
-                "losses": each.losses,
-                "p": each.p,
-                "p_holm": each.corrected,
-                "p_by_measure": each.p_by_measure,
-            }
-            for each in found.methods
-        },
+        "methods": {each.name: _of_method(each) for each in found.methods},
         "breakdowns": {
             each.title: {group.label: group._asdict() for group in each.groups} for each in found.breakdowns
         },
+        **({"features": {name: _told(each) for name, each in found.uses.items()}} if found.uses else {}),
         "oracles": {
             each.name: {
                 "models": each.models,

@@ -68,6 +68,26 @@ def grades(compared: Compared, rows: Ints) -> list[float | None]:
     return [float(value) if judged else None for value, judged in zip(values.tolist(), known.tolist(), strict=True)]
 
 
+def why(compared: Compared, query: int, rows: Ints) -> dict[str, list[list[tuple[str, float]]] | None]:
+    """By ranker, for each document the features that set it apart most, as far as known; None of no document at all."""
+    fold = int(compared.fold_of[query])
+    number = query - int(np.searchsorted(compared.fold_of, fold))
+    first = int(compared.test.candidates.starts[query])
+    found: dict[str, list[list[tuple[str, float]]] | None] = {}
+    for name, folds in compared.trained.items():
+        reasons = folds[fold].reasons
+        if reasons is None or reasons.refused or not reasons.why[number]:
+            found[name] = None
+            continue
+        known = {int(row): pairs for row, *pairs in reasons.why[number]}
+        told = [known.get(row - first, []) for row in rows.tolist()]
+        found[name] = [
+            [(reasons.features[int(feature)], value) for feature, value in zip(each[::2], each[1::2], strict=True)]
+            for each in told
+        ]
+    return found
+
+
 def query_texts(compared: Compared) -> tuple[str | None, ...]:
     """The text of every query; None where it has none."""
     table = compared.test.candidates.queries

@@ -19,6 +19,7 @@ from querywise.data.gains import values_of
 from querywise.data.judged import Judged
 from querywise.display.words import counted
 from querywise.errors import DataError
+from querywise.evaluation.reasons import Reasons
 from querywise.evaluation.trained import Extra, Trained
 from querywise.evaluation.tuning import Choice, Trial
 from querywise.runtime.files import atomic_text, make_folder, read_text
@@ -84,6 +85,7 @@ class Kept:
             "scores": _checksum(table.getvalue()),
             "notes": chosen,
             "extra": trained.extra.as_json(),
+            "reasons": None if trained.reasons is None else trained.reasons.as_json(),
         }
         self._record(number, name, fold).write(content)
         if name in self.settings:
@@ -104,7 +106,8 @@ def _read(notes: Any, text: str, spent: Any) -> Trained:  # what was read from J
     values = np.array([float(row["score"]) for row in csv.DictReader(io.StringIO(text))])
     fit, predict = (float("nan") if spent[name] is None else float(spent[name]) for name in _TIMES)
     choice = _read_choice(notes["notes"]) if notes["notes"] else None
-    return Trained(values, fit, predict, choice, Extra(**notes["extra"]))
+    reasons = None if notes["reasons"] is None else Reasons(**notes["reasons"])
+    return Trained(values, fit, predict, choice, Extra(**notes["extra"]), reasons=reasons)
 
 
 def _read_choice(notes: Any) -> Choice:

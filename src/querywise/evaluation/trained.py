@@ -14,6 +14,7 @@ from querywise.data.folds import Fold
 from querywise.data.judged import Judged
 from querywise.display.words import counted
 from querywise.evaluation.oracle import gap_in
+from querywise.evaluation.reasons import Explain, Reasons
 from querywise.evaluation.tuning import Choice, Trial, Tuned
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import not_caching
@@ -53,7 +54,8 @@ class Extra:
 class Trained:
     """One ranker on one fold: its scores of the test documents, what it cost, and how its parameters were chosen.
 
-    choice: None where nothing was chosen. method: which one this is, where it was chosen among several.
+    choice: None where nothing was chosen. method: which one this is, where it was chosen among several. reasons: why it
+    orders documents as it does, where that was asked for.
     """
 
     scores: Floats
@@ -62,6 +64,7 @@ class Trained:
     choice: Choice | None = None
     extra: Extra = field(default_factory=Extra)
     method: str | None = None
+    reasons: Reasons | None = None
 
     def __repr__(self) -> str:
         chosen = "" if self.choice is None else f", chosen {self.choice.parameters}"
@@ -83,7 +86,15 @@ class Trained:
         return float("nan") if self.choice is None else self.choice.value
 
 
-def train(name: str, fit: Fit, fold: Fold, observe: Observe | None = None, *, flavour: str = "standard") -> Trained:
+def train(
+    name: str,
+    fit: Fit,
+    fold: Fold,
+    observe: Observe | None = None,
+    *,
+    flavour: str = "standard",
+    explain: Explain | None = None,
+) -> Trained:
     """Fit one ranker on one fold and score the fold's test documents."""
     begin = time.perf_counter()
     made = fit(fold.train, fold.valid)
@@ -97,7 +108,8 @@ def train(name: str, fit: Fit, fold: Fold, observe: Observe | None = None, *, fl
     if observe is not None:
         observe(fold, name, ranker)
     spent = (np.nan, np.nan) if answer.facts().elsewhere else (fitted - begin, done - ready)
-    return Trained(scores, *spent, choice, _extra(ranker, answer, fold, flavour))
+    reasons = None if explain is None else explain(answer, fold.test)
+    return Trained(scores, *spent, choice, _extra(ranker, answer, fold, flavour), reasons=reasons)
 
 
 def _extra(ranker: Scorer, answer: Answer, fold: Fold, flavour: str) -> Extra:

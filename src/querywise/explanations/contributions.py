@@ -62,6 +62,23 @@ def contributions_in(answer: Answer, rows: Rows = ALL) -> Contributions:
     return _parts(answer, everyone, everyone if model is answer.everyone else _terms(model, answer.seen, rows))
 
 
+def one_query(answer: Answer, query: int) -> Answer:
+    """How one of several queries is scored, without its position; what is computed for all of them is used."""
+    rows = answer.seen.rows(query)
+    return Answer(
+        answer.seen.select([query]),
+        Once(answer.common),
+        Once(lambda: answer.scores()[rows]),
+        varies=answer.varies,
+        models=answer.models,
+        shares=Once(lambda: answer.shares()[[query]]),
+        scale=answer.scale,
+        members=tuple(one_query(each, query) for each in answer.members),
+        names=answer.names,
+        usual=answer.usual,
+    )
+
+
 def _terms(model: Model, seen: Candidates, rows: Rows) -> Terms:
     found = model.terms(seen, rows)
     if isinstance(found, Refusal):

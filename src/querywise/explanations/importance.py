@@ -130,7 +130,7 @@ def feature_importance(
     if not len(candidates.features):
         raise DataError("There is no document to compute the importance of features on.")
     answer = answer_of(scorer, candidates)
-    chosen = how or ("contributions" if _is_linear(answer) else "permutation")
+    chosen = how or ("contributions" if is_linear(answer) else "permutation")
     if chosen == "gain":
         return _by_gain(answer)
     if chosen == "contributions":
@@ -154,10 +154,10 @@ def _named(candidates: Candidates, ranker: System) -> Candidates:
     return replace(candidates, feature_names=names)
 
 
-def _is_linear(answer: Answer) -> bool:
+def is_linear(answer: Answer) -> bool:
     """Whether every score is a weighted sum of features, with weights that may differ by query."""
     if answer.members:
-        return answer.scale != "rank" and all(map(_is_linear, answer.members))
+        return answer.scale != "rank" and all(map(is_linear, answer.members))
     return isinstance(answer.everyone.form(), Linear)
 
 

@@ -19,12 +19,14 @@ from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import find_test
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import tuned_fit
+from querywise.explanations.reasons import reasons
 from querywise.jobs.origins import ended
 from querywise.measures.formulas import find_measure, find_measures
 from querywise.measures.score_files import read_scores
 from querywise.methods import TEXT_VIEW, Method, current_name, find_method
 from querywise.rankers.given import GivenScores
 from querywise.report.origin import Origin, Titles
+from querywise.report.writing import write_report
 from querywise.runtime.files import make_folder
 from querywise.runtime.locks import locked
 from querywise.runtime.progress import doing
@@ -87,14 +89,13 @@ def run(
             flavour=asked.flavour,
             baseline=asked.baseline,
             kept=kept,
+            explain=None if out is None else reasons,
         )
         compared = replace(compared, runs=runs)
         with doing("Tests and tables"):
             found = findings(compared, asked.measure, test=asked.test)
             if out is None:
                 return found, None
-            from querywise.report.writing import write_report  # matplotlib takes a second to import
-
             return found, write_report(found, out, title=title, origin=ended(origin), titles=titles)
 
 

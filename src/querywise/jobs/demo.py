@@ -21,6 +21,7 @@ from querywise.evaluation.findings import Findings, findings
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import tuned_fit
+from querywise.explanations.reasons import reasons
 from querywise.jobs.origins import ended
 from querywise.methods import METHODS
 from querywise.report.origin import Origin
@@ -97,6 +98,7 @@ def run(out: Path, *, folds: int = 1, origin: Origin | None = None) -> list[Rend
         baseline=BASELINE,
         observe=observe,
         kept=Kept(out / "report" / "runs", {}),
+        explain=reasons,
     )
     save(served[0], out / "model", notes={"method": SERVED})
     story = _story(judged, len(index), folds)

@@ -140,18 +140,19 @@ def bar_chart(
 
 @dataclass(frozen=True)
 class Row:
-    """A name with marks beside it, whose `up` is not looked at, and a bar from one value to another."""
+    """A name with marks beside it, whose `up` is not looked at, and a bar from one value to another in some colour."""
 
     name: str
     marks: Sequence[Mark]
-    bar: tuple[float, float] | None = None
+    bar: tuple[float, float]
+    look: str = "c1"
 
 
 def row_chart(
     rows: Sequence[Row], *, label: str, named: Mapping[str, tuple[str, str]] | None = None, said: str
 ) -> Chart:
     """Names one below the other, the values of each beside it; 0 is among what is shown."""
-    reach = [0.0, *(value for row in rows for value in (*(row.bar or ()), *(mark.across for mark in row.marks)))]
+    reach = [0.0, *(value for row in rows for value in (*row.bar, *(mark.across for mark in row.marks)))]
     left = min(16 + max(_width(short(row.name)) for row in rows), 0.55 * WIDTH)
     low, high = _widened(min(reach), max(reach), 0.03)
     bottom = _ROW * len(rows) + 8
@@ -165,9 +166,8 @@ def row_chart(
     for number, row in enumerate(rows):
         up = _ROW * (number + 0.5) + 4
         parts += [_ruled("grid", left, WIDTH - 24, up, up), _text(short(row.name), left - 8, up + 4, "end", "label")]
-        if row.bar is not None:
-            ends = f'x1="{x(row.bar[0]):.1f}" x2="{x(row.bar[1]):.1f}" y1="{up:.1f}" y2="{up:.1f}"'
-            parts.append(f'<line class="bar c1" stroke="{_INKS[1]}" stroke-width="3" {ends}/>')
+        ends = f'x1="{x(row.bar[0]):.1f}" x2="{x(row.bar[1]):.1f}" y1="{up:.1f}" y2="{up:.1f}"'
+        parts.append(f'<line class="bar {row.look}" {_inked(row.look, "stroke")} stroke-width="3" {ends}/>')
         parts += [_mark(each, x(each.across), up) for each in row.marks]
     parts.append(_text(_fit(label), WIDTH / 2, bottom + 36, "middle", "label"))
     return Chart("".join(parts), said, bottom + 44, named or {})

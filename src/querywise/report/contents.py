@@ -11,6 +11,7 @@ from querywise.evaluation.findings import Findings
 from querywise.evaluation.significance import TEST_NAMES
 from querywise.report import drawings
 from querywise.report.drawings import Figure
+from querywise.report.features import features_figure, features_table, features_text
 from querywise.report.origin import Origin
 from querywise.report.tables import Cell, Column, Table
 
@@ -39,6 +40,7 @@ def contents(found: Findings, title: str, story: str, origin: Origin | None = No
         _queries(found),
         _where(found),
         *([_oracles(found)] if found.oracles else []),
+        *([_features(found)] if found.uses else []),
         _cost(found),
         Section(
             "What was tried",
@@ -203,6 +205,16 @@ def _where(found: Findings) -> Section:
             *drawings.transforms_by_gain(found),
         ),
         "gain",
+    )
+
+
+def _features(found: Findings) -> Section:
+    return Section(
+        "What the models use",
+        features_text(found),
+        (("features", features_table(found)),),
+        features_figure(found),
+        "features",
     )
 
 

@@ -7,7 +7,7 @@ which the page loads as scripts when one of them is opened: a page that is opene
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +15,8 @@ import numpy as np
 from querywise.evaluation.breakdown import nearest_distances, relevant_documents
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.findings import Findings
-from querywise.evaluation.rankings import all_ranks, document_names, grades, query_texts, ranked
-from querywise.runtime.arrays import Floats
+from querywise.evaluation.rankings import all_ranks, document_names, grades, query_texts, ranked, why
+from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.values import Json, JsonObject
 
 CALLED = "querywiseRankings"  # the function that a file of rankings calls
@@ -37,7 +37,8 @@ class QueryData:
 def query_data(found: Findings, titles: Mapping[str, str]) -> QueryData:
     """Everything the table of queries shows. titles: of documents, by their ids, as far as known."""
     compared = found.compared
-    rankings = _rankings(compared, titles)
+    features = list(dict.fromkeys(each.feature for told in found.uses.values() for each in told))
+    rankings = _rankings(compared, titles, features)
     largest = np.argsort(-_moved(found), kind="stable").tolist()
     inside, size = set[int](), 0
     for query in largest:
@@ -56,6 +57,8 @@ def query_data(found: Findings, titles: Mapping[str, str]) -> QueryData:
             place[query] = number
     content: JsonObject = {
         **_known(found),
+        "features": features or None,
+        "unexplained": [found.unexplained.get(name) for name in compared.names],
         "file": place,
         "rankings": {str(query): json.loads(rankings[query]) for query in sorted(inside)},
     }
@@ -97,8 +100,9 @@ def _known(found: Findings) -> JsonObject:
     }
 
 
-def _rankings(compared: Compared, titles: Mapping[str, str]) -> list[str]:
+def _rankings(compared: Compared, titles: Mapping[str, str], features: Sequence[str]) -> list[str]:
     """Every query's rankings as JSON that can stand in a script."""
+    numbers = {name: number for number, name in enumerate(features)}
     ranks, texts = all_ranks(compared), query_texts(compared)
     made = []
     for query in range(len(compared.test)):
@@ -113,9 +117,19 @@ def _rankings(compared: Compared, titles: Mapping[str, str]) -> list[str]:
                     "titles": [_title(titles.get(name, "")) for name in names] if titles else None,
                     "grades": list(grades(compared, some.rows)),
                     "ranks": some.ranks.T.tolist(),
+                    **({"why": _why(compared, query, some.rows, numbers)} if features else {}),
                 }
             )
         )
+    return made
+
+
+def _why(compared: Compared, query: int, rows: Ints, numbers: Mapping[str, int]) -> list[Json]:
+    """By ranker, for each document the numbers of features, each followed by what it adds; 0 for nothing."""
+    made: list[Json] = []
+    for told in why(compared, query, rows).values():
+        flat = [[part for name, value in each for part in (numbers[name], value)] or 0 for each in told or ()]
+        made.append(flat or None)
     return made
 
 

@@ -24,6 +24,7 @@ SOMETIMES = (
     "best-queries",
     "worst-queries",
     "oracle",
+    "features",
     "by-relevant-documents",
     "by-class",
     "by-distance-to-the-nearest-training-query",

@@ -92,11 +92,27 @@
   const arrow = (here, there) => here === there ? "" : here < there ? " ↑" : " ↓";
   const unjudged = () => make("span", { title: "not judged" }, make("span", { "aria-hidden": "true" }, "–"),
     make("span", { class: "unseen" }, "not judged"));
+  const reasons = (parts) => {
+    const made = make("span", { class: "why" }, make("span", { class: "unseen" }, "why: "));
+    for (let place = 0; place < parts.length; place += 2) {
+      const value = parts[place + 1];
+      made.append(place ? ", " : "", `${data.features[parts[place]]} `,
+        make("b", { class: value < 0 ? "loss" : "gain" }, (value < 0 ? "−" : "+") + Math.abs(value).toFixed(2)));
+    }
+    return made;
+  };
+  // Said above a ranking whose documents have no reasons
+  const unexplained = (ranking, method) => {
+    if (!data.features || ranking.why?.[method]) return null;
+    return make("p", { class: "facts" }, data.unexplained[method] ?? "Its reasons were not computed for this query, since they take long; they were for others.");
+  };
   const row = (ranking, method, other, document_) => {
     const [here, there] = [ranking.ranks[method][document_], ranking.ranks[other][document_]];
     const grade = ranking.grades[document_];
     const title = ranking.titles?.[document_];
     const name = title ? [title, " ", make("span", { class: "id" }, ranking.documents[document_])] : [ranking.documents[document_]];
+    const why = ranking.why?.[method]?.[document_];
+    if (why) name.push(reasons(why));
     return make("tr", { class: grade > 0 ? "relevant" : null },
       make("td", { class: "number" }, String(here)),
       make("td", {}, make("span", { class: "grade" }, grade === null ? unjudged() : String(grade))),
@@ -116,6 +132,7 @@
     const heads = ["rank", "grade", "document", `rank in ${data.methods[other]}`];
     return make("div", {},
       make("h3", {}, `${data.methods[method]}: ${data.measure} ${four(data.values[method][query])}`),
+      unexplained(ranking, method),
       make("table", { "aria-label": `Ranking by ${data.methods[method]}` },
         make("thead", {}, make("tr", {}, ...heads.map((each, number) => make("th", { scope: "col", class: number % 3 ? null : "number" }, each)))), body));
   };
@@ -137,6 +154,10 @@
       if (ranking.text) whole.textContent = ranking.text;
       const pair = state.method === base ? [[base, base]] : [[base, state.method], [state.method, base]];
       rest.replaceChildren(...pair.map(([method, other]) => list(ranking, query, method, other)));
+      if (ranking.why?.some((each) => each)) {
+        rest.after(make("p", { class: "facts" }, "Below a document: the features that set it apart most from this query's candidates, "
+          + "in standard deviations of their scores; of the first five documents, and of the next relevant ones."));
+      }
     });
     return make("tr", { class: "opened" }, cell);
   };
