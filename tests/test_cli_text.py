@@ -209,6 +209,26 @@ def test_a_collection_is_compared_on_as_it_is(place: Path) -> None:
         assert re.search(rf"^\s*{name}\s+0\.\d+", text, re.MULTILINE)
 
 
+def test_a_report_has_its_title_its_note_and_the_titles_of_documents(place: Path, tmp_path: Path) -> None:
+    words = ["--methods", "bm25,single", "--measures", "map", "--out", tmp_path / "r", "--quiet"]
+    run(place, "compare", "docs", *words, "--title", "Fruit & co", "--note", "after <the> new index")
+    page = (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    assert "<title>Fruit &amp; co</title>" in page
+    assert "<h1>Fruit &amp; co</h1>" in page
+    assert '<p class="note">after &lt;the&gt; new index</p>' in page
+    assert "querywise compare docs --methods bm25,single" in page
+    shown = re.search(r'id="queries-data">(.*?)</script>', page)
+    assert shown is not None
+    rankings = json.loads(shown[1])["rankings"]
+    titles = dict(pair for each in rankings.values() for pair in zip(each["documents"], each["titles"], strict=True))
+    assert titles == {
+        name: name.split("-")[1] if name.startswith("shop") else f"{name.split('-')[1]} trees" for name in titles
+    }
+    assert len(titles) == 2 * len(FRUIT)
+    plain = (tmp_path / "r" / "report.md").read_text(encoding="utf-8")
+    assert plain.startswith("# Fruit & co\n")
+
+
 def test_a_model_knows_the_names_and_texts_beside_its_training_files(place: Path) -> None:
     manifest = read_manifest(place / "model")
     assert manifest.feature_names == COLUMNS

@@ -420,7 +420,11 @@ def test_a_folder_gets_the_model_the_weights_and_the_report(place: Path, tmp_pat
     words = ("good.trec", "noise.trec", "--judged", "qrels.txt", "--queries", tmp_path / "queries.jsonl", "--out", out)
     text = run(place, *words, "--method", "weights-by-query", "--normalise", "l2")
     assert f"weights-by-query, fitted on all judged queries, written to {out}" in text
-    assert (out / "report" / "report.html").is_file()
+    page = (out / "report" / "report.html").read_text(encoding="utf-8")
+    assert "querywise fuse good.trec noise.trec --judged qrels.txt" in page
+    assert re.search(r"<dt>date</dt><dd>\d{4}-\d\d-\d\d \d\d:\d\d UTC</dd>", page)
+    assert "<dt>data</dt><dd>good, noise</dd>" in page
+    assert "What the models use" in page
     lines = [json.loads(line) for line in (out / "weights.jsonl").read_text().splitlines()]
     assert [each["_id"] for each in lines] == [str(query) for query in range(20)]
     ranker = load(out)

@@ -343,6 +343,24 @@ def test_the_oracle_gap_follows_from_the_notes(made: Made, values: dict[str, Flo
         assert (values[name][:, 0] <= np.array(best) + 1e-9).all()
 
 
+def test_the_shares_of_features_follow_from_the_notes(made: Made) -> None:
+    rows, json_ = made.records("features"), made.json["features"]
+    assert set(json_) == set(NAMES[:3]), "of other systems only scores are known"
+    for name in NAMES[:3]:
+        notes = [json.loads(path.read_text()) for path in sorted((made.folder / "runs").glob(f"fold?-{name}.json"))]
+        told = [each["content"]["reasons"] if "content" in each else each["reasons"] for each in notes]
+        queries = sum(each["queries"] for each in told)
+        for place, feature in enumerate(told[0]["features"]):
+            for ours, theirs in (("here", "share"), ("everyone", "global"), ("moved", "moved")):
+                mean = sum(each["queries"] * each[ours][place] for each in told) / queries
+                assert json_[name][feature][theirs] == pytest.approx(mean)
+    shown = {row["feature"]: row for row in rows}
+    for feature, row in shown.items():
+        assert float(row["single"]) == json_["single"][feature]["share"]
+    text = (made.folder / "report.md").read_text(encoding="utf-8")
+    assert "Not explained: theirs. Its scores were computed elsewhere." in text
+
+
 def test_the_json_says_what_the_tables_say(made: Made) -> None:
     content = made.json
     assert (content["queries"], content["baseline"], content["test"]) == (45, "single", "t")
@@ -544,6 +562,16 @@ def test_what_is_left_out_cannot_be_the_answer() -> None:
 def test_a_baseline_of_nothing_has_no_per_cent() -> None:
     found = planted(base=[10] * 10, new=[1] * 10, measure="p@1")
     assert "p@1 1.0000 against 0.0000, p" in found.verdict
+
+
+def test_what_a_hollow_dot_means_is_said(tmp_path: Path) -> None:
+    pages = []
+    for left_out in ((), ("oracle",)):
+        compared = planted(base=[2] * 30, new=[1, 3, 2] * 10, oracle=[1] * 30).compared
+        found = findings(compared, "map", left_out=left_out)
+        pages.append(write_report(found, tmp_path, title="T").read_text(encoding="utf-8"))
+    assert "a hollow one that it is not.</p>" in pages[0]
+    assert "or that nothing was tested: oracle, shown for comparison alone.</p>" in pages[1]
 
 
 def test_two_copies_of_one_method_do_not_differ(tmp_path: Path, made: Made) -> None:

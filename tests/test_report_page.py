@@ -288,6 +288,23 @@ def test_a_click_opens_both_rankings_of_a_query(page: Page) -> None:
     assert page.locator(".rankings").count() == 0
 
 
+def test_an_opened_query_says_why_its_documents_are_there(page: Page) -> None:
+    page.locator("tr.query button").first.click()
+    first, second = (page.locator(".rankings > div").nth(number) for number in (0, 1))
+    assert first.locator(".why").count() >= 5
+    assert re.fullmatch(r"why: (feature \d [+−]\d+\.\d\d(, )?)+", first.locator(".why").first.text_content() or "")
+    assert second.locator(".why").count() == 0
+    assert second.locator(".about").inner_text() == "Its scores were computed elsewhere."
+
+
+def test_what_the_models_use_is_a_table_and_a_figure(page: Page) -> None:
+    section = page.locator("#features")
+    headings = section.locator("th").all_inner_texts()
+    assert [each.split("\n")[0] for each in headings][:2] == ["feature", "single"]
+    assert sum("by query" in each for each in headings) == 1
+    assert section.locator("svg.chart title").count() >= 12, "four features under three models"
+
+
 def test_sections_and_queries_have_addresses(page: Page, page_file: Path) -> None:
     for link in page.locator("nav a").all():
         link.click()
@@ -325,6 +342,58 @@ def test_further_rankings_are_loaded_from_the_folder(browser: Browser, tmp_path:
     opened.reload()
     opened.get_by_text("beside this page, which is not there").wait_for()
     opened.close()
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of more methods and queries than are shown at once."""
+    folder = tmp_path_factory.mktemp("many")
+    data = make_judged(130, 6, 2, noise=0.5)
+    for number in range(16):
+        noise = np.random.default_rng(number).normal(size=len(data.labels))
+        write_scores(folder / f"{number}.txt", data.labels + noise)
+    scores = tuple(f"a system number {number} of many={folder / f'{number}.txt'}" for number in range(16))
+    page = run(Asked((), scores, measures="map"), make_folds(data), folder / "r", title="Many")[1]
+    assert page is not None
+    return page
+
+
+def test_many_methods_leave_the_table_of_queries_uncut(window: Page, many: Path) -> None:
+    window.emulate_media(media="screen", color_scheme="light")
+    for width, columns in ((1280, 16), (1000, 4), (390, 4), (320, 4)):
+        window.set_viewport_size({"width": width, "height": 800})
+        window.goto(many.as_uri())
+        shown = "(table) => [...table.tHead.rows[0].cells].filter((cell) => cell.offsetWidth).length"
+        table = window.locator("table.all")
+        assert (width, table.evaluate(shown)) == (width, columns)
+        reach = table.evaluate("(table) => table.getBoundingClientRect().right - document.documentElement.clientWidth")
+        assert reach <= 0
+        assert window.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_headings_stay_below_the_navigation_while_queries_are_read(window: Page, many: Path) -> None:
+    window.emulate_media(media="screen", color_scheme="light")
+    window.set_viewport_size({"width": 1280, "height": 800})
+    window.goto(many.as_uri())
+    for number in (3, 60):
+        row = window.locator("tr.query").nth(number)
+        row.evaluate("(row) => row.scrollIntoView()")
+        top, bottom = window.locator("table.all thead").evaluate(
+            "(head) => [head.getBoundingClientRect().top, head.getBoundingClientRect().bottom]"
+        )
+        assert top >= window.locator("nav").evaluate("(nav) => nav.getBoundingClientRect().bottom") - 1
+        assert row.evaluate("(row) => row.getBoundingClientRect().top") >= bottom - 1, "what is looked for is seen"
+
+
+def test_paper_says_where_the_other_queries_are(window: Page, many: Path) -> None:
+    window.emulate_media(media="screen")
+    window.goto(many.as_uri())
+    told = window.locator(".pager p")
+    assert told.inner_text() == "130 queries; 1 to 100 are shown"
+    window.emulate_media(media="print")
+    assert told.inner_text().endswith("shown; all of them are in queries.csv and values.csv beside this page")
+    window.set_viewport_size({"width": 718, "height": 1000})
+    assert window.locator("table.all").evaluate("(table) => table.getBoundingClientRect().right") <= 719
 
 
 AXE = NpmSet("axe", ("axe-core@4.10.2",), "9a472f88925115666e357ac5f3041a4d4e31f132a8f8387c05dbf2fde7970c74")
@@ -365,12 +434,14 @@ OVERLAPS = """() => {
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_no_two_texts_of_a_figure_overlap(page: Page, page_file: Path, width: int) -> None:
+def test_no_two_texts_of_a_figure_overlap(page: Page, page_file: Path, many: Path, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 800})
-    assert page.evaluate(OVERLAPS) == []
-    for figure in sorted((page_file.parent / "figures").iterdir()):
-        page.goto(figure.as_uri())
-        assert (figure.name, page.evaluate(OVERLAPS)) == (figure.name, [])
+    for report in (page_file, many):
+        page.goto(report.as_uri())
+        assert page.evaluate(OVERLAPS) == []
+        for figure in sorted((report.parent / "figures").iterdir()):
+            page.goto(figure.as_uri())
+            assert (figure.name, page.evaluate(OVERLAPS)) == (figure.name, [])
 
 
 def test_no_table_is_cut_at_1280_pixels(page: Page) -> None:

@@ -95,6 +95,7 @@ def fuse(
     from querywise.data.runs import check_positive, read_runs, tabulate_runs
     from querywise.evaluation.edges import without_hints
     from querywise.jobs.fuse import Fusing, check_fusing, check_normalisation, run
+    from querywise.jobs.origins import begun
     from querywise.measures.flavours import find_flavour
     from querywise.measures.formulas import find_measures
     from querywise.methods import current_name
@@ -118,8 +119,9 @@ def fuse(
         if normalise == "none":
             check_positive(every)
         candidates = _with_texts(candidates, table, queries)
+        origin = begun("fuse", ", ".join(each.name for each in every))
         asked = Fusing(method, measures, measure, flavour, baseline, folds, seed, normalise)
-        done = run(candidates, judgements, asked, out, every)
+        done = run(candidates, judgements, asked, out, every, origin)
     if as_json:
         print_json(_as_json(candidates, [each.name for each in every], done, out))
     else:

@@ -24,8 +24,11 @@ from querywise.data.runs import Run, judge
 from querywise.errors import DataError
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.findings import Findings, findings
+from querywise.evaluation.reasons import Explain
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import cross_validate, tuned_fit
+from querywise.explanations.reasons import reasons
+from querywise.jobs.origins import ended
 from querywise.measures.formulas import average_precision, find_measure, find_measures, ndcg
 from querywise.measures.score_files import write_run
 from querywise.methods import METHODS, Method
@@ -33,6 +36,7 @@ from querywise.rankers.column import OneFeature
 from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
 from querywise.rankers.weights.fusion import EqualWeights, Fusion
 from querywise.rankers.weights.on_runs import OnRuns
+from querywise.report.origin import Origin
 from querywise.report.writing import write_report
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import OutputFolder, atomic_folder, atomic_text
@@ -95,10 +99,12 @@ def run(
     asked: Fusing,
     out: Path | None,
     runs: Sequence[Run] = (),
+    origin: Origin | None = None,
 ) -> Fused:
     """Compare where there are judgements; then write the fused run, or the model to a folder (`is_folder`).
 
-    candidates: of `tabulate_runs`. runs: what they were joined from; each alone is measured on its own list.
+    candidates: of `tabulate_runs`. runs: what they were joined from; each alone is measured on its own list. origin:
+    what the report in the folder says of this run.
     """
     if judgements is None:
         method = asked.method or "rrf"
@@ -107,7 +113,7 @@ def run(
             write_run(out, candidates, done.scores, tag=method)
         return done
     judged, coverage = judge(candidates, judgements)
-    found = compare_fusions(judged, asked, runs)
+    found = compare_fusions(judged, asked, runs, explain=None if out is None or not is_folder(out) else reasons)
     asked = replace(asked, method=asked.method or best_fusion(found.compared, asked))
     assert asked.method is not None
     done = Fused(asked.method, found, coverage)
@@ -121,7 +127,7 @@ def run(
     with doing("Training on all judged queries"):
         ranker = on_everything(judged, asked)
     done = replace(done, ranker=ranker, gains=facts_of(ranker).gains)
-    _write_model(out, candidates, done)
+    _write_model(out, candidates, done, origin)
     return done
 
 
@@ -172,7 +178,9 @@ def vote(candidates: Candidates, method: str, normalise: str = "minmax") -> Floa
     return scores
 
 
-def compare_fusions(judged: Judged, asked: Fusing, runs: Sequence[Run] = ()) -> Findings:
+def compare_fusions(
+    judged: Judged, asked: Fusing, runs: Sequence[Run] = (), *, explain: Explain | None = None
+) -> Findings:
     """Every run, the best of them, the votes and what learns weights, each query ranked by weights from others.
 
     The baseline, unless one is named, is the best of the votes and of the best run, by its mean over the test queries:
@@ -190,6 +198,7 @@ def compare_fusions(judged: Judged, asked: Fusing, runs: Sequence[Run] = ()) -> 
         measures=names if measure in names else [*names, measure],
         flavour=asked.flavour,
         baseline=asked.baseline,
+        explain=explain,
     )
     compared = replace(compared, runs=_own_lists(compared, runs))
     if asked.baseline is None:
@@ -275,7 +284,7 @@ def weight_lines(ranker: Ranker, candidates: Candidates) -> list[JsonObject]:
     ]
 
 
-def _write_model(out: Path, candidates: Candidates, done: Fused) -> None:
+def _write_model(out: Path, candidates: Candidates, done: Fused, origin: Origin | None) -> None:
     """The model, the weights of every query and the report, in one folder."""
     assert done.ranker is not None
     assert done.found is not None
@@ -286,7 +295,7 @@ def _write_model(out: Path, candidates: Candidates, done: Fused) -> None:
         if lines:
             with atomic_text(made / WEIGHTS) as file:
                 file.writelines(json_line(each) for each in lines)
-        write_report(done.found, made / _REPORT, title="Fusing runs")
+        write_report(done.found, made / _REPORT, title="Fusing runs", origin=ended(origin))
 
 
 def _best_plain(compared: Compared, measure: str) -> str:

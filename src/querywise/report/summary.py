@@ -110,8 +110,18 @@ def differences(found: Findings) -> str:
     return (
         f'<figure class="differences"><figcaption>{escape(said)}</figcaption><ul>{rows}</ul>'
         f'<div class="ticks" aria-hidden="true"><div>{axis}</div></div>'
-        '<p class="how">Bars are 95 % bootstrap intervals; a full dot means p &lt; 0.05 after Holm.</p></figure>'
+        f'<p class="how">{escape(_how(others))}</p></figure>'
     )
+
+
+def _how(others: Sequence[MethodFinding]) -> str:
+    """What bars and dots mean."""
+    text = "Bars are 95 % bootstrap intervals; a full dot means p < 0.05 after Holm, a hollow one that it is not"
+    untested = [short(each.name) for each in others if each.corrected is None]
+    if not untested:
+        return f"{text}."
+    named = " and ".join(untested) if len(untested) < 3 else f"{len(untested)} methods"
+    return f"{text}, or that nothing was tested: {named}, shown for comparison alone."
 
 
 def _row(found: Findings, each: MethodFinding, low: float, high: float, middle: float, zero: float) -> str:

@@ -3,7 +3,7 @@
 (() => {
   const place = document.getElementById("every-query");
   const data = JSON.parse(document.getElementById("queries-data").textContent);
-  const ROWS = 100, TOP = 10;
+  const ROWS = 100, TOP = 10, METHODS = 12;
   const MOVES = Symbol("difference"); // a method may have any name
   const count = data.ids.length;
   const base = data.methods.indexOf(data.baseline);
@@ -29,17 +29,25 @@
     return ours === null || theirs === null ? null : ours - theirs;
   };
 
-  // Columns: heading, class of its cells, value to sort by, text of a cell
+  // Columns: heading, class of its cells, value to sort by, text of a cell. Of very many methods, some have one: the two
+  // that are compared and the first others. Where there is little room, minor columns are left out.
+  const listed = () => {
+    const two = [base, state.method];
+    const others = [...data.methods.keys()].filter((each) => !two.includes(each));
+    const kept = new Set([...two, ...others.slice(0, METHODS - 2)]);
+    return [...data.methods.keys()].filter((each) => kept.has(each));
+  };
   const columns = () => [
     { name: "query", kind: "text", value: text },
-    ...(data.classes ? [{ name: "class", kind: "", value: (query) => data.classes[query] }] : []),
-    { name: "relevant", kind: "number", value: (query) => data.relevant[query] },
+    ...(data.classes ? [{ name: "class", kind: "minor", value: (query) => data.classes[query] }] : []),
+    { name: "relevant", kind: "number minor", value: (query) => data.relevant[query] },
     ...(state.method === base ? [] : [{ name: "difference", kind: "number", value: difference, shown: signed, moves: true }]),
-    ...data.methods.map((name, method) => (
-      { name, kind: "number method", value: (query) => data.values[method][query], shown: four })),
+    ...listed().map((method) => ({
+      name: data.methods[method], kind: method === base || method === state.method ? "number method" : "number method minor",
+      value: (query) => data.values[method][query], shown: four })),
   ];
 
-  const key = (column) => column.moves ? MOVES : column.kind + column.name;
+  const key = (column) => column.moves ? MOVES : column.kind.split(" ")[0] + column.name;
 
   const chosen = () => {
     const words = state.words.toLowerCase().split(/\s+/).filter((each) => each);
@@ -104,7 +112,7 @@
   // Said above a ranking whose documents have no reasons
   const unexplained = (ranking, method) => {
     if (!data.features || ranking.why?.[method]) return null;
-    return make("p", { class: "facts" }, data.unexplained[method] ?? "Its reasons were not computed for this query, since they take long; they were for others.");
+    return make("p", { class: "about" }, data.unexplained[method] ?? "Its reasons were not computed for this query, since they take long; they were for others.");
   };
   const row = (ranking, method, other, document_) => {
     const [here, there] = [ranking.ranks[method][document_], ranking.ranks[other][document_]];
@@ -155,7 +163,7 @@
       const pair = state.method === base ? [[base, base]] : [[base, state.method], [state.method, base]];
       rest.replaceChildren(...pair.map(([method, other]) => list(ranking, query, method, other)));
       if (ranking.why?.some((each) => each)) {
-        rest.after(make("p", { class: "facts" }, "Below a document: the features that set it apart most from this query's candidates, "
+        rest.after(make("p", { class: "about" }, "Below a document: the features that set it apart most from this query's candidates, "
           + "in standard deviations of their scores; of the first five documents, and of the next relevant ones."));
       }
     });
@@ -201,7 +209,7 @@
   };
   const heading = (column, number) => {
     const sorted = state.sort === key(column);
-    const button = make("button", { type: "button" }, column.name);
+    const button = make("button", { type: "button", title: column.kind.includes("method") ? column.name : null }, column.name);
     button.addEventListener("click", () => {
       state.down = sorted ? !state.down : column.kind.startsWith("number");
       state.sort = key(column);
@@ -224,6 +232,7 @@
     const many = (number) => number.toLocaleString("en");
     const found = order.length === count ? `${many(count)} queries` : `${many(order.length)} of ${many(count)} queries`;
     status.textContent = order.length > ROWS ? `${found}; ${many(first)} to ${many(last)} are shown` : found;
+    if (order.length > ROWS) status.append(make("span", { class: "printed" }, "; all of them are in queries.csv and values.csv beside this page"));
     before.disabled = state.page === 0;
     after.disabled = last >= order.length;
   };
@@ -276,7 +285,7 @@
     line_.scrollIntoView();
     line_.querySelector("button").focus({ preventScroll: true });
   };
-  const region = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Every query" }, table);
+  const region = make("div", { role: "region", "aria-label": "Every query" }, table);
   place.append(controls, make("div", { class: "pager" }, before, after, status), region);
   sort();
   linked();
