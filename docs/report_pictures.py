@@ -49,7 +49,7 @@ def _shrink(path: Path) -> None:
 
 
 def _pictures(page: Page, out: Path, name: str) -> None:
-    """The first screen, the table of queries, and one query opened."""
+    """The first screen, the table of queries, one query opened, and what the models use."""
     page.screenshot(path=out / f"first-{name}.png")
     page.evaluate("document.getElementById('queries').scrollIntoView()")
     page.screenshot(path=out / f"queries-{name}.png")
@@ -57,8 +57,10 @@ def _pictures(page: Page, out: Path, name: str) -> None:
     row.locator("button").click()
     page.locator(".rankings table").first.wait_for()
     row.evaluate("(row) => row.scrollIntoView()")
-    page.evaluate("scrollBy(0, -60)")
     page.screenshot(path=out / f"query-{name}.png")
+    row.locator("button").click()
+    page.evaluate("document.getElementById('features').scrollIntoView()")
+    page.screenshot(path=out / f"features-{name}.png")
 
 
 if __name__ == "__main__":
