@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from pathlib import Path
 
 from fastapi import FastAPI, Response
 
-# Path: file in page/, media type.
+_PAGE = files("querywise.service") / "page"
+_KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
+_PAGES = {"index.html": "/", "docs.html": "/docs"}
+# Path: file in page/.
 FILES = {
-    "/": ("index.html", "text/html"),
-    "/page.js": ("page.js", "text/javascript"),
-    "/page.css": ("page.css", "text/css"),
-    "/docs": ("docs.html", "text/html"),
-    "/docs.js": ("docs.js", "text/javascript"),
+    _PAGES.get(each.name, f"/{each.name}"): each.name for each in _PAGE.iterdir() if Path(each.name).suffix in _KINDS
 }
 _HEADERS = {
     "content-security-policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
@@ -25,8 +25,8 @@ _HEADERS = {
 
 def add_static_files(app: FastAPI) -> None:
     """Add a route for each file; they are read once, here."""
-    for path, (name, kind) in FILES.items():
-        content = (files("querywise.service") / "page" / name).read_bytes()
+    for path, name in FILES.items():
+        content, kind = (_PAGE / name).read_bytes(), _KINDS[Path(name).suffix]
 
         def page(content: bytes = content, kind: str = kind) -> Response:
             return Response(content, media_type=kind, headers=_HEADERS)

@@ -1,17 +1,7 @@
 // The reference of the API: reads /openapi.json of this service and shows it. Everything goes in as text.
 
-const TOKEN = "querywise.token"; // as the other page keeps it
-const at = (id) => document.getElementById(id);
-
-function make(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name === "text") made.textContent = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children.filter((child) => child !== null));
-  return made;
-}
+import { TOKEN } from "./asking.js";
+import { at, make } from "./elements.js";
 
 const nameOf = (reference) => reference.split("/").pop();
 

@@ -1,0 +1,26 @@
+// What the page knows, and where it is, which is in the address: ?q=… a text, ?qid=… a judged query.
+
+export const SHOWN = 10; // documents of a list at first
+
+export const state = { model: null, asked: null, found: null, show: SHOWN, place: null, again: null, beside: "everyone", chosen: null };
+
+export const shownDocuments = () => [...state.found.documents].sort((one, two) => one.rank - two.rank);
+
+export function address(asked) {
+  return `/?${new URLSearchParams(asked)}`;
+}
+
+export function askedFor() {
+  const given = new URLSearchParams(location.search);
+  if (given.get("qid")) return { qid: given.get("qid") };
+  return given.get("q")?.trim() ? { q: given.get("q").trim() } : null;
+}
+
+export function go(asked) {
+  const path = address(asked);
+  if (path !== location.pathname + location.search) history.pushState(null, "", path);
+  arrive();
+}
+
+/** Show what the address asks for; `page.js` does it. */
+export const arrive = () => dispatchEvent(new Event("arrive"));
