@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from querywise.data.judged import Candidates, Judged
-from querywise.data.judgements import Grades, Judgements, grades_from
+from querywise.data.judged import Judged
+from querywise.data.judgements import Grades, grades_from
 from querywise.data.letor import PathLike
 from querywise.data.runs import Run
 from querywise.data.weighting import checked_weights
@@ -25,9 +25,10 @@ from querywise.evaluation.foreign import System, is_system, name_of, scorer_of
 from querywise.evaluation.plots import draw_values
 from querywise.measures.flavours import Flavour, find_flavour
 from querywise.measures.formulas import as_compared, find_measures
-from querywise.measures.order import ScoreOrder, check_scores, order
+from querywise.measures.lists import ranked_lists
+from querywise.measures.order import ScoreOrder, check_scores
 from querywise.measures.ranked import RankedList
-from querywise.runtime.arrays import Floats, Ints, frozen
+from querywise.runtime.arrays import Floats, frozen
 from querywise.runtime.files import atomic_text
 from querywise.runtime.values import JsonObject, json_text
 
@@ -206,51 +207,6 @@ def measure_lists(
     return Evaluation(query_ids, tuple(measure.name for measure in chosen), frozen(table), flavour)
 
 
-def ranked_lists(scores: Floats, data: Judged, flavour: Flavour) -> list[RankedList]:
-    """Every query's candidates by their scores, with what was judged beyond them."""
-    if data.gains is not None and flavour.relevant_from != 1:
-        raise DataError(
-            f"The flavour {flavour.name} counts documents as relevant from grade {flavour.relevant_from} on, and "
-            "real-valued labels (gains) have no grades. In the flavour standard every value above 0 is relevant."
-        )
-    candidates, missed = data.candidates, data.missed
-    grades = data.labels if missed is None else _with_grades_below(data, missed)
-    rows = order(as_compared(scores, flavour), candidates.starts, tie_break=tie_break(candidates, flavour))
-    ranked, marked = grades[rows], None if data.judged is None else data.judged[rows]
-    beyond = [_NOTHING] * len(data) if missed is None else _beyond(data, missed)
-    return [
-        RankedList(ranked[own], None if marked is None else marked[own], beyond[query], data.gains)
-        for query, own in enumerate(map(candidates.rows, range(len(data))))
-    ]
-
-
-_NOTHING: Ints = np.zeros(0, np.int64)
-
-
-def _with_grades_below(data: Judged, missed: Judgements) -> Ints:
-    """The labels, with the grades below 0 that candidates have."""
-    if not np.any(missed.grades < 0) or data.candidates.document_ids is None:
-        return data.labels
-    grades, ids = data.labels.copy(), data.candidates.document_ids
-    for query in range(len(data)):
-        own = missed.of(query)
-        for row in range(*data.candidates.rows(query).indices(len(ids))):
-            grades[row] = own.get(ids[row], grades[row])
-    return grades
-
-
-def _beyond(data: Judged, missed: Judgements) -> list[Ints]:
-    """The grades of every query's judged documents that are not candidates."""
-    if not np.any(missed.grades < 0) or data.candidates.document_ids is None:
-        return [missed.grades[missed.rows(query)] for query in range(len(data))]
-    ids = data.candidates.document_ids
-    found = []
-    for query in range(len(data)):
-        here = set(ids[data.candidates.rows(query)])
-        found.append(np.array([grade for each, grade in missed.of(query).items() if each not in here], np.int64))
-    return found
-
-
 def _check_run(run: Run) -> None:
     for query, own in run.scores.items():
         for document, score in own.items():
@@ -272,11 +228,3 @@ def _ranked(scores: Mapping[str, float], own: Mapping[str, int], flavour: Flavou
         np.array([name in own for name in names], np.bool_),
         np.array([grade for name, grade in own.items() if name not in scores], np.int64),
     )
-
-
-def tie_break(candidates: Candidates, flavour: Flavour) -> Ints | None:
-    """What tied documents are ordered by, lowest first; None where they keep their order."""
-    if flavour.ties != "document id" or candidates.document_ids is None:
-        return None
-    names = np.array(candidates.document_ids)
-    return -np.unique(names, return_inverse=True)[1].astype(np.int64)

@@ -8,9 +8,9 @@ import numpy as np
 
 from querywise.contracts.answers import Answer, Scorer, answer_of
 from querywise.data.judged import Judged
-from querywise.evaluation.evaluate import tie_break
 from querywise.measures.flavours import find_flavour
 from querywise.measures.formulas import precision_table
+from querywise.measures.lists import tie_break
 from querywise.runtime.arrays import Floats
 
 

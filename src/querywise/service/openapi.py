@@ -23,6 +23,7 @@ _DESCRIBED = (
     schema.JudgementResponse,
     schema.SearchResponse,
     schema.QueriesResponse,
+    schema.DifferencesResponse,
     schema.ModelResponse,
     schema.ErrorResponse,
 )

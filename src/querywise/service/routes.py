@@ -16,6 +16,7 @@ from fastapi import FastAPI, Query, Request, Response
 from querywise.explanations.explain import as_dict, depends_on_query
 from querywise.service import schema
 from querywise.service.costs import check_cost
+from querywise.service.differences import Differences
 from querywise.service.errors import ApiError
 from querywise.service.guards import check_counts, decode, read_body
 from querywise.service.openapi import describe
@@ -48,6 +49,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
         ("POST", "/v1/judgements", judge.judge, schema.JudgementRequest, schema.JudgementResponse),
         ("GET", "/v1/search", look_up.search, None, schema.SearchResponse),
         ("GET", "/v1/queries", look_up.queries, None, schema.QueriesResponse),
+        ("GET", "/v1/differences", look_up.differences, None, schema.DifferencesResponse),
         ("GET", "/v1/model", status.model, None, schema.ModelResponse),
     ):
         description = describe(request, response)
@@ -158,6 +160,7 @@ class LookupRoutes:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._differences = Differences(service)
 
     async def search(
         self,
@@ -219,6 +222,13 @@ class LookupRoutes:
         """Judged queries to choose from."""
         found = await self._service.threads.run(lambda: self._service.lookup.queries(like, limit))
         return Response(encode(schema.QueriesResponse(found)), media_type=JSON)
+
+    async def differences(self) -> Response:
+        """What the model gains and loses on judged queries, by NDCG@10, beside the orders it is compared with.
+
+        Computed when it is first asked for, and kept until the model is replaced.
+        """
+        return Response(encode(await self._differences.current()), media_type=JSON)
 
 
 class JudgeRoutes:

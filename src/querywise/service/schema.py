@@ -208,6 +208,28 @@ class QueriesResponse(Struct):
     queries: list[KnownQuery]
 
 
+class QueryDifference(Struct):
+    """How good the model's order of a judged query is, and each order that it is compared with."""
+
+    id: str
+    value: float
+    others: dict[str, float]
+
+
+class DifferencesResponse(Struct):
+    """Judged queries by the measure of their orders: the model's, and those that it is compared with.
+
+    `orders` are `everyone`, for a model of more than one for all, and the first-stage orders of `/v1/search`. `queries`
+    are all that are judged, or, where answers would take too long, as many as can be had, from all over the set.
+    """
+
+    model: str
+    measure: str
+    orders: list[str]
+    judged_queries: int
+    queries: list[QueryDifference]
+
+
 class ModelSetting(Struct):
     """A setting of the method that was fitted, with the value in force."""
 

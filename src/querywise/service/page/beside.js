@@ -3,6 +3,8 @@
 import { at, make } from "./elements.js";
 import { state } from "./state.js";
 
+/** Features that tell of the order of a first stage. */
+export const RUN_FEATURE = /^(H1\.bm25|run\..+\.score)$/;
 export const NOTHING = "";
 export const EVERYONE = "everyone";
 const RUNS = { bm25: "BM25", vectors: "Vectors", fused: "All runs fused" };

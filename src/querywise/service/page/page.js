@@ -5,7 +5,8 @@ import { closeSuggestions, watchBox } from "./box.js";
 import { watchColumns } from "./columns.js";
 import { at } from "./elements.js";
 import { search, showResults } from "./results.js";
-import { arrive, askedFor, SHOWN, state } from "./state.js";
+import { arrive, askedFor, SHOWN, state, stepsBy } from "./state.js";
+import { showStanding, showSteps, watchSteps } from "./steps.js";
 import { attempt, busy, say } from "./views.js";
 import { showBare, showModel, showWelcome } from "./welcome.js";
 import { watchWhy } from "./why.js";
@@ -18,11 +19,13 @@ function arrived() {
   for (const purpose of ["search", "examples"]) forget(purpose);
   if (at("why").open) at("why").close();
   state.asked = askedFor();
+  state.by = stepsBy();
   state.show = SHOWN;
   if (state.asked !== null) attempt(search);
   else if (!state.model.searches && state.model.judged_queries === 0) showBare();
   else {
     at("box").value = "";
+    showStanding();
     attempt(async () => showWelcome(state.model.judged_queries ? (await ask("examples", "/v1/queries?limit=500")).queries : []));
   }
 }
@@ -31,6 +34,7 @@ async function start() {
   busy(true);
   state.model = await ask("model", "/v1/model");
   showModel();
+  showSteps();
   arrive();
 }
 
@@ -87,6 +91,7 @@ at("copy").addEventListener("click", async () => {
 
 addEventListener("arrive", arrived);
 watchColumns();
+watchSteps();
 watchWhy();
 watchBox();
 attempt(start);

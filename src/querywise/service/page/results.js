@@ -1,12 +1,13 @@
 // Searching, and what was found.
 
 import { ask } from "./asking.js";
-import { before, inOther, NOTHING, showBeside } from "./beside.js";
+import { before, inOther, NOTHING, RUN_FEATURE, showBeside } from "./beside.js";
 import { stop } from "./columns.js";
 import { listed } from "./documents.js";
 import { at, counted, kind, make, named } from "./elements.js";
 import { showOwn } from "./own.js";
 import { SHOWN, shownDocuments, state } from "./state.js";
+import { showStanding, showSteps } from "./steps.js";
 import { cutLong } from "./texts.js";
 import { drawTies } from "./ties.js";
 import { busy, say, view } from "./views.js";
@@ -31,6 +32,8 @@ export async function search() {
   if (found.model !== state.model.version) {
     state.model = await ask("model", "/v1/model");
     showModel();
+    showSteps();
+    showStanding();
   }
 }
 
@@ -43,7 +46,7 @@ function waiting() {
     at("own").hidden = true;
     at("more").hidden = true;
     for (const name of ["note", "weights"]) at(name).hidden = true;
-    at("beside-line").hidden = !(state.model.feature_names ?? []).some((name) => /^(H1\.bm25|run\..+\.score)$/.test(name));
+    at("beside-line").hidden = !(state.model.feature_names ?? []).some((name) => RUN_FEATURE.test(name));
     if (!at("beside").options.length) at("beside").append(make("option", { text: "…" }));
     at("ties").replaceChildren();
     columns(false);
@@ -90,6 +93,7 @@ export function showResults() {
   if (!single) showOwn();
   showNote();
   showWeights();
+  showStanding();
   cutLong();
   drawTies();
   say(`${counted(ours.length, "document")} for ${named(found.query)}. ${change}`);

@@ -7,6 +7,7 @@ import { state } from "./state.js";
 const VIEWS = ["welcome", "bare", "token", "problem", "nothing", "results"];
 
 export function view(name) {
+  at("main").dataset.view = name;
   for (const each of VIEWS) at(each).hidden = each !== name;
   document.querySelector(".keys").hidden = name !== "results";
   document.querySelector(".keys .grades").hidden = !state.found?.judging;

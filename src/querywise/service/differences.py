@@ -1,0 +1,102 @@
+"""Judged queries by gain and loss: how good the model's order of each is, beside the orders it is compared with."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from functools import partial
+
+import numpy as np
+
+from querywise.data.judged import Judged
+from querywise.explanations.explain import depends_on_query
+from querywise.measures.flavours import find_flavour
+from querywise.measures.formulas import find_measure
+from querywise.measures.lists import ranked_lists
+from querywise.measures.ranked import RankedList
+from querywise.runtime.arrays import Ints
+from querywise.service.costs import Cost
+from querywise.service.first_stages import first_stage_ranks
+from querywise.service.loaded_model import LoadedModel
+from querywise.service.schema import DifferencesResponse, QueryDifference
+from querywise.service.service import Service
+
+MEASURE = "ndcg@10"
+EVERYONE = "everyone"
+_FLAVOUR = find_flavour("standard")
+_MOST = 2_000  # queries that are compared
+_UNKNOWN = 200  # as many where nobody knows what an answer costs
+_TOGETHER = 20  # queries of one job: explanations wait for no more than that
+
+
+class Differences:
+    """Those of the model that is served: computed when they are first asked for, and kept until another is served."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._version = ""
+        self._task: asyncio.Task[DifferencesResponse] | None = None
+
+    async def current(self) -> DifferencesResponse:
+        """Those of the present model; who asks while they are computed waits for the same ones."""
+        model, task = self._service.models.current, self._task
+        if task is None or self._version != model.version or _failed(task):
+            self._version = model.version
+            self._task = task = asyncio.create_task(self._computed(model))
+        return await asyncio.shield(task)
+
+    async def _computed(self, model: LoadedModel) -> DifferencesResponse:
+        """Some queries at a time, in the threads of explanations, so that no other request waits for all of them."""
+        judged, found = self._service.lookup.judged, list[QueryDifference]()
+        if judged is None:
+            return DifferencesResponse(model.version, MEASURE, [], 0, [])
+        numbers = affordable(judged.candidates.sizes, model.cost, self._service.limits.seconds)
+        for first in range(0, len(numbers), _TOGETHER):
+            some = judged.select(numbers[first : first + _TOGETHER])
+            found += await self._service.explainers.run(partial(differences, model, some))
+        return DifferencesResponse(model.version, MEASURE, list(found[0].others) if found else [], len(judged), found)
+
+
+def affordable(sizes: Ints, cost: Cost, seconds: float) -> Ints:
+    """The numbers of queries to compare, from all over the set: as many as are answered in so many seconds, about."""
+    count = min(len(sizes), _MOST)
+    if not math.isfinite(cost.few):
+        count = min(count, _UNKNOWN)
+    elif count:
+        mean = float(np.mean([max(cost.few, cost.seconds(size)) for size in sizes.tolist()]))
+        count = min(count, max(round(seconds / max(mean, 1e-9)), 1))
+    return np.arange(count) * len(sizes) // max(count, 1)
+
+
+def differences(model: LoadedModel, judged: Judged) -> list[QueryDifference]:
+    """The measure of some queries in the model's order, under one model for all, and in each first-stage order.
+
+    What a run did not find is not in its order, and counts as missed.
+    """
+    measure = find_measure(MEASURE)
+    answer, scores = model.answer(judged.candidates)
+    ours = ranked_lists(scores, judged, _FLAVOUR)
+    common = ranked_lists(answer.by_everyone(), judged, _FLAVOUR) if depends_on_query(model.ranker) else None
+    found = []
+    for number, query_id in enumerate(judged.query_ids):
+        others = {} if common is None else {EVERYONE: common[number]}
+        own = judged.select([number])
+        for name, ranks in first_stage_ranks(own.candidates, model.manifest.feature_names).items():
+            others[name] = _as_found(own, ranks)
+        values = {name: measure.of(each, _FLAVOUR) for name, each in others.items()}
+        found.append(QueryDifference(query_id, measure.of(ours[number], _FLAVOUR), values))
+    return found
+
+
+def _as_found(judged: Judged, ranks: Ints) -> RankedList:
+    """One query's documents by their ranks; 0 is not found."""
+    last = len(ranks) + 1
+    [every] = ranked_lists(-np.where(ranks > 0, ranks, last).astype(np.float64), judged, _FLAVOUR)
+    count = int(np.sum(ranks > 0))
+    there = every.is_judged
+    missed = np.concatenate([every.missed, every.grades[count:][there[count:]]])
+    return RankedList(every.grades[:count], there[:count], missed, every.gains)
+
+
+def _failed(task: asyncio.Task[DifferencesResponse]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
