@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +18,7 @@ from querywise.data.synthetic import make_judged
 from querywise.evaluation.evaluate import evaluate
 from querywise.jobs.compare import Asked, run
 from querywise.measures.score_files import write_scores
-from tests.engines.artifacts import NpmSet, UnavailableError
+from tests.axe import violations
 
 # One browser and one report, in one process.
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("report page")]
@@ -396,22 +395,11 @@ def test_paper_says_where_the_other_queries_are(window: Page, many: Path) -> Non
     assert window.locator("table.all").evaluate("(table) => table.getBoundingClientRect().right") <= 719
 
 
-AXE = NpmSet("axe", ("axe-core@4.10.2",), "9a472f88925115666e357ac5f3041a4d4e31f132a8f8387c05dbf2fde7970c74")
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(page: Page, scheme: Any) -> None:
-    try:
-        script = (AXE.fetch() / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
-    except UnavailableError as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(error))
     page.emulate_media(color_scheme=scheme)
     page.locator("tr.query button").first.click()
-    page.evaluate(script)
-    found = page.evaluate("axe.run()")
-    assert [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]] == []
+    assert violations(page) == []
 
 
 # Looks

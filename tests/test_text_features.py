@@ -12,10 +12,13 @@ from querywise.data.coverage import Coverage
 from querywise.data.judged import Judged
 from querywise.data.judgements import Judgement
 from querywise.data.query_table import QueryTable
+from querywise.data.run_columns import run_feature_names
 from querywise.errors import DataError
 from querywise.retrieval.bm25 import search
+from querywise.retrieval.descriptions import descriptions
 from querywise.retrieval.features import candidates_for, feature_names, features_of, judged_candidates
 from querywise.retrieval.index import Index, build_index, load_index, save_index
+from querywise.retrieval.lists import RUNS
 from querywise.retrieval.scores import NAMES, Smoothing
 from tests.worlds import examples
 
@@ -245,3 +248,12 @@ def test_files_give_the_candidates_that_memory_gives(index: Index, tmp_path: Pat
     expected, known = judged_candidates(ANIMALS, index, add_judged=True)
     assert (rows(data), coverage) == (rows(expected), known)
     assert data.candidates.features.tobytes() == expected.candidates.features.tobytes()
+
+
+def test_every_feature_but_one_s_own_column_has_a_description(index: Index) -> None:
+    names = feature_names(index)
+    assert set(names) - set(descriptions(names)) == set(index.column_names) != set()
+    ranks = ("run.bm25.rank", "run.vectors.rank")
+    listed = ("similarity", "similarity.title", *run_feature_names(RUNS), *ranks, "found_by")
+    assert list(descriptions((*names, *listed)))[-len(listed) :] == list(listed)
+    assert descriptions(("L1.title", "similarity", "price")) == {}, "columns that are called so by chance"

@@ -14,6 +14,7 @@ import msgspec
 from fastapi import FastAPI, Query, Request, Response
 
 from querywise.explanations.explain import as_dict, depends_on_query
+from querywise.retrieval.descriptions import descriptions
 from querywise.service import schema
 from querywise.service.costs import check_cost
 from querywise.service.differences import Differences
@@ -279,6 +280,7 @@ class StatusRoutes:
             searches=lookup.index is not None,
             judged_queries=0 if lookup.judged is None else len(lookup.judged),
             highest_grade=None if self._service.judging is None else self._service.judging.highest,
+            feature_descriptions=descriptions(manifest.feature_names or ()),
         )
         return Response(encode(found), media_type=JSON)
 

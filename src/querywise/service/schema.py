@@ -245,7 +245,8 @@ class ModelResponse(Struct):
     """What is being served; `per_query`: whether a query can have a model of its own.
 
     `settings` are those of the method that was fitted, where the model's notes name one. `highest_grade`: the highest
-    that a document can be given here; null where results cannot be judged.
+    that a document can be given here; null where results cannot be judged. `feature_descriptions`: what features mean,
+    of those that `querywise features` and `fuse` make.
     """
 
     version: str
@@ -260,6 +261,7 @@ class ModelResponse(Struct):
     searches: bool
     judged_queries: int
     highest_grade: int | None = None
+    feature_descriptions: dict[str, str] = {}
 
 
 class Problem(Struct):

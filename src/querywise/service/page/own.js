@@ -1,6 +1,7 @@
 // What is particular to this query's model.
 
 import { at, bar, bars, counted, full, kind, largest, legend, make, number, unseen } from "./elements.js";
+import { feature } from "./features.js";
 import { address, state } from "./state.js";
 
 export function showOwn() {
@@ -81,7 +82,7 @@ function showDepartures({ departures, is_global: common }) {
     "A bar is a weight times how much the feature varies among these documents; the effect is the difference between the two.",
     legend(),
     make("ol", { class: "rows" }, ...departures.map((each) =>
-      make("li", {}, make("code", { class: "label", text: each.feature }),
+      make("li", {}, feature(each.feature, "label"),
         bars(bar(each.here * each.spread, most, "here"), bar(each.everyone * each.spread, most, "everyone")),
         make("span", { class: "figures" },
           unseen("weight in one model for all "), number(each.everyone), make("span", { "aria-hidden": "true", text: " → " }),

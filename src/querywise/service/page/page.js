@@ -4,6 +4,7 @@ import { ask, forget, TOKEN } from "./asking.js";
 import { closeSuggestions, watchBox } from "./box.js";
 import { watchColumns } from "./columns.js";
 import { at } from "./elements.js";
+import { watchFeatures } from "./features.js";
 import { search, showResults } from "./results.js";
 import { arrive, askedFor, SHOWN, state, stepsBy } from "./state.js";
 import { showStanding, showSteps, watchSteps } from "./steps.js";
@@ -91,6 +92,7 @@ at("copy").addEventListener("click", async () => {
 
 addEventListener("arrive", arrived);
 watchColumns();
+watchFeatures();
 watchSteps();
 watchWhy();
 watchBox();

@@ -2,6 +2,7 @@
 
 import { ask, forget, Problem } from "./asking.js";
 import { at, bar, bars, largest, legend, make, number, written } from "./elements.js";
+import { feature } from "./features.js";
 import { neighbour } from "./own.js";
 import { arrive, shownDocuments, state } from "./state.js";
 import { showToken } from "./views.js";
@@ -103,7 +104,7 @@ function termList(reason, single, count) {
       make("span", { class: "figures" }, number(here, { sign: true }),
         single ? null : make("span", { class: "faint" }, " for all ", number(everyone, { sign: true }))));
   const values = (term) => make("span", { class: "faint", text: `${written(term.above)} against ${written(term.below)}` });
-  const rows = some.map((term) => row(make("code", { text: term.feature }), values(term), term.here, term.everyone, term.feature));
+  const rows = some.map((term) => row(feature(term.feature), values(term), term.here, term.everyone, term.feature));
   if (rest.length) {
     const all = make("button", { type: "button", class: "plain", text: "show all", onclick: () => {
       const list = termList(reason, single, terms.length);
