@@ -8,10 +8,11 @@ let count = 0;
 /** The name of a feature; with a description it is a button that shows it. */
 export function feature(name, kind = "") {
   const about = new Map(Object.entries(state.model.feature_descriptions)).get(name);
-  if (about === undefined) return make("code", { class: kind, text: name });
+  const words = make("code", {}, ...name.split(/(?<=[._])/).flatMap((piece, place) => (place ? [make("wbr"), piece] : [piece])));
+  if (about === undefined) return make("span", { class: kind }, words);
   count += 1;
   const id = `meaning-${count}`;
-  const button = make("button", { type: "button", class: "plain meant", "aria-describedby": id }, make("code", { text: name }));
+  const button = make("button", { type: "button", class: "plain meant", "aria-describedby": id }, words);
   return make("span", { class: `feature ${kind}` }, button, make("span", { class: "meaning", role: "tooltip", id, text: about }));
 }
 
@@ -25,6 +26,9 @@ export function watchFeatures() {
     event.preventDefault();
     meaning.parentNode.classList.add("away");
   }, true);
+  document.addEventListener("focusin", (event) => {
+    event.target.closest?.(".feature")?.querySelector(".meaning").scrollIntoView({ block: "nearest" });
+  });
   for (const kind of ["pointerover", "focusin", "click"]) {
     document.addEventListener(kind, (event) => {
       for (const each of document.querySelectorAll(".feature.away")) {
