@@ -170,9 +170,11 @@ def test_no_row_gives_no_model(loss: Any) -> None:
     ("name", "value"),
     [
         ("local_models._MEMORY", 1),
-        ("local_models._QUERY_BLOCKS", 1),
-        ("local_models._MANY", 1),
-        ("local_models._MANY", 100),
+        ("weighted_sums._QUERY_BLOCKS", 1),
+        ("weighted_sums._DENSE_ROWS", 1),
+        ("weighted_sums.MANY", 1),
+        ("weighted_sums.MANY", 100),
+        ("systems._FEW", 1),
     ],
 )
 def test_results_do_not_depend_on_how_the_work_is_cut(

@@ -35,6 +35,11 @@ def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list
     return list(_pool().map(functools.partial(_marked, work, current_job()), items))
 
 
+def slices(count: int, size: int) -> list[slice]:
+    """So many items in runs of the same size, the last one perhaps shorter."""
+    return [slice(first, min(first + size, count)) for first in range(0, count, size)]
+
+
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
     """Use no further threads while the block runs: the other cores are in use."""

@@ -139,3 +139,73 @@ def unpacked(packed: Singles, diagonal: float, full: Floats) -> None:
                 full[matrix, j, i] = value
                 place += 1
             full[matrix, i, i] += diagonal
+
+
+@compiled_loosely
+def _take(row: Floats, factor: float, target: Floats, first: int) -> None:
+    """Take `factor` times a row from another, from a column on."""
+    for j in range(first, len(target)):
+        target[j] -= factor * row[j]
+
+
+@compiled_loosely
+def _take_four(r0: Floats, r1: Floats, r2: Floats, r3: Floats, target: Floats, first: int) -> None:
+    """The same for four rows, whose factors are in that column."""
+    f0, f1, f2, f3 = r0[first], r1[first], r2[first], r3[first]
+    for j in range(first, len(target)):
+        target[j] -= (f0 * r0[j] + f1 * r1[j]) + (f2 * r2[j] + f3 * r3[j])
+
+
+@compiled_loosely
+def _factorise(packed: Singles, diagonal: float, u: Floats) -> None:
+    """Make the upper triangle of u the Cholesky factor of a packed matrix with a constant added to its diagonal.
+
+    Row after row of it, four at a time, is taken from the rows below. The packed matrix has no negative eigenvalue but
+    by rounding, so that no pivot is below the constant but by rounding.
+    """
+    d, place = len(u), 0
+    for i in range(d):
+        for j in range(i, d):
+            u[i, j] = packed[place + j - i]
+        place += d - i
+        u[i, i] += diagonal
+    for first in range(0, d, 4):
+        last = min(first + 4, d)
+        for row in range(first, last):
+            scale = 1.0 / np.sqrt(max(u[row, row], diagonal))
+            u[row, row] = max(u[row, row], diagonal)
+            for j in range(row, d):
+                u[row, j] *= scale
+            for i in range(row + 1, last):
+                _take(u[row], u[row, i], u[i], i)
+        for i in range(last, d):
+            _take_four(u[first], u[first + 1], u[first + 2], u[first + 3], u[i], i)
+
+
+@compiled_loosely
+def _solve(u: Floats, x: Floats) -> None:
+    """Turn a right side into the solution of UᵀU x = right."""
+    d = len(x)
+    for i in range(d):
+        x[i] /= u[i, i]
+        _take(u[i], x[i], x, i + 1)
+    for i in range(d - 1, -1, -1):
+        rest = 0.0
+        for j in range(i + 1, d):
+            rest += u[i, j] * x[j]
+        x[i] = (x[i] - rest) / u[i, i]
+
+
+@compiled
+def factorise(packed: Singles, diagonal: float, factors: Floats, right: Floats) -> None:
+    """Factors of packed matrices, a constant added to their diagonals; right sides become the solutions."""
+    for matrix in range(len(packed)):
+        _factorise(packed[matrix], diagonal, factors[matrix])
+        _solve(factors[matrix], right[matrix])
+
+
+@compiled
+def solve(factors: Floats, rows: Ints, right: Floats) -> None:
+    """Right sides become the solutions, each for the factor with the number in `rows`."""
+    for number in range(len(rows)):
+        _solve(factors[rows[number]], right[number])

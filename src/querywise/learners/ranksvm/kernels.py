@@ -146,11 +146,50 @@ def _squared_hinge(scores: Floats, levels: Ints, gradient: Floats) -> float:
     return total
 
 
+@compiled_loosely
+def _squared_hinge_by_fours(scores: Floats, levels: Ints, gradient: Floats) -> float:
+    """The same with half the derivative, four upper documents of a level at a time.
+
+    A pair's v² is v (1 − s_a) + v s_b, so that Σ v² follows from the sums of v over each document's pairs.
+    """
+    n, total, below, a = len(scores), 0.0, 0, 1
+    gradient[:] = 0.0
+    while a < n:
+        if levels[a] != levels[a - 1]:
+            below = a
+        if below > 0 and a + 3 < n and levels[a + 3] == levels[a]:
+            g0, g1, g2, g3 = 1.0 - scores[a], 1.0 - scores[a + 1], 1.0 - scores[a + 2], 1.0 - scores[a + 3]
+            p0, p1, p2, p3 = 0.0, 0.0, 0.0, 0.0
+            for b in range(below):
+                s = scores[b]
+                v0, v1, v2, v3 = max(g0 + s, 0.0), max(g1 + s, 0.0), max(g2 + s, 0.0), max(g3 + s, 0.0)
+                p0, p1, p2, p3 = p0 + v0, p1 + v1, p2 + v2, p3 + v3
+                gradient[b] += (v0 + v1) + (v2 + v3)
+            gradient[a] -= p0
+            gradient[a + 1] -= p1
+            gradient[a + 2] -= p2
+            gradient[a + 3] -= p3
+            total += (p0 + p1) + (p2 + p3)
+            a += 4
+        else:
+            g0, p0 = 1.0 - scores[a], 0.0
+            for b in range(below):
+                v0 = max(g0 + scores[b], 0.0)
+                p0 += v0
+                gradient[b] += v0
+            gradient[a] -= p0
+            total += p0
+            a += 1
+    for b in range(n):
+        total += scores[b] * gradient[b]
+    return total
+
+
 @compiled
 def _swept(
     scores: Floats, levels: Ints, order: Ints, shape: tuple[float, float, float], gradient: Floats, degree: Floats
 ) -> float:
-    """The same as `_direct` by two sweeps; `order` is a guess of the ascending order, and the true one afterwards."""
+    """The same as `_direct`, by two sweeps; `order` is a guess of the ascending order, and the true one afterwards."""
     n, top = len(scores), levels[-1]
     band, line = np.empty((top + 1, 3)), np.empty((top + 1, 2))
     sorted_scores, sorted_levels = np.empty((2, n)), np.empty((2, n), np.int64)
@@ -211,9 +250,9 @@ def pair_sums(
 
 @compiled
 def _model_sums(scores: Floats, levels: Ints, losses: Floats, gradient: Floats) -> None:
-    """One query under many models, a row of scores each: Σ of squared hinges, and the derivative by each score.
+    """One query under some models, a row of scores each: Σ of squared hinges, and the derivative by each score.
 
-    Models of one query order its documents much alike, so each sort begins with the order of the model before.
+    A single model is answered by these sums, which have the last bits that they always had.
     """
     if _is_short(levels):
         for model in range(len(scores)):
@@ -222,6 +261,22 @@ def _model_sums(scores: Floats, levels: Ints, losses: Floats, gradient: Floats) 
     degree, order = np.empty(len(levels)), ascending(scores[0])
     for model in range(len(scores)):
         losses[model] = _swept(scores[model], levels, order, (1.0, -np.inf, 1.0), gradient[model], degree)
+
+
+@compiled
+def _sums_of_models(scores: Floats, levels: Ints, losses: Floats, gradient: Floats) -> None:
+    """The same for many models, faster, and half the derivative.
+
+    Models of one query order its documents much alike, so each sort begins with the order of the model before.
+    """
+    if _is_short(levels):
+        for model in range(len(scores)):
+            losses[model] = _squared_hinge_by_fours(scores[model], levels, gradient[model])
+        return
+    degree, order = np.empty(len(levels)), np.argsort(scores[0])
+    for model in range(len(scores)):
+        losses[model] = _swept(scores[model], levels, order, (1.0, -np.inf, 1.0), gradient[model], degree)
+    gradient *= 0.5
 
 
 @compiled
@@ -243,25 +298,34 @@ def model_objectives(
 
     pointers, models and shares are the columns of V, a row per query; a row of `weights` is a model.
     """
+    columns, most, longest = weights.shape[1], 0, 0
+    for query in range(first, last):
+        most = max(most, pointers[query + 1] - pointers[query])
+        longest = max(longest, starts[query + 1] - starts[query])
+    chosen_room, moved_room = np.empty((most, columns)), np.empty((most, columns))
+    score_room, gradient_room, losses = np.empty(longest * most), np.empty(longest * most), np.empty(most)
     for query in range(first, last):
         mine = models[pointers[query] : pointers[query + 1]]
         if len(mine) == 0 or pairs[query] == 0:
             continue
         begin, end = starts[query], starts[query + 1]
-        x = features[begin:end]
-        chosen = np.empty((len(mine), weights.shape[1]))
+        x, chosen, moved = features[begin:end], chosen_room[: len(mine)], moved_room[: len(mine)]
         for row in range(len(mine)):
-            chosen[row] = weights[mine[row]]
-        scores = np.dot(chosen, x.T)
-        losses, by_score = np.empty(len(mine)), np.empty_like(scores)
-        _model_sums(scores, levels[begin:end], losses, by_score)
-        moved = np.dot(by_score, x)
+            source, target = weights[mine[row]], chosen[row]
+            for j in range(columns):
+                target[j] = source[j]
+        size = (end - begin) * len(mine)
+        scores = score_room[:size].reshape(len(mine), end - begin)
+        by_score = gradient_room[:size].reshape(len(mine), end - begin)
+        np.dot(chosen, x.T, scores)
+        _sums_of_models(scores, levels[begin:end], losses, by_score)
+        np.dot(by_score, x, moved)
         for row in range(len(mine)):
             coefficient = shares[pointers[query] + row] / pairs[query]
             values[mine[row]] += coefficient * losses[row]
             target, source = gradient[mine[row]], moved[row]
-            for j in range(len(target)):
-                target[j] += coefficient * source[j]
+            for j in range(columns):
+                target[j] += 2 * coefficient * source[j]
 
 
 @compiled_loosely

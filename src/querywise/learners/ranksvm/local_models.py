@@ -17,31 +17,29 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from querywise.contracts.protocols import Learner
-from querywise.errors import SolverError
 from querywise.learners.linear import LinearModels
 from querywise.learners.ranksvm.newton import Optimum, Ridge, minimise, minimise_hinge
 from querywise.learners.ranksvm.preference_parts import PreferenceParts
-from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Preferences, joined, query_ranges, total
+from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Preferences, joined, total
+from querywise.learners.ranksvm.systems import curvature, factored, solved
+from querywise.learners.ranksvm.weighted_sums import MANY, Curved, curved_queries, objective_sums, step_sums
 from querywise.learners.weight_rows import WeightRows
 from querywise.learners.weights import weighed
-from querywise.runtime.arrays import Floats, Ints, Singles, for_kernels
+from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.progress import doing
 from querywise.runtime.scaling import Scaling
-from querywise.runtime.threads import in_threads, one_blas_thread
+from querywise.runtime.threads import one_blas_thread, slices
 from querywise.runtime.workers import ThisProcess, Workers
 
 _MEMORY = 256_000_000  # bytes for the curvatures of the models trained at a time
-_MANY = 16  # models from which on work is done for all at once, rather than one by one
-_QUERY_BLOCKS = 16  # gradients are added up in this many parts, whatever the number of threads
 _FROZEN_STEPS = 20
 _PROGRESS = 0.8  # a step with the same curvature must shrink the gap at least to this for another to be tried
-_NOTHING = (np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0), 0)
 
 
 class LinearLearner(Learner, Protocol):
@@ -54,13 +52,6 @@ class LinearLearner(Learner, Protocol):
     prior_l2: float | None
     tolerance: float | None
     weights_: Floats
-
-
-class Curved(NamedTuple):
-    """Some training queries: the gradient and the packed curvature of each at w₀."""
-
-    gradients: Floats
-    curvatures: Singles
 
 
 class PreparedRankSVM:
@@ -82,7 +73,7 @@ class PreparedRankSVM:
         curved: Sequence[Any] = []  # the hinge has no curvature
         if self.learner.loss == "squared_hinge":
             with doing("Curvature of every query"), one_blas_thread():
-                curved = preferences.workers.keep(_curved, preferences.parts, optimum.states or [])
+                curved = preferences.workers.keep(curved_queries, preferences.parts, optimum.states or [])
         keeps_rows = self.learner.tolerance is not None or self.learner.loss == "hinge"
         pairs = preferences.parts if keeps_rows else []
         self._spread = _Spread(preferences.workers, curved, pairs, preferences.cuts)
@@ -141,7 +132,7 @@ class PreparedRankSVM:
         own = weighed(query_weights, getattr(self, "query_weights_", None))  # only where the data has some
         shares = WeightRows.of(own, self.pairs_, self.learner.pairs)
         # BLAS keeps to one thread by itself where there is little to do.
-        few = len(shares) < _MANY and len(self.centre_) < 200
+        few = len(shares) < MANY and len(self.centre_) < 200
         with contextlib.nullcontext() if few else one_blas_thread():
             if self.learner.loss == "hinge":
                 first, which = shares.distinct()  # with k = m all are the same
@@ -157,8 +148,8 @@ class PreparedRankSVM:
         """
         everyone = WeightRows.of(csr_array(np.ones((1, len(self.pairs_)))), self.pairs_, self.learner.pairs)
         pool, curved = self._parts().workers, self._parts().curved
-        sums = pool.each(_step_sums, *self._parts().asked(curved, everyone))
-        values, directions = np.linalg.eigh(_unpacked(sums, self.learner.l2)[0])
+        sums = pool.each(step_sums, *self._parts().asked(curved, everyone))
+        values, directions = np.linalg.eigh(curvature(sums, self.learner.l2)[0])
         gradients = joined(pool.each(_gradients, curved))
         whitened: Floats = gradients @ (directions / np.sqrt(np.maximum(values, self.learner.l2)))
         return whitened
@@ -177,7 +168,7 @@ class PreparedRankSVM:
         d = len(self.centre_)
         partial = 2 * d * (d + 1) * (len(self._parts()) - 1)  # bytes that every part adds to the sum
         room = min(_MEMORY, (self._parts().workers.memory or np.inf) / 10)
-        blocks = _slices(len(shares), max(1, min(int(room // (8 * d * d + partial)), 4096)))
+        blocks = slices(len(shares), max(1, min(int(room // (8 * d * d + partial)), 4096)))
         parts = self._parts().workers.together(lambda block: self._block(shares.select(block)), blocks, "Local models")
         weights = np.concatenate(parts) if parts else np.zeros((0, d))
         assert len(weights) == len(shares), "a model for every row"
@@ -186,21 +177,19 @@ class PreparedRankSVM:
     def _block(self, shares: WeightRows) -> Floats:
         """The models of some rows: the step from w₀, then as many more as the tolerance asks for."""
         spread, tolerance = self._parts(), self.learner.tolerance
-        sums = spread.workers.keep(_step_sums, *spread.asked(spread.curved, shares))
+        sums = spread.workers.keep(step_sums, *spread.asked(spread.curved, shares))
         shared = (shares.has_pairs, self._ridge(), self.centre_, tolerance is not None)
-        (weights,), (curvature,) = spread.workers.both(_first_step, *([each] for each in sums), shared=shared)
+        (weights,), (systems,) = spread.workers.both(_first_step, *([each] for each in sums), shared=shared)
         if tolerance is None:
             found: Floats = weights
             return found
         weights = np.array(weights)  # a copy: results of workers may be read only
-        late = self._frozen_steps(shares, weights, curvature, np.flatnonzero(shares.has_pairs), tolerance)
+        late = self._frozen_steps(shares, weights, systems, np.flatnonzero(shares.has_pairs), tolerance)
         if len(late):
             weights[late] = self._one_by_one(shares.select(late), weights[late])
         return weights
 
-    def _frozen_steps(
-        self, shares: WeightRows, weights: Floats, curvature: Any, pending: Ints, tolerance: float
-    ) -> Ints:
+    def _frozen_steps(self, shares: WeightRows, weights: Floats, systems: Any, pending: Ints, tolerance: float) -> Ints:
         """Certify, and step again with the same curvature while that helps; which models still miss the tolerance."""
         ridge = self._ridge()
         best = np.full(len(weights), np.inf)
@@ -216,13 +205,13 @@ class PreparedRankSVM:
             best[pending] = gaps
             pending, gradient = pending[again], gradient[again]
             if len(pending):
-                weights[pending] -= self._parts().workers.each(_solved_rows, [curvature], shared=(pending, gradient))[0]
+                weights[pending] -= self._parts().workers.each(solved, [systems], shared=(pending, gradient))[0]
         return np.sort(np.concatenate(late))
 
     def _objective(self, shares: WeightRows, weights: Floats, ridge: Ridge) -> tuple[Floats, Floats]:
         """The objectives and gradients of some models, each on the rows of the queries it has a share in."""
         spread = self._parts()
-        parts = spread.workers.each(_objective_sums, *spread.asked(spread.pairs, shares), shared=(weights,))
+        parts = spread.workers.each(objective_sums, *spread.asked(spread.pairs, shares), shared=(weights,))
         away = weights - ridge.centre
         values = 0.5 * ridge.l2 * np.einsum("ij,ij->i", weights, weights)
         values += 0.5 * ridge.centre_l2 * np.einsum("ij,ij->i", away, away)
@@ -290,85 +279,13 @@ def _gradients(curved: Curved) -> Floats:
     return curved.gradients
 
 
-def _curved(preferences: Preferences, state: Any) -> Curved:
-    """The gradient and the curvature of every query of a part at the optimum."""
-    mean = np.where(preferences.pairs > 0, 1 / np.maximum(preferences.pairs, 1), 0.0)
-    gradients = preferences.gradients(state.sums.gradient, mean)
-    curvatures = preferences.curvatures(state.scores, state.sums.degree, mean, SQUARED_HINGE)  # in single precision
-    if not np.isfinite(curvatures.sum(dtype=np.float64)):
-        raise SolverError("Features as large as these need scale='standard', or must be divided.")
-    return Curved(gradients, curvatures)
-
-
-def _step_sums(curved: Curved, shares: WeightRows) -> tuple[Floats, Singles]:
-    """A part of V·G and of V·H, the latter packed."""
-    from querywise.learners.ranksvm import curvature_kernels
-
-    packed = np.empty((len(shares), curved.curvatures.shape[1]), np.float32)
-    weights = shares.shares.astype(np.float32)
-    pointers, queries = for_kernels(shares.pointers), for_kernels(shares.queries)
-    curvatures = for_kernels(curved.curvatures)
-
-    def part(block: slice) -> None:
-        curvature_kernels.packed_sums(
-            pointers[block.start : block.stop + 1], queries, weights, curvatures, packed[block]
-        )
-
-    in_threads(part, _slices(len(shares), 64))
-    return shares.times(curved.gradients), packed
-
-
 def _first_step(*given: Any) -> tuple[Floats, Floats | None]:
-    """The step from w₀ for some rows, and its curvature where more steps may follow."""
+    """The step from w₀ for some rows, and its systems, ready to be solved again, where more steps may follow."""
     *sums, has_pairs, ridge, centre, more = given
     weights = np.where(has_pairs[:, None], centre, ridge.minimiser)
     gradient = np.where(has_pairs[:, None], ridge.gradient(centre) + total([each for each, _ in sums]), 0.0)
-    curvature = _unpacked(sums, ridge.strength)
-    return weights - _solved(curvature, gradient), curvature if more else None
-
-
-def _unpacked(sums: Sequence[tuple[Floats, Singles]], strength: float) -> Floats:
-    """(λ+μ) I + V·H, a full matrix per row."""
-    from querywise.learners.ranksvm import curvature_kernels
-
-    packed = for_kernels(sums[0][1]) if len(sums) == 1 else total([each for _, each in sums])
-    d = sums[0][0].shape[1]
-    full = np.empty((len(packed), d, d))
-    in_threads(lambda block: curvature_kernels.unpacked(packed[block], strength, full[block]), _slices(len(full), 64))
-    return full
-
-
-def _solved_rows(curvature: Floats, rows: Ints, gradient: Floats) -> Floats:
-    return _solved(curvature[rows], gradient)
-
-
-def _objective_sums(pairs: Preferences, shares: WeightRows, weights: Floats) -> tuple[Floats, Floats]:
-    """What a part adds to the objectives and gradients of some models."""
-    from querywise.learners.ranksvm import kernels
-
-    few = len(shares) < _MANY  # for few models threads cost more than they save
-    by_query = WeightRows(*_NOTHING) if few else shares.by_query()
-    features, levels, starts, counts = pairs.for_kernels()
-    models = for_kernels(weights)
-
-    def part(queries: range) -> tuple[Floats, Floats]:
-        values, gradient = np.zeros(len(weights)), np.zeros_like(weights)
-        kernels.model_objectives(
-            features, levels, starts, counts, by_query.pointers, by_query.queries, by_query.shares, models,
-            queries.start, queries.stop, values, gradient,
-        )  # fmt: skip
-        return values, gradient
-
-    if not few:
-        parts = in_threads(part, query_ranges(pairs.starts, _QUERY_BLOCKS))
-        return total([each for each, _ in parts]), total([each for _, each in parts])
-    values, gradient = np.zeros(len(weights)), np.zeros_like(weights)
-    for number in range(len(shares)):
-        queries, share = shares.row(number)
-        values[number] = kernels.model_objective(
-            features, levels, starts, counts, queries, share, models[number], gradient[number]
-        )
-    return values, gradient
+    systems, step = factored(sums, ridge.strength, gradient)
+    return weights - step, systems if more else None
 
 
 def _chosen(pairs: Preferences, queries: Ints) -> Preferences:
@@ -384,17 +301,3 @@ def _refined(*given: Any) -> Floats:
         return minimise_hinge(spread, coefficients, ridge=ridge, tolerance=tolerance, start=start).weights
     how: Any = {"ridge": ridge, "loss": SQUARED_HINGE, "tolerance": tolerance, "start": start}
     return minimise(spread, coefficients, **how).weights
-
-
-def _solved(matrices: Floats, right: Floats) -> Floats:
-    """The solutions of many small symmetric systems."""
-    blocks = _slices(len(matrices), 64)
-    try:
-        parts = in_threads(lambda block: np.linalg.solve(matrices[block], right[block][:, :, None])[:, :, 0], blocks)
-    except np.linalg.LinAlgError:
-        raise SolverError("l2 is too small for these features, a local model is not unique; raise it.") from None
-    return np.concatenate(parts) if parts else right
-
-
-def _slices(count: int, size: int) -> list[slice]:
-    return [slice(first, min(first + size, count)) for first in range(0, count, size)]

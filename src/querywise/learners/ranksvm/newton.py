@@ -135,7 +135,7 @@ class _Objective:
         return _Point(weights, value, self.ridge.gradient(weights) + total([each for _, each in seen]), states)
 
 
-class _State(NamedTuple):
+class State(NamedTuple):
     """The state of one part of the preferences at some weights; `along` is the change of the scores by a full step."""
 
     scores: Floats
@@ -146,22 +146,22 @@ class _State(NamedTuple):
 _Losses = tuple[float, Floats]  # the losses of one part, weighted, and their gradient
 
 
-def _losses_at_weights(part: Preferences, coefficients: Floats, weights: Floats, loss: Loss) -> tuple[_Losses, _State]:
+def _losses_at_weights(part: Preferences, coefficients: Floats, weights: Floats, loss: Loss) -> tuple[_Losses, State]:
     """The losses and the state of one part at some weights."""
     return _losses_at(part, coefficients, part.scores(weights), loss)
 
 
 def _full_step(
-    part: Preferences, coefficients: Floats, state: _State, step: Floats, loss: Loss
-) -> tuple[_Losses, _State]:
+    part: Preferences, coefficients: Floats, state: State, step: Floats, loss: Loss
+) -> tuple[_Losses, State]:
     """One part after the whole Newton step."""
     along = part.scores(step)
     return _losses_at(part, coefficients, state.scores + along, loss, along)
 
 
 def _partial_step(
-    part: Preferences, coefficients: Floats, state: _State, whole: _State, size: float, loss: Loss
-) -> tuple[_Losses, _State]:
+    part: Preferences, coefficients: Floats, state: State, whole: State, size: float, loss: Loss
+) -> tuple[_Losses, State]:
     """One part after `size` times the step; the scores are linear in the weights, so nothing is multiplied again."""
     assert whole.along is not None
     return _losses_at(part, coefficients, state.scores + size * whole.along, loss)
@@ -169,14 +169,14 @@ def _partial_step(
 
 def _losses_at(
     part: Preferences, coefficients: Floats, scores: Floats, loss: Loss, along: Floats | None = None
-) -> tuple[_Losses, _State]:
+) -> tuple[_Losses, State]:
     """The losses of one part at some scores, their gradient by the weights, and what further steps need of it."""
     sums = part.sums(scores, loss)
     by_score = np.repeat(coefficients, np.diff(part.starts)) * sums.gradient
-    return (float(coefficients @ sums.losses), part.by_weights(by_score)), _State(scores, sums, along)
+    return (float(coefficients @ sums.losses), part.by_weights(by_score)), State(scores, sums, along)
 
 
-def _curvature_of(part: Preferences, coefficients: Floats, state: _State, loss: Loss) -> Floats:
+def _curvature_of(part: Preferences, coefficients: Floats, state: State, loss: Loss) -> Floats:
     return part.curvature(state.scores, state.sums.degree, coefficients, loss)
 
 

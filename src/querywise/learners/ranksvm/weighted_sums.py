@@ -1,0 +1,96 @@
+"""Sums over training queries by the weights of models: V·G, V·H, and the objectives of models on their own rows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from querywise.errors import SolverError
+from querywise.learners.ranksvm.newton import State
+from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Preferences, query_ranges, total
+from querywise.learners.weight_rows import WeightRows
+from querywise.runtime.arrays import Floats, Singles, for_kernels
+from querywise.runtime.threads import in_threads, slices
+
+MANY = 16  # models from which on work is done for all at once, rather than one by one
+_DENSE_ROWS = 64  # models from which on V may be multiplied as a dense matrix
+_DENSE = 0.2  # the share of queries with weight from which on that is faster, zeros and all
+_QUERY_BLOCKS = 16  # gradients are added up in this many parts, whatever the number of threads
+
+
+class Curved(NamedTuple):
+    """Some training queries: the gradient and the packed curvature of each at w₀."""
+
+    gradients: Floats
+    curvatures: Singles
+
+
+def curved_queries(preferences: Preferences, state: State) -> Curved:
+    """The gradient and the curvature of every query of a part at the optimum, given its state there."""
+    mean = np.where(preferences.pairs > 0, 1 / np.maximum(preferences.pairs, 1), 0.0)
+    gradients = preferences.gradients(state.sums.gradient, mean)
+    curvatures = preferences.curvatures(state.scores, state.sums.degree, mean, SQUARED_HINGE)  # in single precision
+    if not np.isfinite(curvatures.sum(dtype=np.float64)):
+        raise SolverError("Features as large as these need scale='standard', or must be divided.")
+    return Curved(gradients, curvatures)
+
+
+def step_sums(curved: Curved, shares: WeightRows) -> tuple[Floats, Singles]:
+    """A part of V·G and of V·H, the latter packed."""
+    entries = len(shares) * shares.columns
+    dense = len(shares) >= _DENSE_ROWS and len(shares.queries) >= _DENSE * entries
+    sums = np.empty((len(shares), curved.curvatures.shape[1]), np.float32)
+    (_multiply if dense else _gather)(shares, curved.curvatures, sums)
+    return shares.times(curved.gradients), sums
+
+
+def _multiply(shares: WeightRows, table: Singles, sums: Singles) -> None:
+    """Rows of V·H, by matrix products."""
+    matrix = shares.matrix().astype(np.float32)
+
+    def part(block: slice) -> None:
+        np.dot(matrix[block].toarray(), table, out=sums[block])
+
+    in_threads(part, slices(len(shares), 256))
+
+
+def _gather(shares: WeightRows, table: Singles, sums: Singles) -> None:
+    """Rows of V·H, query by query."""
+    from querywise.learners.ranksvm import curvature_kernels
+
+    weights = shares.shares.astype(np.float32)
+    pointers, queries, curvatures = for_kernels(shares.pointers), for_kernels(shares.queries), for_kernels(table)
+
+    def part(block: slice) -> None:
+        curvature_kernels.packed_sums(pointers[block.start : block.stop + 1], queries, weights, curvatures, sums[block])
+
+    in_threads(part, slices(len(shares), 64))
+
+
+def objective_sums(pairs: Preferences, shares: WeightRows, weights: Floats) -> tuple[Floats, Floats]:
+    """What a part adds to the objectives and gradients of some models."""
+    from querywise.learners.ranksvm import kernels
+
+    features, levels, starts, counts = pairs.for_kernels()
+    models = for_kernels(weights)
+    if len(shares) < MANY:  # for few models threads cost more than they save
+        values, gradient = np.zeros(len(weights)), np.zeros_like(weights)
+        for number in range(len(shares)):
+            queries, share = shares.row(number)
+            values[number] = kernels.model_objective(
+                features, levels, starts, counts, queries, share, models[number], gradient[number]
+            )
+        return values, gradient
+    by_query = shares.by_query()
+
+    def part(queries: range) -> tuple[Floats, Floats]:
+        values, gradient = np.zeros(len(weights)), np.zeros_like(weights)
+        kernels.model_objectives(
+            features, levels, starts, counts, by_query.pointers, by_query.queries, by_query.shares, models,
+            queries.start, queries.stop, values, gradient,
+        )  # fmt: skip
+        return values, gradient
+
+    parts = in_threads(part, query_ranges(pairs.starts, _QUERY_BLOCKS))
+    return total([each for each, _ in parts]), total([each for _, each in parts])
