@@ -11,8 +11,12 @@ from querywise.data.joining import concatenate
 from querywise.data.judged import Judged
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
+from querywise.learners.ranksvm.centres import centre_points, gradients_at, nearest, sums_at
 from querywise.learners.ranksvm.newton import Ridge
+from querywise.learners.ranksvm.preferences import Preferences
 from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.learners.ranksvm.weighted_sums import objective_sums
+from querywise.learners.weight_rows import WeightRows
 from querywise.runtime.arrays import Floats
 from tests.test_ranksvm import Weighting, Written
 from tests.worlds import pairwise, ragged
@@ -197,6 +201,69 @@ def test_one_row_at_a_time_is_all_rows_at_once_whatever_the_others_weigh(toleran
     together = prepared.models(csr_array(rows)).weights
     alone = np.vstack([prepared.models(csr_array(row[None, :])).weights for row in rows])
     assert alone == pytest.approx(together, abs=1e-9)
+
+
+def around_centres(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Step from centres however few models there are; how many models are certified each time is noted."""
+    monkeypatch.setattr("querywise.learners.ranksvm.local_models._WORTH", 0)
+    counts: list[int] = []
+
+    def noted(pairs: Preferences, shares: WeightRows, weights: Floats) -> tuple[Floats, Floats]:
+        counts.append(len(weights))
+        return objective_sums(pairs, shares, weights)
+
+    monkeypatch.setattr("querywise.learners.ranksvm.local_models.objective_sums", noted)
+    return counts
+
+
+@pytest.mark.parametrize("pairs", ["query", "pair"])
+@pytest.mark.parametrize("prior_l2", [None, 0.5])
+def test_models_from_centres_are_within_the_gap_asked_for(
+    prior_l2: float | None, pairs: Weighting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, rows = ragged(3), some_of(5, rows=20)
+    exact = local(svm(prior_l2, pairs=pairs, tolerance=1e-18), data, rows)
+    around_centres(monkeypatch)
+    assert local(svm(prior_l2, pairs=pairs, tolerance=1e-18), data, rows) == pytest.approx(exact, abs=1e-8)
+    centre = svm(prior_l2, pairs=pairs).prepare(data).everyone.weights_
+    found = local(svm(prior_l2, pairs=pairs), data, rows)
+    for row, weights, best in zip(rows, found, exact, strict=True):
+        objective = Written(data, row, pairs, Ridge(0.1, centre, prior_l2 or 0.0))
+        assert objective.value(weights, 2) <= objective.value(best, 2) * (1 + 1e-3) + 1e-12
+
+
+def test_a_step_from_a_centre_spares_models_a_look_at_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = make_judged(120, 12, 6, kinds=2, seed=1)
+    assert data.candidates.queries is not None
+    kinds = np.array(data.candidates.queries.classes)
+    rows = (kinds[:, None] == kinds[None, :]) * np.random.default_rng(0).uniform(0.5, 1.5, size=(120, 120))
+    prepared, looked = RankSVM(tolerance=3e-4).prepare(data), around_centres(monkeypatch)
+    prepared.models(csr_array(rows))
+    assert looked == [120]
+    looked.clear()
+    monkeypatch.setattr("querywise.learners.ranksvm.local_models._WORTH", np.inf)
+    prepared.models(csr_array(rows))
+    assert sum(looked) > 150
+
+
+def test_gradients_at_a_centre_add_up_to_that_of_every_model() -> None:
+    data, rows = ragged(3), some_of(5, rows=20)
+    pairs = Preferences(data.candidates.features, data.labels, data.candidates.starts)
+    points = np.random.default_rng(0).normal(size=(3, 4))
+    shares, own = WeightRows.of(csr_array(rows), pairs.pairs, "query"), np.arange(20) % 3
+    _, expected = objective_sums(pairs, shares, points[own])
+    assert sums_at(gradients_at(pairs, points), shares, own) == pytest.approx(expected, abs=1e-12)
+
+
+def test_centres_are_those_of_groups_that_are_far_apart() -> None:
+    rng = np.random.default_rng(0)
+    groups = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
+    models = np.repeat(groups, 5, axis=0) + rng.normal(scale=0.1, size=(15, 2))
+    expected = models.reshape(3, 5, 2).mean(axis=1)
+    found = centre_points(models[rng.permutation(15)], 3)
+    assert np.sort(nearest(expected, found)).tolist() == [0, 1, 2]
+    assert found[np.argsort(nearest(expected, found))] == pytest.approx(expected)
+    assert centre_points(models[:1], 3) == pytest.approx(models[:1])
 
 
 def test_a_bare_step_keeps_no_training_document() -> None:

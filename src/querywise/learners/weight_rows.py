@@ -10,6 +10,9 @@ from scipy.sparse import csr_array
 
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.threads import in_threads, slices
+
+_BLOCK = 256  # rows in hand at a time
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,8 @@ class WeightRows:
         if len(self) == 1:
             one: Floats = np.einsum("i,ij->j", self.shares, table[self.queries])  # faster than a call of BLAS
             return one[None, :]
-        return np.asarray(self.matrix() @ table)
+        matrix = self.matrix()
+        return np.concatenate(in_threads(lambda block: matrix[block] @ table, slices(len(self), _BLOCK)) or [table[:0]])
 
     def by_query(self) -> WeightRows:
         """The transpose: for each query, the rows that have a share in it."""

@@ -142,26 +142,44 @@ def unpacked(packed: Singles, diagonal: float, full: Floats) -> None:
 
 
 @compiled_loosely
-def _take(row: Floats, factor: float, target: Floats, first: int) -> None:
+def _take(row: Floats | Singles, factor: float, target: Floats, first: int) -> None:
     """Take `factor` times a row from another, from a column on."""
     for j in range(first, len(target)):
         target[j] -= factor * row[j]
 
 
 @compiled_loosely
-def _take_four(r0: Floats, r1: Floats, r2: Floats, r3: Floats, target: Floats, first: int) -> None:
-    """The same for four rows, whose factors are in that column."""
-    f0, f1, f2, f3 = r0[first], r1[first], r2[first], r3[first]
-    for j in range(first, len(target)):
+def _take_four(u: Floats, first: int, target: Floats, column: int) -> None:
+    """Take the rows first..first+3 of u, by their factors in a column, from another row, from that column on."""
+    r0, r1, r2, r3 = u[first], u[first + 1], u[first + 2], u[first + 3]
+    f0, f1, f2, f3 = r0[column], r1[column], r2[column], r3[column]
+    for j in range(column, len(target)):
         target[j] -= (f0 * r0[j] + f1 * r1[j]) + (f2 * r2[j] + f3 * r3[j])
+
+
+@compiled_loosely
+def _take_four_from_four(u: Floats, first: int, row: int) -> None:
+    """The same from the rows row..row+3 of u at once, from the column `row` on: what is read is used four times."""
+    r0, r1, r2, r3 = u[first], u[first + 1], u[first + 2], u[first + 3]
+    t0, t1, t2, t3 = u[row], u[row + 1], u[row + 2], u[row + 3]
+    a0, a1, a2, a3 = r0[row], r1[row], r2[row], r3[row]
+    b0, b1, b2, b3 = r0[row + 1], r1[row + 1], r2[row + 1], r3[row + 1]
+    c0, c1, c2, c3 = r0[row + 2], r1[row + 2], r2[row + 2], r3[row + 2]
+    d0, d1, d2, d3 = r0[row + 3], r1[row + 3], r2[row + 3], r3[row + 3]
+    for j in range(row, len(u)):
+        x0, x1, x2, x3 = r0[j], r1[j], r2[j], r3[j]
+        t0[j] -= (a0 * x0 + a1 * x1) + (a2 * x2 + a3 * x3)
+        t1[j] -= (b0 * x0 + b1 * x1) + (b2 * x2 + b3 * x3)
+        t2[j] -= (c0 * x0 + c1 * x1) + (c2 * x2 + c3 * x3)
+        t3[j] -= (d0 * x0 + d1 * x1) + (d2 * x2 + d3 * x3)
 
 
 @compiled_loosely
 def _factorise(packed: Singles, diagonal: float, u: Floats) -> None:
     """Make the upper triangle of u the Cholesky factor of a packed matrix with a constant added to its diagonal.
 
-    Row after row of it, four at a time, is taken from the rows below. The packed matrix has no negative eigenvalue but
-    by rounding, so that no pivot is below the constant but by rounding.
+    Its rows, four at a time, are taken from the rows below; what is below the diagonal means nothing. The packed matrix
+    has no negative eigenvalue but by rounding, so that no pivot is below the constant but by rounding.
     """
     d, place = len(u), 0
     for i in range(d):
@@ -172,40 +190,57 @@ def _factorise(packed: Singles, diagonal: float, u: Floats) -> None:
     for first in range(0, d, 4):
         last = min(first + 4, d)
         for row in range(first, last):
-            scale = 1.0 / np.sqrt(max(u[row, row], diagonal))
             u[row, row] = max(u[row, row], diagonal)
+            scale = 1.0 / np.sqrt(u[row, row])
             for j in range(row, d):
                 u[row, j] *= scale
             for i in range(row + 1, last):
                 _take(u[row], u[row, i], u[i], i)
-        for i in range(last, d):
-            _take_four(u[first], u[first + 1], u[first + 2], u[first + 3], u[i], i)
+        for i in range(last, d - 3, 4):
+            _take_four_from_four(u, first, i)
+        for i in range(d - (d - last) % 4, d):
+            _take_four(u, first, u[i], i)
 
 
 @compiled_loosely
-def _solve(u: Floats, x: Floats) -> None:
-    """Turn a right side into the solution of UᵀU x = right."""
-    d = len(x)
+def _solve(factor: Floats | Singles, x: Floats) -> None:
+    """Turn a right side into the solution of UᵀU x = right; `factor` has the rows of U one after the other."""
+    d, place = len(x), 0
     for i in range(d):
-        x[i] /= u[i, i]
-        _take(u[i], x[i], x, i + 1)
+        row = factor[place : place + d - i]
+        x[i] /= row[0]
+        _take(row, x[i], x[i:], 1)
+        place += d - i
     for i in range(d - 1, -1, -1):
-        rest = 0.0
-        for j in range(i + 1, d):
-            rest += u[i, j] * x[j]
-        x[i] = (x[i] - rest) / u[i, i]
+        place -= d - i
+        row, below, rest = factor[place : place + d - i], x[i:], 0.0
+        for j in range(1, len(row)):
+            rest += row[j] * below[j]
+        x[i] = (x[i] - rest) / row[0]
 
 
 @compiled
-def factorise(packed: Singles, diagonal: float, factors: Floats, right: Floats) -> None:
-    """Factors of packed matrices, a constant added to their diagonals; right sides become the solutions."""
+def factorise(packed: Singles, diagonal: float, right: Floats, factors: Singles) -> None:
+    """Right sides become the solutions for packed matrices, a constant added to their diagonals.
+
+    `factors`, unless it is empty, receives the rows of the Cholesky factors.
+    """
+    d = right.shape[1]
+    u, factor = np.empty((d, d)), np.empty(packed.shape[1])
     for matrix in range(len(packed)):
-        _factorise(packed[matrix], diagonal, factors[matrix])
-        _solve(factors[matrix], right[matrix])
+        _factorise(packed[matrix], diagonal, u)
+        place = 0
+        for i in range(d):
+            for j in range(i, d):
+                factor[place + j - i] = u[i, j]
+            place += d - i
+        _solve(factor, right[matrix])
+        if len(factors):
+            factors[matrix] = factor
 
 
 @compiled
-def solve(factors: Floats, rows: Ints, right: Floats) -> None:
+def solve(factors: Singles, rows: Ints, right: Floats) -> None:
     """Right sides become the solutions, each for the factor with the number in `rows`."""
     for number in range(len(rows)):
         _solve(factors[rows[number]], right[number])

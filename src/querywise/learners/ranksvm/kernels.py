@@ -328,6 +328,23 @@ def model_objectives(
                 target[j] += 2 * coefficient * source[j]
 
 
+@compiled
+def gradients_at(
+    features: Floats, levels: Ints, starts: Ints, pairs: Ints, models: Floats, first: int, last: int, gradients: Floats
+) -> None:
+    """The gradient of each query's mean loss under each of a few models, for the queries first..last−1."""
+    losses = np.empty(len(models))
+    for query in range(first, last):
+        if pairs[query] == 0:
+            gradients[:, query] = 0.0
+            continue
+        x = features[starts[query] : starts[query + 1]]
+        scores = np.dot(models, x.T)
+        by_score = np.empty_like(scores)
+        _sums_of_models(scores, levels[starts[query] : starts[query + 1]], losses, by_score)
+        gradients[:, query] = np.dot(by_score, x) * (2.0 / pairs[query])
+
+
 @compiled_loosely
 def model_objective(
     features: Floats,

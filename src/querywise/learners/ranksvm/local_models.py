@@ -24,10 +24,11 @@ from scipy.sparse import csr_array
 
 from querywise.contracts.protocols import Learner
 from querywise.learners.linear import LinearModels
+from querywise.learners.ranksvm.centres import Centres, centre_points, gradients_at, nearest, sums_at
 from querywise.learners.ranksvm.newton import Optimum, Ridge, minimise, minimise_hinge
 from querywise.learners.ranksvm.preference_parts import PreferenceParts
 from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Preferences, joined, total
-from querywise.learners.ranksvm.systems import curvature, factored, solved
+from querywise.learners.ranksvm.systems import Systems, curvature, factored, solved
 from querywise.learners.ranksvm.weighted_sums import MANY, Curved, curved_queries, objective_sums, step_sums
 from querywise.learners.weight_rows import WeightRows
 from querywise.learners.weights import weighed
@@ -38,6 +39,9 @@ from querywise.runtime.threads import one_blas_thread, slices
 from querywise.runtime.workers import ThisProcess, Workers
 
 _MEMORY = 256_000_000  # bytes for the curvatures of the models trained at a time
+_CENTRES = 8
+_SAMPLE = 64  # models whose centres these are
+_WORTH = 16  # the part of certifying all models that centres may cost at most
 _FROZEN_STEPS = 20
 _PROGRESS = 0.8  # a step with the same curvature must shrink the gap at least to this for another to be tried
 
@@ -166,28 +170,59 @@ class PreparedRankSVM:
 
     def _all_at_once(self, shares: WeightRows) -> Floats:
         d = len(self.centre_)
-        partial = 2 * d * (d + 1) * (len(self._parts()) - 1)  # bytes that every part adds to the sum
+        each = 2 * d * (d + 1) * (len(self._parts()) + 1)  # bytes: a sum from every part, and the factor
         room = min(_MEMORY, (self._parts().workers.memory or np.inf) / 10)
-        blocks = slices(len(shares), max(1, min(int(room // (8 * d * d + partial)), 4096)))
-        parts = self._parts().workers.together(lambda block: self._block(shares.select(block)), blocks, "Local models")
+        blocks = slices(len(shares), max(1, min(int(room // each), 4096)))
+        centres = None if self.learner.tolerance is None else self._centres(shares)
+        parts = self._parts().workers.together(
+            lambda block: self._block(shares.select(block), centres), blocks, "Local models"
+        )
         weights = np.concatenate(parts) if parts else np.zeros((0, d))
         assert len(weights) == len(shares), "a model for every row"
         return weights
 
-    def _block(self, shares: WeightRows) -> Floats:
-        """The models of some rows: the step from w₀, then as many more as the tolerance asks for."""
-        spread, tolerance = self._parts(), self.learner.tolerance
+    def _centres(self, shares: WeightRows) -> Centres | None:
+        """Centres of the single steps of some rows; none where there is so little to certify that they do not pay."""
+        if len(shares.queries) < _WORTH * _CENTRES * shares.columns:
+            return None
+        rows = np.flatnonzero(shares.has_pairs)
+        some = rows[np.linspace(0, len(rows) - 1, min(_SAMPLE, len(rows))).astype(np.int64)]
+        points = centre_points(self._first_steps(shares.select(some), more=False)[0], _CENTRES)
+        return Centres(points, self._parts().workers.keep(gradients_at, self._parts().pairs, shared=(points,)))
+
+    def _first_steps(self, shares: WeightRows, *, more: bool) -> tuple[Floats, Any]:
+        """The step from w₀ for some rows, and, where more may follow, their systems, kept."""
+        spread = self._parts()
         sums = spread.workers.keep(step_sums, *spread.asked(spread.curved, shares))
-        shared = (shares.has_pairs, self._ridge(), self.centre_, tolerance is not None)
+        shared = (shares.has_pairs, self._ridge(), self.centre_, more)
         (weights,), (systems,) = spread.workers.both(_first_step, *([each] for each in sums), shared=shared)
+        return weights, systems
+
+    def _block(self, shares: WeightRows, centres: Centres | None) -> Floats:
+        """The models of some rows: the step from w₀, then as many more as the tolerance asks for."""
+        tolerance = self.learner.tolerance
+        weights, systems = self._first_steps(shares, more=tolerance is not None)
         if tolerance is None:
-            found: Floats = weights
-            return found
+            return weights
         weights = np.array(weights)  # a copy: results of workers may be read only
-        late = self._frozen_steps(shares, weights, systems, np.flatnonzero(shares.has_pairs), tolerance)
+        pending = np.flatnonzero(shares.has_pairs)
+        if centres is not None:
+            self._step_from(centres, shares, weights, systems, pending)
+        late = self._frozen_steps(shares, weights, systems, pending, tolerance)
         if len(late):
             weights[late] = self._one_by_one(shares.select(late), weights[late])
         return weights
+
+    def _step_from(self, centres: Centres, shares: WeightRows, weights: Floats, systems: Any, pending: Ints) -> None:
+        """Step from the nearest centre; models nearer to w₀ stay as they are."""
+        spread, ridge = self._parts(), self._ridge()
+        own = nearest(np.vstack([self.centre_, centres.points]), weights[pending]) - 1
+        moved, own = pending[own >= 0], own[own >= 0]
+        some, points = shares.select(moved), centres.points[own]
+        gradient = ridge.gradient(points)
+        for each in spread.workers.each(sums_at, *spread.asked(centres.gradients, some), shared=(own,)):
+            gradient += each
+        weights[moved] = points - spread.workers.each(solved, [systems], shared=(moved, gradient))[0]
 
     def _frozen_steps(self, shares: WeightRows, weights: Floats, systems: Any, pending: Ints, tolerance: float) -> Ints:
         """Certify, and step again with the same curvature while that helps; which models still miss the tolerance."""
@@ -279,13 +314,13 @@ def _gradients(curved: Curved) -> Floats:
     return curved.gradients
 
 
-def _first_step(*given: Any) -> tuple[Floats, Floats | None]:
-    """The step from w₀ for some rows, and its systems, ready to be solved again, where more steps may follow."""
+def _first_step(*given: Any) -> tuple[Floats, Systems]:
+    """The step from w₀ for some rows, and its systems, which can be solved again where more steps may follow."""
     *sums, has_pairs, ridge, centre, more = given
     weights = np.where(has_pairs[:, None], centre, ridge.minimiser)
     gradient = np.where(has_pairs[:, None], ridge.gradient(centre) + total([each for each, _ in sums]), 0.0)
-    systems, step = factored(sums, ridge.strength, gradient)
-    return weights - step, systems if more else None
+    step, systems = factored(sums, ridge.strength, gradient, again=more)
+    return weights - step, systems
 
 
 def _chosen(pairs: Preferences, queries: Ints) -> Preferences:

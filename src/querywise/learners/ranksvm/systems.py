@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,9 +15,21 @@ from querywise.runtime.threads import in_threads, slices
 _FEW = 16  # features below which LAPACK's LU is as fast
 _BLOCK = 64  # systems in hand at a time
 
+Sums = Sequence[tuple[Floats, Singles]]  # V·G and V·H, packed, from every part
 
-def curvature(sums: Sequence[tuple[Floats, Singles]], strength: float) -> Floats:
-    """(λ+μ) I + V·H, a full matrix per row, from the parts of its sums."""
+
+class Systems(NamedTuple):
+    """Systems ready to be solved: full matrices where features are few, else Cholesky factors, packed as the sums are.
+
+    Factors are in single precision, as the sums that they were made of.
+    """
+
+    matrices: Floats
+    factors: Singles
+
+
+def curvature(sums: Sums, strength: float) -> Floats:
+    """(λ+μ) I + V·H, a full matrix per row."""
     from querywise.learners.ranksvm import curvature_kernels
 
     packed, d = _packed(sums), sums[0][0].shape[1]
@@ -29,38 +42,35 @@ def curvature(sums: Sequence[tuple[Floats, Singles]], strength: float) -> Floats
     return full
 
 
-def factored(sums: Sequence[tuple[Floats, Singles]], strength: float, right: Floats) -> tuple[Floats, Floats]:
-    """The systems, ready to be solved again, and their solutions for a right side each.
-
-    Ready are Cholesky factors U in the upper triangles, UᵀU = (λ+μ) I + V·H; of few features, the matrices.
-    """
+def factored(sums: Sums, strength: float, right: Floats, *, again: bool) -> tuple[Floats, Systems]:
+    """The solutions for a right side each; and the systems, if they are to be solved again."""
     from querywise.learners.ranksvm import curvature_kernels
 
-    d = right.shape[1]
-    if d < _FEW:
-        full = curvature(sums, strength)
-        return full, solved(full, np.arange(len(full)), right)
+    none = np.empty((0, 0), np.float32)
+    if right.shape[1] < _FEW:
+        ready = Systems(curvature(sums, strength), none)
+        return solved(ready, np.arange(len(right)), right), ready
     packed, found = _packed(sums), np.array(right)
-    factors = np.empty((len(packed), d, d))
+    factors = np.empty(packed.shape, np.float32) if again else none
 
     def part(block: slice) -> None:
-        curvature_kernels.factorise(packed[block], strength, factors[block], found[block])
+        curvature_kernels.factorise(packed[block], strength, found[block], factors[block])
 
-    in_threads(part, slices(len(factors), _BLOCK))
-    return factors, found
+    in_threads(part, slices(len(packed), _BLOCK))
+    return found, Systems(np.empty((0, 0, 0)), factors)
 
 
-def solved(factors: Floats, rows: Ints, right: Floats) -> Floats:
-    """The solutions of some of the systems that are ready, a right side each."""
+def solved(systems: Systems, rows: Ints, right: Floats) -> Floats:
+    """The solutions of some of the systems, a right side each."""
     from querywise.learners.ranksvm import curvature_kernels
 
-    given, found = for_kernels(factors), np.array(right)
+    found, factors = np.array(right), for_kernels(systems.factors)
 
     def part(block: slice) -> None:
         if right.shape[1] < _FEW:
-            found[block] = np.linalg.solve(factors[rows[block]], right[block][:, :, None])[:, :, 0]
+            found[block] = np.linalg.solve(systems.matrices[rows[block]], right[block][:, :, None])[:, :, 0]
         else:
-            curvature_kernels.solve(given, rows[block], found[block])
+            curvature_kernels.solve(factors, rows[block], found[block])
 
     try:
         in_threads(part, slices(len(rows), _BLOCK))
@@ -69,5 +79,5 @@ def solved(factors: Floats, rows: Ints, right: Floats) -> Floats:
     return found
 
 
-def _packed(sums: Sequence[tuple[Floats, Singles]]) -> Singles:
+def _packed(sums: Sums) -> Singles:
     return for_kernels(sums[0][1]) if len(sums) == 1 else total([each for _, each in sums])
