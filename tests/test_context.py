@@ -199,9 +199,9 @@ def test_learners_in_the_same_context_share_its_table(monkeypatch: pytest.Monkey
     data = make_judged(20, 10, 4)
     seen: list[int] = []
 
-    def counted(*arguments: Any) -> Any:
+    def counted(*arguments: Any, **options: Any) -> Any:
         seen.append(1)
-        return within_query(*arguments)
+        return within_query(*arguments, **options)
 
     monkeypatch.setattr(context, "within_query", counted)
     with caching():

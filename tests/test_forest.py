@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import lightgbm
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ from hypothesis import strategies as st
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
 from querywise.learners.trees.boosting import LambdaMART, TreeRegression
-from querywise.learners.trees.forest import read_forest
+from querywise.learners.trees.forest import read_forests
+from querywise.learners.trees.text import read_trees
 from querywise.runtime.arrays import Floats
 from tests.worlds import examples
 
@@ -27,12 +30,43 @@ def by_lightgbm(text: str, table: Floats) -> Floats:
 def test_sums_are_lightgbms_to_the_last_bit(trees: int, leaves: int) -> None:
     (text,) = LambdaMART(trees, leaves=leaves, min_documents=1).fit(DATA).models_
     rng = np.random.default_rng(0)
-    grown = read_forest(text, 5)
+    grown = read_forests([text], 5)
     tables = [DATA.candidates.features, rng.normal(size=(10_000, 5)), np.zeros((1, 5)), np.full((3, 5), 1e300)]
     tables.append(np.full((len(grown.thresholds), 5), grown.thresholds[:, None]))  # on the very thresholds
     tables.append(np.nextafter(tables[-1], np.inf))
     for table in tables:
         assert np.array_equal(grown.scores(table), by_lightgbm(text, table))
+
+
+@pytest.mark.parametrize("leaves", [64, 65, 200])
+def test_trees_of_more_leaves_than_a_number_has_bits_have_the_same_sums(leaves: int) -> None:
+    (text,) = LambdaMART(9, leaves=leaves, min_documents=1).fit(DATA).models_
+    assert max(len(tree.leaves) for tree in read_trees(text, 5)) == leaves
+    for rows in (1, 127, 128, 129, 5_000):
+        table = np.random.default_rng(rows).normal(size=(rows, 5))
+        assert np.array_equal(read_forests([text], 5).scores(table), by_lightgbm(text, table))
+
+
+@pytest.mark.parametrize("leaves", [15, 100])
+def test_a_bag_is_the_mean_of_its_forests_to_the_last_bit(leaves: int) -> None:
+    bag = LambdaMART(20, leaves=leaves, min_documents=1, bag=3).fit(DATA)
+    table = DATA.candidates.features
+    total = np.zeros(len(table))
+    for text in bag.models_:
+        total += by_lightgbm(text, table)
+    assert np.array_equal(bag.predict(DATA.candidates), total / 3)
+
+
+@pytest.mark.parametrize("leaves", [15, 100])
+def test_missing_values_go_where_lightgbm_sends_them(leaves: int) -> None:
+    rng = np.random.default_rng(1)
+    table = DATA.candidates.features.copy()
+    table[rng.random(table.shape) < 0.2] = np.nan
+    data = replace(DATA, candidates=replace(DATA.candidates, features=table, missing="allowed"))
+    learned = LambdaMART(20, leaves=leaves, min_documents=1, missing="native").fit(data)
+    for learner in (learned, LambdaMART(20).fit(DATA)):
+        (text,) = learner.models_
+        assert np.array_equal(read_forests([text], 5).scores(table), by_lightgbm(text, table))
 
 
 def test_a_tree_that_is_a_leaf_is_read_too() -> None:
@@ -52,7 +86,7 @@ def test_trees_damaged_in_any_way_are_refused_or_lead_to_a_leaf(data: st.DataObj
         place = data.draw(st.integers(0, len(letters) - 1))
         letters[place] = data.draw(st.sampled_from("0123456789-=. \nex"))
     try:
-        forest = read_forest("".join(letters), 5)
+        forest = read_forests(["".join(letters)], 5)
     except ModelFileError:
         return
     assert np.isfinite(forest.scores(DATA.candidates.features[:20])).all()
@@ -76,7 +110,7 @@ def test_what_is_wrong_with_trees_is_said(before: str, after: str) -> None:
     (text,) = MODELS
     assert before in text
     with pytest.raises(ModelFileError, match="The trees cannot be read"):
-        read_forest(text.replace(before, after), 5)
+        read_forests([text.replace(before, after)], 5)
 
 
 def test_rows_of_another_width_are_refused() -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import lightgbm
 import numpy as np
 import pytest
 
@@ -10,7 +12,9 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
 from querywise.learners.trees.boosting import LambdaMART
+from querywise.learners.trees.grades import Grades
 from querywise.learners.trees.rows import LONGEST_QUERY, training_rows
+from querywise.runtime.threads import in_threads
 from tests.worlds import ragged
 
 
@@ -54,6 +58,57 @@ def test_query_weights_are_relative_and_zero_leaves_a_query_out() -> None:
     without = LambdaMART(20).fit(data, query_weights=half).predict(data.candidates)
     alone = LambdaMART(20).fit(data.select(range(20))).predict(data.candidates)
     assert np.array_equal(without, alone)
+
+
+def trees_of(ranker: LambdaMART) -> list[str]:
+    return [text.partition("\nparameters:")[0] for text in ranker.models_]
+
+
+def test_forests_grown_side_by_side_are_those_grown_one_by_one() -> None:
+    data = make_judged(90, 20, 5, seed=1)
+    train, valid = data.select(range(60)), data.select(range(60, 90))
+    for held_out in (valid, None):
+        one_by_one, together = (
+            LambdaMART(40, patience=5, bag=5, threads=threads).fit(train, valid=held_out) for threads in (1, 3)
+        )
+        assert len(set(trees_of(together))) == 5
+        assert trees_of(together) == trees_of(one_by_one)
+
+
+def test_a_forest_stops_where_lightgbm_would_stop_it() -> None:
+    data = make_judged(90, 20, 5, seed=1)
+    train, valid = data.select(range(60)), data.select(range(60, 90))
+    ranker = LambdaMART(200, patience=7, bag=2).fit(train, valid=valid)
+    grades = Grades.of(train, valid, ranker.objective)
+    training, checked = ranker._binned(train, np.ones(60), valid, grades, whole=True)
+    assert checked is not None
+    kept = []
+    for number in range(2):
+        parameters = ranker._parameters(grades, number, train.candidates.features.shape, 1)
+        stop = lightgbm.early_stopping(7, verbose=False)
+        booster = lightgbm.train(parameters, training, valid_sets=[checked], callbacks=[stop])
+        kept.append(booster.model_to_string(num_iteration=booster.best_iteration).partition("\nparameters:")[0])
+    assert trees_of(ranker) == kept
+
+
+def test_a_bag_grows_while_all_other_threads_wait_for_it() -> None:
+    """Local models in other threads wait for the gains that this training holds."""
+    data = make_judged(30, 10, 4)
+    growing, waiting = threading.Event(), threading.Event()
+
+    def hold(_: int) -> None:
+        waiting.set()
+        growing.wait(60)
+
+    with ThreadPoolExecutor(1) as elsewhere:
+        others = elsewhere.submit(in_threads, hold, range(8))
+        waiting.wait(60)
+        try:
+            assert len(LambdaMART(20, bag=3, threads=2).fit(data).models_) == 3
+            assert not growing.is_set()
+        finally:
+            growing.set()
+        others.result()
 
 
 def test_trainings_at_the_same_time_do_not_mix_their_gains() -> None:

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from querywise.data.judged import Candidates
-from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.arrays import Bools, Floats, Ints, for_kernels
 from querywise.runtime.compiled import compiled
-from querywise.runtime.sorting import ascending
 from querywise.runtime.threads import in_threads
 
 _NOISE = 1e-12  # of the values' size: a spread below it is rounding
+_SMALLEST = -1_000  # power of two that values are divided by: squares of smaller ones are no smaller than numbers are
 _BLOCK = 20_000  # rows at a time, in each thread
 
 
@@ -31,8 +31,10 @@ class WithinQuery(NamedTuple):
     ranks: Floats
 
 
-def within_query(values: Floats, candidates: Candidates) -> WithinQuery:
+def within_query(values: Floats, candidates: Candidates, *, ranks: bool = True) -> WithinQuery:
     """The z-score and rank of every row of `values`, one per document, within its query.
+
+    ranks: whether they are wanted; without them there are no rows of ranks.
 
     The order of a query's documents, and which queries are beside it, change no bit.
 
@@ -41,48 +43,74 @@ def within_query(values: Floats, candidates: Candidates) -> WithinQuery:
     >>> found.means[:, 0].tolist(), found.z[:, 0].tolist(), found.ranks[:, 0].tolist()
     ([2.0, 7.0], [-1.0, 1.0, 0.0], [0.0, 1.0, 0.5])
     """
-    by_query = (len(candidates), values.shape[1])
-    found = WithinQuery(np.zeros(by_query), np.zeros(by_query), np.empty(values.shape), np.empty(values.shape))
-    rows = max(1, _BLOCK // max(1, values.shape[1] // 8))
-    in_threads(lambda block: _stand(values, candidates.starts, *block, *found), list(candidates.blocks(rows)))
+    by_query, by_rank = (len(candidates), values.shape[1]), (len(values) if ranks else 0, values.shape[1])
+    found = WithinQuery(np.zeros(by_query), np.zeros(by_query), np.empty(values.shape), np.empty(by_rank))
+
+    def stand(block: tuple[int, int]) -> None:
+        for query in range(*block):
+            rows = candidates.rows(query)
+            own, level = for_kernels(values[rows]), np.empty(values.shape[1], np.bool_)
+            if not len(own):
+                continue
+            # Sorted by numpy, which takes less time than sorting in a kernel.
+            order = np.argsort(own, axis=0, kind="stable") if ranks else None
+            ascending = np.sort(own, axis=0) if order is None else np.take_along_axis(own, order, axis=0)
+            _stand(own, ascending, level, found.means[query], found.spreads[query], found.z[rows])
+            if order is not None:
+                _rank(ascending, order, level, found.ranks[rows])
+
+    in_threads(stand, list(candidates.blocks(max(1, _BLOCK // max(1, values.shape[1] // 8)))))
     return found
 
 
 @compiled
-def _stand(
-    values: Floats, starts: Ints, first: int, last: int, means: Floats, spreads: Floats, z: Floats, ranks: Floats
-) -> None:
-    for query in range(first, last):
-        begin, count = starts[query], starts[query + 1] - starts[query]
-        if count == 0:
-            continue
-        for column in range(values.shape[1]):
-            own = values[begin : begin + count, column].copy()
-            turn = ascending(own)
-            # Divided by a power of two, which is exact, so that no square is too large; added up from the smallest on,
-            # so that the order of the documents does not show.
-            power = math.frexp(max(abs(own[turn[0]]), abs(own[turn[-1]])))[1]
-            total = 0.0
-            for place in turn:
-                own[place] = math.ldexp(own[place], -power)
-                total += own[place]
-            centre = total / count
-            squares = 0.0
-            for place in turn:
-                squares += (own[place] - centre) ** 2
-            spread = math.sqrt(squares / count)
-            if own[turn[0]] == own[turn[-1]]:
-                centre = own[turn[0]]
-            level = spread <= _NOISE * abs(centre) or own[turn[0]] == own[turn[-1]]
-            means[query, column] = math.ldexp(centre, power)
-            spreads[query, column] = 0.0 if level else math.ldexp(spread, power)
-            start = 0
-            while start < count:
-                end = start + 1
-                while end < count and (level or own[turn[end]] == own[turn[start]]):
-                    end += 1
-                rank = 0.5 if level else (start + end - 1) / (2.0 * (count - 1))
-                for place in turn[start:end]:
-                    z[begin + place, column] = 0.0 if level else (own[place] - centre) / spread
-                    ranks[begin + place, column] = rank
-                start = end
+def _stand(values: Floats, ascending: Floats, level: Bools, means: Floats, spreads: Floats, z: Floats) -> None:
+    """One query: how each value stands in its column, whose values are also given in `ascending` order.
+
+    On the way out `ascending` is divided by powers of two, and `level` says where all values of a column are.
+    """
+    count, columns = values.shape
+    powers, down = np.empty(columns, np.int64), np.empty(columns)
+    for column in range(columns):
+        # Divided by a power of two, which is exact, so that no square is too large.
+        largest = max(abs(ascending[0, column]), abs(ascending[-1, column]))
+        powers[column] = max(math.frexp(largest)[1], _SMALLEST)
+        down[column] = math.ldexp(1.0, -powers[column])
+        means[column] = spreads[column] = 0.0
+    for place in range(count):  # from the smallest on, so that the order of the documents does not show
+        for column in range(columns):
+            ascending[place, column] *= down[column]
+            means[column] += ascending[place, column]
+    for column in range(columns):
+        means[column] /= count
+    for place in range(count):
+        for column in range(columns):
+            spreads[column] += (ascending[place, column] - means[column]) ** 2
+    for column in range(columns):
+        spreads[column] = math.sqrt(spreads[column] / count)
+        alike = ascending[0, column] == ascending[-1, column]
+        means[column] = ascending[0, column] + 0.0 if alike else means[column]
+        level[column] = alike or spreads[column] <= _NOISE * abs(means[column])
+    for row in range(count):
+        for column in range(columns):
+            away = values[row, column] * down[column] - means[column]
+            z[row, column] = 0.0 if level[column] else away / spreads[column]
+    for column in range(columns):
+        means[column] = math.ldexp(means[column], powers[column])
+        spreads[column] = 0.0 if level[column] else math.ldexp(spreads[column], powers[column])
+
+
+@compiled
+def _rank(ascending: Floats, order: Ints, level: Bools, ranks: Floats) -> None:
+    """The ranks of one query from its values in ascending order and the rows they are in; ½ where all are level."""
+    count = len(order)
+    for column in range(order.shape[1]):
+        start = 0
+        while start < count:
+            end = start + 1
+            while end < count and (level[column] or ascending[end, column] == ascending[start, column]):
+                end += 1
+            rank = 0.5 if level[column] else (start + end - 1) / (2.0 * (count - 1))
+            for place in range(start, end):
+                ranks[order[place, column], column] = rank
+            start = end

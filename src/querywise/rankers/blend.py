@@ -18,7 +18,7 @@ from querywise.learners.classic.lists import Worth, check_worth
 from querywise.learners.local_models import FittedModels
 from querywise.learners.within_query import within_query
 from querywise.runtime.arrays import Floats
-from querywise.runtime.cache import cached
+from querywise.runtime.cache import cached, caching
 from querywise.runtime.parameters import unfitted
 
 SCALES: dict[str, Scale] = {"standard": "z", "rank": "rank"}
@@ -69,7 +69,8 @@ class Blend(AnyRanker):
         """Fit every ranker, then learn on `valid` how much each counts, if that is asked for."""
         self._check()
         data.candidates.require_moderate()
-        self.rankers_ = tuple(_fitted(each, data, valid) for each in self.rankers)
+        with caching():  # what several rankers need is made once
+            self.rankers_ = tuple(_fitted(each, data, valid) for each in self.rankers)
         self.feature_count_ = data.candidates.features.shape[1]
         self.feature_names_ = data.candidates.feature_names
         self.weights_ = np.full(len(self.rankers_), 1 / len(self.rankers_))
@@ -91,7 +92,7 @@ class Blend(AnyRanker):
         return Answer(
             candidates,
             lambda: Common(self),
-            Once(lambda: self.blended(np.column_stack([each.scores() for each in members]), candidates)),
+            Once(lambda: self.blended(scores_of(members), candidates)),
             varies=any(each.varies for each in members),
             models=Once(lambda: models),
             shares=Once(lambda: csr_array(np.tile(self.weights_, (len(candidates), 1)))),
@@ -123,7 +124,8 @@ class Blend(AnyRanker):
     def scaled(self, candidates: Candidates, /) -> Floats:
         """Documents × rankers: every ranker's scores, comparable within the query."""
         seen = ready(self, candidates)
-        return self.comparable(self.several_models().scores(seen), seen)
+        with caching("context"):
+            return self.comparable(self.several_models().scores(seen), seen)
 
     def blended(self, scores: Floats, candidates: Candidates, /) -> Floats:
         """One score per document from any scores of as many rankers, such as each one's own predictions."""
@@ -131,7 +133,7 @@ class Blend(AnyRanker):
 
     def comparable(self, scores: Floats, candidates: Candidates, /) -> Floats:
         """Documents × rankers: any scores of theirs, on one scale within the query."""
-        found = within_query(scores, candidates)
+        found = within_query(scores, candidates, ranks=self.scores == "rank")
         return found.z if self.scores == "standard" else found.ranks
 
     def several_models(self) -> FittedModels:
@@ -169,6 +171,12 @@ class Common:
     def form(self) -> Refusal:
         """None: an engine knows no scale of the query."""
         return self.blend.refusal(type(self.blend))
+
+
+def scores_of(members: Sequence[Answer]) -> Floats:
+    """Documents × rankers: the scores of each answer, where what several need is made once."""
+    with caching("context"):
+        return np.column_stack([each.scores() for each in members])
 
 
 def _fitted(ranker: Ranker, data: Judged, valid: Judged | None) -> Ranker:

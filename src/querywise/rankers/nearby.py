@@ -16,7 +16,7 @@ from querywise.learners.local_models import FittedModels
 from querywise.locality.combinations import check_floor, normalised, without_the_weak
 from querywise.locality.neighborhoods import Nearest
 from querywise.locality.views.looking import looked_at, without_vector
-from querywise.rankers.blend import Blend
+from querywise.rankers.blend import Blend, scores_of
 from querywise.rankers.cross_fitting import CrossFitted, CrossFitting, signals_and_places, views_of
 from querywise.rankers.neighbors import fitted_view
 from querywise.rankers.score_signals import usual_spreads
@@ -85,7 +85,7 @@ class NearbyBlend(AnyRanker):
         """Every ranker's answer, with weights of its own for each query."""
         seen = ready(self, candidates)
         blended = self.blend_.answer(seen)
-        every = Once(lambda: np.column_stack([each.scores() for each in blended.members]))
+        every = Once(lambda: scores_of(blended.members))
         weights = Once(lambda: self._weights(every(), candidates))
 
         def scores() -> Floats:

@@ -52,7 +52,7 @@ def score_signals(scores: Floats, candidates: Candidates, usual: Floats) -> Floa
 
 def usual_spreads(scores: Floats, candidates: Candidates) -> Floats:
     """The mean spread of each ranker's scores within a query."""
-    spreads = within_query(scores, candidates).spreads
+    spreads = within_query(scores, candidates, ranks=False).spreads
     usual: Floats = spreads.mean(axis=0) if len(spreads) else np.ones(scores.shape[1])
     return usual
 

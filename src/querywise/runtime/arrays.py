@@ -12,6 +12,7 @@ Singles = NDArray[np.float32]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
+Bits = NDArray[np.uint64]
 Halves = NDArray[np.float16]
 
 Arrays = dict[str, NDArray[np.generic]]  # of any type, by name

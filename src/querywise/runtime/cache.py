@@ -10,6 +10,7 @@ import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextvars import ContextVar
+from dataclasses import is_dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,7 +26,8 @@ _memory: ContextVar[_Memory | None] = ContextVar("querywise_sharing", default=No
 class _Memory:
     """Values by key, the least recently used forgotten when they take too much room."""
 
-    def __init__(self) -> None:
+    def __init__(self, only: tuple[str, ...]) -> None:
+        self.only = only
         self._values: OrderedDict[Any, tuple[Any, Any, int]] = OrderedDict()
         self._used = 0
 
@@ -44,12 +46,15 @@ class _Memory:
 
 
 @contextlib.contextmanager
-def caching() -> Iterator[None]:
-    """Remember what `cached` makes until the block ends; inside another such block, until that one ends."""
+def caching(*only: str) -> Iterator[None]:
+    """Remember what `cached` makes until the block ends; inside another such block, until that one ends.
+
+    only: what to remember, where it is not everything: telling settings apart takes longer than what is made quickly.
+    """
     if _memory.get() is not None:
         yield
         return
-    token = _memory.set(_Memory())
+    token = _memory.set(_Memory(only))
     try:
         yield
     finally:
@@ -69,23 +74,30 @@ def not_caching() -> Iterator[None]:
 def cached(what: str, settings: object, of: object, make: Callable[[], _Value]) -> _Value:  # of any type
     """What `make` makes of some data at some settings; a second time, the very same object where that is remembered."""
     memory = _memory.get()
-    return make() if memory is None else memory.get((what, signature(settings), id(of)), (of, settings), make)
+    if memory is None or (memory.only and what not in memory.only):
+        return make()
+    return memory.get((what, signature(settings), id(of)), (of, settings), make)
 
 
 def signature(thing: object) -> Hashable:  # of any type
-    """What tells one setting from another: values by value, estimators by class and parameters, arrays by identity."""
+    """What tells one setting from another: values by value, estimators by class and parameters, data by identity."""
     if thing is None or isinstance(thing, (str, int, float, np.generic)):
         return (type(thing).__name__, str(thing))
     if isinstance(thing, dict):
         return tuple((name, signature(value)) for name, value in thing.items())
     if isinstance(thing, (tuple, list)):
         return tuple(map(signature, thing))
-    if not type(thing).__module__.startswith("querywise."):
+    if not type(thing).__module__.startswith("querywise.") or (is_dataclass(thing) and not _by_value(thing)):
         return id(thing)
     if is_fitted(thing):
         learned = {name: value for name, value in vars(thing).items() if name.endswith("_")}
         return (type(thing).__name__, signature(learned))
     return (type(thing).__name__, signature(parameters_of(thing)))
+
+
+def _by_value(thing: object) -> bool:
+    """Whether two that hold the same are equal."""
+    return type(thing).__eq__ is not object.__eq__
 
 
 def _size(value: Any) -> int:

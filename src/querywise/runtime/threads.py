@@ -40,6 +40,23 @@ def slices(count: int, size: int) -> list[slice]:
     return [slice(first, min(first + size, count)) for first in range(0, count, size)]
 
 
+def with_help(work: Callable[[], None], others: int) -> None:
+    """The same work in this thread and in up to so many others: as many as are free before it is done here.
+
+    It takes its pieces from what all of them share, and none of them is waited for that has not begun: so it may hold
+    a lock that other work in these threads is waiting for.
+    """
+    job, helpers = current_job(), 0 if getattr(_here, "busy", False) else others
+    helping = [_pool().submit(_marked, lambda _: work(), job, None) for _ in range(helpers)]
+    try:
+        with alone():
+            work()
+    finally:
+        begun = [each for each in helping if not each.cancel()]
+    for each in begun:
+        each.result()
+
+
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
     """Use no further threads while the block runs: the other cores are in use."""

@@ -33,7 +33,7 @@ def _at_least_one(size: str) -> Together:
 
 
 def _forests(made: Any, known: Known) -> None:
-    trees = sum(len(forest.roots) for forest in made.grown())
+    trees = len(made.grown().roots)
     _demand(made.tree_count_ <= trees, f"LambdaMART.tree_count_ is {made.tree_count_}; there are {trees} trees")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -16,20 +17,21 @@ from querywise.contracts.forms import Forest, Refusal, no_missing
 from querywise.contracts.protocols import Learner
 from querywise.data.judged import Candidates, Judged
 from querywise.data.missing import NATIVE, ZERO, reading_for
-from querywise.data.ordering import content_order
 from querywise.errors import DataError, NotFittedError
-from querywise.learners.trees.forest import Grown, read_forest
+from querywise.learners.trees.bag import Growing, grow
+from querywise.learners.trees.forest import Grown, read_forests
 from querywise.learners.trees.grades import Grades
-from querywise.learners.trees.growth import LARGEST, check_growth, check_visible, growth, own_gains
-from querywise.learners.trees.rows import training_rows
+from querywise.learners.trees.growth import LARGEST, check_growth, check_visible, growth
+from querywise.learners.trees.rows import weighted_rows
 from querywise.learners.trees.shapley import shapley_values
 from querywise.learners.trees.text import for_lightgbm, gains_in, read_trees, width_of
 from querywise.learners.weights import check_query_weights
 from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import ideal_shares
 from querywise.runtime.arrays import Floats
+from querywise.runtime.cache import cached
 from querywise.runtime.parameters import unfitted
-from querywise.runtime.progress import doing
+from querywise.runtime.threads import cores
 
 if TYPE_CHECKING:
     from lightgbm import Booster, Dataset
@@ -69,7 +71,7 @@ class LambdaMART(AnyRanker):
     prior: local models start from the global one's scores.
     base: a fitted one whose scores to start from.
     missing: "native" learns at each split to which side missing values (NaN) go, as LightGBM does; "zero" refuses NaN.
-    threads: how many LightGBM uses; None: one for small data, else all cores.
+    threads: how many it uses, which the forests of a bag share; None: all cores, one for a single small forest.
     seed: the same seed gives the same trees; from 0 up.
 
     Refused: with DataError, a parameter out of its range and data in which no document is preferred to another.
@@ -112,7 +114,7 @@ class LambdaMART(AnyRanker):
         self.threads = threads
         self.seed = seed
         self._boosters: list[Booster] | None = None
-        self._forests: list[Grown] | None = None
+        self._forests: Grown | None = None
 
     def fit(self, data: Judged, /, *, query_weights: Floats | None = None, valid: Judged | None = None) -> Self:
         """Grow trees; with `valid`, until early stopping.
@@ -133,25 +135,13 @@ class LambdaMART(AnyRanker):
         if not weights.any():
             raise DataError("All query weights are 0, so there is no query to learn from.")
         check_visible(candidates.features)
-        library = lightgbm()
         grades = Grades.of(data, valid, self.objective)
-        training = self._dataset(data, weights, grades, None)
-        checked = None if valid is None else self._dataset(valid, self._watched(valid), grades, training)
-        grown: list[tuple[int, str]] = []
+        training, checked = self._binned(data, weights, valid, grades, whole=query_weights is None)
+        at_once = min(self.bag, self.threads or cores())
+        parameters = [self._parameters(grades, each, candidates.features.shape, at_once) for each in range(self.bag)]
         try:
-            for number in range(self.bag):
-                with doing("Growing trees"), own_gains() as ready_to_grow:
-                    early = library.early_stopping(self.patience, verbose=False)
-                    booster = library.train(
-                        self._parameters(grades, number, candidates.features.shape),
-                        training,
-                        num_boost_round=self.trees,
-                        valid_sets=None if checked is None else [checked],
-                        callbacks=[ready_to_grow if checked is None else early],
-                    )
-                count = booster.best_iteration if checked is not None else booster.current_iteration()
-                grown.append((count, booster.model_to_string(num_iteration=count)))
-        except library.basic.LightGBMError as error:
+            grown = grow([partial(self._forest, each, training, checked) for each in parameters], at_once)
+        except lightgbm().basic.LightGBMError as error:
             raise DataError(f"LightGBM refuses: {error}") from None
         self.tree_count_ = round(sum(count for count, _ in grown) / self.bag)
         self.models_ = tuple(model for _, model in grown)
@@ -179,18 +169,13 @@ class LambdaMART(AnyRanker):
     @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document: the sum of the leaves it falls into, the mean of these over the bag."""
-        if not len(ready(self, candidates).features):
-            return np.zeros(0)
-        scores = np.zeros(len(candidates.features))
-        for forest in self.grown():
-            scores += forest.scores(candidates.features)
-        scores /= self.bag
+        scores = self.grown().scores(ready(self, candidates).features)
         return scores if self.base is None else scores + self.base.predict(candidates)
 
-    def grown(self) -> list[Grown]:
+    def grown(self) -> Grown:
         """Its forests, read from their texts when first needed; a text that is none is refused."""
         if self._forests is None:
-            self._forests = [read_forest(model, self.feature_count_) for model in self.models_]
+            self._forests = read_forests(self.models_, self.feature_count_)
         return self._forests
 
     @answers
@@ -233,19 +218,35 @@ class LambdaMART(AnyRanker):
         shares = ideal_shares(valid, self.stop_at, FLAVOURS["standard"])
         return shares if shares.any() else np.ones(len(valid))
 
+    def _binned(
+        self, data: Judged, weights: Floats, valid: Judged | None, grades: Grades, *, whole: bool
+    ) -> tuple[Dataset, Dataset | None]:
+        """Training and validation data, sorted into bins: once for all settings of a grid that have the same."""
+
+        def made() -> tuple[Dataset, Dataset | None]:
+            training = self._dataset(data, weights, grades, None).construct()
+            if valid is None:
+                return training, None
+            return training, self._dataset(valid, self._watched(valid), grades, training).construct()
+
+        if not whole or self.base is not None:
+            return made()
+        valued = None if data.gains is None else self.objective  # what values become depends on it
+        return cached("bins", (self.seed, self.stop_at, valued, valid), data, made)
+
+    def _forest(self, parameters: dict[str, Any], training: Dataset, checked: Dataset | None) -> Growing:
+        """A forest of the bag before its first tree."""
+        booster = lightgbm().Booster(parameters, training)
+        if checked is not None:
+            booster.add_valid(checked, "validation")
+        return Growing(booster, self.trees, None if checked is None else self.patience)
+
     def _dataset(self, data: Judged, weights: Floats, grades: Grades, reference: Dataset | None) -> Dataset:
-        order = content_order(data)  # bins, sums and random numbers by query go by the order of the rows
-        kept = order[(weights[order] > 0) & (data.candidates.sizes[order] > 0)]
-        rows, sizes = training_rows(data, kept, self.seed)
-        # Mean 1: LightGBM's limits on leaves are absolute, and weights are relative.
-        by_row = np.repeat(weights[kept] / (weights[kept] @ sizes / sizes.sum()), sizes)
-        if data.document_weights is not None and reference is None:  # what chooses counts all documents the same
-            by_row = by_row * data.document_weights[rows]
-            by_row /= by_row.mean()
+        rows, sizes, by_row = weighted_rows(data, weights, self.seed, by_document=reference is None)
         found: Dataset = lightgbm().Dataset(
             data.candidates.features[rows],
             label=grades.labels(data, rows),
-            weight=None if np.ptp(by_row) == 0 else by_row,
+            weight=by_row,
             group=sizes,
             init_score=None if self.base is None else self.base.predict(data.candidates)[rows],
             reference=reference,
@@ -254,7 +255,7 @@ class LambdaMART(AnyRanker):
         )
         return found
 
-    def _parameters(self, grades: Grades, number: int, shape: tuple[int, ...]) -> dict[str, Any]:
+    def _parameters(self, grades: Grades, number: int, shape: tuple[int, ...], at_once: int) -> dict[str, Any]:
         """What one forest of the bag is grown with."""
         # One by one: the general seed is also that of the bins, which all forests share.
         seeds = dict.fromkeys(("feature_fraction_seed", "objective_seed"), self.seed + number)
@@ -263,7 +264,8 @@ class LambdaMART(AnyRanker):
             "metric": "ndcg",
             "eval_at": [self.stop_at],
             "label_gain": grades.gains.tolist(),
-            **growth(self, shape),
+            "num_iterations": self.trees,
+            **growth(self, shape, at_once),
             **({"feature_fraction": _SHARE_IN_A_BAG, **seeds} if self.bag > 1 else {}),
         }
 
@@ -340,7 +342,7 @@ class TreeRegression(Estimator):
         """Its forest, read from the text when first needed; a text that is none is refused."""
         if self._forest is None:
             self._width = width_of(self.model_)
-            self._forest = read_forest(self.model_, self._width)
+            self._forest = read_forests([self.model_], self._width)
         return self._forest
 
     def contributions(self, features: Floats, /) -> Floats:

@@ -66,9 +66,8 @@ class QueryContext(AnyRanker):
         self.feature_count_ = candidates.features.shape[1]
         self.feature_names_ = candidates.feature_names
         self.context_names_ = self._names(candidates)
-        held_out = None if valid is None else replace(valid, candidates=self._shared(valid.candidates))
-        widened = replace(data, candidates=self._shared(candidates))
-        self.learner_ = unfitted(self.learner).fit(widened, query_weights=query_weights, valid=held_out)
+        held_out = None if valid is None else self._widened(valid)
+        self.learner_ = unfitted(self.learner).fit(self._widened(data), query_weights=query_weights, valid=held_out)
         return self
 
     def local(self, everyone: Learner, /) -> QueryContext:
@@ -82,8 +81,8 @@ class QueryContext(AnyRanker):
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document."""
         if len(ready(self, candidates).features) <= _BLOCK:
-            return self.learner_.predict(self.context(candidates))
-        parts = [candidates.select(np.arange(*block)) for block in candidates.blocks(_BLOCK)]
+            return self.learner_.predict(self._shared(candidates))
+        parts = (candidates.select(np.arange(*block)) for block in candidates.blocks(_BLOCK))
         return np.concatenate([self.learner_.predict(self.context(part)) for part in parts])
 
     @answers
@@ -110,7 +109,7 @@ class QueryContext(AnyRanker):
         if not hasattr(self, "context_names_"):
             raise NotFittedError(self)
         candidates.require_features(self.feature_count_, self.feature_names_)
-        found = within_query(candidates.features, candidates)
+        found = within_query(candidates.features, candidates, ranks="rank" in self.columns)
         sizes = candidates.sizes
         by_query = {"mean": found.means, "spread": found.spreads, "length": sizes[:, None].astype(np.float64)}
         if self.view_ is not None:
@@ -127,11 +126,23 @@ class QueryContext(AnyRanker):
         named = candidates.feature_names is not None or self.feature_names_ is None
         return candidates if named else replace(candidates, feature_names=self.feature_names_)
 
+    def _widened(self, data: Judged) -> Judged:
+        """Judged queries in context, made once for all the learners that want the same."""
+
+        def made() -> Judged:
+            return replace(data, candidates=self._shared(data.candidates))
+
+        return made() if self.view_ is not None else cached("widened", self._asked(), data, made)
+
     def _shared(self, candidates: Candidates) -> Candidates:
-        """The context of training queries, made once for all the learners that want the same."""
+        """The context of queries, made once for all the learners that want the same."""
         if self.view_ is not None:
             return self.context(candidates)
-        return cached("context", (self.columns, self.context_names_), candidates, lambda: self.context(candidates))
+        return cached("context", self._asked(), candidates, lambda: self.context(candidates))
+
+    def _asked(self) -> tuple[Sequence[str], tuple[str, ...] | None]:
+        """What decides which columns there are and what they are called."""
+        return self.columns, self.feature_names_
 
     def _names(self, candidates: Candidates) -> tuple[str, ...]:
         """What every column is called: `rank of bm25`."""

@@ -36,13 +36,14 @@ class Grower(Protocol):
     seed: int
 
 
-def growth(learner: Grower, shape: tuple[int, ...]) -> dict[str, int | float | bool]:
-    """LightGBM's parameters of growth, whatever the objective.
+def growth(learner: Grower, shape: tuple[int, ...], at_once: int = 1) -> dict[str, int | float | bool]:
+    """LightGBM's parameters of growth, whatever the objective, where so many forests grow at once.
 
     Threads that wait for each other after every split take longer than one alone on small tables. Counting column by
     column is the faster way for wide tables, row by row for long ones; the trees are the same.
     """
     rows, columns = shape
+    small = learner.threads is None and rows * columns < _SMALL
     return {
         # LightGBM keeps room for all leaves, of which there are no more than rows.
         "num_leaves": min(learner.leaves, max(rows, 2)),
@@ -51,7 +52,7 @@ def growth(learner: Grower, shape: tuple[int, ...]) -> dict[str, int | float | b
         "seed": learner.seed,
         "deterministic": True,
         ("force_col_wise" if rows <= _WIDE * columns else "force_row_wise"): True,
-        "num_threads": learner.threads or (1 if rows * columns < _SMALL else cores()),
+        "num_threads": 1 if small else max((learner.threads or cores()) // at_once, 1),
         "verbose": -1,
     }
 
@@ -85,18 +86,17 @@ def check_visible(features: Floats) -> None:
 
 
 @contextmanager
-def own_gains() -> Iterator[Callable[..., None]]:
-    """No other training sets its gains meanwhile; the callback says that this one needs them no longer."""
+def own_gains() -> Iterator[Callable[[], None]]:
+    """No other training sets its gains meanwhile; calling what it yields says that this one needs them no longer."""
     held = _GAINS.acquire()
 
-    def ready_to_grow(_: object) -> None:
+    def need_no_gains() -> None:
         nonlocal held
         if held:
             held = False
             _GAINS.release()
 
-    ready_to_grow.before_iteration = True  # type: ignore[attr-defined]  # how LightGBM knows when to call it
     try:
-        yield ready_to_grow
+        yield need_no_gains
     finally:
-        ready_to_grow(None)
+        need_no_gains()
