@@ -291,10 +291,10 @@ def test_explanations_leave_threads_to_rankings(model: Path) -> None:
     inside(current).explain = explain
     original = current.rank
 
-    def rank(requests: Any) -> Any:
+    def rank(*arguments: Any) -> Any:
         finished.append("ranking")
         ranked.set()
-        return original(requests)
+        return original(*arguments)
 
     inside(current).rank = rank
     answers = ask(service, *[("/v1/explain", asked_for())] * 10, ("/v1/rank", asked_for()))
@@ -488,17 +488,17 @@ def test_large_bodies_are_read_in_a_thread(model: Path, large: bool, monkeypatch
     current = service.models.current
     current.quick, current.cost = True, Cost(1e-4, 1e-3)
     where: dict[str, threading.Thread] = {}
-    decode, rank = inside(routes).decode, current.rank
+    decode, rank = inside(routes).decode_documents, current.rank
 
     def decoded(*arguments: Any) -> Any:
         where["decoded"] = threading.current_thread()
         return decode(*arguments)
 
-    def ranked(requests: Any) -> Any:
+    def ranked(*arguments: Any) -> Any:
         where["ranked"] = threading.current_thread()
-        return rank(requests)
+        return rank(*arguments)
 
-    monkeypatch.setattr(routes, "decode", decoded)
+    monkeypatch.setattr(routes, "decode_documents", decoded)
     inside(current).rank = ranked
     content = asked_for()
     if large:

@@ -7,7 +7,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from querywise.runtime.arrays import Floats
 from querywise.runtime.compiled import compiled
 
 Bytes = NDArray[np.uint8]
@@ -21,7 +20,7 @@ _FAR = 100_000  # powers of ten from here on are left to Python: as many zeros m
 
 
 @compiled
-def _round_exactly(digits: np.uint64, exponent: int) -> tuple[float, int]:
+def round_exactly(digits: np.uint64, exponent: int) -> tuple[float, int]:
     """Digits × 10^exponent for |exponent| ≤ 22, correctly rounded, or HARD when it is too close to a tie."""
     high = float(digits)
     whole = np.uint64(high)
@@ -113,64 +112,5 @@ def read_number(text: Bytes, i: int, end: int) -> tuple[float, int, int]:
     elif digits and digits <= np.uint64(9007199254740992):
         value = float(digits) / _POWERS[-exponent] if exponent < 0 else float(digits) * _POWERS[exponent]
     elif digits:
-        value, state = _round_exactly(digits, exponent)
+        value, state = round_exactly(digits, exponent)
     return (-value if negative else value), i, state
-
-
-@compiled
-def read_rows(text: Bytes, table: Floats) -> bool:
-    """Fill a table from JSON arrays of numbers, one per row, end to end; False where anything else is among them.
-
-    The text is known to be JSON, so that every array ends where it should. A number that is HARD counts as something
-    else.
-    """
-    i, end = 0, len(text)
-    for row in range(table.shape[0]):
-        if i >= end or text[i] != 91:  # [
-            return False
-        i += 1
-        for column in range(table.shape[1]):
-            i = _past_space(text, i)
-            value, after = _short_number(text, i)
-            if after == i:
-                value, after, state = read_number(text, i, end)
-                if state != EXACT:
-                    return False
-            table[row, column] = value
-            i = _past_space(text, after)
-            if text[i] != (93 if column == table.shape[1] - 1 else 44):  # ] or ,
-                return False
-            i += 1
-    return i == end
-
-
-@compiled
-def _past_space(text: Bytes, i: int) -> int:
-    while text[i] == 32 or text[i] == 10 or text[i] == 13 or text[i] == 9:
-        i += 1
-    return i
-
-
-@compiled
-def _short_number(text: Bytes, i: int) -> tuple[float, int]:
-    """A number of at most fifteen letters and no exponent, and the position after it; the same position for any other.
-
-    Its digits are exact in double precision, and so is the power of ten they are divided by.
-    """
-    begin, negative = i, text[i] == 45
-    i += negative
-    digits, first = 0, i
-    while 48 <= text[i] <= 57:
-        digits = digits * 10 + (text[i] - 48)
-        i += 1
-    point = i
-    if text[i] == 46:
-        i += 1
-        while 48 <= text[i] <= 57:
-            digits = digits * 10 + (text[i] - 48)
-            i += 1
-    places = max(i - point - 1, 0)
-    if i == first or i - first > 15 or text[i] == 101 or text[i] == 69:
-        return 0.0, begin
-    value = digits / _POWERS[places]
-    return (-value if negative else value), i

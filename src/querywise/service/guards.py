@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import logging
 import time
@@ -13,14 +14,19 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from querywise.data.json_rows import cut_rows
+from querywise.runtime.arrays import Floats
+from querywise.service.documents import Features
 from querywise.service.errors import ApiError
 from querywise.service.hosts import Head, Hosts, post_problem
 from querywise.service.limits import Limits
 from querywise.service.responses import error_response
+from querywise.service.schema import WithDocuments
 from querywise.service.service import Service
 from querywise.service.static_files import FILES
 
 _Result = TypeVar("_Result")
+_Asking = TypeVar("_Asking", bound=WithDocuments)
 logger = logging.getLogger("querywise.service")
 
 _HEALTH = {"/healthz", "/readyz"}
@@ -138,6 +144,23 @@ def decode(decoder: msgspec.json.Decoder[_Result], body: bytes) -> _Result:
         raise ApiError(422, "invalid", f"{message}.", where.strip("`").removeprefix("$").lstrip(".") or None) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ApiError(400, "not_json", f"The body is not JSON that can be read: {error}.") from None
+
+
+def decode_documents(
+    decoder: msgspec.json.Decoder[_Asking], body: bytes, features: Features
+) -> tuple[_Asking, Floats | None]:
+    """The body as an object, and the features of all its documents, where one pass over them could read these.
+
+    A document has one or more keys "features". If as many arrays were cut out as there are documents, each has one,
+    and the rows of the table are those of the documents. Any other body is decoded whole, and so is a wrong one.
+    """
+    cut = cut_rows(body, len(features.names), features.absent)
+    if cut is not None:
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            asked = decoder.decode(cut.rest)
+            if sum(asked.sizes) == len(cut.rows):
+                return asked, cut.rows
+    return decode(decoder, body), None
 
 
 def check_counts(limits: Limits, *, documents: int, queries: int = 1) -> None:

@@ -6,8 +6,8 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from querywise.contracts.answers import Answer, nobody
 from querywise.contracts.protocols import Ranker
 from querywise.contracts.run_weights import answer_to_query, named_weights
-from querywise.data.decimals import read_rows
+from querywise.data.json_rows import cut_rows
 from querywise.data.judged import Candidates
 from querywise.data.missing import reading_for
 from querywise.data.query_table import QueryTable
@@ -25,8 +25,8 @@ from querywise.explanations.explained import Explanation, Reason
 from querywise.measures.order import check_scores, order
 from querywise.methods import described
 from querywise.runtime.arrays import Bools, Floats
-from querywise.runtime.cancellation import checkpoint
 from querywise.service.costs import Cost
+from querywise.service.documents import Features, require_distinct
 from querywise.service.errors import RequestDataError
 from querywise.service.schema import (
     Document,
@@ -38,7 +38,6 @@ from querywise.service.schema import (
     RankResponse,
     RouteRequest,
     WeightsRequest,
-    read_values,
     unread,
 )
 from querywise.storage import Manifest, load, read_manifest, version_of
@@ -48,21 +47,11 @@ _QUICK_DOCUMENTS = 1_000  # up to so many documents: handing them to a thread wo
 _LONGEST_SECONDS = 0.05  # of an answer in the event loop: meanwhile nothing else is answered
 
 
-class _Names(NamedTuple):
-    """What the features are called, in their order, and as a set: models of ten thousand features have names too.
-
-    absent: what a feature is that a document does not have, by the model's policy for missing values.
-    """
-
-    names: tuple[str, ...]
-    known: frozenset[str]
-    absent: float
-
-
 class LoadedModel:
     """A ranker, its manifest and its version.
 
-    `cost`: what answers take. `quick`: whether they are fast enough to run in the event loop.
+    `features`: what it knows of a document. `cost`: what answers take. `quick`: whether they are fast enough to run in
+    the event loop.
     """
 
     def __init__(self, ranker: Ranker, manifest: Manifest, version: str) -> None:
@@ -71,7 +60,7 @@ class LoadedModel:
         self.version = version
         names = manifest.feature_names or tuple(str(number + 1) for number in range(manifest.feature_count))
         self._missing = reading_for(manifest.missing)
-        self._names = _Names(names, frozenset(names), np.nan if self._missing == "allowed" else 0.0)
+        self.features = Features(names, frozenset(names), np.nan if self._missing == "allowed" else 0.0)
         self.cost = Cost.measured(self._rehearse, self._power)
         self.quick = self.cost.few < _QUICK_SECONDS
 
@@ -89,7 +78,9 @@ class LoadedModel:
         """Rank so many random documents, which compiles the kernels and tests the model; the shortest time."""
         features = np.random.default_rng(0).random((count, self.manifest.feature_count)).round(6)
         documents = [Document(str(row), unread(each.tolist())) for row, each in enumerate(features)]
-        candidates = self.candidates([RankRequest(Query("rehearsal", "rehearsal"), documents)])
+        request = RankRequest(Query("rehearsal", "rehearsal"), documents)
+        cut = cut_rows(msgspec.json.encode(request), len(self.features.names), self.features.absent)
+        candidates = self.candidates([request], None if cut is None else cut.rows)
         best = np.inf
         for _ in range(times):
             begun = time.perf_counter()
@@ -121,22 +112,25 @@ class LoadedModel:
         """Whether so many documents may be ranked in the event loop."""
         return self.quick and documents <= _QUICK_DOCUMENTS and self.cost.seconds(documents) <= _LONGEST_SECONDS
 
-    def candidates(self, requests: Sequence[RankRequest | ExplainRequest | RouteRequest]) -> Candidates:
-        """The documents of some requests, with the model's features.
+    def candidates(
+        self, requests: Sequence[RankRequest | ExplainRequest | RouteRequest], features: Floats | None = None
+    ) -> Candidates:
+        """The documents of some requests, with the model's features; `features` are theirs where they are read already.
 
         Several queries are numbered, because their ids need not differ.
         """
-        width = self.manifest.feature_count
         documents = [request.documents or [] for request in requests]
         several = len(requests) != 1
-        features = [
-            _features(each, self._names, f"requests[{number}].documents" if several else "documents")
-            for number, each in enumerate(documents)
-        ]
+        places = [f"requests[{number}].documents" if several else "documents" for number in range(len(requests))]
+        if features is None:
+            features = self.features.table(documents, places)
+        else:
+            for each, where in zip(documents, places, strict=True):
+                require_distinct(each, where)
         ids = tuple(map(str, range(len(requests)))) if several else (requests[0].query.id or "0",)
         return Candidates(
-            features[0] if len(features) == 1 else np.concatenate([np.zeros((0, width)), *features]),
-            np.cumsum([0, *map(len, documents)]),
+            features,
+            np.array([0, *accumulate(map(len, documents))]),
             ids,
             document_ids=tuple(document.id for each in documents for document in each),
             feature_names=self.manifest.feature_names,
@@ -150,12 +144,16 @@ class LoadedModel:
         _require_vectors(answer)
         return answer, check_scores(answer.scores(), candidates)
 
-    def rank(self, requests: Sequence[RankRequest]) -> tuple[list[RankResponse], list[Answer]]:
+    def rank(
+        self, requests: Sequence[RankRequest], features: Floats | None = None
+    ) -> tuple[list[RankResponse], list[Answer]]:
         """The responses to some requests, and the ranker's answers behind them.
+
+        features: those of all their documents, where they are read already.
 
         Queries without a vector are ranked apart from those with one: each is answered as it would be alone.
         """
-        candidates = self.candidates(requests)
+        candidates = self.candidates(requests, features)
         lacking = np.array([request.query.vector is None for request in requests], np.bool_)
         if lacking.all() or not lacking.any():
             answer, scores = self.answer(candidates)
@@ -243,62 +241,3 @@ def _query_vectors(queries: Sequence[Query]) -> Floats:
             "the same embedding model."
         )
     return np.array([query.vector or [0.0] * width for query in queries])
-
-
-def _features(documents: Sequence[Document], features: _Names, where: str) -> Floats:
-    """The features of one query's documents."""
-    if len({document.id for document in documents}) != len(documents):
-        raise _repeated(documents, where)
-    table = np.empty((len(documents), len(features.names)))
-    text = b"".join([document.features for document in documents])
-    if not read_rows(np.frombuffer(text, np.uint8), table):  # names, missing or invalid values: one by one
-        for place, document in enumerate(documents):
-            checkpoint()
-            table[place] = _row(document, features, f"{where}[{place}]")
-    return table
-
-
-def _row(document: Document, features: _Names, where: str) -> list[float]:
-    """The features of one document; a missing one is what it was in training, 0 or NaN."""
-    given, names, absent = _values(document, where), features.names, features.absent
-    if isinstance(given, dict):
-        unknown = next((name for name in given if name not in features.known), None)
-        if unknown is not None:
-            raise RequestDataError(
-                f"Document {document.id!r} has a feature {unknown!r}, which the model does not know. It knows "
-                f"{', '.join(names[:8])}{' …' if len(names) > 8 else ''}.",
-                f"{where}.features",
-            )
-        if absent == 0:  # the common case, without a call per value
-            return [given.get(name) or 0.0 for name in names]
-        given = [given.get(name) for name in names]
-    elif len(given) != len(names):
-        raise RequestDataError(
-            f"Document {document.id!r} has {len(given)} features; the model was trained on {len(names)}. Give them "
-            "all, null for one that is missing, or give them by name.",
-            f"{where}.features",
-        )
-    if absent == 0:
-        return [value or 0.0 for value in given]
-    return [absent if value is None else value or 0.0 for value in given]
-
-
-def _values(document: Document, where: str) -> Any:
-    try:
-        return read_values(document.features)
-    except ValueError as error:
-        message, _, place = str(error).partition(" - at ")
-        inside = place.strip("`").removeprefix("$")
-        raise RequestDataError(f"{message}.", f"{where}.features{inside}") from None
-
-
-def _repeated(documents: Sequence[Document], where: str) -> RequestDataError:
-    seen: dict[str, int] = {}
-    for place, document in enumerate(documents):
-        if document.id in seen:
-            break
-        seen[document.id] = place
-    return RequestDataError(
-        f"Id {document.id!r} is also that of {where}[{seen[document.id]}]; every document needs an id of its own.",
-        f"{where}[{place}].id",
-    )

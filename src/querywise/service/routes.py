@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 from fastapi import FastAPI, Query, Request, Response
 
 from querywise.explanations.explain import as_dict, depends_on_query
 from querywise.retrieval.descriptions import descriptions
+from querywise.runtime.arrays import Floats
 from querywise.service import schema
 from querywise.service.costs import check_cost
 from querywise.service.differences import Differences
 from querywise.service.errors import ApiError
-from querywise.service.guards import check_counts, decode, read_body
+from querywise.service.guards import check_counts, decode, decode_documents, read_body
+from querywise.service.loaded_model import LoadedModel
 from querywise.service.openapi import describe
 from querywise.service.responses import JSON, encode
 from querywise.service.routing import routed
 from querywise.service.service import Service
 
-_Body = TypeVar("_Body")
+_Asking = TypeVar("_Asking", bound=schema.WithDocuments)
 _LARGE_BODY = 1_000_000  # bytes: reading more would keep the event loop from other requests for tens of milliseconds
 _INLINE_QUERIES = 4  # a batch of fewer queries may be ranked in the event loop
 _RANK = msgspec.json.Decoder(schema.RankRequest)
@@ -60,6 +62,15 @@ def add_routes(app: FastAPI, service: Service) -> None:
     app.add_api_route("/metrics", status.metrics, methods=["GET"])
 
 
+class _Read(NamedTuple, Generic[_Asking]):
+    """What a request asks, the features of its documents where they are read already, its model, if it is large."""
+
+    asked: _Asking
+    features: Floats | None
+    model: LoadedModel
+    large: bool
+
+
 class RankRoutes:
     """Documents that are sent with the request: ranking and explaining them."""
 
@@ -69,26 +80,20 @@ class RankRoutes:
     async def rank(self, request: Request) -> Response:
         """Rank the documents of one query."""
         service = self._service
-        asked, large = await self._read(_RANK, request)
-        check_counts(service.limits, documents=len(asked.documents))
-        model = service.models.current
-        check_cost(model.cost, service.limits, [len(asked.documents)])
-        inline = not large and model.is_quick(len(asked.documents))
-        answers, behind = await service.run(lambda: model.rank([asked]), request, inline=inline)
+        asked, features, model, large = await self._read(_RANK, request)
+        documents = self._checked(asked, model)
+        inline = not large and model.is_quick(documents)
+        answers, behind = await service.run(lambda: model.rank([asked], features), request, inline=inline)
         service.observe(behind)
         return Response(encode(answers[0]), media_type=JSON)
 
     async def rank_batch(self, request: Request) -> Response:
         """Rank the documents of several queries."""
         service = self._service
-        asked, large = await self._read(_BATCH, request)
-        sizes = [len(each.documents) for each in asked.requests]
-        documents = sum(sizes)
-        check_counts(service.limits, documents=documents, queries=len(asked.requests))
-        model = service.models.current
-        check_cost(model.cost, service.limits, sizes)
+        asked, features, model, large = await self._read(_BATCH, request)
+        documents = self._checked(asked, model)
         inline = not large and model.is_quick(documents) and len(asked.requests) < _INLINE_QUERIES
-        answers, behind = await service.run(lambda: model.rank(asked.requests), request, inline=inline)
+        answers, behind = await service.run(lambda: model.rank(asked.requests, features), request, inline=inline)
         service.observe(behind)
         return Response(encode(schema.BatchResponse(answers)), media_type=JSON)
 
@@ -98,7 +103,9 @@ class RankRoutes:
         Only of a model that weighs runs, as `querywise fuse` writes it.
         """
         service = self._service
-        asked, large = await self._read(_WEIGHTS, request)
+        body = await read_body(request, service.limits)
+        large = len(body) > _LARGE_BODY
+        asked = await service.threads.run(lambda: decode(_WEIGHTS, body)) if large else decode(_WEIGHTS, body)
         documents = sum(map(len, (asked.runs or {}).values()))
         check_counts(service.limits, documents=documents)
         model = service.models.current
@@ -114,13 +121,9 @@ class RankRoutes:
         Only of a model that was exported for an engine.
         """
         service = self._service
-        asked, large = await self._read(_ROUTE, request)
-        documents = len(asked.documents or ())
-        check_counts(service.limits, documents=documents)
-        model = service.models.current
-        check_cost(model.cost, service.limits, [documents])
-        inline = not large and model.is_quick(documents)
-        found = await service.run(lambda: routed(model, asked), request, inline=inline)
+        asked, features, model, large = await self._read(_ROUTE, request)
+        inline = not large and model.is_quick(self._checked(asked, model))
+        found = await service.run(lambda: routed(model, asked, features), request, inline=inline)
         return Response(encode(found), media_type=JSON)
 
     async def explain(self, request: Request) -> Response:
@@ -129,16 +132,15 @@ class RankRoutes:
         `known` are the words and classes of the neighbours, in their order.
         """
         service = self._service
-        asked, _ = await self._read(_EXPLAIN, request)
+        asked, features, model, _ = await self._read(_EXPLAIN, request)
         if (asked.above is None) != (asked.below is None):
             raise ApiError(422, "one_document", "`above` and `below` go together.", "above")
         check_counts(service.limits, documents=(asked.top or 0) if asked.documents is None else len(asked.documents))
-        model = service.models.current
-        check_cost(model.cost, service.limits, [len(asked.documents or ())])
+        check_cost(model.cost, service.limits, asked.sizes)
 
         def job() -> dict[str, Any]:
             if asked.documents is not None:
-                candidates = model.candidates([asked])
+                candidates = model.candidates([asked], features)
             else:
                 candidates = service.lookup.candidates(asked.query, asked.top, model)
             check_cost(model.cost, service.limits, candidates.sizes.tolist())
@@ -148,12 +150,24 @@ class RankRoutes:
 
         return Response(encode(await service.explainers.run(job, request)), media_type=JSON)
 
-    async def _read(self, decoder: msgspec.json.Decoder[_Body], request: Request) -> tuple[_Body, bool]:
-        """The body, and whether it is large: such a one is decoded in a thread, and its features are read there too."""
+    async def _read(self, decoder: msgspec.json.Decoder[_Asking], request: Request) -> _Read[_Asking]:
+        """The body, for the model of this moment. A large one is decoded in a thread, as is what belongs to it."""
         body = await read_body(request, self._service.limits)
-        if len(body) <= _LARGE_BODY:
-            return decode(decoder, body), False
-        return await self._service.threads.run(lambda: decode(decoder, body)), True
+        model, large = self._service.models.current, len(body) > _LARGE_BODY
+
+        def job() -> tuple[_Asking, Floats | None]:
+            return decode_documents(decoder, body, model.features)
+
+        asked, features = await self._service.threads.run(job) if large else job()
+        return _Read(asked, features, model, large)
+
+    def _checked(self, asked: schema.WithDocuments, model: LoadedModel) -> int:
+        """How many documents there are; refused if these are too many, or cost too much."""
+        sizes, limits = asked.sizes, self._service.limits
+        documents = sum(sizes)
+        check_counts(limits, documents=documents, queries=len(sizes))
+        check_cost(model.cost, limits, sizes)
+        return documents
 
 
 class LookupRoutes:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from querywise.contracts.answers import Answer, nobody
 from querywise.contracts.forms import name_in_engine
 from querywise.errors import DataError
+from querywise.runtime.arrays import Floats
 from querywise.service.errors import RequestDataError
 from querywise.service.loaded_model import LoadedModel
 from querywise.service.schema import RouteRequest, RouteResponse
 
 
-def routed(model: LoadedModel, request: RouteRequest) -> RouteResponse:
-    """The name of the model in the engine, as an export of that name calls it."""
+def routed(model: LoadedModel, request: RouteRequest, features: Floats | None = None) -> RouteResponse:
+    """The name of the model in the engine, as an export of that name calls it.
+
+    features: those of the documents, where they are read already.
+    """
     ranker = model.ranker
     itself = ranker.answer(nobody(ranker.feature_count_, ranker.feature_names_))
     if itself.refused is not None:
@@ -23,7 +27,7 @@ def routed(model: LoadedModel, request: RouteRequest) -> RouteResponse:
             f"A {type(ranker).__name__} stores no model per kind of query; there is nothing to choose from."
         )
     _check_given(itself, request)
-    number = int(ranker.answer(model.candidates([request])).chosen()[0])
+    number = int(ranker.answer(model.candidates([request], features)).chosen()[0])
     return RouteResponse(name_in_engine(request.name, number, len(itself.stored.models)), model.version)
 
 

@@ -47,11 +47,21 @@ class RankRequest(Struct, forbid_unknown_fields=True):
     documents: list[Document]
     top: Count | None = None
 
+    @property
+    def sizes(self) -> list[int]:
+        """How many documents there are."""
+        return [len(self.documents)]
+
 
 class BatchRequest(Struct, forbid_unknown_fields=True):
     """Several queries, answered together."""
 
     requests: list[RankRequest]
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many documents each query has."""
+        return [len(each.documents) for each in self.requests]
 
 
 class ExplainRequest(Struct, forbid_unknown_fields=True):
@@ -66,6 +76,11 @@ class ExplainRequest(Struct, forbid_unknown_fields=True):
     above: str | None = None
     below: str | None = None
     top: Count | None = None
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many documents there are."""
+        return [len(self.documents or ())]
 
 
 class WeightsRequest(Struct, forbid_unknown_fields=True):
@@ -89,6 +104,11 @@ class RouteRequest(Struct, forbid_unknown_fields=True):
     query: Query
     name: Annotated[str, Meta(pattern="^[a-z][a-z0-9_-]*$", max_length=200)] = "querywise"
     documents: list[Document] | None = None
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many documents there are."""
+        return [len(self.documents or ())]
 
 
 class JudgedQuery(Struct, forbid_unknown_fields=True):
@@ -276,6 +296,9 @@ class ErrorResponse(Struct):
     """The one shape of every error."""
 
     error: Problem
+
+
+WithDocuments = RankRequest | BatchRequest | ExplainRequest | RouteRequest
 
 
 def unread(values: list[float]) -> Raw:

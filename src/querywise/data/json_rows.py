@@ -1,0 +1,167 @@
+"""Rows of numbers cut out of JSON by one compiled pass, which leaves little to a reader of JSON."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from querywise.data.decimals import EXACT, NOT_A_NUMBER, Bytes, read_number, round_exactly
+from querywise.runtime.arrays import Floats
+from querywise.runtime.compiled import compiled
+
+_POWERS = 10.0 ** np.arange(23)
+_FITTING = 18  # digits of which 64 bits hold any
+_WHOLE = 2**53  # whole numbers up to this one are exact in double precision
+_KEY = np.frombuffer(b'"features"', np.uint8)
+
+
+class Cut(NamedTuple):
+    """Rows of numbers, and the text that they were cut out of: each array is empty in it, all else is as it was."""
+
+    rest: bytes
+    rows: Floats
+
+
+def cut_rows(text: bytes, width: int, absent: float) -> Cut | None:
+    """The arrays of so many numbers after the keys "features" of some JSON; null among them is read as `absent`.
+
+    The rest is JSON, of the same structure, if and only if the text is: that is left to whoever reads it. None if one
+    of these arrays is of another kind, or if a key is written with escapes, and so may be such a key too.
+    """
+    if not width:
+        return None
+    # No text has room for more rows than these.
+    table, rest = np.empty((len(text) // (2 * width + 12), width)), np.empty(len(text), np.uint8)
+    rows, length = _cut(np.frombuffer(text, np.uint8), table, rest, absent)
+    return None if rows < 0 else Cut(rest[:length].tobytes(), table[:rows])
+
+
+@compiled
+def _cut(text: Bytes, table: Floats, rest: Bytes, absent: float) -> tuple[int, int]:
+    """How many rows were read, −1 for none that can be used, and the length of the rest."""
+    end = len(text)
+    while end and _is_space(text[end - 1]):
+        end -= 1
+    if not end or text[end - 1] != 125:  # }, at which every loop below stops
+        return -1, 0
+    row = i = length = 0
+    while i < end:
+        if text[i] != 34:  # "
+            rest[length] = text[i]
+            i, length = i + 1, length + 1
+            continue
+        after, escaped = _string_end(text, i, end)
+        for place in range(i, after):
+            rest[length] = text[place]
+            length += 1
+        named = after - i == len(_KEY) and _is_key(text, i)
+        i = after
+        if not named and not escaped:
+            continue
+        after = _past_space(text, i) if i < end else end
+        if after == end or text[after] != 58:  # no key
+            continue
+        if escaped or row == len(table):
+            return -1, 0
+        i = _read_row(text, _past_space(text, after + 1), end, table, row, absent)
+        if i < 0:
+            return -1, 0
+        rest[length], rest[length + 1], rest[length + 2] = 58, 91, 93  # :[]
+        row, length = row + 1, length + 3
+    return row, length
+
+
+@compiled
+def _string_end(text: Bytes, i: int, end: int) -> tuple[int, bool]:
+    """The position after the string that begins at `i`, and whether it has escapes."""
+    i, escaped = i + 1, False
+    while i < end and text[i] != 34:
+        if text[i] == 92:
+            escaped = True
+            i += 1
+        i += 1
+    return min(i + 1, end), escaped
+
+
+@compiled
+def _is_key(text: Bytes, i: int) -> bool:
+    same = 0
+    for place in range(len(_KEY)):
+        same += text[i + place] == _KEY[place]
+    return same == len(_KEY)
+
+
+@compiled
+def _read_row(text: Bytes, i: int, end: int, table: Floats, row: int, absent: float) -> int:
+    """Fill a row from the array that begins at `i`; the position after it, −1 if it is none of so many numbers."""
+    if text[i] != 91:
+        return -1
+    width = table.shape[1]
+    for column in range(width):
+        i = _past_space(text, i + 1)
+        begin, negative = i, text[i] == 45
+        i += negative
+        first, digits = i, 0
+        while 48 <= text[i] <= 57:
+            digits = digits * 10 + (text[i] - 48)
+            i += 1
+        whole, places = i - first, 0
+        if text[i] == 46:
+            i += 1
+            while 48 <= text[i] <= 57:
+                digits = digits * 10 + (text[i] - 48)
+                i += 1
+            places = i - first - whole - 1
+        value, state = digits / _POWERS[min(places, 18)], EXACT
+        if (
+            not 0 < whole <= _FITTING - places
+            or text[i - 1] == 46
+            or text[i] | 32 == 101
+            or (text[first] == 48 and whole > 1)
+        ):
+            value, i, state = _unusual(text, begin, end, absent)
+        elif digits > _WHOLE:
+            value, state = round_exactly(np.uint64(digits), -places)
+        table[row, column] = -value if negative else value
+        i = _past_space(text, i)
+        if state != EXACT or text[i] != (93 if column == width - 1 else 44):  # ] or ,
+            return -1
+    return i + 1
+
+
+@compiled
+def _unusual(text: Bytes, i: int, end: int, absent: float) -> tuple[float, int, int]:
+    """A long number, one with an exponent, or null, without its sign; the position after it, and its state."""
+    if text[i] == 110 and text[i + 1] == 117 and text[i + 2] == 108 and text[i + 3] == 108:
+        return absent, i + 4, EXACT
+    first = i + (text[i] == 45)
+    point = _past_digits(text, first)
+    fraction = point + (text[point] == 46)
+    after = _past_digits(text, fraction) if fraction > point else point
+    power = after
+    if text[after] | 32 == 101:
+        power += 2 if text[after + 1] == 45 or text[after + 1] == 43 else 1
+    bare = point == first or (text[point] == 46 and after == fraction)
+    if bare or (text[first] == 48 and point > first + 1) or (power > after and _past_digits(text, power) == power):
+        return 0.0, i, NOT_A_NUMBER
+    return read_number(text, first, end)
+
+
+@compiled
+def _past_digits(text: Bytes, i: int) -> int:
+    while 48 <= text[i] <= 57:
+        i += 1
+    return i
+
+
+@compiled
+def _past_space(text: Bytes, i: int) -> int:
+    while _is_space(text[i]):
+        i += 1
+    return i
+
+
+@compiled
+def _is_space(byte: int) -> bool:
+    return byte == 32 or byte == 10 or byte == 13 or byte == 9
