@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from querywise.service.documents import Features
+from querywise.service.documents import Features, require_distinct
 from querywise.service.errors import ApiError, RequestDataError
 from querywise.service.guards import decode, decode_documents
 from querywise.service.routes import _BATCH, _EXPLAIN, _RANK
@@ -43,7 +43,9 @@ def outcome(decoder: Any, body: bytes, *, at_once: bool) -> Any:
         asked, table = decode_documents(decoder, body, FEATURES) if at_once else (decode(decoder, body), None)
         parts = [each.documents or [] for each in getattr(asked, "requests", [asked])]
         if table is None:
-            table = FEATURES.table(parts, [str(number) for number in range(len(parts))])
+            table = FEATURES.table(parts, list(map(str, range(len(parts)))))
+        for number, part in enumerate(parts):
+            require_distinct(part, str(number))
     except ApiError as error:
         return error.status, error.message, error.where
     except RequestDataError as error:

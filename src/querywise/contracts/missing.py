@@ -6,13 +6,12 @@ column that marks it. "native": NaN goes to the side that trees have learned for
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from querywise.contracts.protocols import Fittable
 from querywise.data.missing import ZERO, Missing, reading_for
 
 
-@runtime_checkable
 class HandlesMissing(Protocol):
     """A ranker that says what it does with missing values; the policy of others is "zero"."""
 
@@ -24,7 +23,8 @@ class HandlesMissing(Protocol):
 
 def policy_of(ranker: Fittable) -> str:
     """What a ranker does with missing values."""
-    return ranker.missing_policy if isinstance(ranker, HandlesMissing) else ZERO
+    policy: str = getattr(ranker, "missing_policy", ZERO)  # to ask for the contract takes 20 times as long in a request
+    return policy
 
 
 def missing_for(ranker: Fittable) -> Missing:

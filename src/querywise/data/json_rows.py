@@ -5,14 +5,24 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from querywise.data.decimals import EXACT, NOT_A_NUMBER, Bytes, read_number, round_exactly
 from querywise.runtime.arrays import Floats
 from querywise.runtime.compiled import compiled
 
+Words = NDArray[np.uint64]
+
 _POWERS = 10.0 ** np.arange(23)
+_WHOLE_POWERS = 10 ** np.arange(9, dtype=np.uint64)
 _FITTING = 18  # digits of which 64 bits hold any
-_WHOLE = 2**53  # whole numbers up to this one are exact in double precision
+_EXACT = np.uint64(2**53)  # whole numbers up to this one are exact in double precision
+
+# Eight letters as one number, the first in its lowest byte. Each byte becomes a digit by _ZEROS; above 9, _ABOVE sets
+# its highest bit. Neighbours are then put together: digits to pairs, pairs to fours, fours to eight.
+_ZEROS, _ABOVE, _HIGHEST = np.uint64(0x3030303030303030), np.uint64(0x7676767676767676), np.uint64(0x8080808080808080)
+_LOWEST, _PAIRS, _FOURS = np.uint64(0x0101010101010101), np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
+_EIGHT, _ONE, _BYTE, _WORD = np.uint64(0xFFFFFFFF), np.uint64(1), np.uint64(8), np.uint64(64)
 _KEY = np.frombuffer(b'"features"', np.uint8)
 
 
@@ -33,12 +43,14 @@ def cut_rows(text: bytes, width: int, absent: float) -> Cut | None:
         return None
     # No text has room for more rows than these.
     table, rest = np.empty((len(text) // (2 * width + 12), width)), np.empty(len(text), np.uint8)
-    rows, length = _cut(np.frombuffer(text, np.uint8), table, rest, absent)
+    padded = text + b" " * 8  # so that eight bytes can be read from any place
+    words: Words = np.ndarray(len(text) + 1, "<u8", padded, strides=1)
+    rows, length = _cut(np.frombuffer(padded, np.uint8), words, table, rest, absent)
     return None if rows < 0 else Cut(rest[:length].tobytes(), table[:rows])
 
 
 @compiled
-def _cut(text: Bytes, table: Floats, rest: Bytes, absent: float) -> tuple[int, int]:
+def _cut(text: Bytes, words: Words, table: Floats, rest: Bytes, absent: float) -> tuple[int, int]:
     """How many rows were read, −1 for none that can be used, and the length of the rest."""
     end = len(text)
     while end and _is_space(text[end - 1]):
@@ -64,7 +76,7 @@ def _cut(text: Bytes, table: Floats, rest: Bytes, absent: float) -> tuple[int, i
             continue
         if escaped or row == len(table):
             return -1, 0
-        i = _read_row(text, _past_space(text, after + 1), end, table, row, absent)
+        i = _read_row(text, words, _past_space(text, after + 1), end, table, row, absent)
         if i < 0:
             return -1, 0
         rest[length], rest[length + 1], rest[length + 2] = 58, 91, 93  # :[]
@@ -93,7 +105,7 @@ def _is_key(text: Bytes, i: int) -> bool:
 
 
 @compiled
-def _read_row(text: Bytes, i: int, end: int, table: Floats, row: int, absent: float) -> int:
+def _read_row(text: Bytes, words: Words, i: int, end: int, table: Floats, row: int, absent: float) -> int:
     """Fill a row from the array that begins at `i`; the position after it, −1 if it is none of so many numbers."""
     if text[i] != 91:
         return -1
@@ -102,32 +114,46 @@ def _read_row(text: Bytes, i: int, end: int, table: Floats, row: int, absent: fl
         i = _past_space(text, i + 1)
         begin, negative = i, text[i] == 45
         i += negative
-        first, digits = i, 0
+        first, digits = i, np.uint64(0)
         while 48 <= text[i] <= 57:
-            digits = digits * 10 + (text[i] - 48)
+            digits = digits * np.uint64(10) + np.uint64(text[i] - 48)
             i += 1
         whole, places = i - first, 0
         if text[i] == 46:
-            i += 1
-            while 48 <= text[i] <= 57:
-                digits = digits * 10 + (text[i] - 48)
-                i += 1
+            digits, i = _after_point(words, i + 1, digits)
             places = i - first - whole - 1
-        value, state = digits / _POWERS[min(places, 18)], EXACT
-        if (
-            not 0 < whole <= _FITTING - places
-            or text[i - 1] == 46
-            or text[i] | 32 == 101
-            or (text[first] == 48 and whole > 1)
-        ):
+        # One branch for all of this: it is hardly ever taken.
+        odd = (whole == 0) | (whole + places > _FITTING) | (text[i - 1] == 46) | (text[i] | 32 == 101)
+        value, state = float(np.int64(digits)) / _POWERS[min(places, 22)], EXACT
+        if odd | ((whole > 1) & (text[first] == 48)):
             value, i, state = _unusual(text, begin, end, absent)
-        elif digits > _WHOLE:
-            value, state = round_exactly(np.uint64(digits), -places)
+        elif digits > _EXACT:
+            value, state = round_exactly(digits, -places)
         table[row, column] = -value if negative else value
         i = _past_space(text, i)
         if state != EXACT or text[i] != (93 if column == width - 1 else 44):  # ] or ,
             return -1
     return i + 1
+
+
+@compiled
+def _after_point(words: Words, i: int, digits: np.uint64) -> tuple[np.uint64, int]:
+    """Digits with those from `i` on behind them, and the position after these."""
+    while True:
+        word = words[i] ^ _ZEROS
+        others = ((word + _ABOVE) | word) & _HIGHEST
+        if others:  # the lowest of these bits is that of the first letter that is no digit
+            before = ((((others & (~others + _ONE)) - _ONE) & _LOWEST) * _LOWEST >> np.uint64(56)) - _ONE
+            word = (word << (_WORD - _BYTE - _BYTE * before)) << _BYTE
+        else:
+            before = _BYTE
+        word = (word * np.uint64(10) + (word >> _BYTE)) & _PAIRS
+        word = (word * np.uint64(100) + (word >> np.uint64(16))) & _FOURS
+        word = (word * np.uint64(10000) + (word >> np.uint64(32))) & _EIGHT
+        digits = digits * _WHOLE_POWERS[before] + word
+        i += int(np.int64(before))
+        if others:
+            return digits, i
 
 
 @compiled

@@ -75,6 +75,8 @@ class QueryTable:
 
     def _check_lengths(self, vectors: Floats) -> None:
         """Refuse vectors whose length no computation can hold."""
+        if not vectors.size:
+            return
         with np.errstate(over="ignore", under="ignore"):
             lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
         odd = np.flatnonzero(((lengths < SHORTEST) & vectors.any(axis=1)) | (lengths > LONGEST))

@@ -143,8 +143,8 @@ def checked_matrix(
     if matrix.ndim != 2:
         raise DataError(f"{what} must be a table of rows and columns; found {matrix.ndim} dimension(s).")
     # No number is larger than the root of the sum of squares: one cheap pass before the exact one.
-    with np.errstate(over="ignore", invalid="ignore"):
-        moderate = bool(np.einsum("ij,ij->", matrix, matrix) <= LARGEST**2)
+    numbers = matrix.ravel()
+    moderate = bool(np.vdot(numbers, numbers) <= LARGEST**2)
     wrong = None if moderate else np.isinf(matrix) if missing == "allowed" else ~np.isfinite(matrix)
     if wrong is not None and wrong.any():
         row, column = np.argwhere(wrong)[0]

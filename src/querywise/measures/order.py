@@ -21,6 +21,8 @@ def order(scores: Floats, starts: Ints, *, tie_break: Ints | None = None) -> Int
     >>> order(np.array([1.0, 3.0, 3.0, 0.5]), np.array([0, 3, 4]))
     array([1, 2, 0, 3])
     """
+    if len(starts) == 2 and tie_break is None:
+        return np.argsort(-scores, kind="stable")
     queries = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     keys = (-scores, queries) if tie_break is None else (tie_break, -scores, queries)
     return np.lexsort(keys)

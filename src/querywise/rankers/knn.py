@@ -7,13 +7,13 @@ picked from models trained beforehand around every training query, by shared tra
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.contracts.answers import Answer, Once, Stored, local_or_global, one_each, picked, ready, scores_by
+from querywise.contracts.answers import Answer, Once, Stored, local_or_global, one_each, picked, ready
 from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.protocols import Learner, Models, Neighborhood, QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
@@ -198,10 +198,7 @@ class KnnOffline2(AnyRanker):
     @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document, each query by the nearest model."""
-        seen, offline = ready(self, candidates), self.offline_
-        points = offline.locality.points(seen)
-        chosen = offline.trusted(self._index(points), offline.locality.is_far(points))
-        return scores_by(offline.models_, chosen, seen, offline.everyone_)
+        return self.answer(candidates).scores()
 
     @answers
     def answer(self, candidates: Candidates, /) -> Answer:
@@ -211,7 +208,7 @@ class KnnOffline2(AnyRanker):
 
         @Once
         def chosen() -> Ints:
-            return offline.trusted(self._index(around.points()), around.is_far())
+            return offline.trusted(self._index(around), around.is_far())
 
         return picked(
             seen,
@@ -222,15 +219,16 @@ class KnnOffline2(AnyRanker):
             teachers=Once(lambda: offline.training_queries(chosen())),
         )
 
-    def _index(self, points: Floats) -> Ints:
-        """The number of the model for each point; −1 is the global model."""
+    def _index(self, around: Surroundings) -> Ints:
+        """The number of the model for each query; −1 is the global model."""
+        if self.models is None:  # there is one around every training query
+            return around.nearest()
+        return self._cached_index(around.points(), self.offline_.nearest_anchor)
+
+    def _cached_index(self, points: Floats, find: Callable[[Floats], Ints]) -> Ints:
         locality = self.offline_.locality
         settings = (type(self).__name__, locality.points_, locality.neighborhood, self.models, self.seed)
-        return cached("index", settings, points, lambda: self._found(points))
-
-    def _found(self, points: Floats) -> Ints:
-        """The model nearest to each point."""
-        return self.offline_.locality.nearest(points, self.offline_.anchors())
+        return cached("index", settings, points, lambda: find(points))
 
     def chosen(self, candidates: Candidates, /) -> Ints:
         """The number of the model that scores each query; −1 is the global model."""
@@ -287,8 +285,11 @@ class KnnOffline1(KnnOffline2):
     ((100,), 30)
     """
 
-    def _found(self, points: Floats) -> Ints:
-        """The number of the model that shares most with each point's neighbours; −1 where none shares anything."""
+    def _index(self, around: Surroundings) -> Ints:
+        """The number of the model that shares most with each query's neighbours; −1 where none shares anything."""
+        return self._cached_index(around.points(), self._sharing_most)
+
+    def _sharing_most(self, points: Floats) -> Ints:
         locality = self.offline_.locality
         index = np.full(len(points), -1, dtype=np.int64)
         for query, shared in enumerate(self.offline_.shared_pairs(locality.weights(points))):
@@ -340,11 +341,11 @@ class OfflineModels:
         asked = number_of(1.0 if self.models is None else self.models, len(points), "models=…")
         return k_means(measured(points, self.locality.metric), asked, self.seed)
 
-    def anchors(self) -> Search:
-        """The anchors, ready to be searched."""
+    def nearest_anchor(self, points: Floats) -> Ints:
+        """The number of the anchor nearest to each point."""
         if self._search is None:
-            self._search = self.locality.search(self.anchors_)
-        return self._search
+            self._search = self.locality.known() if self.models is None else self.locality.search(self.anchors_)
+        return self.locality.nearest(points, self._search)
 
     def trusted(self, index: Ints, far: Bools) -> Ints:
         """The models named, −1 for those without training pairs and for queries too far from every training query."""
@@ -392,7 +393,7 @@ class OfflineModels:
         points = relevant_points(self.locality.view_, data)
         if points is None:
             return None
-        return np.where(has_relevant(data), self.locality.nearest(points, self.anchors()), -1)
+        return np.where(has_relevant(data), self.nearest_anchor(points), -1)
 
     def training_queries(self, index: Ints) -> csr_array:
         """The rows of the models named; empty for −1."""

@@ -80,36 +80,42 @@ class Locality:
     def points(self, candidates: Candidates) -> Floats:
         """The positions of these queries; a row of NaN where one has none, because the view knows nothing of it."""
         found = cached("points", self.view_, candidates, lambda: np.asarray(self.view_.points(candidates)))
-        unknown = self._unknown(candidates)
-        return found if not unknown.any() else np.where(unknown[:, None], np.nan, found)
+        known = self._known_of(candidates)
+        return found if known is None or known.all() else np.where(known[:, None], found, np.nan)
 
-    def _unknown(self, candidates: Candidates) -> Bools:
-        """Which queries the view knows nothing of; without `back_off`, only those that came without any vector."""
+    def _known_of(self, candidates: Candidates) -> Bools | None:
+        """Which queries the view knows something of; without `back_off`, all but those that came without any vector."""
         table = candidates.queries
         no_vectors = table is not None and table.vectors is not None and not table.vectors.shape[1]
         if self.back_off is None and not (no_vectors and looked_at(self.view_) == ("vector",)):
-            return np.zeros(len(candidates), np.bool_)
-        return ~known_to(self.view_, candidates)
+            return None
+        return known_to(self.view_, candidates)
 
     def somewhere(self, points: Floats) -> Floats:
         """The same points, those of queries without a position at the mean of the training queries."""
-        lost = is_lost(points)
-        return points if not lost.any() else np.where(lost[:, None], self.points_.mean(axis=0), points)
+        if not np.isnan(points).any():
+            return points
+        return np.where(is_lost(points)[:, None], self.points_.mean(axis=0), points)
 
     def nearest(self, points: Floats, anchors: Search) -> Ints:
         """The nearest of some anchors to each point."""
         return anchors.nearest(measured(self.somewhere(points), self.metric), 1)[:, 0]
 
-    def distances(self, points: Floats) -> Floats:
-        """How far each point is from the nearest training query."""
-        return cached("distances", (self.points_, self.metric), points, lambda: self._distances(points))
-
-    def _distances(self, points: Floats) -> Floats:
-        points = self.somewhere(points)
+    def known(self) -> Search:
+        """The training queries, ready to be searched."""
         if self._known is None:
             self._known = self.search(self.points_)
-        index = self.nearest(points, self._known)
-        return distances(points, self.points_[index], self.metric)
+        return self._known
+
+    def nearest_known(self, points: Floats) -> Ints:
+        """The nearest training query to each point."""
+        settings = (self.points_, self.metric)
+        return cached("nearest", settings, points, lambda: self.nearest(points, self.known()))
+
+    def distances(self, points: Floats, nearest: Ints | None = None) -> Floats:
+        """How far each point is from the nearest training query, which is `nearest` where that is known."""
+        index = self.nearest_known(points) if nearest is None else nearest
+        return distances(self.somewhere(points), self.points_[index], self.metric)
 
     def is_far(self, points: Floats) -> Bools:
         """Which points are nowhere, or too far from every training query: these use the global model."""
@@ -156,7 +162,8 @@ class Surroundings:
         # Nothing here refers to this object itself: answers, and the models behind them, are freed as soon as they are
         # let go.
         points = self.points = Once(lambda: locality.points(candidates))
-        measured = self.distances = Once(lambda: locality.distances(points()))
+        nearest = self.nearest = Once(lambda: locality.nearest_known(points()))
+        measured = self.distances = Once(lambda: locality.distances(points(), nearest()))
 
         def few(count: int) -> Floats:
             found = points()

@@ -132,7 +132,7 @@ class LoadedModel:
             features,
             np.array([0, *accumulate(map(len, documents))]),
             ids,
-            document_ids=tuple(document.id for each in documents for document in each),
+            document_ids=tuple([document.id for each in documents for document in each]),
             feature_names=self.manifest.feature_names,
             queries=query_table(ids, [request.query for request in requests]),
             missing=self._missing,
@@ -154,21 +154,19 @@ class LoadedModel:
         Queries without a vector are ranked apart from those with one: each is answered as it would be alone.
         """
         candidates = self.candidates(requests, features)
-        lacking = np.array([request.query.vector is None for request in requests], np.bool_)
-        if lacking.all() or not lacking.any():
+        lacking = [request.query.vector is None for request in requests]
+        if all(lacking) or not any(lacking):
             answer, scores = self.answer(candidates)
             answers = [answer]
         else:
-            scores, answers = self._answered_apart(candidates, lacking)
+            scores, answers = self._answered_apart(candidates, np.array(lacking))
         best = order(scores, candidates.starts)
-        names, values = candidates.document_ids or (), scores[best].tolist()
-        responses = []
-        for number, request in enumerate(requests):
-            rows = candidates.rows(number)
-            ranked = [
-                RankedDocument(names[row], value) for row, value in zip(best[rows].tolist(), values[rows], strict=True)
-            ]
-            responses.append(RankResponse(request.query.id, self.version, ranked[: request.top]))
+        names = candidates.document_ids or ()
+        ranked = list(map(RankedDocument, [names[row] for row in best.tolist()], scores[best].tolist()))
+        responses = [
+            RankResponse(request.query.id, self.version, ranked[candidates.rows(number)][: request.top])
+            for number, request in enumerate(requests)
+        ]
         return responses, answers
 
     def _answered_apart(self, candidates: Candidates, lacking: Bools) -> tuple[Floats, list[Answer]]:

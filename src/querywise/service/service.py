@@ -110,7 +110,8 @@ class Service:
         near = [each.place.known for each in answer.neighbourly if each.place and each.place.known]
         if not near or not len(answer.seen):
             return
-        self.metrics.back_offs += int(np.any([each.far() for each in near], axis=0).sum())
+        far = near[0].far() if len(near) == 1 else np.any([each.far() for each in near], axis=0)
+        self.metrics.back_offs += int(np.count_nonzero(far))
         known = near[0]
         if math.isfinite(known.limit):  # the model backs off beyond this distance, so all distances are computed
             distances = known.distances()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from querywise.contracts.protocols import Knows, PlacesDocuments, QueryView
+from querywise.contracts.protocols import PlacesDocuments, QueryView
 from querywise.data.judged import Candidates, Judged
 from querywise.runtime.arrays import Bools, Floats
 
-LOOKS_AT = "looks_at"  # of the contract LooksAt; to ask for the contract itself takes 20 times as long in a request
+# Of the contracts LooksAt and Knows; to ask for the contracts themselves takes 20 times as long in a request.
+LOOKS_AT, KNOWN = "looks_at", "known"
 
 
 def looked_at(*views: QueryView) -> tuple[str, ...]:
@@ -19,11 +22,14 @@ def looked_at(*views: QueryView) -> tuple[str, ...]:
 
 def known_to(view: QueryView, candidates: Candidates) -> Bools:
     """Which queries a fitted view knows something of; the position of the others means nothing."""
-    return view.known(candidates) if isinstance(view, Knows) else np.ones(len(candidates), np.bool_)
+    known: Callable[[Candidates], Bools] | None = getattr(view, KNOWN, None)
+    return np.ones(len(candidates), np.bool_) if known is None else known(candidates)
 
 
 def described(candidates: Candidates) -> Bools:
     """Which queries have a document with a feature that is not 0: without one, documents tell nothing of a query."""
+    if len(candidates) == 1:
+        return np.array([candidates.features[:1].any() or candidates.features.any()])
     rows = candidates.query_of_row[candidates.features.any(axis=1)]
     return np.bincount(rows, minlength=len(candidates)) > 0
 

@@ -88,6 +88,9 @@ def top_shares(scores: Floats, top: int) -> Floats:
     if len(scores) <= top:
         return np.full(len(scores), 1 / len(scores))
     cut = np.partition(scores, len(scores) - top)[len(scores) - top]
-    above, tied = scores > cut, scores == cut
-    shares: Floats = (above + tied * ((top - above.sum()) / tied.sum())) / top
+    kept = scores >= cut
+    if np.count_nonzero(kept) > top:
+        above, tied = scores > cut, scores == cut
+        kept = above + tied * ((top - above.sum()) / tied.sum())
+    shares: Floats = kept / top
     return shares
