@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Literal
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from querywise.errors import DataError, NotFittedError
+from querywise.locality import neighborhoods
+from querywise.locality.coarse import Coarse
 from querywise.locality.neighborhoods import Everyone, Nearest, Radius, Search, distances
 from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import number_of
@@ -47,6 +50,13 @@ def shares_by_hand(place: Floats, points: Floats, k: int) -> list[float]:
     cut = sorted(gaps)[k - 1]
     near, equal = sum(gap < cut for gap in gaps), sum(gap == cut for gap in gaps)
     return [1.0 if gap < cut else (k - near) / equal if gap == cut else 0.0 for gap in gaps]
+
+
+def at_first_look(places: Floats, points: Floats) -> list[int]:
+    """The nearest point to each place, by way of eight bits however few points there are."""
+    with patch.object(neighborhoods, "_LARGE", 0):
+        search = Search(points)
+        return [int(search.nearest(place[None, :], 1)[0, 0]) for place in places]
 
 
 @st.composite
@@ -252,3 +262,33 @@ def test_a_place_beyond_all_distances_is_refused(search: Literal["brute", "kd_tr
         nearest.weights(np.array([[0.0, 1.0], [far, 1.0]]))
     with np.errstate(all="ignore"), pytest.raises(DataError, match="lies too far from the training queries"):
         Search(points).nearest(np.array([[far, 1.0]]), 1)
+
+
+@settings(deadline=None, max_examples=examples(200))
+@given(crowded())
+def test_a_first_look_in_eight_bits_finds_the_same_among_ties(case: tuple[Floats, Floats, int]) -> None:
+    places, points, _ = case
+    expected = [by_hand(place, points, 1) for place in places]
+    assert [[points[found].tolist()] for found in at_first_look(places, points)] == expected
+
+
+@pytest.mark.parametrize("tail", [1.0, 3.0])
+def test_a_first_look_in_eight_bits_finds_the_same_among_many(tail: float) -> None:
+    rng = np.random.default_rng(5)
+    points = rng.normal(size=(2000, 20)) ** tail * np.geomspace(1e-6, 1e6, 20)
+    points[:, 3] = 7.0
+    points[1000:1010] = points[:10]  # of two that coincide either is right: they have the same model
+    places = np.concatenate([points[:15], points[:15] * (1 + 1e-9), 100 * points[:5], rng.normal(size=(15, 20))])
+    gaps = [np.linalg.norm(points - place, axis=1) for place in places]
+    for found, gap in zip(at_first_look(places, points), gaps, strict=True):
+        assert gap[found] == gap.min()
+
+
+def test_a_first_look_leaves_few_points_to_look_at() -> None:
+    rng = np.random.default_rng(6)
+    points, places = rng.normal(size=(5000, 100)), rng.normal(size=(20, 100))
+    coarse = Coarse.of(points)
+    for place in places:
+        left = coarse.perhaps_nearest(place, 0.0)
+        assert int(np.linalg.norm(points - place, axis=1).argmin()) in left
+        assert len(left) < 50

@@ -145,7 +145,10 @@ class Locality:
 
     def has_pairs(self, weights: csr_array) -> Bools:
         """Which rows of weights have a query with pairs to learn from."""
-        return np.asarray(weights @ (self.pairs_ > 0).astype(np.float64)).ravel() > 0
+        teaching = (self.pairs_[weights.indices] > 0) & (weights.data > 0)
+        if weights.shape[0] == 1:
+            return np.array([teaching.any()])
+        return np.diff(np.concatenate([[0], np.cumsum(teaching)])[weights.indptr]) > 0
 
 
 class Surroundings:
