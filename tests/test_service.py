@@ -605,16 +605,16 @@ def test_counting_back_offs_computes_nothing_anew(tmp_path: Path, monkeypatch: p
     save(KnnOffline2(RankSVM(), k=10, back_off=0.5).fit(named(DATA)), tmp_path / "model")
     service = Service(ModelFolder(tmp_path / "model"))
     calls: list[str] = []
-    for name in ("points", "distances"):
+    for name in ("points", "nearest", "distances"):
         original = getattr(Locality, name)
 
-        def counted(self: Locality, given: Any, name: str = name, original: Any = original) -> Any:
+        def counted(self: Locality, *given: Any, name: str = name, original: Any = original) -> Any:
             calls.append(name)
-            return original(self, given)
+            return original(self, *given)
 
         monkeypatch.setattr(Locality, name, counted)
     asked_of(service, ("/v1/rank", request_of(DATA.candidates, 0)))
-    assert sorted(calls) == ["distances", "points"]
+    assert sorted(calls) == ["distances", "nearest", "points"]
 
 
 # ---- looking things up
