@@ -169,7 +169,8 @@ class LambdaMART(AnyRanker):
     @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document: the sum of the leaves it falls into, the mean of these over the bag."""
-        scores = self.grown().scores(ready(self, candidates).features)
+        seen = ready(self, candidates)
+        scores = self.grown().scores(seen.features)
         return scores if self.base is None else scores + self.base.predict(candidates)
 
     def grown(self) -> Grown:
