@@ -70,6 +70,7 @@ def _rough(codes: NDArray[np.int8], place: NDArray[np.int16], squares: Floats, u
     for row in range(len(codes)):
         total = np.int32(0)
         for column in range(len(place)):
-            total += np.int32(codes[row, column]) * np.int32(place[column])
+            # Kept to 32 bits, which hold every sum: many are then multiplied at a time.
+            total = np.int32(total + np.int32(codes[row, column]) * np.int32(place[column]))
         found[row] = squares[row] - unit * total
     return found
