@@ -13,7 +13,7 @@ import pytest
 from querywise.data.folds import make_folds
 from querywise.data.letor import read_letor, write_letor
 from querywise.data.synthetic import make_judged
-from querywise.methods import METHODS
+from querywise.methods import METHODS, PEERS
 from querywise.reproduction import zha2006_rows
 from querywise.storage import load, read_manifest
 from tests import commands
@@ -92,11 +92,11 @@ def test_compare_prints_the_paired_test(folder: Path) -> None:
     assert content["queries"] == 12
 
 
-def test_methods_lists_everything_that_can_be_fitted() -> None:
+def test_methods_lists_everything_that_can_be_fitted_or_compared_with() -> None:
     text = run("methods")
     assert "ranksvm" in text
     assert "lambdamart" in text
-    assert [entry["name"] for entry in json.loads(run("methods", "--json"))] == list(METHODS)
+    assert [entry["name"] for entry in json.loads(run("methods", "--json"))] == [*METHODS, *PEERS]
 
 
 @pytest.mark.slow
