@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from querywise.data.collections import Document
-from querywise.errors import DataError, ModelFileError
-from querywise.retrieval.bm25 import search
+from querywise.errors import DataError
 from querywise.retrieval.features import features_of
 from querywise.retrieval.index import Index, build_index
 from querywise.retrieval.scores import NAMES, Smoothing, all_scores
@@ -246,32 +244,3 @@ def test_a_parameter_that_makes_no_sense_is_refused(name: str, value: float) -> 
 def test_a_parameter_outside_its_range_is_refused(name: str, value: float) -> None:
     with pytest.raises(DataError, match=name):
         Smoothing(**{name: value})
-
-
-def test_scores_of_very_long_queries_are_what_their_definitions_say() -> None:
-    """Products of this many numbers are smaller or larger than any number."""
-    words = [f"w{number}" for number in range(400)]
-    texts = [(" ".join(words[:5]), " ".join(words[::2] * 9)), ("", " ".join(words[7:40])), ("", "")]
-    for smoothing in (USUAL, Smoothing(dirichlet=1e6), Smoothing(jelinek_mercer=1e-6, absolute_discount=1e-6)):
-        assert_close(ours(texts, " ".join(words), smoothing), plain_scores(texts, " ".join(words), smoothing))
-
-
-@settings(deadline=None, max_examples=examples(30))
-@given(st.data())
-def test_counts_of_a_few_among_many_documents_are_found(data: st.DataObject) -> None:
-    having = data.draw(st.sets(st.integers(0, 299), min_size=100, max_size=200))
-    index = indexed([("", "fig plum" if place in having else "plum") for place in range(300)])
-    asked = np.array(data.draw(st.lists(st.integers(0, 299), min_size=1, max_size=5)))
-    counts = index.fields["body"].counts_of(index.numbers_of("fig"), asked)
-    assert counts[:, 0].tolist() == [float(place in having) for place in asked.tolist()]
-
-
-@pytest.mark.parametrize("part", ["starts", "documents", "counts", "lengths"])
-def test_postings_that_lead_nowhere_are_refused(part: str) -> None:
-    index = indexed(FRUIT)
-    both = index.fields["both"]
-    damaged: dict[str, Any] = {"starts": both.starts + 1, "documents": both.documents + 9, "counts": both.counts[1:]}
-    wrong: Any = damaged.get(part, both.lengths[:1])
-    broken = replace(index, fields={**index.fields, "both": replace(both, **{part: wrong})}, _cache={})
-    with pytest.raises(ModelFileError, match=r"The postings of the index lead nowhere\. Make the index anew"):
-        search(broken, "fig")

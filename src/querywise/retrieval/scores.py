@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from querywise.errors import DataError
-from querywise.retrieval.field import Asked, Field
+from querywise.retrieval.index import Field
 from querywise.runtime.arrays import Floats, Ints
 
 LOW_LEVEL = ("L1", "L2", "L3", "L4", "L5", "L6", "L7", "L8", "L9", "L10")
@@ -29,7 +30,6 @@ NAMES = (
     "H5.absolute_discount",
 )
 BM25 = "H1.bm25"
-_SHORTEST = 1e-12  # mean length, where all documents are empty
 
 
 @dataclass(frozen=True)
@@ -50,73 +50,97 @@ class Smoothing:
             )
 
 
-USUAL = Smoothing()
+class Statistics(NamedTuple):
+    """Collection statistics of some terms in a field."""
+
+    documents: int  # N
+    size: int  # |C|
+    mean_length: float
+    longest: float  # the length of the longest document
+    document_frequency: Floats  # df of each term
+    totals: Floats  # c(t,C) of each term
+
+    @staticmethod
+    def of(field: Field, terms: Sequence[int]) -> Statistics:
+        """The statistics of terms by number; −1 is a term that is nowhere."""
+        known = np.array(terms, dtype=np.int64)
+        place = np.maximum(known, 0)
+        frequency = np.where(known >= 0, field.starts[place + 1] - field.starts[place], 0) if len(field.totals) else 0
+        totals = np.where(known >= 0, field.totals[place], 0) if len(field.totals) else 0
+        zeros = np.zeros(len(known))
+        longest = float(field.longest)
+        return Statistics(len(field.lengths), field.size, field.mean_length, longest, zeros + frequency, zeros + totals)
 
 
 def all_scores(fields: dict[str, Field], terms: Sequence[int], documents: Ints, smoothing: Smoothing) -> Floats:
     """The 25 scores of some documents for the distinct terms of a query: documents × 25."""
-    scores = np.empty((len(documents), len(NAMES)))
-    write_scores(fields, terms, documents, smoothing, scores)
-    return scores
+    parts = []
+    for name in ("title", "body", "both"):
+        field = fields[name]
+        counts, lengths = field.counts_of(terms, documents), field.lengths[documents].astype(np.float64)
+        statistics = Statistics.of(field, terms)
+        if name == "both":
+            distinct = field.distinct[documents].astype(np.float64)
+            parts.append(high_level(counts, lengths, distinct, statistics, smoothing))
+        else:
+            parts.append(low_level(counts, lengths, statistics))
+    return np.hstack(parts)
 
 
-def write_scores(
-    fields: dict[str, Field], terms: Sequence[int], documents: Ints, smoothing: Smoothing, scores: Floats
-) -> None:
-    """The same, into the first columns of a table."""
-    asked = Asked.of(terms, documents)
-    for number, name in enumerate(("title", "body")):
-        _write_low_level(fields[name], asked, number * len(LOW_LEVEL), scores)
-    _write_high_level(fields["both"], asked, smoothing, 2 * len(LOW_LEVEL), scores)
+def low_level(counts: Floats, lengths: Floats, statistics: Statistics) -> Floats:
+    """L1 to L10: documents × 10, from documents × terms."""
+    share = counts / np.maximum(lengths, 1.0)[:, None]
+    idf = np.log(statistics.documents / np.maximum(statistics.document_frequency, 1.0))
+    rarity = statistics.size / np.maximum(statistics.totals, 1.0)
+    there = (counts > 0).astype(np.float64)
+    return np.column_stack(
+        [
+            counts.sum(axis=1),  # L1  Σ c
+            np.log(counts + 1).sum(axis=1),  # L2  Σ log(c + 1)
+            share.sum(axis=1),  # L3  Σ c/|d|
+            np.log(share + 1).sum(axis=1),  # L4  Σ log(c/|d| + 1)
+            there @ idf,  # L5  Σ log(N/df)
+            there @ np.log(np.maximum(idf, 1.0)),  # L6  Σ log(max(log(N/df), 1))
+            there @ np.log(rarity + 1),  # L7  Σ log(|C|/c(t,C) + 1)
+            np.log(share * idf + 1).sum(axis=1),  # L8  Σ log(c/|d| · log(N/df) + 1)
+            counts @ idf,  # L9  Σ c · log(N/df)
+            np.log(share * rarity + 1).sum(axis=1),  # L10 Σ log(c/|d| · |C|/c(t,C) + 1)
+        ]
+    )
 
 
-def high_level(field: Field, terms: Sequence[int], documents: Ints, smoothing: Smoothing) -> Floats:
-    """H1 to H5 of some documents for the distinct terms of a query: documents × 5."""
-    scores = np.empty((len(documents), len(NAMES) - 2 * len(LOW_LEVEL)))
-    _write_high_level(field, Asked.of(terms, documents), smoothing, 0, scores)
-    return scores
+def high_level(
+    counts: Floats, lengths: Floats, distinct: Floats, statistics: Statistics, smoothing: Smoothing
+) -> Floats:
+    """H1 to H5: documents × 5. BM25, log(1 + BM25), and the log-likelihood of the query under three language models.
 
-
-def _write_low_level(field: Field, asked: Asked, first: int, scores: Floats) -> None:
-    """L1 to L10, into the columns from `first` on.
-
-    L1 Σ c; L2 Σ log(c + 1); L3 Σ c/|d|; L4 Σ log(c/|d| + 1); L5 Σ log(N/df); L6 Σ log(max(log(N/df), 1));
-    L7 Σ log(|C|/c(t,C) + 1); L8 Σ log(c/|d| · log(N/df) + 1); L9 Σ c · log(N/df); L10 Σ log(c/|d| · |C|/c(t,C) + 1).
+    Dirichlet (c + μ p)/(|d| + μ), Jelinek-Mercer (1 − λ) c/|d| + λ p, absolute discount max(c − δ, 0)/|d| + δ p u/|d|,
+    where p = c(t,C)/|C| and u is the number of distinct terms of the document. A document without a word is scored as
+    the longest one would be if it had one term, and none of the query's: so it never beats one that has such a term.
     """
-    from querywise.retrieval.word_kernels import low_scores
-
-    own = field.checked
-    low_scores(own.starts, own.documents, own.counts, own.totals, own.lengths, field.size, *asked, first, scores)
-
-
-def _write_high_level(field: Field, asked: Asked, smoothing: Smoothing, first: int, scores: Floats) -> None:
-    """H1 to H5, into the columns from `first` on.
-
-    BM25, log(1 + BM25), and the log-likelihood of the query under three language models: Dirichlet
-    (c + μ p)/(|d| + μ), Jelinek-Mercer (1 − λ) c/|d| + λ p, absolute discount max(c − δ, 0)/|d| + δ p u/|d|, where
-    p = c(t,C)/|C| and u is the number of distinct terms of the document. A document without a word is scored as the
-    longest one would be if it had one term, and none of the query's: so it never beats one that has such a term.
-    """
-    from querywise.retrieval.word_kernels import high_scores
-
-    own = field.checked
-    known = own.starts, own.documents, own.totals, own.counts, bm25_weights(field, smoothing), own.lengths, own.distinct
-    of_models = float(smoothing.dirichlet), float(smoothing.jelinek_mercer), float(smoothing.absolute_discount)
-    high_scores(*known, field.size, field.longest, of_models, *asked, first, scores)
+    best = bm25_weights(counts, lengths[:, None], statistics, smoothing).sum(axis=1)
+    length = np.where(lengths > 0, lengths, max(statistics.longest, 1.0))[:, None]
+    terms = np.where(lengths > 0, distinct, 1.0)[:, None]
+    # A term that is nowhere counts as half an occurrence.
+    background = np.maximum(statistics.totals, 0.5) / max(statistics.size, 1)
+    mu, mix, discount = smoothing.dirichlet, smoothing.jelinek_mercer, smoothing.absolute_discount
+    dirichlet = (counts + mu * background) / (length + mu)
+    mixed = (1 - mix) * (counts / length) + mix * background
+    discounted = np.maximum(counts - discount, 0.0) / length
+    discounted += discount * terms / length * background
+    likelihoods = [np.log(each).sum(axis=1) for each in (dirichlet, mixed, discounted)]
+    return np.column_stack([best, np.log1p(best), *likelihoods])
 
 
-def bm25_weights(field: Field, smoothing: Smoothing) -> Floats:
-    """What every posting adds to BM25, idf · c (k1 + 1) / (c + k1 (1 − b + b |d|/mean |d|)); computed once.
+def bm25_weights(counts: Floats, lengths: Floats, statistics: Statistics, smoothing: Smoothing) -> Floats:
+    """What each occurrence count adds to BM25: idf · c (k1 + 1) / (c + k1 (1 − b + b |d|/mean |d|)).
 
     idf is log(1 + (N − df + ½) / (df + ½)), which is never negative.
     """
-    key = float(smoothing.k1), float(smoothing.b)
-    if key not in field.weights:
-        (k1, b), own = key, field.checked
-        frequency = np.diff(own.starts)
-        df = np.repeat(frequency.astype(np.float64), frequency)
-        idf = np.log1p((len(own.lengths) - df + 0.5) / (df + 0.5))
-        counts = own.counts.astype(np.float64)
-        long = own.lengths.astype(np.float64)[own.documents] / max(field.mean_length, _SHORTEST)
-        field.weights[key] = idf * counts * (k1 + 1) / (counts + k1 * (1 - b + b * long))
-    return field.weights[key]
+    df = statistics.document_frequency
+    idf = np.log1p((statistics.documents - df + 0.5) / (df + 0.5))
+    long = lengths / max(statistics.mean_length, 1e-12)
+    saturation = smoothing.k1 * (1 - smoothing.b + smoothing.b * long)
+    divisor = np.where(counts > 0, counts + saturation, 1.0)
+    weights: Floats = idf * counts * (smoothing.k1 + 1) / divisor
+    return weights
