@@ -76,10 +76,13 @@ def test_buttons_and_keys_go_from_the_greatest_gain_or_loss_to_the_next(page: Pa
     is_at(page, order[0][0], "gain")
     page.keyboard.press("p")
     expect(page.get_by_role("status")).to_have_text("There is no earlier query.")
+    shown = page.locator("#standing data").last
+    highest = shown.get_attribute("value") or ""
     page.get_by_label("Judged queries by", exact=True).select_option("loss")
     expect(page).to_have_url(re.compile("by=loss$"))
+    expect(shown).not_to_have_attribute("value", highest)
     expect(page.locator("#standing")).to_contain_text("1 of 25")
-    lowest = float(page.locator("#standing data").last.get_attribute("value") or "nan")
+    lowest = float(shown.get_attribute("value") or "nan")
     assert lowest == order[-1][1] == min(gain for _, gain in order)
 
 

@@ -257,8 +257,7 @@ class LambdaMART(AnyRanker):
         return found
 
     def _parameters(self, grades: Grades, number: int, shape: tuple[int, ...], at_once: int) -> dict[str, Any]:
-        """What one forest of the bag is grown with."""
-        # One by one: the general seed is also that of the bins, which all forests share.
+        """What one forest of the bag is grown with; its seeds one by one, since all forests share the seed of bins."""
         seeds = dict.fromkeys(("feature_fraction_seed", "objective_seed"), self.seed + number)
         return {
             "objective": self.objective,
