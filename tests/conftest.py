@@ -13,7 +13,7 @@ from hypothesis import settings
 from tests.worlds import REAL_DATA
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 settings.register_profile("check", max_examples=15)  # `make check` asks for it; see `examples` in worlds.py
 
@@ -47,3 +47,15 @@ def browser() -> Iterator[Browser]:
         started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         yield started
         started.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A window in which no script fails unseen."""
+    made = browser.new_page(viewport={"width": 1280, "height": 800})
+    made.set_default_timeout(40_000)
+    wrong: list[str] = []
+    made.on("pageerror", lambda error: wrong.append(str(error)))
+    yield made
+    made.close()
+    assert wrong == []

@@ -92,8 +92,8 @@ def test_only_comparisons_take_them() -> None:
     assert find_method("xgboost", peers=True) is PEERS["xgboost"]
     with pytest.raises(DataError, match="compare takes it"):
         find_method("catboost")
-    with pytest.raises(DataError, match=r"Known: .*blend, xgboost, catboost"):
-        find_method("boost3", peers=True)
+    with pytest.raises(DataError, match=r"Known: .*blend, xgboost, catboost\. Did you mean xgboost\?"):
+        find_method("xgbost", peers=True)
 
 
 def test_the_chosen_setting_is_fitted_again_with_all_seeds() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from querywise.data.letor import write_letor
 from querywise.data.query_table import QueryTable
@@ -31,17 +31,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     write_side_files(data, folder)
     with serving(folder / "model", "--data", folder / "judged.txt") as found:
         yield found
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    made = browser.new_page(viewport={"width": 1280, "height": 800})
-    made.set_default_timeout(40_000)
-    wrong: list[str] = []
-    made.on("pageerror", lambda error: wrong.append(str(error)))
-    yield made
-    made.close()
-    assert wrong == []
 
 
 def shares(page: Page, line: int) -> tuple[list[float], list[float]]:

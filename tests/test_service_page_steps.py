@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from querywise.storage import load, save
 from tests.fruit import write_served
@@ -30,17 +30,6 @@ def server(folder: Path) -> Iterator[Serving]:
     known = ("--data", folder / "judged.txt", "--queries", folder / "queries.jsonl")
     with serving(folder / "local", "--index", folder / "index", *known) as found:
         yield found
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    made = browser.new_page(viewport={"width": 1280, "height": 800})
-    made.set_default_timeout(40_000)
-    wrong: list[str] = []
-    made.on("pageerror", lambda error: wrong.append(str(error)))
-    yield made
-    made.close()
-    assert wrong == []
 
 
 def by_gain(server: Serving, against: str) -> list[tuple[str, float]]:

@@ -306,10 +306,10 @@ def find_method(name: str, *, peers: bool = False) -> Method:
     if name in PEERS:
         raise DataError(f"{name} is another library's: compare takes it; train and keep it with {name} itself.")
     if name not in METHODS:
-        near = [each for each in METHODS if name and name in each] or get_close_matches(name, METHODS)
+        known = [*METHODS, *(PEERS if peers else ())]
+        near = [each for each in known if name and name in each] or get_close_matches(name, known)
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
-        known = ", ".join([*METHODS, *(PEERS if peers else ())])
-        raise DataError(f"Unknown method {name!r}. Known: {known}.{meant}")
+        raise DataError(f"Unknown method {name!r}. Known: {', '.join(known)}.{meant}")
     return METHODS[name]
 
 
