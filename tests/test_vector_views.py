@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from querywise import KnnOnline, RankSVM, load, save
+from querywise.contracts.answers import Answer
 from querywise.data.collections import Collection
 from querywise.data.collections import Document as Described
 from querywise.data.joining import concatenate
@@ -277,3 +278,26 @@ def test_the_service_finds_what_offline_retrieval_finds(tmp_path: Path) -> None:
     other = [Described(each.id, each.title, each.text[::-1]) for each in documents]
     with pytest.raises(DataError, match=r"the vectors of the model, lsa|those of the model have"):
         Lookup(index=with_embedded(build_index(other), other, "lsa")).check(model)
+
+
+def test_a_model_is_rehearsed_with_a_vector_and_with_a_judged_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that no visitor waits until local models are compiled; random documents without a vector do not reach them."""
+    data, probe = world(), [1.0, 0.5, 0.25, 0.0]
+    notes: JsonObject = {"vectors": {"embedder": {"name": "ours", "dimension": 4, "probe": list(probe)}}}
+    save(KnnOnline(RankSVM(), k=5, view=VectorView()).fit(data), tmp_path / "m", notes=notes)
+    asked: list[Candidates] = []
+    answered = KnnOnline.answer
+
+    def listening(ranker: KnnOnline, candidates: Candidates, /) -> Answer:
+        asked.append(candidates)
+        return answered(ranker, candidates)
+
+    monkeypatch.setattr(KnnOnline, "answer", listening)
+    model = LoadedModel.from_folder(tmp_path / "m")
+    vectors = [each.queries.vectors.tolist() for each in asked if each.queries and each.queries.vectors is not None]
+    assert vectors[0] == [probe]
+    Lookup(judged=data).check(model)
+    assert asked[-1].query_ids == data.query_ids[:1]
+    Lookup(judged=data.select([])).check(model)

@@ -24,6 +24,7 @@ from querywise.explanations.explain import explain, why
 from querywise.explanations.explained import Explanation, Reason
 from querywise.measures.order import check_scores, order
 from querywise.methods import described
+from querywise.retrieval.embedding import EmbedderRecord
 from querywise.runtime.arrays import Bools, Floats
 from querywise.service.costs import Cost
 from querywise.service.documents import Features, require_distinct
@@ -78,7 +79,7 @@ class LoadedModel:
         """Rank so many random documents, which compiles the kernels and tests the model; the shortest time."""
         features = np.random.default_rng(0).random((count, self.manifest.feature_count)).round(6)
         documents = [Document(str(row), unread(each.tolist())) for row, each in enumerate(features)]
-        request = RankRequest(Query("rehearsal", "rehearsal"), documents)
+        request = RankRequest(Query("rehearsal", "rehearsal", vector=self._probe()), documents)
         cut = cut_rows(msgspec.json.encode(request), len(self.features.names), self.features.absent)
         candidates = self.candidates([request], None if cut is None else cut.rows)
         best = np.inf
@@ -94,6 +95,12 @@ class LoadedModel:
                 raise ModelFileError(f"The model cannot rank ({type(error).__name__}: {error}).") from None
             best = min(best, time.perf_counter() - begun)
         return best
+
+    def _probe(self) -> list[float] | None:
+        """The vector of a text, by the embedder of the training queries' vectors; None where none is remembered."""
+        known = self.manifest.notes.get("vectors")
+        made = known.get("embedder") if isinstance(known, dict) else None
+        return None if made is None else list(EmbedderRecord.from_json(made, "The model").probe)
 
     def _power(self) -> int:
         """With which power of the number of documents the time grows."""

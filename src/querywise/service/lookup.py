@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -55,7 +56,10 @@ class Lookup:
     judged_index: Index | None = None
 
     def check(self, model: LoadedModel) -> None:
-        """Raise an error if the index or the judged queries have other features than the model."""
+        """Raise an error if the index or the judged queries have other features than the model.
+
+        The model answers a judged query: random documents are far from training queries, so they do not compile all.
+        """
         count, names = model.manifest.feature_count, model.manifest.feature_names
         if self.index is not None:
             made = feature_names(self.index)
@@ -69,6 +73,8 @@ class Lookup:
             self._check_embedder(model)
         if self.judged is not None:
             self.judged.candidates.require_features(count, names, missing=reading_for(model.manifest.missing))
+            with suppress(DataError):  # these queries may lack what the model needs of them: requests say so
+                model.answer(self.judged.candidates.select(range(min(len(self.judged), 1))))
 
     def _check_embedder(self, model: LoadedModel) -> None:
         """Refuse an index whose vectors another embedder made than the model's; neither is started for it."""
