@@ -35,5 +35,5 @@ def _seconds(methods: str) -> float:
     """One run into a new folder: another would find there what the first has finished."""
     script = Path(sys.executable).with_name("querywise")
     with tempfile.TemporaryDirectory() as place:
-        words = [script, "compare", REAL, "--methods", methods, "--out", Path(place) / "report", "--quiet"]
+        words = [str(script), "compare", str(REAL), "--methods", methods, "--out", f"{place}/report", "--quiet"]
         return seconds(lambda: subprocess.run(words, check=True, stdout=subprocess.DEVNULL))
