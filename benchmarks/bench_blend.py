@@ -9,7 +9,8 @@ import lightgbm
 import numpy as np
 
 from benchmarks.bench_knn import REAL
-from benchmarks.results import Result, alone
+from benchmarks.floors import least_seconds
+from benchmarks.results import Result, above, alone, at_most
 from benchmarks.timing import best_seconds, seconds
 from querywise import Candidates, Judged, read_letor
 from querywise.methods import METHODS
@@ -23,7 +24,8 @@ def measure() -> Iterator[Result]:
 
     Theirs is LightGBM called five times, once for each seed, on the raw features with the parameters of our LambdaMART;
     all stop on the validation part. Our LambdaMART grows the same forests, side by side. An answer is that for one
-    query of 100 documents. The ratio is ours / theirs.
+    query of 100 documents. The ratio is ours / theirs. The floor of training is our LambdaMART, whose trees are part of
+    the blend; that of an answer is reading the model once.
     """
     if not REAL.is_dir():
         print("MQ2008 is not in shared/data beside the project, so it is left out.")
@@ -38,17 +40,19 @@ def measure() -> Iterator[Result]:
             "lightgbm": lambda: _by_lightgbm(train, valid),
         }
     )
-    ratios = {what: took[what] / took["lightgbm"] for what in took}
-    yield Result(
-        "blend", "training", took["blend"], took["lightgbm"], "s", ratios["blend"], "≤ 2.5×", ratios["blend"] <= 2.5
+    yield above(
+        took["forests"],
+        at_most("blend", "training", ours=took["blend"], theirs=took["lightgbm"], unit="s", most=2.5),
     )
-    yield Result("blend", "training LambdaMART", took["forests"], took["lightgbm"], "s", ratios["forests"], "", None)
-    beside = took["blend"] / took["forests"]
-    yield Result("blend", "training ÷ LambdaMART's", took["blend"], took["forests"], "s", beside, "", None)
+    yield at_most("blend", "training LambdaMART", ours=took["forests"], theirs=took["lightgbm"], unit="s")
+    yield at_most("blend", "training ÷ LambdaMART's", ours=took["blend"], theirs=took["forests"], unit="s")
     features = train.candidates.features[np.arange(_DOCUMENTS) * 7]
     query = Candidates(features, np.array([0, _DOCUMENTS]), ("q",))
     answers = [1e3 * best_seconds(lambda each=each: each.predict(query), times=200) for each in (blend, forests)]  # type: ignore[misc]
-    yield alone("blend", "an answer, 100 documents", ours=answers[0], unit="ms", below=0.6)
+    yield above(
+        1e3 * least_seconds(read=learned_bytes(blend)),
+        alone("blend", "an answer, 100 documents", ours=answers[0], unit="ms", below=0.6),
+    )
     yield alone("blend", "an answer by LambdaMART", ours=answers[1], unit="ms")
     yield alone("blend", "the model", ours=learned_bytes(blend) / 1e6, unit="MB")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.results import Result, alone
+from benchmarks.results import Result, above, alone
 from benchmarks.serving import Load, drive, is_there
 from benchmarks.worlds import World
 from querywise import KnnOffline2, KnnOnline, LambdaMART, RankSVM, Single, save
@@ -18,7 +18,7 @@ from querywise.rankers.ensemble.ensemble import SSER
 from tests.serving import started
 
 _FEATURES, _DOCUMENTS, _TRAINING, _SECONDS, _ROUNDS = 46, 100, 500, 4.0, 3
-_AIMS = {"KNN Offline-2": 0.8, "KNN Online": 0.6, "LambdaMART": 0.7}
+_AIMS = {"KNN Offline-2": 0.8, "KNN Online": 0.6, "LambdaMART": 0.7}  # of the requests that are only read
 
 
 def rankers() -> dict[str, Any]:
@@ -65,7 +65,8 @@ def _compared(name: str, url: str) -> Iterator[Result]:
     assert failures == 0, f"{failures} requests failed"
     ratio, aim = full.per_second / empty.per_second, _AIMS.get(name)
     said, reached = ("", None) if aim is None else (f"≥ {aim:g}×", ratio >= aim)
-    yield Result("service", f"{name}, requests", full.per_second, empty.per_second, "/s", ratio, said, reached)
+    found = Result("service", f"{name}, requests", full.per_second, empty.per_second, "/s", ratio, said, reached)
+    yield found if aim is None else above(empty.per_second, found)
     yield alone("service", f"{name}, half of them within", ours=full.p50, unit="ms")
     yield alone("service", f"{name}, 99 % of them within", ours=full.p99, unit="ms")
 

@@ -16,7 +16,8 @@ _LIMIT_HEADINGS = ("floor", "ours", "ratio", "aim", "reached")
 LIMIT = "Close to the limit"
 _LIMIT_NOTE = (
     "The floor is the least that a line could take on this machine: bytes that must be read at the speed of its "
-    "memory, multiplications at the speed of its matrix products, both measured here, or what it is compared with."
+    "memory, multiplications at the speed of its matrix products, both measured here, or what it is compared with. Of "
+    "requests in a second it is the most."
 )
 _REACHED = {True: "yes", False: "no", None: ""}
 _COLOURS = {True: "green", False: "red", None: ""}
