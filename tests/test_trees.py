@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -109,6 +111,16 @@ def test_a_bag_grows_while_all_other_threads_wait_for_it() -> None:
         finally:
             growing.set()
         others.result()
+
+
+def test_no_thread_of_a_bag_writes_warnings_to_standard_output() -> None:
+    """In a process of its own, since a thread is told once; leaves that nobody can fill make LightGBM warn."""
+    code = (
+        "from querywise import LambdaMART, make_judged\n"
+        "LambdaMART(60, leaves=200, min_documents=1, bag=4, learning_rate=1.0).fit(make_judged(40, 12, 5))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 def test_trainings_at_the_same_time_do_not_mix_their_gains() -> None:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from querywise.learners.trees.growth import own_gains
+from querywise.learners.trees.growth import hush, own_gains
 from querywise.runtime.cancellation import checkpoint
 from querywise.runtime.progress import doing
 from querywise.runtime.threads import with_help
@@ -82,6 +82,7 @@ def _together(forests: Sequence[Callable[[], Growing]], at_once: int) -> list[tu
         waiting = deque(growing)
 
         def work() -> None:
+            hush()
             while True:
                 checkpoint()
                 try:

@@ -22,6 +22,7 @@ _WIDE = 1_000  # rows per column up to which a table counts as wide
 # LightGBM keeps the gains of grades once for the whole process: a forest reads them when it is set up, and its NDCG on
 # validation data after every tree.
 _GAINS = threading.Lock()
+_here = threading.local()
 
 
 class Grower(Protocol):
@@ -55,6 +56,15 @@ def growth(learner: Grower, shape: tuple[int, ...], at_once: int = 1) -> dict[st
         "num_threads": 1 if small else max((learner.threads or cores()) // at_once, 1),
         "verbose": -1,
     }
+
+
+def hush() -> None:
+    """Keep LightGBM's warnings from standard output, which each of its threads has to be told, here with a table."""
+    if not getattr(_here, "told", False):
+        from lightgbm import Dataset
+
+        Dataset(np.zeros((1, 1)), params={"verbose": -1}).construct()
+        _here.told = True
 
 
 def check_growth(learner: Grower, *more: str) -> None:
