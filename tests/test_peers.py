@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,16 @@ from querywise.data.letor import write_letor
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
+from querywise.evaluation.significance import holm
 from querywise.evaluation.tuning import tuned_fit
 from querywise.jobs.compare import Asked, run
 from querywise.learners.peers.catboost import CatBoost
 from querywise.learners.peers.peer import installed
 from querywise.learners.peers.xgboost import XGBoost
 from querywise.methods import PEERS, find_method
+from querywise.reproduction import peers
+from tests.commands import output
+from tests.commands import run as shell
 
 DATA = make_judged(120, 12, 5, noise=0.3)
 TRAIN, VALID, TEST = (DATA.select(range(first, first + 40)) for first in (0, 40, 80))
@@ -115,3 +120,27 @@ def test_a_comparison_gives_all_trees_as_many_seeds(tmp_path: Path) -> None:
     compared = run(asked, read_folds(tmp_path), None, title="")[0].compared
     bags = {name: compared.parameters(name)[0].get("bag") for name in asked.methods}  # type: ignore[union-attr]
     assert bags == {"lambdamart": 5, "xgboost": 5, "catboost": 5, "blend": None}  # which is made of five by itself
+
+
+@pytest.mark.slow
+def test_one_table_has_every_set_and_one_correction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fold = tmp_path / "data" / "Fold1"
+    fold.mkdir(parents=True)
+    for name, part in (("train", TRAIN), ("vali", VALID), ("test", TEST)):
+        write_letor(fold / f"{name}.txt", part)
+    monkeypatch.setattr(peers, "SEEDS", 1)
+    said = output(shell(tmp_path, "reproduce", "peers", "data", "--out", "made", "--quiet"))
+    assert said == "", "nothing but what was asked for"
+    numbers = json.loads((tmp_path / "made" / "numbers.json").read_text())
+    means = {name: each["mean"] for name, each in numbers["comparison"]["methods"].items()}
+    assert set(means) == {"lambdamart", "xgboost", "catboost", "blend"}
+    assert numbers["versions"]["xgboost"] == installed("xgboost").__version__
+    assert set(numbers["chosen"]["catboost"][0]) >= {"depth", "learning_rate", "mode"}
+    assert numbers["chosen"]["blend"][0]["bag"] == 1, "as many seeds for all"
+    page = peers.together({"one": tmp_path / "made", "two": tmp_path / "made"}, tmp_path / "all").read_text()
+    assert "2 sets, 80 test queries" in page
+    assert "for all 12 tests" in page
+    assert f"| two | blend | {means['blend']['map']:.4f} |  |" in page
+    every = json.loads((tmp_path / "all" / "numbers.json").read_text())
+    assert every["p_holm"] == holm([each["p"] for each in every["p"]])
+    assert [each["p"] for each in every["p"][:3]] == list(numbers["p"]["map"].values())

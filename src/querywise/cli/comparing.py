@@ -171,6 +171,9 @@ def _say_found(found: Findings, test: str, page: Path | None) -> None:
         say(f"The report is {page}")
 
 
+_OF_VECTORS = ("hybrid", "peers")  # what is made anew from words and vectors, where these are given
+
+
 @app.command()
 @guarded_command
 def reproduce(
@@ -178,8 +181,8 @@ def reproduce(
         str,
         typer.Argument(
             help="geng2008: k nearest neighbours; lin2011: local models from clusters; zha2006: aTVT; hoi2008: "
-            "ensembles; from-text: a text collection, several views; blend: the method blend, part by part; hybrid: a "
-            "text collection by words and vectors.",
+            "ensembles; from-text: a text collection, several views; blend: the method blend, part by part; peers: the "
+            "blend beside LightGBM, XGBoost and CatBoost; hybrid: a text collection by words and vectors.",
             show_default=False,
         ),
     ],
@@ -205,7 +208,7 @@ def reproduce(
     """Make a paper's tables and figures anew on the data you have."""
     from querywise.errors import DataError
     from querywise.evaluation.edges import without_hints
-    from querywise.reproduction import blend, fromtext, geng2008, hoi2008, hybrid, lin2011, zha2006
+    from querywise.reproduction import blend, fromtext, geng2008, hoi2008, hybrid, lin2011, peers, zha2006
     from querywise.retrieval.reading import folds_of
     from querywise.runtime.progress import shown
 
@@ -217,7 +220,12 @@ def reproduce(
         "zha2006": zha2006.reproduce,
         "hoi2008": partial(hoi2008.reproduce, rankers=columns),
     }
-    known = papers | {"from-text": fromtext.reproduce, "blend": blend.reproduce, "hybrid": hybrid.reproduce}
+    known = papers | {
+        "from-text": fromtext.reproduce,
+        "blend": blend.reproduce,
+        "peers": peers.reproduce,
+        "hybrid": hybrid.reproduce,
+    }
     if what not in known:
         raise DataError(f"Unknown paper {what!r}. Known: {', '.join(known)}.")
     quickly = [name for name, each in papers.items() if "quick" in inspect.signature(each).parameters]
@@ -225,9 +233,10 @@ def reproduce(
         raise DataError(f"--quick: there is no quick run of {what}. Leave --quick out, or name {', '.join(quickly)}.")
     if rankers is not None and what != "hoi2008":
         raise DataError(f"--rankers: {what} takes no rankers. Leave --rankers out, or name hoi2008.")
-    if (vectors or embed) and what != "hybrid":
+    if (vectors or embed) and what not in _OF_VECTORS:
         option = "--vectors" if vectors else "--embed"
-        raise DataError(f"{option}: {what} takes no vectors. Leave {option} out, or name hybrid.")
+        named = " or ".join(_OF_VECTORS)
+        raise DataError(f"{option}: {what} takes no vectors. Leave {option} out, or name {named}.")
     how = retrieval_from(vectors, embed)
     with shown(quiet=quiet), without_hints():
         written = known[what](folds_of(data, queries, retrieval=how), out, **({"quick": True} if quick else {}))

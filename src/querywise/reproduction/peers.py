@@ -1,0 +1,154 @@
+"""The blend beside the forests of other libraries: LightGBM, XGBoost and CatBoost, each tuned on the same data.
+
+Every row has the best setting of its grid on the validation part of each fold, by MAP, stops early there, and is the
+mean of five seeds. Training counts all folds, the settings that were tried included; an answer is the mean over the
+test queries, ranked together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from querywise.data.folds import Folds
+from querywise.data.judged import Judged
+from querywise.evaluation.compare import Compared, compare
+from querywise.evaluation.significance import holm, paired_t_test
+from querywise.evaluation.trained import Fit
+from querywise.evaluation.tuning import tuned_fit
+from querywise.learners.peers.peer import installed
+from querywise.methods import find_method
+from querywise.methods.table import RECOMMENDED
+from querywise.report.tables import Cell, Column, Table
+from querywise.reproduction.claims import write_findings
+from querywise.reproduction.rows import FLAVOUR
+from querywise.runtime.files import atomic_text, make_folder
+from querywise.runtime.values import Json, JsonObject, json_text
+
+SEEDS = 5
+RIVALS = {"lambdamart": "lightgbm", "xgboost": "xgboost", "catboost": "catboost"}  # by method, its library
+MEASURES = {"map": "MAP", "ndcg@10": "NDCG@10"}
+ROWS = "rows.json"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the table of all sets needs of one: values by measure, ranker and query, and what each ranker took."""
+
+    queries: list[str]
+    values: dict[str, dict[str, list[float]]]
+    seconds: dict[str, float]
+    milliseconds: dict[str, float]
+
+    @staticmethod
+    def of(compared: Compared) -> Measured:
+        """That of a comparison."""
+        names, found = compared.names, compared.evaluations
+        return Measured(
+            list(compared.test.query_ids),
+            {measure: {name: found[name][measure].tolist() for name in names} for measure in MEASURES},
+            {name: compared.fit_seconds(name) for name in names},
+            {name: compared.predict_milliseconds(name) for name in names},
+        )
+
+    def p(self, rival: str, measure: str) -> float:
+        """The paired t-test of the blend against another."""
+        ours, theirs = (np.array(self.values[measure][name]) for name in (RECOMMENDED, rival))
+        return paired_t_test(ours, theirs).p
+
+    def rows(self, ps: Mapping[str, Mapping[str, float]]) -> list[tuple[Cell, ...]]:
+        """A row for each ranker. ps: by measure and rival."""
+        rows: list[tuple[Cell, ...]] = []
+        for name in (*RIVALS, RECOMMENDED):
+            cells: list[Cell] = [name]
+            for measure in MEASURES:
+                cells += [float(np.mean(self.values[measure][name])), ps[measure].get(name)]
+            rows.append((*cells, self.seconds[name], self.milliseconds[name]))
+        return rows
+
+
+def reproduce(folds: Folds, out: Path) -> Path:
+    """Write table.md, numbers.json and rows.json into a folder; returns the table's path."""
+    versions: dict[str, Json] = {name: str(installed(library).__version__) for name, library in RIVALS.items()}
+    parts = list(folds)
+    make_folder(out)
+    flavour = _flavour(parts[0].train)
+    compared = compare(_fits(flavour), parts, measures=tuple(MEASURES), flavour=flavour, baseline=RECOMMENDED)
+    measured = Measured.of(compared)
+    tests = {measure: {name: measured.p(name, measure) for name in RIVALS} for measure in MEASURES}
+    numbers: JsonObject = {
+        "comparison": compared.as_json(),
+        "p": {measure: dict(each) for measure, each in tests.items()},
+        "chosen": {name: compared.parameters(name) for name in compared.names},
+        "seeds": SEEDS,
+        "versions": versions,
+    }
+    with atomic_text(out / ROWS) as file:
+        file.write(json_text(asdict(measured)))
+    table = Table(tuple(_columns("p")), tuple(measured.rows(tests))).markdown()
+    return write_findings(out, numbers, [table, _remark(compared)])
+
+
+def together(parts: Mapping[str, Path], out: Path) -> Path:
+    """Every ranker on every set, from the folders that `reproduce` wrote, by name of the set; one correction for all.
+
+    Writes table.md and numbers.json into a folder; returns the table's path.
+    """
+    sets = {name: Measured(**json.loads((folder / ROWS).read_text())) for name, folder in parts.items()}
+    tested = [(name, rival, measure) for name in sets for measure in MEASURES for rival in RIVALS]
+    found = [sets[name].p(rival, measure) for name, rival, measure in tested]
+    corrected = dict(zip(tested, holm(found), strict=True))
+    columns = [Column("data"), *_columns("p, Holm")]
+    rows: list[tuple[Cell, ...]] = []
+    for name, each in sets.items():
+        ps = {measure: {rival: corrected[name, rival, measure] for rival in RIVALS} for measure in MEASURES}
+        rows += [(name, *row) for row in each.rows(ps)]
+    caption = (
+        f"{len(sets)} sets, {sum(len(each.queries) for each in sets.values()):,} test queries; p: paired t-test of "
+        f"{RECOMMENDED} against the row, with Holm's correction for all {len(tested)} tests of the table; training in "
+        "seconds, all folds and all that was tried; an answer in milliseconds."
+    )
+    numbers: JsonObject = {
+        "p": [
+            {"set": name, "rival": rival, "measure": measure, "p": p}
+            for (name, rival, measure), p in zip(tested, found, strict=True)
+        ],
+        "p_holm": list(corrected.values()),
+    }
+    make_folder(out)
+    return write_findings(out, numbers, [Table(tuple(columns), tuple(rows), caption).markdown()])
+
+
+def _flavour(data: Judged) -> str:
+    """That of LETOR's own figures for feature files, the usual one for text collections."""
+    table = data.candidates.queries
+    return FLAVOUR if table is None or table.texts is None else "standard"
+
+
+def _fits(flavour: str) -> dict[str, Fit]:
+    fits: dict[str, Fit] = {}
+    for name in (*RIVALS, RECOMMENDED):
+        method = find_method(name, peers=True)
+        more = {} if method.settings["bag"].default == SEEDS else {"bag": SEEDS}
+        fits[name] = tuned_fit(method.build, method.grid_on, final=more, flavour=flavour)
+    return fits
+
+
+def _columns(heading: str) -> list[Column]:
+    columns = [Column("ranker")]
+    for each in MEASURES.values():
+        columns += [Column(each, "value"), Column(heading, "p")]
+    return [*columns, Column("training", "time"), Column("an answer", "time")]
+
+
+def _remark(compared: Compared) -> str:
+    told = [
+        f"{len(compared.test)} test queries, flavour {compared.flavour}; p: paired t-test of {RECOMMENDED} against the "
+        f"row; training in seconds, all folds and all that was tried; an answer in milliseconds; {SEEDS} seeds each.",
+        *compared.counted(),
+    ]
+    return " ".join(told) + "\n"
