@@ -136,7 +136,7 @@ main()
 LOADS = """
     import os
     import sklearn.cluster  # which has an OpenMP of its own
-    from querywise.learners.trees.boosting import lightgbm
+    from querywise.learners.trees.growth import lightgbm
     lightgbm()
     print(os.environ["OMP_WAIT_POLICY"])
 """

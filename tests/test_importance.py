@@ -12,8 +12,8 @@ from querywise import Blend, KnnOnline, LambdaMART, RankSVM, evaluate, feature_i
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, ModelFileError, NotFittedError
 from querywise.explanations.contributions import contributions
-from querywise.learners.trees.boosting import lightgbm
 from querywise.learners.trees.context import QueryContext
+from querywise.learners.trees.growth import lightgbm
 from querywise.runtime.arrays import Floats
 
 

@@ -44,7 +44,7 @@ ONLY_IN: dict[str, str | tuple[str, ...]] = {
     "grpc": "runtime/ray.py",
     "fastapi": "service/",
     "starlette": "service/",
-    "lightgbm": "learners/trees/boosting.py",
+    "lightgbm": "learners/trees/",
     "typer": "cli/",
     "msgspec": "service/",
     "numba": "runtime/compiled.py",

@@ -46,8 +46,8 @@ from querywise.data.letor import write_letor
 from querywise.data.parquet.logs import read_parquet
 from querywise.data.parquet.writing import write_shards
 from querywise.exports.engines import ENGINES
-from querywise.learners.trees.boosting import lightgbm
 from querywise.learners.trees.context import QueryContext
+from querywise.learners.trees.growth import lightgbm
 from querywise.methods import METHODS, find_method
 from querywise.rankers.missing import MissingValues
 from querywise.rankers.normalised import QueryNormalised

@@ -121,7 +121,7 @@ def _numba() -> str:
 def _lightgbm() -> None:
     import numpy as np
 
-    from querywise.learners.trees.boosting import lightgbm
+    from querywise.learners.trees.growth import lightgbm
 
     library, rows = lightgbm(), np.arange(3.0)[:, None]
     settings = {

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from functools import partial
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -21,7 +19,7 @@ from querywise.errors import DataError, NotFittedError
 from querywise.learners.trees.bag import Growing, grow
 from querywise.learners.trees.forest import Grown, read_forests
 from querywise.learners.trees.grades import Grades
-from querywise.learners.trees.growth import LARGEST, check_growth, check_visible, growth
+from querywise.learners.trees.growth import LARGEST, check_growth, check_visible, growth, lightgbm
 from querywise.learners.trees.rows import weighted_rows
 from querywise.learners.trees.shapley import shapley_values
 from querywise.learners.trees.text import for_lightgbm, gains_in, read_trees, width_of
@@ -40,17 +38,6 @@ _SHARE_IN_A_BAG = 0.5  # of the features, for each tree of a bag
 _READING = threading.Lock()  # of trees for Shapley values, which takes seconds: once, however many threads ask
 
 OBJECTIVES = ("lambdarank", "rank_xendcg")
-
-
-def lightgbm() -> ModuleType:
-    """LightGBM, loaded so that its threads sleep while they wait, unless the environment says otherwise.
-
-    Two trainings at once whose threads wait in busy loops take each other's cores. OpenMP reads this when it is loaded.
-    """
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    import lightgbm
-
-    return lightgbm
 
 
 class LambdaMART(AnyRanker):

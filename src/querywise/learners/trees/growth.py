@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Protocol
 
 import numpy as np
@@ -23,6 +25,17 @@ _WIDE = 1_000  # rows per column up to which a table counts as wide
 # validation data after every tree.
 _GAINS = threading.Lock()
 _here = threading.local()
+
+
+def lightgbm() -> ModuleType:
+    """LightGBM, loaded so that its threads sleep while they wait, unless the environment says otherwise.
+
+    Two trainings at once whose threads wait in busy loops take each other's cores. OpenMP reads this when it is loaded.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    import lightgbm
+
+    return lightgbm
 
 
 class Grower(Protocol):
@@ -61,9 +74,7 @@ def growth(learner: Grower, shape: tuple[int, ...], at_once: int = 1) -> dict[st
 def hush() -> None:
     """Keep LightGBM's warnings from standard output, which each of its threads has to be told, here with a table."""
     if not getattr(_here, "told", False):
-        from lightgbm import Dataset
-
-        Dataset(np.zeros((1, 1)), params={"verbose": -1}).construct()
+        lightgbm().Dataset(np.zeros((1, 1)), params={"verbose": -1}).construct()
         _here.told = True
 
 
