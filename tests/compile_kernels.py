@@ -8,9 +8,12 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import numpy as np
+
 from querywise.data.json_rows import cut_rows
 from querywise.data.letor import read_letor, write_letor
 from querywise.data.synthetic import make_judged
+from querywise.learners.ranksvm.curvature_kernels import nearest_row, upper
 from querywise.rankers.ensemble.long_lists import energy_in_blocks
 from tests.test_rankers_conform import RANKERS, fitted_once
 
@@ -23,6 +26,9 @@ def compile_kernels() -> None:
         read_letor(Path(folder, "data.txt"))
     cut_rows(b'{"features": [1.5, 2]}', 2, 0.0)
     energy_in_blocks(data.candidates.features, 3)
+    singles = np.ones((2, 2), np.float32)
+    nearest_row(np.ones((2, 2)), singles, singles[0], np.arange(2), np.ones(2))
+    upper(np.ones(3, np.float32), 1.0, np.zeros((2, 2)))
     for name in RANKERS:
         fitted = fitted_once(name)
         fitted.ranker.predict(fitted.data.candidates)

@@ -5,7 +5,7 @@ Optional abilities are protocols of their own, checked at run time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 from scipy.sparse import csr_array
@@ -94,8 +94,8 @@ class Prepared(Protocol):
         """The global model: prior, back-off."""
         ...
 
-    def models(self, query_weights: csr_array, /) -> Models:
-        """One model per row; columns are the training queries."""
+    def models(self, query_weights: csr_array, /, *, like: Callable[[int], csr_array] | None = None) -> Models:
+        """One model per row; columns are the training queries. like: gives so many rows that those to come resemble."""
         ...
 
     def gathered(self) -> Prepared:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
 
 import numpy as np
@@ -103,7 +103,7 @@ class PreparedRows:
         """None: not known for this learner."""
         return
 
-    def models(self, query_weights: csr_array, /) -> FittedModels:
+    def models(self, query_weights: csr_array, /, *, like: Callable[[int], csr_array] | None = None) -> FittedModels:
         """One model per row. A row without a query that has pairs, or with all of them alike, is the global model."""
         local = self.learner.local(self.everyone_) if isinstance(self.learner, TeachesLocally) else self.learner
         data = self._data()

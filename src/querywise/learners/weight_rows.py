@@ -38,7 +38,9 @@ class WeightRows:
         queries, pointers = query_weights.indices.astype(np.int64), query_weights.indptr.astype(np.int64)
         counts = pairs[queries]
         shares = given * (counts if count == "pair" else counts > 0)
-        rows = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
+        rows = (
+            np.repeat(np.arange(len(pointers) - 1), np.diff(pointers)) if len(pointers) > 2 else np.zeros_like(queries)
+        )
         totals = np.bincount(rows, weights=shares, minlength=len(pointers) - 1)
         return WeightRows(pointers, queries, shares / np.where(totals > 0, totals, 1.0)[rows], len(pairs))
 

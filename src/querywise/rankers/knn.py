@@ -102,8 +102,8 @@ class KnnOnline(AnyRanker):
 
         @Once
         def models() -> Models:
-            rows = teachers()
-            return self.prepared_.models(rows if local().all() else rows[np.flatnonzero(local())])
+            rows = teachers() if local().all() else teachers()[np.flatnonzero(local())]
+            return self.prepared_.models(rows, like=self.locality_.typical)
 
         return Answer(
             seen,

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array, vstack
 from querywise.contracts.answers import Once, Place, TrainingQueries
 from querywise.contracts.protocols import FollowsRanker, Learner, Metric, Neighborhood, Preparing, QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
+from querywise.data.ordering import by_coordinates
 from querywise.data.training import Training
 from querywise.errors import DataError
 from querywise.locality.neighborhoods import Nearest, Search, distances, measured
@@ -142,6 +143,11 @@ class Locality:
         blocks = np.array_split(points, pool.parts)
         found = pool.each(_neighbours, blocks, shared=(self.neighborhood_,))
         return found[0] if len(found) == 1 else csr_array(vstack(found))
+
+    def typical(self, count: int) -> csr_array:
+        """The neighbours of so many training queries, spread over all of them."""
+        places = by_coordinates(self.points_)[np.linspace(0, len(self.points_) - 1, count).astype(np.int64)]
+        return self.weights(self.points_[places])
 
     def has_pairs(self, weights: csr_array) -> Bools:
         """Which rows of weights have a query with pairs to learn from."""

@@ -15,10 +15,10 @@ def packed_sums(pointers: Ints, queries: Ints, weights: Singles, packed: Singles
 
     H is taken a strip of columns at a time, so that the strip stays in the cache, and four of its rows at a time, so
     that sums are written less often. A row is summed in the order of its queries, whatever the other
-    rows are.
+    rows are. For a single row nothing is used twice but its sums: longer strips are read faster then.
     """
     columns = packed.shape[1]
-    strip = 256
+    strip = 256 if len(pointers) > 2 else 4096
     for begin in range(0, columns, strip):
         end = min(begin + strip, columns)
         for row in range(len(pointers) - 1):
@@ -37,6 +37,39 @@ def packed_sums(pointers: Ints, queries: Ints, weights: Singles, packed: Singles
                 for j in range(end - begin):
                     out[j] += weight * source[j]
                 place += 1
+
+
+@compiled
+def nearest_row(
+    rows: Floats, held: Singles, sizes: Singles, queries: Ints, shares: Floats
+) -> tuple[int, float, Ints, Floats]:
+    """A row of V, given by its queries and their shares, as a multiple of the one of `rows` it resembles most.
+
+    `held` is 1 where a query, first, has a share in a row, and `sizes` are its sums. Returned are the number of that
+    row, how many times it is taken, and what is left: the queries in ascending order, and a difference for each.
+    """
+    common = np.zeros(len(rows), np.float32)
+    for query in queries:
+        source = held[query]
+        for row in range(len(common)):
+            common[row] += source[row]
+    best = 0
+    for row in range(1, len(common)):
+        if sizes[row] - 2 * common[row] < sizes[best] - 2 * common[best]:
+            best = row
+    other, own, largest, times = rows[best], np.zeros(rows.shape[1]), 0.0, 0.0
+    for place in range(len(queries)):
+        query, share = queries[place], shares[place]
+        own[query] = share
+        if share * other[query] > largest:  # one that counts in full in both, where some share a place
+            largest, times = share * other[query], share / other[query]
+    left, differences, count = np.empty(len(own), np.int64), np.empty(len(own)), 0
+    for query in range(len(own)):
+        taken = times * other[query]
+        if abs(own[query] - taken) > 1e-12 * max(own[query], taken):  # less is rounding
+            left[count], differences[count] = query, own[query] - taken
+            count += 1
+    return best, times, left[:count], differences[:count]
 
 
 @compiled
@@ -139,6 +172,17 @@ def unpacked(packed: Singles, diagonal: float, full: Floats) -> None:
                 full[matrix, j, i] = value
                 place += 1
             full[matrix, i, i] += diagonal
+
+
+@compiled
+def upper(packed: Singles, diagonal: float, full: Floats) -> None:
+    """A packed upper triangle as that of a full matrix, with a constant added to the diagonal; the rest stays."""
+    d, place = len(full), 0
+    for i in range(d):
+        for j in range(i, d):
+            full[i, j] = packed[place + j - i]
+        place += d - i
+        full[i, i] += diagonal
 
 
 @compiled_loosely

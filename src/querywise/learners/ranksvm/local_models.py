@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, Protocol, Self
@@ -24,6 +24,7 @@ from scipy.sparse import csr_array
 
 from querywise.contracts.protocols import Learner
 from querywise.learners.linear import LinearModels
+from querywise.learners.ranksvm.anchors import Anchors, Row, bare, certified
 from querywise.learners.ranksvm.centres import Centres, centre_points, gradients_at, nearest, sums_at
 from querywise.learners.ranksvm.newton import Optimum, Ridge, minimise, minimise_hinge
 from querywise.learners.ranksvm.preference_parts import PreferenceParts
@@ -43,6 +44,10 @@ _CENTRES = 8
 _SAMPLE = 64  # models whose centres these are
 _WORTH = 16  # the part of certifying all models that centres may cost at most
 _FROZEN_STEPS = 20
+_ANCHORS = 64
+_APART = 12  # training queries for each anchor, at least
+_LIKELY = 0.1  # the share of the training queries that a row must weight to be likely to resemble an anchor's
+_LARGE = 100_000  # numbers that the curvatures of a row have, from which on it is worth reading fewer of them
 _PROGRESS = 0.8  # a step with the same curvature must shrink the gap at least to this for another to be tried
 
 
@@ -67,6 +72,7 @@ class PreparedRankSVM:
     def __init__(self, learner: LinearLearner) -> None:
         self.learner = learner
         self._spread: _Spread | None = None
+        self._anchors: Anchors | None = None
 
     def fit(self, everyone: LinearLearner, preferences: PreferenceParts, scaling: Scaling, optimum: Optimum, /) -> Self:
         """Compute every query's gradient and curvature at the global model, given the pairs it was trained on."""
@@ -122,6 +128,7 @@ class PreparedRankSVM:
         """The same for a learner that differs in its prior alone, which only local models use."""
         other = copy.copy(self)
         other.learner = learner
+        other._anchors = None
         other.everyone_ = copy.copy(self.everyone_)
         other.everyone_.prior, other.everyone_.prior_l2 = learner.prior, learner.prior_l2
         return other
@@ -131,19 +138,58 @@ class PreparedRankSVM:
         """The global model: prior, back-off."""
         return self.everyone_
 
-    def models(self, query_weights: csr_array, /) -> LinearModels:
-        """One model per row of V. A row without a query that has pairs is the prior's centre alone."""
-        own = weighed(query_weights, getattr(self, "query_weights_", None))  # only where the data has some
-        shares = WeightRows.of(own, self.pairs_, self.learner.pairs)
+    def models(self, query_weights: csr_array, /, *, like: Callable[[int], csr_array] | None = None) -> LinearModels:
+        """One model per row of V. A row without a query that has pairs is the prior's centre alone.
+
+        like: gives so many rows that those to come resemble. A few rows are then trained from what is known of these.
+        """
+        shares = self._shares(query_weights)
         # BLAS keeps to one thread by itself where there is little to do.
-        few = len(shares) < MANY and len(self.centre_) < 200
-        with contextlib.nullcontext() if few else one_blas_thread():
+        few = len(shares) < MANY
+        with contextlib.nullcontext() if few and len(self.centre_) < 200 else one_blas_thread():
             if self.learner.loss == "hinge":
                 first, which = shares.distinct()  # with k = m all are the same
                 weights = self._one_by_one(shares.select(first), np.tile(self.centre_, (len(first), 1)))[which]
+            elif few and like is not None and self._may_resemble(shares):
+                weights = self._beside_anchors(shares, like)
             else:
                 weights = self._all_at_once(shares)
         return LinearModels(weights / self.spread_)
+
+    def _shares(self, query_weights: csr_array) -> WeightRows:
+        own = weighed(query_weights, getattr(self, "query_weights_", None))  # only where the data has some
+        return WeightRows.of(own, self.pairs_, self.learner.pairs)
+
+    def _may_resemble(self, shares: WeightRows) -> bool:
+        """Whether rows weight so many training queries that anchors may pay, all of which are in memory here."""
+        d, counts = len(self.centre_), np.diff(shares.pointers)
+        least = max(_LIKELY * shares.columns, 2 * _LARGE / (d * (d + 1)))
+        return len(counts) > 0 and counts.min() >= least and isinstance(self._parts().curved[0], Curved)
+
+    def _beside_anchors(self, shares: WeightRows, like: Callable[[int], csr_array]) -> Floats:
+        """The models of a few rows, each from the anchor that it resembles most."""
+        if self._anchors is None:
+            rows = self._shares(like(max(1, min(_ANCHORS, len(self.pairs_) // _APART))))
+            points, pairs = np.tile(self.centre_, (len(rows), 1)), None
+            if self.learner.tolerance is not None:
+                points, pairs = self._all_at_once(rows), self._parts().pairs[0]
+            self._anchors = Anchors.of(rows, self._parts().curved[0], points, pairs, self._ridge().strength)
+        one_each = [shares] if len(shares) == 1 else [shares.select(np.array([row])) for row in range(len(shares))]
+        return np.array([self._beside(self._anchors, each) for each in one_each])
+
+    def _beside(self, anchors: Anchors, shares: WeightRows) -> Floats:
+        """The model of one row: a step from the point of an anchor, then as many more as the tolerance asks for."""
+        row = Row(*shares.row(0))
+        near = anchors.nearest(row) if len(row.queries) else None
+        if near is None:
+            alone: Floats = self._all_at_once(shares)[0]
+            return alone
+        ridge, tolerance, curved = self._ridge(), self.learner.tolerance, self._parts().curved[0]
+        if tolerance is None:
+            return bare(anchors, near, ridge, curved)
+        weights, proven = certified(anchors, near, row, ridge, curved, self._parts().pairs[0], tolerance)
+        found: Floats = weights if proven else self._one_by_one(shares, weights[None, :])[0]
+        return found
 
     def pulls(self) -> Floats:
         """Each query's gradient at the global model, whitened: in units in which the global curvature is 1.

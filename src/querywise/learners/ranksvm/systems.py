@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from querywise.runtime.threads import in_threads, slices
 
 _FEW = 16  # features below which LAPACK's LU is as fast
 _BLOCK = 64  # systems in hand at a time
+_LARGE = 96  # features from which on LAPACK factorises one system faster, the call included
 
 Sums = Sequence[tuple[Floats, Singles]]  # V·G and V·H, packed, from every part
 
@@ -77,6 +78,29 @@ def solved(systems: Systems, rows: Ints, right: Floats) -> Floats:
     except np.linalg.LinAlgError:
         raise SolverError("l2 is too small for these features, a local model is not unique; raise it.") from None
     return found
+
+
+def solver(packed: Singles, strength: float, d: int) -> Callable[[Floats], Floats]:
+    """One system, given by its packed sum: a function of right sides that returns the solutions."""
+    from querywise.learners.ranksvm import curvature_kernels
+
+    if d >= _LARGE:
+        from scipy.linalg.lapack import dpotrf, dpotrs
+
+        full = np.empty((d, d))
+        curvature_kernels.upper(packed, strength, full)
+        factor, failed = dpotrf(full.T, lower=1, clean=0, overwrite_a=1)
+        if not failed:
+            return lambda right: dpotrs(factor, right, lower=1)[0]
+    factors = np.empty((1, len(packed)), np.float32)
+    curvature_kernels.factorise(packed[None, :], strength, np.zeros((1, d)), factors)
+
+    def solve(right: Floats) -> Floats:
+        found: Floats = right.copy()
+        curvature_kernels.solve(factors, np.zeros(1, np.int64), found[None, :])
+        return found
+
+    return solve
 
 
 def _packed(sums: Sums) -> Singles:
