@@ -109,6 +109,20 @@ def test_the_score_that_ranks_is_the_feature_bm25(texts: list[str], query: str) 
     np.testing.assert_allclose(feature, bm25(index, query, USUAL), rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.parametrize("top", [1, 7, 100, 400, 2_000])
+@pytest.mark.parametrize("smoothing", [USUAL, Smoothing(k1=0.0), Smoothing(b=0.0), Smoothing(k1=1e307, b=1e-300)])
+def test_the_best_of_many_with_equal_and_unequal_scores_are_found(top: int, smoothing: Smoothing) -> None:
+    rng = np.random.default_rng(0)
+    texts = [" ".join(f"w{word}" for word in rng.zipf(1.5, rng.integers(0, 30)) if word < 50) for _ in range(1_000)]
+    index = indexed(texts * 2)
+    for query in ("w1", "w40 w1", "w3 w2 w9 w17 w30", " ".join(f"w{number}" for number in range(1, 50))):
+        scores = bm25(index, query, smoothing)
+        expected = [place for place in np.argsort(-scores, kind="stable").tolist() if scores[place] > 0][:top]
+        best = search(index, query, top=top, smoothing=smoothing)
+        assert best.documents.tolist() == expected
+        assert best.scores.tobytes() == scores[expected].tobytes()
+
+
 def test_of_equals_the_earlier_document_comes_first() -> None:
     index = indexed(["plum kiwi", "fig nut", "kiwi fig", "nut fig", "fig fig"])
     assert found(index, "fig") == [4, 1, 2, 3]

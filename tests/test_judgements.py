@@ -37,7 +37,7 @@ from querywise.measures.formulas import ideal_shares
 from querywise.methods import METHODS
 from querywise.retrieval.features import judged_candidates
 from querywise.retrieval.index import build_index
-from querywise.retrieval.scores import Smoothing, Statistics, high_level
+from querywise.retrieval.scores import Smoothing, high_level
 
 GRADES = {
     "a": {"D1": 1, "D2": 0, "D3": 2, "D9": 1},
@@ -383,8 +383,7 @@ def test_an_empty_document_never_beats_one_with_a_word_of_the_query() -> None:
     field, smooth = index.fields["both"], Smoothing()
     for query in ("wing", "wing flow", "wing plate", "plate wing nowhere"):
         terms, rows = index.numbers_of(query), np.arange(len(documents))
-        counts, lengths = field.counts_of(terms, rows), field.lengths[rows].astype(np.float64)
-        table = high_level(counts, lengths, field.distinct[rows].astype(float), Statistics.of(field, terms), smooth)
+        table = high_level(field, terms, rows, smooth)
         assert np.isfinite(table).all()
         assert (table[1:] > table[0]).all(), query
 

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import pickle
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from querywise.data.collections import Document
-from querywise.errors import DataError
+from querywise.errors import DataError, ModelFileError
+from querywise.retrieval.bm25 import search
 from querywise.retrieval.features import features_of
-from querywise.retrieval.index import Index, build_index
+from querywise.retrieval.field import Field
+from querywise.retrieval.index import Index, build_index, load_index, save_index
 from querywise.retrieval.scores import NAMES, Smoothing, all_scores
 from querywise.retrieval.words import Tokeniser
-from querywise.runtime.arrays import Floats
+from querywise.runtime.arrays import Floats, Ints
 from tests.worlds import examples
 
 Words = list[str]
@@ -244,3 +249,178 @@ def test_a_parameter_that_makes_no_sense_is_refused(name: str, value: float) -> 
 def test_a_parameter_outside_its_range_is_refused(name: str, value: float) -> None:
     with pytest.raises(DataError, match=name):
         Smoothing(**{name: value})
+
+
+# The same formulas by numpy on tables of documents × terms. Compiled scores have the same bits: other last digits would
+# grow other trees.
+
+
+def low_by_numpy(index: Index, name: str, terms: list[int], documents: Ints) -> Floats:
+    field = index.fields[name]
+    counts, df, totals = table_of(field, terms, documents)
+    share = counts / np.maximum(field.lengths[documents].astype(np.float64), 1.0)[:, None]
+    idf = np.log(len(index) / np.maximum(df, 1.0))
+    rarity = field.size / np.maximum(totals, 1.0)
+    there = (counts > 0).astype(np.float64)
+    return np.column_stack(
+        [
+            counts.sum(axis=1),
+            np.log(counts + 1).sum(axis=1),
+            share.sum(axis=1),
+            np.log(share + 1).sum(axis=1),
+            there @ idf,
+            there @ np.log(np.maximum(idf, 1.0)),
+            there @ np.log(rarity + 1),
+            np.log(share * idf + 1).sum(axis=1),
+            counts @ idf,
+            np.log(share * rarity + 1).sum(axis=1),
+        ]
+    )
+
+
+def high_by_numpy(index: Index, terms: list[int], documents: Ints, smoothing: Smoothing) -> Floats:
+    field = index.fields["both"]
+    counts, df, totals = table_of(field, terms, documents)
+    lengths = field.lengths[documents].astype(np.float64)[:, None]
+    idf = np.log1p((len(index) - df + 0.5) / (df + 0.5))
+    saturation = smoothing.k1 * (1 - smoothing.b + smoothing.b * (lengths / max(field.mean_length, 1e-12)))
+    best = (idf * counts * (smoothing.k1 + 1) / np.where(counts > 0, counts + saturation, 1.0)).sum(axis=1)
+    length = np.where(lengths > 0, lengths, max(field.longest, 1.0))
+    distinct = np.where(lengths > 0, field.distinct[documents].astype(np.float64)[:, None], 1.0)
+    background = np.maximum(totals, 0.5) / max(field.size, 1)
+    mu, mix, discount = smoothing.dirichlet, smoothing.jelinek_mercer, smoothing.absolute_discount
+    dirichlet = (counts + mu * background) / (length + mu)
+    mixed = (1 - mix) * (counts / length) + mix * background
+    discounted = np.maximum(counts - discount, 0.0) / length + discount * distinct / length * background
+    likelihoods = [np.log(each).sum(axis=1) for each in (dirichlet, mixed, discounted)]
+    return np.column_stack([best, np.log1p(best), *likelihoods])
+
+
+def table_of(field: Field, terms: list[int], documents: Ints) -> tuple[Floats, Floats, Floats]:
+    """How often terms are in documents, in how many they are, and how often in all."""
+    counts = np.zeros((len(documents), len(terms)))
+    df, totals = np.zeros(len(terms)), np.zeros(len(terms))
+    for column, term in enumerate(terms):
+        if term >= 0:
+            postings = field.postings(term)
+            known = dict(zip(field.documents[postings].tolist(), field.counts[postings].tolist(), strict=True))
+            counts[:, column] = [known.get(document, 0) for document in documents.tolist()]
+            df[column], totals[column] = len(known), field.totals[term]
+    return counts, df, totals
+
+
+def assert_same_bits(index: Index, query: str, documents: Ints, smoothing: Smoothing = USUAL) -> None:
+    terms = index.numbers_of(query)
+    low = [low_by_numpy(index, name, terms, documents) for name in ("title", "body")]
+    expected = np.hstack([*low, high_by_numpy(index, terms, documents, smoothing)])
+    found = all_scores(index.fields, terms, documents, smoothing)
+    differing = (found.view(np.int64) != expected.view(np.int64)).any(axis=0)
+    assert [NAMES[column] for column in np.flatnonzero(differing)] == []
+
+
+@pytest.fixture(scope="module")
+def zipf() -> Index:
+    """Documents of common and rare words, some of them empty."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(0, 90, size=(2_000, 2)) // np.array([12, 1])
+    draws = [[np.minimum(rng.zipf(1.3, size), 900).tolist() for size in both] for both in sizes.tolist()]
+    return indexed(
+        [(" ".join(f"w{word}" for word in title), " ".join(f"w{word}" for word in body)) for title, body in draws]
+    )
+
+
+@pytest.mark.parametrize("words", [1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 100, 128, 129, 137, 200, 300, 600])
+def test_scores_have_the_bits_of_the_formulas_by_numpy(zipf: Index, words: int) -> None:
+    rng = np.random.default_rng(words)
+    for smoothing in (USUAL, Smoothing(k1=0.9, b=0.4, dirichlet=700, jelinek_mercer=0.4, absolute_discount=0.3)):
+        query = " ".join(["nowhere", *(f"w{word}" for word in rng.permutation(900)[:words]), "lost"])
+        for documents in (search(zipf, query).documents, np.arange(300), rng.integers(len(zipf), size=33)):
+            assert_same_bits(zipf, query, documents, smoothing)
+            assert_same_bits(zipf, query, documents[:1], smoothing)
+
+
+@settings(deadline=None, max_examples=examples(40))
+@given(texts=COLLECTIONS, query=QUERIES, smoothing=SMOOTHINGS, data=st.data())
+def test_scores_of_few_words_have_the_bits_of_the_formulas_by_numpy(
+    texts: list[tuple[str, str]], query: str, smoothing: Smoothing, data: st.DataObject
+) -> None:
+    chosen = data.draw(st.lists(st.integers(0, len(texts) - 1), max_size=8))
+    assert_same_bits(indexed(texts), query, np.array(chosen, dtype=np.int64), smoothing)
+
+
+@pytest.mark.parametrize("words", [1, 5, 9, 40])
+def test_bm25_has_the_bits_of_postings_added_up_one_by_one(zipf: Index, words: int) -> None:
+    rng = np.random.default_rng(words)
+    for _ in range(20):
+        query = " ".join(f"w{word}" for word in rng.permutation(900)[:words])
+        expected = np.zeros(len(zipf))
+        for term in zipf.numbers_of(query):
+            if term >= 0:
+                expected += high_by_numpy(zipf, [term], np.arange(len(zipf)), USUAL)[:, 0]
+        best = search(zipf, query, top=50)
+        order = [place for place in np.argsort(-expected, kind="stable").tolist() if expected[place] > 0]
+        assert best.documents.tolist() == order[:50]
+        assert best.scores.tobytes() == expected[order[:50]].tobytes()
+
+
+@pytest.mark.parametrize("document", [-1, 4, 10**12])
+def test_a_document_that_is_not_there_is_refused(document: int) -> None:
+    index = indexed(FRUIT)
+    with pytest.raises(IndexError, match=r"There is no such document: the index has 4, numbered from 0"):
+        features_of(index, "fig", np.array([0, document]))
+    with pytest.raises(IndexError, match=r"There is no such document: the index has 4, numbered from 0"):
+        index.fields["body"].counts_of(index.numbers_of("fig"), np.array([document]))
+    assert features_of(index, "fig", np.array([1]))[0, 10] == 2, "nothing is left of the attempts"
+
+
+def test_what_a_field_keeps_beside_its_arrays_is_not_sent_to_other_processes() -> None:
+    index = indexed(FRUIT)
+    size = len(pickle.dumps(index.fields["both"]))
+    before = ours(FRUIT, "fig plum")
+    features_of(index, "fig plum", search(index, "fig plum").documents)
+    assert len(pickle.dumps(index.fields["both"])) == size
+    again = pickle.loads(pickle.dumps(index))
+    assert features_of(again, "fig plum", np.arange(4))[:, :25].tobytes() == before.tobytes()
+
+
+def test_scores_of_very_long_queries_are_what_their_definitions_say() -> None:
+    """Products of this many numbers are smaller or larger than any number."""
+    words = [f"w{number}" for number in range(400)]
+    texts = [(" ".join(words[:5]), " ".join(words[::2] * 9)), ("", " ".join(words[7:40])), ("", "")]
+    for smoothing in (USUAL, Smoothing(dirichlet=1e6), Smoothing(jelinek_mercer=1e-6, absolute_discount=1e-6)):
+        assert_close(ours(texts, " ".join(words), smoothing), plain_scores(texts, " ".join(words), smoothing))
+
+
+@settings(deadline=None, max_examples=examples(30))
+@given(st.data())
+def test_counts_of_a_few_among_many_documents_are_found(data: st.DataObject) -> None:
+    having = data.draw(st.sets(st.integers(0, 299), min_size=100, max_size=200))
+    index = indexed([("", "fig plum" if place in having else "plum") for place in range(300)])
+    asked = np.array(data.draw(st.lists(st.integers(0, 299), min_size=1, max_size=5)))
+    counts = index.fields["body"].counts_of(index.numbers_of("fig"), asked)
+    assert counts[:, 0].tolist() == [float(place in having) for place in asked.tolist()]
+
+
+@pytest.mark.parametrize("part", ["lengths", "totals"])
+def test_an_index_whose_fields_do_not_belong_together_is_not_loaded(tmp_path: Path, part: str) -> None:
+    index = indexed(FRUIT)
+    title = index.fields["title"]
+    wrong: dict[str, Any] = {
+        "lengths": {"lengths": title.lengths[:3], "distinct": title.distinct[:3]},
+        "totals": {"totals": title.totals[:-1], "starts": np.delete(title.starts, -2)},
+    }
+    broken = replace(index, fields={**index.fields, "title": replace(title, **wrong[part])})
+    save_index(broken, tmp_path / "index")
+    with pytest.raises(ModelFileError, match="does not belong to the files beside it"):
+        load_index(tmp_path / "index")
+
+
+@pytest.mark.parametrize("part", ["starts", "documents", "counts", "lengths"])
+def test_postings_that_lead_nowhere_are_refused(part: str) -> None:
+    index = indexed(FRUIT)
+    both = index.fields["both"]
+    damaged: dict[str, Any] = {"starts": both.starts + 1, "documents": both.documents + 9, "counts": both.counts[1:]}
+    wrong: Any = damaged.get(part, both.lengths[:1])
+    broken = replace(index, fields={**index.fields, "both": replace(both, **{part: wrong})}, _cache={})
+    with pytest.raises(ModelFileError, match=r"The postings of the index lead nowhere\. Make the index anew"):
+        search(broken, "fig")

@@ -21,7 +21,7 @@ from querywise.retrieval.bm25 import Found, search
 from querywise.retrieval.index import Index
 from querywise.retrieval.indexed_vectors import hint_at_recall, vectors_of
 from querywise.retrieval.lists import list_feature_names, list_features, union
-from querywise.retrieval.scores import NAMES, Smoothing, all_scores
+from querywise.retrieval.scores import NAMES, USUAL, Smoothing, write_scores
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.threads import in_threads
 from querywise.runtime.values import Json
@@ -241,6 +241,11 @@ def _features(asked: Sequence[tuple[str, Ints]], index: Index, smoothing: Smooth
 
 def features_of(index: Index, text: str, documents: Ints, smoothing: Smoothing | None = None) -> Floats:
     """The features of some documents for one query that come from words, raw."""
-    scores = all_scores(index.fields, index.numbers_of(text), documents, smoothing or Smoothing())
-    lengths = [index.fields[name].lengths[documents].astype(np.float64) for name in ("title", "body")]
-    return np.hstack([scores, np.column_stack(lengths), index.columns[documents]])
+    words = len(NAMES) + len(_LENGTHS)
+    table = np.empty((len(documents), words + len(index.column_names)))
+    write_scores(index.fields, index.numbers_of(text), documents, smoothing or USUAL, table)
+    table[:, words - 2] = index.fields["title"].lengths[documents]
+    table[:, words - 1] = index.fields["body"].lengths[documents]
+    if index.column_names:
+        table[:, words:] = index.columns[documents]
+    return table

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from tokenize import TokenError
@@ -23,6 +22,7 @@ from querywise.data.collections import Document
 from querywise.data.letor import PathLike
 from querywise.display.words import counted
 from querywise.errors import DataError, ModelFileError
+from querywise.retrieval.field import Field
 from querywise.retrieval.strings import Strings
 from querywise.retrieval.words import Tokeniser
 from querywise.runtime.arrays import Arrays, Floats, Ints
@@ -38,50 +38,6 @@ _MANIFEST = "manifest.json"
 _EXTRA = "extra."
 _SNIPPET = 200
 _Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Field:
-    """One field of all documents. Term t occurs in `documents[starts[t]:starts[t + 1]]`, as often as `counts` says."""
-
-    starts: Ints
-    documents: NDArray[np.int32]
-    counts: NDArray[np.int32]
-    lengths: NDArray[np.int32]  # terms in each document
-    distinct: NDArray[np.int32]  # different terms in each document
-    totals: Ints  # occurrences of each term in all documents
-
-    @cached_property
-    def size(self) -> int:
-        """The number of terms in the field of all documents together."""
-        return int(self.lengths.sum(dtype=np.int64))
-
-    @cached_property
-    def mean_length(self) -> float:
-        """The average number of terms in a document."""
-        return self.size / max(len(self.lengths), 1)
-
-    @cached_property
-    def longest(self) -> int:
-        """The number of terms in the longest document."""
-        return int(self.lengths.max(initial=0))
-
-    def postings(self, term: int) -> slice:
-        """The slice of a term's postings."""
-        return slice(int(self.starts[term]), int(self.starts[term + 1]))
-
-    def counts_of(self, terms: Sequence[int], documents: Ints) -> Floats:
-        """How often each of some terms (−1: one that is nowhere) occurs in each of some documents."""
-        table = np.zeros((len(documents), len(terms)))
-        for column, term in enumerate(terms):
-            if term >= 0:
-                where = self.postings(term)
-                holders = self.documents[where]
-                places = np.minimum(np.searchsorted(holders, documents), len(holders) - 1)
-                if len(holders):
-                    found = holders[places] == documents
-                    table[found, column] = self.counts[where][places[found]]
-        return table
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,16 +69,21 @@ class Index:
 
     def numbers_of(self, text: str) -> list[int]:
         """The distinct terms of a query, by number, in the order in which they appear; −1 for each that is nowhere."""
-        return [self._number_of(term) for term in dict.fromkeys(self.tokeniser.terms(text))]
+        known: dict[str, tuple[int | str, ...]] = self._cache.setdefault("words", {})
+        found: list[int | str] = []
+        for word in self.tokeniser.words(text):
+            terms = known.get(word)
+            if terms is None:
+                terms = tuple(map(self._number_or_term, self.tokeniser.terms_of(word)))
+                if len(known) < 1_000_000:
+                    known[word] = terms
+            found += terms
+        return [each if type(each) is int else -1 for each in dict.fromkeys(found)]
 
-    def _number_of(self, term: str) -> int:
-        known: dict[str, int] = self._cache.setdefault("terms", {})
-        number = known.get(term)
-        if number is None:
-            number = self.terms.find(term)
-            if len(known) < 1_000_000:
-                known[term] = number
-        return number
+    def _number_or_term(self, term: str) -> int | str:
+        """The number of a term, or itself where it is nowhere."""
+        number = self.terms.find(term)
+        return term if number < 0 else number
 
     def place_of(self, document_id: str) -> int | None:
         """The number of a document."""
@@ -333,7 +294,12 @@ def _load(path: Path) -> Index:
         extra={name.removeprefix(_EXTRA): mapped(name) for name in manifest["bytes"] if name.startswith(_EXTRA)},
         notes=manifest.get("notes", {}),
     )
-    if index.columns.shape != (len(index), len(index.column_names)) or manifest.get("documents") != len(index):
+    sizes = {(len(each.totals), len(each.lengths)) for each in index.fields.values()}
+    if (
+        index.columns.shape != (len(index), len(index.column_names))
+        or manifest.get("documents") != len(index)
+        or sizes != {(len(index.terms), len(index))}
+    ):
         raise ModelFileError(f"{path / _MANIFEST}: does not belong to the files beside it. Make the index anew.")
     return index
 

@@ -9,7 +9,7 @@ from querywise.data.runs import Run
 from querywise.errors import DataError
 from querywise.retrieval.bm25 import bm25
 from querywise.retrieval.index import Index
-from querywise.retrieval.scores import NAMES, Smoothing, Statistics, high_level
+from querywise.retrieval.scores import NAMES, Smoothing, high_level
 from querywise.runtime.progress import track
 
 _HIGH_LEVEL = [name.partition(".")[2] for name in NAMES if name.startswith("H")]
@@ -26,9 +26,7 @@ def runs_of(collection: Collection, index: Index, *, top: int = 100, smoothing: 
         terms = index.numbers_of(text or "")
         matching = np.flatnonzero(bm25(index, text or "", smooth) > 0)
         if len(matching):
-            counts, lengths = field.counts_of(terms, matching), field.lengths[matching].astype(np.float64)
-            distinct = field.distinct[matching].astype(np.float64)
-            table = high_level(counts, lengths, distinct, Statistics.of(field, terms), smooth)
+            table = high_level(field, terms, matching, smooth)
             for name in RUNS:
                 scores = table[:, _HIGH_LEVEL.index(name)]
                 best = np.argsort(-scores, kind="stable")[:top]

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from functools import cache, lru_cache
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
 
 from querywise.errors import DataError
-from querywise.retrieval.index import Field
-from querywise.runtime.arrays import Floats, Ints
+from querywise.retrieval.field import Field, bm25_idf
+from querywise.runtime.arrays import Floats, Ints, for_kernels
 
 LOW_LEVEL = ("L1", "L2", "L3", "L4", "L5", "L6", "L7", "L8", "L9", "L10")
 NAMES = (
@@ -30,6 +32,7 @@ NAMES = (
     "H5.absolute_discount",
 )
 BM25 = "H1.bm25"
+_SHORTEST = 1e-12  # mean length, where all documents are empty
 
 
 @dataclass(frozen=True)
@@ -50,97 +53,136 @@ class Smoothing:
             )
 
 
-class Statistics(NamedTuple):
-    """Collection statistics of some terms in a field."""
+USUAL = Smoothing()
 
-    documents: int  # N
-    size: int  # |C|
-    mean_length: float
-    longest: float  # the length of the longest document
-    document_frequency: Floats  # df of each term
-    totals: Floats  # c(t,C) of each term
+
+class _Asked(NamedTuple):
+    """Terms and documents by number, and room for the cells of one field: which term is in which document."""
+
+    terms: Ints
+    documents: Ints
+    cells: Ints  # row, column, how often
+    shares: Floats  # c/|d| of the cells
+    tables: Floats  # documents × terms: c, and 1 where it is not 0
+    idf: Floats  # of the terms
+    arguments: Floats  # whose logarithms are taken
+    products: Floats  # L5, L6, L7, L9
 
     @staticmethod
-    def of(field: Field, terms: Sequence[int]) -> Statistics:
-        """The statistics of terms by number; −1 is a term that is nowhere."""
-        known = np.array(terms, dtype=np.int64)
-        place = np.maximum(known, 0)
-        frequency = np.where(known >= 0, field.starts[place + 1] - field.starts[place], 0) if len(field.totals) else 0
-        totals = np.where(known >= 0, field.totals[place], 0) if len(field.totals) else 0
-        zeros = np.zeros(len(known))
-        longest = float(field.longest)
-        return Statistics(len(field.lengths), field.size, field.mean_length, longest, zeros + frequency, zeros + totals)
+    def of(terms: Sequence[int], documents: Ints) -> _Asked:
+        """Those of a query; a term −1 is nowhere."""
+        many, width = len(documents), len(terms)
+        cells = many * width
+        return _Asked(
+            np.array(terms, np.int64),
+            for_kernels(np.asarray(documents, np.int64)),
+            np.empty((cells + 1, 3), np.int64),
+            np.empty(cells),
+            np.empty((2, many, width)),
+            np.empty(width),
+            np.empty(2 * width + _kernels().LOW * cells),
+            np.empty((4, many)),
+        )
 
 
 def all_scores(fields: dict[str, Field], terms: Sequence[int], documents: Ints, smoothing: Smoothing) -> Floats:
     """The 25 scores of some documents for the distinct terms of a query: documents × 25."""
-    parts = []
-    for name in ("title", "body", "both"):
-        field = fields[name]
-        counts, lengths = field.counts_of(terms, documents), field.lengths[documents].astype(np.float64)
-        statistics = Statistics.of(field, terms)
-        if name == "both":
-            distinct = field.distinct[documents].astype(np.float64)
-            parts.append(high_level(counts, lengths, distinct, statistics, smoothing))
-        else:
-            parts.append(low_level(counts, lengths, statistics))
-    return np.hstack(parts)
+    scores = np.empty((len(documents), len(NAMES)))
+    write_scores(fields, terms, documents, smoothing, scores)
+    return scores
 
 
-def low_level(counts: Floats, lengths: Floats, statistics: Statistics) -> Floats:
-    """L1 to L10: documents × 10, from documents × terms."""
-    share = counts / np.maximum(lengths, 1.0)[:, None]
-    idf = np.log(statistics.documents / np.maximum(statistics.document_frequency, 1.0))
-    rarity = statistics.size / np.maximum(statistics.totals, 1.0)
-    there = (counts > 0).astype(np.float64)
-    return np.column_stack(
-        [
-            counts.sum(axis=1),  # L1  Σ c
-            np.log(counts + 1).sum(axis=1),  # L2  Σ log(c + 1)
-            share.sum(axis=1),  # L3  Σ c/|d|
-            np.log(share + 1).sum(axis=1),  # L4  Σ log(c/|d| + 1)
-            there @ idf,  # L5  Σ log(N/df)
-            there @ np.log(np.maximum(idf, 1.0)),  # L6  Σ log(max(log(N/df), 1))
-            there @ np.log(rarity + 1),  # L7  Σ log(|C|/c(t,C) + 1)
-            np.log(share * idf + 1).sum(axis=1),  # L8  Σ log(c/|d| · log(N/df) + 1)
-            counts @ idf,  # L9  Σ c · log(N/df)
-            np.log(share * rarity + 1).sum(axis=1),  # L10 Σ log(c/|d| · |C|/c(t,C) + 1)
-        ]
+def write_scores(
+    fields: dict[str, Field], terms: Sequence[int], documents: Ints, smoothing: Smoothing, scores: Floats
+) -> None:
+    """The same, into the first columns of a table."""
+    asked, counts = _Asked.of(terms, documents), np.zeros((len(terms), len(documents)))
+    zeros = fields["both"].zeros()
+    marks = zeros.view(np.int64)
+    low_level(fields["title"], asked, marks, counts, 0, scores)
+    low_level(fields["body"], asked, marks, counts, len(LOW_LEVEL), scores)
+    fields["both"].spare.append(zeros)
+    _write_high_level(fields["both"], asked.terms, asked.documents, counts, smoothing, 2 * len(LOW_LEVEL), scores)
+
+
+def low_level(field: Field, asked: _Asked, zeros: Ints, counts: Floats, first: int, scores: Floats) -> None:
+    """L1 to L10, into the columns from `first` on; how often terms occur is added to `counts`.
+
+    L1 Σ c; L2 Σ log(c + 1); L3 Σ c/|d|; L4 Σ log(c/|d| + 1); L5 Σ log(N/df); L6 Σ log(max(log(N/df), 1));
+    L7 Σ log(|C|/c(t,C) + 1); L8 Σ log(c/|d| · log(N/df) + 1); L9 Σ c · log(N/df); L10 Σ log(c/|d| · |C|/c(t,C) + 1).
+    """
+    kernels, width = _kernels(), len(asked.terms)
+    terms, documents, cells, shares, tables, idf, arguments, products = asked
+    found = kernels.list_low(
+        *field.for_low_scores, terms, documents, zeros, cells, shares, tables, counts, idf, arguments
     )
+    if found < 0:
+        raise IndexError(field.missing)
+    if found == 0:
+        scores[:, first : first + len(LOW_LEVEL)] = 0.0
+        return
+    logarithms = np.log(arguments[: 2 * width + kernels.LOW * found])
+    often, there = tables[0], tables[1]
+    # Numpy's own products: their order depends on the machine, and of a single document `dot` has another.
+    multiply = np.dot if len(documents) > 1 else np.matmul
+    multiply(there, idf, out=products[0])
+    multiply(there, logarithms[:width], out=products[1])
+    multiply(there, logarithms[width : 2 * width], out=products[2])
+    multiply(often, idf, out=products[3])
+    kernels.add_low(cells[:found], shares, logarithms, often, products, first, scores)
 
 
-def high_level(
-    counts: Floats, lengths: Floats, distinct: Floats, statistics: Statistics, smoothing: Smoothing
-) -> Floats:
+def high_level(field: Field, terms: Sequence[int], documents: Ints, smoothing: Smoothing) -> Floats:
     """H1 to H5: documents × 5. BM25, log(1 + BM25), and the log-likelihood of the query under three language models.
 
     Dirichlet (c + μ p)/(|d| + μ), Jelinek-Mercer (1 − λ) c/|d| + λ p, absolute discount max(c − δ, 0)/|d| + δ p u/|d|,
     where p = c(t,C)/|C| and u is the number of distinct terms of the document. A document without a word is scored as
     the longest one would be if it had one term, and none of the query's: so it never beats one that has such a term.
     """
-    best = bm25_weights(counts, lengths[:, None], statistics, smoothing).sum(axis=1)
-    length = np.where(lengths > 0, lengths, max(statistics.longest, 1.0))[:, None]
-    terms = np.where(lengths > 0, distinct, 1.0)[:, None]
-    # A term that is nowhere counts as half an occurrence.
-    background = np.maximum(statistics.totals, 0.5) / max(statistics.size, 1)
-    mu, mix, discount = smoothing.dirichlet, smoothing.jelinek_mercer, smoothing.absolute_discount
-    dirichlet = (counts + mu * background) / (length + mu)
-    mixed = (1 - mix) * (counts / length) + mix * background
-    discounted = np.maximum(counts - discount, 0.0) / length
-    discounted += discount * terms / length * background
-    likelihoods = [np.log(each).sum(axis=1) for each in (dirichlet, mixed, discounted)]
-    return np.column_stack([best, np.log1p(best), *likelihoods])
+    scores = np.empty((len(documents), len(NAMES) - 2 * len(LOW_LEVEL)))
+    counts = np.ascontiguousarray(field.counts_of(terms, documents).T)
+    asked = np.array(terms, np.int64), for_kernels(np.asarray(documents, np.int64))
+    _write_high_level(field, *asked, counts, smoothing, 0, scores)
+    return scores
 
 
-def bm25_weights(counts: Floats, lengths: Floats, statistics: Statistics, smoothing: Smoothing) -> Floats:
-    """What each occurrence count adds to BM25: idf · c (k1 + 1) / (c + k1 (1 − b + b |d|/mean |d|)).
+def _write_high_level(
+    field: Field, terms: Ints, documents: Ints, counts: Floats, smoothing: Smoothing, first: int, scores: Floats
+) -> None:
+    """H1 to H5, into the columns from `first` on; counts: terms × documents."""
+    kernels = _kernels()
+    added, best = np.empty(counts.shape), np.empty(len(documents))
+    arguments = np.empty((kernels.HIGH, *counts.shape))
+    kernels.list_high(*field.for_high_scores, *_parameters(smoothing), terms, documents, counts, added, arguments)
+    kernels.add_high(added, np.log(arguments), first, best, scores)
+    scores[:, first + 1] = np.log1p(best)
+
+
+@cache
+def _kernels() -> ModuleType:
+    """The kernels, which load numba."""
+    from querywise.retrieval import score_kernels
+
+    return score_kernels
+
+
+@lru_cache
+def _parameters(smoothing: Smoothing) -> tuple[float, ...]:
+    """k1, b and so on, as kernels take them."""
+    return tuple(map(float, astuple(smoothing)))
+
+
+def bm25_weights(field: Field, smoothing: Smoothing) -> Floats:
+    """What every posting adds to BM25, idf · c (k1 + 1) / (c + k1 (1 − b + b |d|/mean |d|)); computed once.
 
     idf is log(1 + (N − df + ½) / (df + ½)), which is never negative.
     """
-    df = statistics.document_frequency
-    idf = np.log1p((statistics.documents - df + 0.5) / (df + 0.5))
-    long = lengths / max(statistics.mean_length, 1e-12)
-    saturation = smoothing.k1 * (1 - smoothing.b + smoothing.b * long)
-    divisor = np.where(counts > 0, counts + saturation, 1.0)
-    weights: Floats = idf * counts * (smoothing.k1 + 1) / divisor
-    return weights
+    key = float(smoothing.k1), float(smoothing.b)
+    if key not in field.weights:
+        (k1, b), own = key, field.checked
+        frequency = np.diff(own.starts)
+        idf = bm25_idf(len(own.lengths), np.repeat(frequency, frequency))
+        counts = own.counts.astype(np.float64)
+        long = own.lengths.astype(np.float64)[own.documents] / max(field.mean_length, _SHORTEST)
+        field.weights[key] = idf * counts * (k1 + 1) / (counts + k1 * (1 - b + b * long))
+    return field.weights[key]

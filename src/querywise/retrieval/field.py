@@ -1,0 +1,129 @@
+"""One field of all documents of an index: which term occurs where and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from querywise.errors import ModelFileError
+from querywise.runtime.arrays import Floats, Ints, for_kernels
+
+_Counts = NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """One field of all documents. Term t occurs in `documents[starts[t]:starts[t + 1]]`, as often as `counts` says."""
+
+    starts: Ints
+    documents: _Counts
+    counts: _Counts
+    lengths: _Counts  # terms in each document
+    distinct: _Counts  # different terms in each document
+    totals: Ints  # occurrences of each term in all documents
+
+    @cached_property
+    def size(self) -> int:
+        """The number of terms in the field of all documents together."""
+        return int(self.lengths.sum(dtype=np.int64))
+
+    @cached_property
+    def mean_length(self) -> float:
+        """The average number of terms in a document."""
+        return self.size / max(len(self.lengths), 1)
+
+    @cached_property
+    def longest(self) -> int:
+        """The number of terms in the longest document."""
+        return int(self.lengths.max(initial=0))
+
+    def postings(self, term: int) -> slice:
+        """The slice of a term's postings."""
+        return slice(int(self.starts[term]), int(self.starts[term + 1]))
+
+    def __reduce__(self) -> tuple[type[Field], tuple[NDArray[np.generic], ...]]:
+        # What is kept beside the arrays is made again in another process.
+        return Field, (self.starts, self.documents, self.counts, self.lengths, self.distinct, self.totals)
+
+    @cached_property
+    def weights(self) -> dict[tuple[float, float], Floats]:
+        """What each posting adds to BM25, by its k1 and b, as far as it was asked for."""
+        return {}
+
+    @cached_property
+    def checked(self) -> Field:
+        """The same arrays as compiled kernels take them, once it is sure that none leads out of another."""
+        starts, documents = self.starts, self.documents
+        sound = (
+            len(starts) == len(self.totals) + 1
+            and starts[0] == 0
+            and starts[-1] == len(documents) == len(self.counts)
+            and bool((starts[1:] >= starts[:-1]).all())
+            and len(self.lengths) == len(self.distinct) > documents.max(initial=-1)
+            and documents.min(initial=0) >= 0
+        )
+        if not sound:
+            raise ModelFileError("The postings of the index lead nowhere. Make the index anew with `querywise index`.")
+        return Field(
+            for_kernels(starts),
+            for_kernels(documents),
+            for_kernels(self.counts),
+            for_kernels(self.lengths),
+            for_kernels(self.distinct),
+            for_kernels(self.totals),
+        )
+
+    @cached_property
+    def for_low_scores(self) -> tuple[Ints, _Counts, _Counts, Ints, _Counts, Floats, float]:
+        """What L1 to L10 are made of: postings, totals, lengths, log(N/df) of every term, and the size."""
+        own, frequency = self.checked, np.diff(self.starts)
+        idf = np.log(len(self.lengths) / np.maximum(frequency, 1.0))
+        return own.starts, own.documents, own.counts, own.totals, own.lengths, idf, float(self.size)
+
+    @cached_property
+    def for_high_scores(self) -> tuple[Ints, _Counts, _Counts, Floats, float, float, float]:
+        """What H1 to H5 are made of: totals, lengths, distinct terms, BM25's idf of every term, three sizes."""
+        own, sizes = self.checked, (float(self.size), float(self.longest), self.mean_length)
+        return own.totals, own.lengths, own.distinct, bm25_idf(len(self.lengths), np.diff(self.starts)), *sizes
+
+    @property
+    def missing(self) -> str:
+        """What to say of a document that is not there."""
+        return f"There is no such document: the index has {len(self.lengths)}, numbered from 0."
+
+    @cached_property
+    def spare(self) -> list[Floats]:
+        """Arrays of zeros, one for every document, that no thread uses; what was taken comes back when it is zeros."""
+        return []
+
+    def zeros(self) -> Floats:
+        """One of them, or a new one."""
+        try:
+            return self.spare.pop()
+        except IndexError:
+            return np.zeros(len(self.lengths))
+
+    def counts_of(self, terms: Sequence[int], documents: Ints) -> Floats:
+        """How often each of some terms (−1: one that is nowhere) occurs in each of some documents."""
+        from querywise.retrieval.score_kernels import find_cells
+
+        own, table = self.checked, np.zeros((len(documents), len(terms)))
+        asked = np.array(terms, np.int64), for_kernels(np.asarray(documents, np.int64))
+        cells = np.empty((table.size + 1, 3), np.int64)
+        zeros = self.zeros()
+        found = find_cells(own.starts, own.documents, own.counts, *asked, zeros.view(np.int64), cells)
+        self.spare.append(zeros)
+        if found < 0:
+            raise IndexError(self.missing)
+        table[cells[:found, 0], cells[:found, 1]] = cells[:found, 2]
+        return table
+
+
+def bm25_idf(documents: int, frequency: Ints) -> Floats:
+    """log(1 + (N − df + ½) / (df + ½)), which is never negative."""
+    df = frequency.astype(np.float64)
+    return np.log1p((documents - df + 0.5) / (df + 0.5))

@@ -1,0 +1,305 @@
+"""What the 25 scores are sums of, listed and added up: the compiled kernels of `scores`.
+
+Between the two numpy takes all logarithms at once. Numbers are multiplied, divided and added one by one as the formulas
+say, and sums are formed in numpy's own order: every bit is what numpy gives for the formulas on tables of all terms.
+A cell is a term in a document; a sum runs over the cells of a document.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.compiled import compiled
+
+LOW, HIGH = 4, 3  # logarithms of a cell: for L2, L4, L8, L10, and for H3, H4, H5
+_FAR = 16  # postings for each document looked for, from which on they are not read one by one
+_SHORTEST = 1e-12  # mean length, where all documents are empty
+_LANES, _BLOCK = 8, 128  # numpy forms eight sums side by side, of at most so many numbers
+_PARTS = 64  # halves of halves that wait, of any number of terms
+_Counts = NDArray[np.int32]
+
+
+@compiled
+def find_cells(
+    starts: Ints, holders: _Counts, often: _Counts, terms: Ints, documents: Ints, zeros: Ints, cells: Ints
+) -> int:
+    """Where a term is in a document: the document's row, the term's column, how often; the number of cells.
+
+    A term −1 is nowhere. zeros: one for every document of the index, before and after. cells: with room for one more
+    than there can be. −1: there is no such document.
+    """
+    again, repeated, found = np.empty(len(documents), np.int64), False, 0
+    for document in documents:
+        if document < 0 or document >= len(zeros):
+            return -1
+    for row, document in enumerate(documents):
+        again[row] = zeros[document]
+        repeated = repeated or again[row] > 0
+        zeros[document] = row + 1
+    for column, term in enumerate(terms):
+        first, end = (starts[term], starts[term + 1]) if term >= 0 else (0, 0)
+        if end - first <= _FAR * len(documents):
+            for place in range(first, end):  # what nobody asked for is written over by the next
+                row = zeros[holders[place]]
+                cells[found, 0], cells[found, 1], cells[found, 2] = row - 1, column, often[place]
+                found += 1 if row > 0 else 0
+        else:
+            for row, document in enumerate(documents):
+                place = _place_of(document, holders, first, end)
+                cells[found, 0], cells[found, 1], cells[found, 2] = row, column, often[place]
+                found += 1 if holders[place] == document and zeros[document] == row + 1 else 0
+    for document in documents:
+        zeros[document] = 0
+    return _repeat(again, cells, found) if repeated else found
+
+
+@compiled
+def _place_of(document: int, holders: _Counts, first: int, end: int) -> int:
+    """The last place of a number up to this one, or the first place."""
+    while end - first > 1:
+        middle = (first + end) // 2
+        if holders[middle] <= document:
+            first = middle
+        else:
+            end = middle
+    return first
+
+
+@compiled
+def _repeat(again: Ints, cells: Ints, found: int) -> int:
+    """The cells also of documents that are asked for again; `again`: the row before it with the same one, plus 1."""
+    cell = 0
+    while cell < found:
+        row = again[cells[cell, 0]]
+        if row > 0:
+            cells[found, 0], cells[found, 1], cells[found, 2] = row - 1, cells[cell, 1], cells[cell, 2]
+            found += 1
+        cell += 1
+    return found
+
+
+@compiled
+def list_low(
+    starts: Ints,
+    holders: _Counts,
+    often: _Counts,
+    totals: Ints,
+    lengths: _Counts,
+    idf: Floats,
+    size: float,
+    terms: Ints,
+    documents: Ints,
+    zeros: Ints,
+    cells: Ints,
+    shares: Floats,
+    tables: Floats,
+    both: Floats,
+    factors: Floats,
+    arguments: Floats,
+) -> int:
+    """The cells of a field, and whose logarithms belong to them; how many cells, or −1: there is no such document.
+
+    shares: their c/|d|. tables: documents × terms, c and where it is not 0; c is also added to `both`. factors:
+    log(N/df) of the terms. arguments: max(log(N/df), 1) of the terms and |C|/c(t,C) + 1, for L6 and L7; then those of
+    the cells.
+    """
+    used, rarity = 2 * len(terms), np.empty(len(terms))
+    for column, term in enumerate(terms):
+        factors[column] = idf[term] if term >= 0 else 0.0
+        rarity[column] = size / max(float(totals[term]) if term >= 0 else 0.0, 1.0)
+        arguments[column] = max(factors[column], 1.0)
+        arguments[len(terms) + column] = rarity[column] + 1
+    _clear(tables.ravel())
+    found = find_cells(starts, holders, often, terms, documents, zeros, cells)
+    for cell in range(found):
+        row, column, count = cells[cell, 0], cells[cell, 1], float(cells[cell, 2])
+        tables[0, row, column], tables[1, row, column] = count, 1.0
+        both[column, row] += count
+        share = count / max(float(lengths[documents[row]]), 1.0)
+        shares[cell] = share
+        arguments[used] = count + 1
+        arguments[used + 1] = share + 1
+        arguments[used + 2] = share * factors[column] + 1
+        arguments[used + 3] = share * rarity[column] + 1
+        used += LOW
+    return found
+
+
+@compiled
+def list_high(
+    totals: Ints,
+    lengths: _Counts,
+    distinct: _Counts,
+    rarities: Floats,
+    size: float,
+    longest: float,
+    mean: float,
+    k1: float,
+    b: float,
+    mu: float,
+    mix: float,
+    discount: float,
+    terms: Ints,
+    documents: Ints,
+    counts: Floats,
+    plain: Floats,
+    arguments: Floats,
+) -> None:
+    """What each cell adds to BM25, and whose logarithms belong to it in H3, H4 and H5; tables of terms × documents.
+
+    rarities: BM25's idf of all terms.
+    """
+    many = len(documents)
+    saturation, length, smooth = np.empty(many), np.empty(many), np.empty(many)
+    for row, document in enumerate(documents):
+        known, different = float(lengths[document]), float(distinct[document])
+        saturation[row] = k1 * (1 - b + b * (known / max(mean, _SHORTEST)))
+        length[row], different = (known, different) if known > 0 else (max(longest, 1.0), 1.0)
+        smooth[row] = discount * different / length[row]
+    for column, term in enumerate(terms):
+        # A term that is nowhere counts as half an occurrence.
+        background = max(float(totals[term]) if term >= 0 else 0.0, 0.5) / max(size, 1.0)
+        rare = rarities[term] if term >= 0 else 0.0
+        for row in range(many):  # np.divide: the operator would look at every divisor first
+            often = counts[column, row]
+            divisor = often + saturation[row] if often > 0 else 1.0
+            plain[column, row] = np.divide(rare * often * (k1 + 1), divisor)
+            arguments[0, column, row] = np.divide(often + mu * background, length[row] + mu)
+            arguments[1, column, row] = (1 - mix) * np.divide(often, length[row]) + mix * background
+            rest = np.divide(max(often - discount, 0.0), length[row])
+            arguments[2, column, row] = rest + smooth[row] * background
+
+
+@compiled
+def add_low(
+    cells: Ints, shares: Floats, logarithms: Floats, counts: Floats, products: Floats, first: int, scores: Floats
+) -> None:
+    """L1 to L10, into the columns from `first` on. products: L5, L6, L7, L9."""
+    many, terms = counts.shape
+    if terms > _BLOCK:
+        sums = _add_tables(cells, shares, logarithms[2 * terms :], many, terms)
+    else:
+        sums = _add_cells(cells, shares, logarithms[2 * terms :], many, terms)
+    for row in range(many):
+        total = 0.0
+        for column in range(terms):
+            total += counts[row, column]
+        scores[row, first], scores[row, first + 2] = total, sums[row, LOW]
+        scores[row, first + 1], scores[row, first + 3] = sums[row, 0], sums[row, 1]
+        scores[row, first + 7], scores[row, first + 9] = sums[row, 2], sums[row, 3]
+        for number in range(3):
+            scores[row, first + 4 + number] = products[number, row]
+        scores[row, first + 8] = products[3, row]
+
+
+@compiled
+def _add_cells(cells: Ints, shares: Floats, logarithms: Floats, many: int, terms: int) -> Floats:
+    """The logarithms of the cells of each document added up, then their shares: as `_add_block`, without zeros."""
+    full = terms - terms % _LANES
+    lanes = np.zeros((_LANES if full > 0 else 1, many, LOW + 1))
+    for cell in range(len(cells)):
+        row, column = cells[cell, 0], cells[cell, 1]
+        if column < full:
+            for number in range(LOW):
+                lanes[column % _LANES, row, number] += logarithms[LOW * cell + number]
+            lanes[column % _LANES, row, LOW] += shares[cell]
+    sums: Floats = lanes[0]
+    if full > 0:
+        for row in range(many):
+            for i in range(LOW + 1):
+                left = (lanes[0, row, i] + lanes[1, row, i]) + (lanes[2, row, i] + lanes[3, row, i])
+                right = (lanes[4, row, i] + lanes[5, row, i]) + (lanes[6, row, i] + lanes[7, row, i])
+                sums[row, i] = left + right
+    for cell in range(len(cells)):
+        row = cells[cell, 0]
+        if cells[cell, 1] >= full:
+            for number in range(LOW):
+                sums[row, number] += logarithms[LOW * cell + number]
+            sums[row, LOW] += shares[cell]
+    return sums
+
+
+@compiled
+def _add_tables(cells: Ints, shares: Floats, logarithms: Floats, many: int, terms: int) -> Floats:
+    """The same of any number of terms, by way of tables."""
+    sums, values, added = np.empty((many, LOW + 1)), np.empty((terms, many)), np.empty(many)
+    for number in range(LOW + 1):
+        _clear(values.ravel())
+        for cell in range(len(cells)):
+            value = logarithms[LOW * cell + number] if number < LOW else shares[cell]
+            values[cells[cell, 1], cells[cell, 0]] = value
+        add_up(values, added)
+        for row in range(many):
+            sums[row, number] = added[row]
+    return sums
+
+
+@compiled
+def add_high(plain: Floats, logarithms: Floats, first: int, best: Floats, scores: Floats) -> None:
+    """H1, also into `best`, and H3 to H5, into the columns from `first` on."""
+    add_up(plain, best)
+    sums = np.empty(len(best))
+    for row in range(len(best)):
+        scores[row, first] = best[row]
+    for number in range(HIGH):
+        add_up(logarithms[number], sums)
+        for row in range(len(best)):
+            scores[row, first + 2 + number] = sums[row]
+
+
+@compiled
+def add_up(values: Floats, sums: Floats) -> None:
+    """Add up the rows of a table as numpy adds up numbers: of many rows those of two halves, and so on."""
+    if len(values) <= _BLOCK:
+        _add_block(values, sums)
+        return
+    parts, waiting = np.empty((_PARTS, 2), np.int64), 1
+    made, ready = np.empty((1 + len(values) // _LANES, len(sums))), 0
+    parts[0, 0], parts[0, 1] = 0, len(values)
+    while waiting > 0:
+        waiting -= 1
+        first, count = parts[waiting, 0], parts[waiting, 1]
+        if count < 0:  # both halves are ready
+            ready -= 1
+            for i in range(len(sums)):
+                made[ready - 1, i] += made[ready, i]
+        elif count <= _BLOCK:
+            _add_block(values[first : first + count], made[ready])
+            ready += 1
+        else:
+            half = count // 2 - count // 2 % _LANES
+            parts[waiting, 1] = -1
+            parts[waiting + 1, 0], parts[waiting + 1, 1] = first + half, count - half
+            parts[waiting + 2, 0], parts[waiting + 2, 1] = first, half
+            waiting += 3
+    for i in range(len(sums)):
+        sums[i] = made[0, i]
+
+
+@compiled
+def _add_block(values: Floats, sums: Floats) -> None:
+    """Add up the rows of a table: eight sums side by side, and the rest one by one."""
+    count, many = values.shape
+    full = count - count % _LANES
+    if full == 0:
+        _clear(sums)
+    else:
+        lanes = np.zeros((_LANES, many))
+        for row in range(full):
+            for i in range(many):
+                lanes[row % _LANES, i] += values[row, i]
+        for i in range(many):
+            left = (lanes[0, i] + lanes[1, i]) + (lanes[2, i] + lanes[3, i])
+            right = (lanes[4, i] + lanes[5, i]) + (lanes[6, i] + lanes[7, i])
+            sums[i] = left + right
+    for row in range(full, count):
+        for i in range(many):
+            sums[i] += values[row, i]
+
+
+@compiled
+def _clear(values: Floats) -> None:
+    for place in range(len(values)):
+        values[place] = 0.0

@@ -1,0 +1,105 @@
+"""The documents with the largest sums over the postings of a query: the compiled kernel of `bm25`."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.compiled import compiled
+
+_Counts = NDArray[np.int32]
+_LEAST = float(np.finfo(np.float64).tiny)
+_SMALL = 1e-200  # totals that have steps are above
+_STEPS = 512
+
+
+@compiled
+def find_best(
+    terms: Ints, starts: Ints, documents: _Counts, weights: Floats, sums: Floats, found: Ints, best: Floats
+) -> int:
+    """The documents with the largest sums of weights, of equals the earlier, largest first; how many there are.
+
+    As many as `found` has room for. sums: one number for every document, all 0, before and after.
+    """
+    postings = 0
+    for term in terms:
+        postings += starts[term + 1] - starts[term]
+        for place in range(starts[term], starts[term + 1]):
+            sums[documents[place]] += weights[place]
+    numbers, totals = np.empty(min(postings, len(sums)) + 1, np.int64), np.empty(min(postings, len(sums)) + 1)
+    many = 0
+    for term in terms:
+        for place in range(starts[term], starts[term + 1]):
+            document = documents[place]
+            numbers[many], totals[many] = document, sums[document]
+            many += 1 if sums[document] >= _LEAST else 0  # 0: it was here before
+            sums[document] = 0.0
+    count, room = 0, len(found)
+    for place in range(_keep(numbers, totals, many, room) if many > room else many):
+        if count < room:
+            found[count], best[count] = numbers[place], totals[place]
+            _rise(found, best, count)
+            count += 1
+        elif totals[place] > best[0] or (totals[place] == best[0] and numbers[place] < found[0]):
+            found[0], best[0] = numbers[place], totals[place]
+            _sink(found, best, room)
+    for last in range(count - 1, 0, -1):
+        found[0], found[last] = found[last], found[0]
+        best[0], best[last] = best[last], best[0]
+        _sink(found, best, last)
+    return count
+
+
+@compiled
+def _keep(numbers: Ints, totals: Floats, many: int, room: int) -> int:
+    """Bring to the front the documents whose totals are among the `room` largest, and few others; how many they are.
+
+    Totals are counted in steps of the largest one's size: below the step that the last of these is in, none is kept.
+    """
+    largest = 0.0
+    for place in range(many):
+        largest = max(largest, totals[place])
+    if not _SMALL < largest < 1 / _SMALL:
+        return many
+    scale, steps, step, kept = (_STEPS - 1) / largest, np.zeros(_STEPS, np.int64), _STEPS, 0
+    for place in range(many):
+        steps[int(totals[place] * scale)] += 1
+    while kept < room:
+        step -= 1
+        kept += steps[step]
+    kept = 0
+    for place in range(many):
+        numbers[kept], totals[kept], total = numbers[place], totals[place], totals[place]
+        kept += 1 if int(total * scale) >= step else 0
+    return kept
+
+
+@compiled
+def _rise(found: Ints, best: Floats, place: int) -> None:
+    """Bring the last of a heap, whose worst is the first, to its place."""
+    while place > 0:
+        above = (place - 1) // 2
+        if best[above] < best[place] or (best[above] == best[place] and found[above] > found[place]):
+            return
+        found[above], found[place] = found[place], found[above]
+        best[above], best[place] = best[place], best[above]
+        place = above
+
+
+@compiled
+def _sink(found: Ints, best: Floats, count: int) -> None:
+    """Bring the first of a heap of so many to its place."""
+    place = 0
+    while 2 * place + 1 < count:
+        below = 2 * place + 1
+        other = below + 1
+        if other < count and (
+            best[other] < best[below] or (best[other] == best[below] and found[other] > found[below])
+        ):
+            below = other
+        if best[place] < best[below] or (best[place] == best[below] and found[place] > found[below]):
+            return
+        found[below], found[place] = found[place], found[below]
+        best[below], best[place] = best[place], best[below]
+        place = below
