@@ -21,6 +21,7 @@ from querywise.retrieval.features import BOTH, Depths, candidates_for, feature_n
 from querywise.retrieval.index import Index
 from querywise.retrieval.indexed_vectors import embedder_of, has_vectors
 from querywise.retrieval.language import require_language
+from querywise.retrieval.search import answer
 from querywise.runtime.arrays import Floats
 from querywise.runtime.values import JsonObject
 from querywise.service.errors import RequestDataError
@@ -56,10 +57,7 @@ class Lookup:
     judged_index: Index | None = None
 
     def check(self, model: LoadedModel) -> None:
-        """Raise an error if the index or the judged queries have other features than the model.
-
-        The model answers a judged query: random documents are far from training queries, so they do not compile all.
-        """
+        """Raise an error if the index or the judged queries have other features than the model; then rehearse."""
         count, names = model.manifest.feature_count, model.manifest.feature_names
         if self.index is not None:
             made = feature_names(self.index)
@@ -73,8 +71,18 @@ class Lookup:
             self._check_embedder(model)
         if self.judged is not None:
             self.judged.candidates.require_features(count, names, missing=reading_for(model.manifest.missing))
+        self._rehearse(model)
+
+    def _rehearse(self, model: LoadedModel) -> None:
+        """Search by words and answer a judged query, so that nobody waits until what that needs is compiled.
+
+        The model's own rehearsal ranks random documents, which are far from all training queries.
+        """
+        if self.index is not None and len(self.index):
+            answer(self.index, f"{self.index.titles[0]} {self.index.snippets[0]}")
+        if self.judged is not None and len(self.judged):
             with suppress(DataError):  # these queries may lack what the model needs of them: requests say so
-                model.answer(self.judged.candidates.select(range(min(len(self.judged), 1))))
+                model.answer(self.judged.candidates.select([0]))
 
     def _check_embedder(self, model: LoadedModel) -> None:
         """Refuse an index whose vectors another embedder made than the model's; neither is started for it."""
