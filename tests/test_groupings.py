@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.cluster import KMeans
 
 from querywise.data.judged import Candidates, Judged
+from querywise.data.ordering import by_coordinates
 from querywise.errors import DataError, NotFittedError
 from querywise.locality.groupings import Clusters, RelevantClusters, k_means
+from querywise.locality.lloyd import least_inertia
 from querywise.runtime.arrays import Floats
 from tests.worlds import examples, ragged
 
@@ -214,6 +217,31 @@ def test_the_best_of_several_starts_is_no_worse_than_the_true_piles() -> None:
         return sum(gap(place, middles[nearest(place, middles)]) ** 2 for place in points)
 
     assert cost(centres) <= cost(piles) + 1e-9
+
+
+@given(seed=seeds, count=st.integers(1, 30), columns=st.integers(1, 20), kind=st.sampled_from(["spread", "piles"]))
+@settings(deadline=None, max_examples=examples(40))
+def test_the_clusters_are_those_of_scikit_learn(seed: int, count: int, columns: int, kind: str) -> None:
+    points = places(seed, 150, columns=columns)
+    if kind == "piles":
+        points += 9.0 * np.round(places(seed + 1, 150, columns=columns))
+    points = points[by_coordinates(points)]
+    expected = KMeans(count, n_init=4, random_state=seed % 1000).fit(points)
+    found = least_inertia(points, count, seed % 1000, 4)
+    if found is not None:
+        assert found == pytest.approx(expected.cluster_centers_, abs=1e-9)
+    assert k_means(points, count, seed % 1000) == pytest.approx(expected.cluster_centers_, abs=1e-9)
+
+
+def test_our_own_k_means_decides_where_points_differ_in_all_distances() -> None:
+    assert least_inertia(places(0, 400, columns=10), 5, 0, 4) is not None
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_where_two_centres_are_equally_near_rounding_is_not_what_decides(count: int) -> None:
+    corners = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    assert least_inertia(corners, count, 0, 4) is None
+    assert len(k_means(corners, count, 0)) == count
 
 
 # Clusters of relevant documents

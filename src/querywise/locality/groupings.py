@@ -1,12 +1,14 @@
 """A fixed number of groups of training queries: each is a row of query weights, and becomes one local model.
 
-K-means is scikit-learn's, seeded, the best of several starts. There are never more groups than different points. Points
-are put in the order of their coordinates first, so that the groups do not depend on the order of the training queries.
+K-means is seeded, the best of several starts, and finds what scikit-learn's does, which also decides where rounding
+would (`lloyd`). There are never more groups than different points. Points are put in the order of their coordinates
+first, so that the groups do not depend on the order of the training queries.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
@@ -21,10 +23,12 @@ from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.parameters import number_of
 from querywise.runtime.progress import doing
 from querywise.runtime.scaling import Scaling
+from querywise.runtime.threads import in_threads, slices
 
 _STARTS = 4
 _MANY = 50_000  # points beyond which the centres are those of a sample
-_BLOCK = 4_000_000  # distances in memory at a time
+_BLOCK = 200_000  # distances in memory at a time, in each thread
+_BOUNDS = 8_000_000  # distances that K-means keeps in memory, in each thread; scikit-learn's keeps none
 _TIED = 1e-12  # of a distance: smaller differences are rounding
 _LEAST = 0.01  # of a query's largest membership: smaller ones are set to 0
 
@@ -47,8 +51,7 @@ class Clusters(Estimator):
         _check_softness(self.softness)
         asked = number_of(self.count, len(points), "clusters=…", beyond=True)
         self.centres_ = k_means(points, asked, self.seed)
-        reach = _reach(points, self.centres_)
-        self.members_ = csr_array(_memberships(points, self.centres_, self.softness, reach).T)
+        self.members_ = csr_array(_members(points, self.centres_, np.arange(len(points)), len(points), self.softness).T)
         return self
 
     def distances(self, points: Floats, /) -> Floats:
@@ -82,18 +85,9 @@ class RelevantClusters(Clusters):
         places = self.scaling_.apply(documents)
         asked = number_of(self.count, len(data), "clusters=…", beyond=True)  # as many as there are documents
         self.centres_ = k_means(places, asked, self.seed)
-        self.members_ = csr_array(self._members(places, data.candidates.query_of_row[relevant], len(data)).T)
+        owner = data.candidates.query_of_row[relevant]
+        self.members_ = csr_array(_members(places, self.centres_, owner, len(data), self.softness).T)
         return self
-
-    def _members(self, places: Floats, owner: Ints, queries: int) -> Floats:
-        """Queries × clusters."""
-        members = np.zeros((queries, len(self.centres_)))
-        reach = _reach(places, self.centres_)
-        size = max(1, _BLOCK // len(self.centres_))
-        for first in range(0, len(places), size):
-            part = slice(first, first + size)
-            np.maximum.at(members, owner[part], _memberships(places[part], self.centres_, self.softness, reach))
-        return members
 
     def _placed(self, points: Floats) -> Floats:
         return self.scaling_.apply(points)
@@ -101,18 +95,33 @@ class RelevantClusters(Clusters):
 
 def k_means(points: Floats, count: int, seed: int) -> Floats:
     """The centres of so many clusters, of fewer where there are fewer different points."""
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
+    from querywise.locality.lloyd import least_inertia
 
-    with doing("Clustering"), warnings.catch_warnings():
-        # Points that differ by rounding alone become one cluster, and leave another empty.
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with doing("Clustering"):
         rng = np.random.default_rng(seed)
         points = points[by_coordinates(points)]
         chosen = points if len(points) <= _MANY else points[np.sort(rng.choice(len(points), _MANY, replace=False))]
-        number = min(count, len(np.unique(chosen, axis=0)))
-        found = KMeans(number, n_init=_STARTS, random_state=seed).fit(chosen)
+        number = min(count, _different(chosen, count))
+        found = least_inertia(chosen, number, seed, _STARTS) if number * len(chosen) <= _BOUNDS else None
+        return _by_scikit_learn(chosen, number, seed) if found is None else found
+
+
+def _by_scikit_learn(points: Floats, count: int, seed: int) -> Floats:
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        # Points that differ by rounding alone become one cluster, and leave another empty.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = KMeans(count, n_init=_STARTS, random_state=seed).fit(points)
     return np.asarray(found.cluster_centers_, dtype=np.float64)
+
+
+def _different(points: Floats, enough: int) -> int:
+    """How many different points there are; where one coordinate alone tells enough of them apart, that many."""
+    if points.shape[1] and len(np.unique(points[:, 0])) >= enough:
+        return enough
+    return len(np.unique(points, axis=0))
 
 
 def nearest_centre(distances: Floats) -> Ints:
@@ -128,10 +137,23 @@ def _check_softness(softness: float) -> None:
         raise DataError(f"softness={softness} must be 0, one cluster for each, or a number above 0.")
 
 
-def _reach(points: Floats, centres: Floats) -> float:
+def _members(points: Floats, centres: Floats, owner: Ints, queries: int, softness: float) -> Floats:
+    """Queries × clusters: the largest membership of the points that each query owns."""
+    members = np.zeros((queries, len(centres)))
+    blocks = slices(len(points), max(1, _BLOCK // len(centres)))
+    if softness == 0:
+        nearest = in_threads(lambda block: nearest_centre(cdist(points[block], centres) ** 2), blocks)
+        members[owner, np.concatenate([np.zeros(0, np.int64), *nearest])] = 1.0
+        return members
+    reach = _reach(points, centres, blocks)
+    for block in blocks:
+        np.maximum.at(members, owner[block], _memberships(points[block], centres, softness, reach))
+    return members
+
+
+def _reach(points: Floats, centres: Floats, blocks: Sequence[slice]) -> float:
     """The mean squared distance of points from their nearest centre."""
-    size = max(1, _BLOCK // len(centres))
-    parts = [cdist(points[first : first + size], centres).min(axis=1) for first in range(0, len(points), size)]
+    parts = in_threads(lambda block: cdist(points[block], centres).min(axis=1), blocks)
     return float(np.mean(np.concatenate(parts) ** 2))
 
 

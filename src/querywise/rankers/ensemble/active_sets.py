@@ -12,6 +12,7 @@ from querywise.runtime.compiled import compiled
 
 TOLERANCE = 1e-8  # of the KKT residual
 ABOVE, KINK, BELOW = 0, 1, 2  # where a row's margin is: above 1, at 1, or below
+_CROWDED = 2  # times as many rows on the kink as free weights: that many never are at a minimum but by coincidence
 _SLACK = 1e-11  # violations up to this are rounding errors
 
 
@@ -48,33 +49,50 @@ def kkt_residual(program: Program, guess: Guess) -> float:
     for i in range(len(prices)):
         moved = min(max(prices[i] + 1.0 - margins[i], 0.0), program.cost)
         worst = max(worst, abs(prices[i] - moved))
-    return worst if np.isfinite(np.sum(weights) + np.sum(prices)) else np.inf  # max() ignores NaN
+    total = 0.0
+    for j in range(len(weights)):
+        total += abs(weights[j])
+    for i in range(len(prices)):
+        total += abs(prices[i])
+    return worst if total < np.inf else np.inf  # max() ignores NaN
 
 
 @compiled
-def active_set_method(program: Program, guess: Guess, give: float, careful: bool) -> tuple[int, bool]:
+def attempt(program: Program, guess: Guess) -> tuple[int, float]:
+    """The active set method and the KKT residual of what it finds, infinite where it finds nothing; and the rounds."""
+    rounds, done = active_set_method(program, guess, False)
+    return rounds, kkt_residual(program, guess) if done else np.inf
+
+
+@compiled
+def active_set_method(program: Program, guess: Guess, careful: bool) -> tuple[int, bool]:
     """The active set method: solve on the sets and exchange what violates its condition, until nothing does.
 
-    give: smooths the hinge; a row on the kink has the margin 1 − give · (α − C / 2). careful: for linearly dependent
-    rows, whose prices are not unique; the system is regularised more, and the prices stay near those given. Returns the
-    number of rounds, and False where the number of violations stops falling.
+    careful: for linearly dependent rows, whose prices are not unique; the system is regularised more, and the prices
+    stay near those given. Returns the number of rounds, and False where the number of violations stops falling, or rows
+    crowd on the kink.
     """
     free, side, weights, prices = guess
     fewest, since = len(free) + len(side) + 1, 0
     for rounds in range(1, 1000):
-        f, e = np.flatnonzero(free), np.flatnonzero(side == KINK)
-        factor = _kkt_factor(program, f, e, give, 1e-10 if careful else 1e-14)
-        weights[:] = 0.0
+        f, e = _free_ones(free), _on_the_kink(side)
+        if len(e) > _CROWDED * (len(f) + 4) and not careful:
+            break
+        factor = _kkt_factor(program, f, e, 1e-10 if careful else 1e-14)
+        for j in range(len(weights)):
+            weights[j] = 0.0
         for i in range(len(side)):
             if side[i] != KINK or not careful:
                 prices[i] = side[i] * program.cost / 2  # 0, C / 2, C
         for _ in range(4 if careful else 1):
-            _newton_step(program, guess, f, e, factor, give)
-        wrong = _exchange(program, guess, give)
+            _newton_step(program, guess, f, e, factor)
+        wrong = _exchange(program, guess)
         if wrong == 0:
-            _newton_step(program, guess, f, e, factor, give)  # a step of iterative refinement, against rounding errors
-            weights[:] = np.maximum(weights, 0.0)
-            prices[:] = np.minimum(np.maximum(prices, 0.0), program.cost)
+            _newton_step(program, guess, f, e, factor)  # a step of iterative refinement, against rounding errors
+            for j in range(len(weights)):
+                weights[j] = max(weights[j], 0.0)
+            for i in range(len(prices)):
+                prices[i] = min(max(prices[i], 0.0), program.cost)
             return rounds, True
         since = 0 if wrong < fewest else since + 1
         fewest = min(fewest, wrong)
@@ -84,8 +102,41 @@ def active_set_method(program: Program, guess: Guess, give: float, careful: bool
 
 
 @compiled
-def _kkt_factor(program: Program, f: Ints, e: Ints, give: float, tie: float) -> Floats:
-    """The factor of the KKT system of the free weights f and the rows e on the kink: [[M_ff, B_efᵀ], [B_ef, −give]]."""
+def solve_on_sets(program: Program, guess: Guess) -> None:
+    """The weights for which the conditions of these sets hold, cut off at 0: somewhere to begin."""
+    for j in range(len(guess.weights)):
+        guess.weights[j] = 0.0
+    for i in range(len(guess.side)):
+        guess.prices[i] = guess.side[i] * program.cost / 2
+    f, e = _free_ones(guess.free), _on_the_kink(guess.side)
+    _newton_step(program, guess, f, e, _kkt_factor(program, f, e, 1e-10))
+    for j in range(len(guess.weights)):
+        guess.weights[j] = max(guess.weights[j], 0.0) if guess.weights[j] < np.inf else 0.0
+
+
+@compiled
+def _free_ones(free: Bools) -> Ints:
+    found, many = np.empty(len(free), np.int64), 0
+    for j in range(len(free)):
+        if free[j]:
+            found[many] = j
+            many += 1
+    return found[:many]
+
+
+@compiled
+def _on_the_kink(side: Ints) -> Ints:
+    found, many = np.empty(len(side), np.int64), 0
+    for i in range(len(side)):
+        if side[i] == KINK:
+            found[many] = i
+            many += 1
+    return found[:many]
+
+
+@compiled
+def _kkt_factor(program: Program, f: Ints, e: Ints, tie: float) -> Floats:
+    """The factor of the KKT system of the free weights f and the rows e on the kink: [[M_ff, B_efᵀ], [B_ef, 0]]."""
     n = len(f)
     system = np.zeros((n + len(e), n + len(e)))
     for a in range(n):
@@ -94,22 +145,21 @@ def _kkt_factor(program: Program, f: Ints, e: Ints, give: float, tie: float) -> 
     for c in range(len(e)):
         for a in range(n):
             system[n + c, a] = program.rows[e[c], f[a]]
-        system[n + c, n + c] = -give
     factor_in_place(system, n, tie)
     return system
 
 
 @compiled
-def _newton_step(program: Program, guess: Guess, f: Ints, e: Ints, factor: Floats, give: float) -> None:
+def _newton_step(program: Program, guess: Guess, f: Ints, e: Ints, factor: Floats) -> None:
     """A Newton step in the free weights and the prices of rows on the kink, towards gradient 0 and margin 1."""
     n = len(f)
-    pull = weighted_sum(guess.prices, program.rows) - weighted_sum(guess.weights, program.curvature)
+    pull, push = weighted_sum(guess.prices, program.rows), weighted_sum(guess.weights, program.curvature)
     margins = weighted_sum(guess.weights, program.columns)
     right = np.empty(n + len(e))
     for a in range(n):
-        right[a] = pull[f[a]]
+        right[a] = pull[f[a]] - push[f[a]]
     for c in range(len(e)):
-        right[n + c] = 1.0 - margins[e[c]] - give * (guess.prices[e[c]] - program.cost / 2)
+        right[n + c] = 1.0 - margins[e[c]]
     substitute(factor, n, right)
     for a in range(n):
         guess.weights[f[a]] += right[a]
@@ -118,18 +168,18 @@ def _newton_step(program: Program, guess: Guess, f: Ints, e: Ints, factor: Float
 
 
 @compiled
-def _exchange(program: Program, guess: Guess, give: float) -> int:
+def _exchange(program: Program, guess: Guess) -> int:
     """Move every weight and row that violates the condition of its set to another set; how many there were."""
     free, side, weights, prices = guess
-    slope = weighted_sum(weights, program.curvature) - weighted_sum(prices, program.rows)
+    push, pull = weighted_sum(weights, program.curvature), weighted_sum(prices, program.rows)
     margins = weighted_sum(weights, program.columns)
     wrong = 0
     for j in range(len(weights)):
-        if (free[j] and weights[j] <= 0.0) or (not free[j] and slope[j] < -_SLACK):
+        if (free[j] and weights[j] <= 0.0) or (not free[j] and push[j] - pull[j] < -_SLACK):
             free[j] = not free[j]
             wrong += 1
     for i in range(len(prices)):
-        short = 1.0 - margins[i] - give * (prices[i] - program.cost / 2)
+        short = 1.0 - margins[i]
         if side[i] == KINK and prices[i] < 0.0:
             side[i] = ABOVE
         elif side[i] == KINK and prices[i] > program.cost:

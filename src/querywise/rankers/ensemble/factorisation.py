@@ -55,7 +55,8 @@ def substitute(factor: Floats, positive: int, right: Floats) -> None:
     """Solve L S Lᵀ x = right by forward and backward substitution; x takes the place of right."""
     for k in range(len(right)):
         right[k] = (right[k] - scalar_product(factor[k], right, 0, k)) / factor[k, k]
-    right[positive:] *= -1.0
+    for k in range(positive, len(right)):
+        right[k] = -right[k]
     for k in range(len(right) - 1, -1, -1):
         right[k] /= factor[k, k]
         for i in range(k):

@@ -84,7 +84,7 @@ def interior_point(program: Program, guess: Guess, plain: bool) -> int:
         if relative < enough:
             enough = relative / 30
             _nearest_sets(program, guess, at, rise)
-            more, done = active_set_method(program, guess, 0.0, True)
+            more, done = active_set_method(program, guess, True)
             rounds += more
             if done and kkt_residual(program, guess) <= TOLERANCE:
                 break

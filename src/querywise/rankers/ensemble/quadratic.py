@@ -7,9 +7,10 @@ with margin > 1 the price 0, and a few rows lie on the hinge's kink, with margin
 active sets, w is the solution of one linear system.
 
 So this is a primal-dual active set method (`active_sets`): guess the sets, from a similar program where there is one,
-solve, and move everything that violates its condition to another set, all at once. Where that cycles, it is started
-again with a smoothed hinge, smoothed less from one guess to the next. Where that cycles too, the sets come from an
-interior point method (`interior_point`). The KKT residual says how exact a solution is.
+solve, and move everything that violates its condition to another set, all at once. Where that cycles, the sets come
+from Newton's method with a smoothed hinge (`smoothed`), smoothed less from one guess to the next, and where that is not
+enough, or nothing similar is known, from an interior point method (`interior_point`); both are compiled when they are
+needed. The KKT residual says how exact a solution is.
 """
 
 from __future__ import annotations
@@ -19,12 +20,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from querywise.errors import SolverError
-from querywise.rankers.ensemble.active_sets import BELOW, TOLERANCE, Guess, Program, active_set_method, kkt_residual
-from querywise.rankers.ensemble.interior_point import interior_point
+from querywise.rankers.ensemble.active_sets import (
+    BELOW,
+    TOLERANCE,
+    Guess,
+    Program,
+    attempt,
+    kkt_residual,
+    solve_on_sets,
+)
 from querywise.runtime.arrays import Bools, Floats, Ints, for_kernels
-from querywise.runtime.compiled import compiled
 
-_SMOOTHING = (0.07, 0.02, 0.006, 0.002)  # widths of the smoothed kink: margins of 1 ± half of it
+_SMOOTHING = (0.05, 0.01, 0.002, 0.0004)  # widths of the smoothed kink: margins of 1 ± half of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,26 +69,35 @@ def solve(curvature: Floats, rows: Floats, cost: float, start: Solution | None =
     return Solution(guess.weights, guess.prices, guess.free, guess.side, residual, rounds)
 
 
-@compiled
 def _solve(program: Program, guess: Guess, warm: bool) -> tuple[int, float]:
     """Turn the guess into the solution; the number of rounds, and the KKT residual."""
-    free, side = guess.free.copy(), guess.side.copy()
-    rounds, done = active_set_method(program, guess, 0.0, False)
-    if warm and not done:
-        guess.free[:], guess.side[:] = free, side
-        for give in _SMOOTHING:
-            rounds += active_set_method(program, guess, give / program.cost, False)[0]
-        more, done = active_set_method(program, guess, 0.0, False)
+    rounds, residual = _tried(program, guess)
+    if residual <= TOLERANCE:
+        return rounds, residual
+    if warm:
+        solve_on_sets(program, guess)
+    for give in _SMOOTHING if warm else ():
+        from querywise.rankers.ensemble.smoothed import smoothed_newton
+
+        rounds += smoothed_newton(program, guess, give / program.cost)
+        more, residual = _tried(program, guess)
         rounds += more
-    residual = kkt_residual(program, guess)
+        if residual <= TOLERANCE:
+            return rounds, residual
+    from querywise.rankers.ensemble.interior_point import interior_point
+
     for plain in (False, True):
-        if not done or not residual <= TOLERANCE:
-            rounds += interior_point(program, guess, plain)
-            residual = kkt_residual(program, guess)
-            again = Guess(guess.free.copy(), guess.side.copy(), guess.weights.copy(), guess.prices.copy())
-            if active_set_method(program, again, 0.0, False)[1] and kkt_residual(program, again) <= TOLERANCE:
-                # The active set method's own solution: the same bits as from any other start.
-                guess.free[:], guess.side[:], guess.weights[:], guess.prices[:] = again
-                residual = kkt_residual(program, guess)
-            done = True
+        rounds += interior_point(program, guess, plain)
+        residual = min(kkt_residual(program, guess), _tried(program, guess)[1])
+        if residual <= TOLERANCE:
+            break
+    return rounds, residual
+
+
+def _tried(program: Program, guess: Guess) -> tuple[int, float]:
+    """The active set method from these sets; its solution, the same bits from any start, becomes the guess."""
+    again = Guess(guess.free.copy(), guess.side.copy(), guess.weights.copy(), guess.prices.copy())
+    rounds, residual = attempt(program, again)
+    if residual <= TOLERANCE:
+        guess.free[:], guess.side[:], guess.weights[:], guess.prices[:] = again
     return rounds, residual
