@@ -145,7 +145,7 @@ def _measure_share(
     )
     for kind, took, aim in zip(("bare", "checked"), (bare, checked), most or (None, None), strict=True):
         found = at_most("knn", f"{case}, {kind}, against one fit", ours=took, theirs=one_fit, unit="s", most=aim)
-        yield found if aim is None else above(_floor(data, weights, checked=kind == "checked"), found)
+        yield found if aim is None else above(floor_of_models(data, weights, checked=kind == "checked"), found)
     some = np.linspace(0, len(data) - 1, _TRAINED).astype(np.int64)
     detour = _by_pairs(data, [_neighbours(weights, row) for row in some])
     theirs = float(np.mean(detour.seconds)) * len(data)
@@ -154,7 +154,7 @@ def _measure_share(
     yield compared("knn", what, ours=checked, theirs=theirs, unit="s", at_least=least)
 
 
-def _floor(data: Judged, weights: csr_array, *, checked: bool) -> float:
+def floor_of_models(data: Judged, weights: csr_array, *, checked: bool) -> float:
     """The least seconds for all models: every query's curvature, V times these, a factorisation for each model.
 
     Checked ones also read their neighbours' rows once, for scores and for the gradient.

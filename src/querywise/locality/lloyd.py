@@ -17,20 +17,18 @@ from querywise.runtime.threads import in_threads
 
 _TIED = 1e-10  # of a distance: whatever is closer than that is a tie
 _ROUNDS = 300
-_LANES = 8  # centres whose bounds are looked at together
 _WIDTH = 16  # features are filled up with zeros to a multiple of this: sums of whole vectors are quick
-_TILE = 64  # points whose distances from all candidates are added up together
+_TILE = 512  # points whose distances from all candidates are added up together
 
 
 class Bounds(NamedTuple):
     """What is known of distances without computing them: every centre moves, and distances change by no more.
 
-    near: points × centres, a distance and how far the centre had moved until then. rest: by point, the least distance
-    to another than its own centre, and how far the fastest centres had moved until then. moved: by centre, in all.
+    near: points × centres, a distance and how far the centre had moved until then; infinite for a point's own centre.
+    moved: by centre, in all.
     """
 
     near: Floats
-    rest: Floats
     moved: Floats
 
 
@@ -71,27 +69,28 @@ def _one_start(across: Floats, first: int, draws: Floats, enough: float) -> tupl
     across: features × points. first: the point that is the first centre. draws: for every further centre, numbers in
     0 … 1 that choose candidates. enough: centres that together move by no more than this, squared, are at rest.
     """
-    points = np.ascontiguousarray(across.T)
+    points = np.empty((across.shape[1], across.shape[0]))
+    for j in range(len(across)):
+        for i in range(len(points)):
+            points[i, j] = across[j, i]
     centres = np.empty((len(draws) + 1, points.shape[1]))
     labels = np.zeros(len(points), np.int64)
-    room = -(-len(centres) // _LANES) * _LANES
-    bounds = Bounds(np.full((len(points), room), np.inf), np.zeros(len(points)), np.zeros(room))
+    bounds = Bounds(np.full((len(points), len(centres)), np.inf), np.zeros(len(centres)))
     if not _choose(across, points, first, draws, centres, labels, bounds.near):
         return centres, labels, 0.0, False
-    fastest, settled = 0.0, False
+    settled = False
     for number in range(_ROUNDS):
         if number > 0:
-            changed = _assign(points, centres, labels, bounds, fastest)
+            changed = _assign(points, centres, labels, bounds)
             if changed < 0:
                 return centres, labels, 0.0, False
             settled = changed == 0
-        total, most = _move(points, labels, centres, bounds.moved)
-        fastest += most
+        total = _move(points, labels, centres, bounds.moved)
         if total < 0:
             return centres, labels, 0.0, False
         if settled or total <= enough:
             break
-    decided = settled or _assign(points, centres, labels, bounds, fastest) >= 0
+    decided = settled or _assign(points, centres, labels, bounds) >= 0
     inertia = 0.0
     for i in range(len(points)):
         inertia += _square(points[i], centres[labels[i]])
@@ -115,13 +114,14 @@ def _squares(across: Floats, candidates: Floats, found: Floats) -> None:
     for begin in range(0, count, _TILE):
         end = min(begin + _TILE, count)
         for c in range(len(candidates)):
-            row = found[c, begin:end]
-            row[:] = 0.0
-            for j in range(width):
-                place, part = candidates[c, j], across[j, begin:end]
+            row, place = found[c, begin:end], candidates[c]
+            for i in range(end - begin):
+                row[i] = 0.0
+            for j in range(0, width, 2):
+                one, two = across[j, begin:end], across[j + 1, begin:end]
                 for i in range(end - begin):
-                    gap = part[i] - place
-                    row[i] += gap * gap
+                    a, b = one[i] - place[j], two[i] - place[j + 1]
+                    row[i] += a * a + b * b
 
 
 @compiled
@@ -133,35 +133,77 @@ def _choose(
     Labels and distances of all points come with it. False where rounding decides.
     """
     count, trials = len(points), draws.shape[1]
-    found, chances, tied = np.empty((trials, count)), np.empty(count), np.zeros(count, np.bool_)
-    chosen, totals = np.empty(trials, np.int64), np.empty(trials)
-    centres[0] = points[first]
-    _squares(across, centres[:1], found)
-    least = found[0].copy()
-    total = np.sum(least)
+    found, chances, tied = np.empty((trials, count)), np.empty(count), np.zeros(count)
+    chosen, totals = np.zeros(trials, np.int64), np.empty(trials)
+    candidates, least = np.empty((trials, points.shape[1])), np.full(count, np.inf)
+    for t in range(trials):
+        chosen[t] = first
+    _take(points, chosen, candidates)
+    _squares(across, candidates, found)
+    total = _lowered(least, found[0])
+    for i in range(count):
+        least[i] = found[0, i]
+    _take(points, chosen[:1], centres)
     for number in range(1, len(centres)):
         _add_up(least, chances)
         for t in range(trials):
-            chosen[t] = min(np.searchsorted(chances, draws[number - 1, t] * total), count - 1)
-        _squares(across, points[chosen], found)
+            chosen[t] = _place(chances, draws[number - 1, t] * total)
+        _take(points, chosen, candidates)
+        _squares(across, candidates, found)
         best = 0
         for t in range(trials):
             totals[t] = _lowered(least, found[t])
             best = t if totals[t] < totals[best] else best
         total = totals[best]
         for t in range(trials):
-            if totals[t] <= total * (1.0 + _TIED) and np.any(points[chosen[t]] != points[chosen[best]]):
+            if totals[t] <= total * (1.0 + _TIED) and _square(candidates[t], candidates[best]) > 0.0:
                 return False
-        centres[number] = points[chosen[best]]
-        for i in range(count):
-            square = found[best, i]
-            near[i, number] = np.sqrt(square)
-            if square <= least[i] * (1.0 + _TIED):
-                tied[i] = square >= least[i] * (1.0 - _TIED)
-                if square < least[i]:
-                    near[i, labels[i]], near[i, number] = np.sqrt(least[i]), np.inf
-                    least[i], labels[i] = square, number
-    return not np.any(tied)
+        for j in range(points.shape[1]):
+            centres[number, j] = candidates[best, j]
+        _join(found[best], number, least, labels, near, tied)
+    return _sum(tied) == 0.0
+
+
+@compiled
+def _join(squares: Floats, number: int, least: Floats, labels: Ints, near: Floats, tied: Floats) -> None:
+    """The points that are nearest to a new centre become its own; 1 marks those as near to another."""
+    for i in range(len(squares)):
+        square = squares[i]
+        near[i, number] = np.sqrt(square)
+        if square <= least[i] * (1.0 + _TIED):
+            tied[i] = 1.0 if square >= least[i] * (1.0 - _TIED) else 0.0
+            if square < least[i]:
+                near[i, labels[i]], near[i, number] = np.sqrt(least[i]), np.inf
+                least[i], labels[i] = square, number
+
+
+@compiled_loosely
+def _sum(values: Floats) -> float:
+    total = 0.0
+    for i in range(len(values)):
+        total += values[i]
+    return total
+
+
+@compiled
+def _take(points: Floats, chosen: Ints, found: Floats) -> None:
+    """The chosen points."""
+    for t in range(len(chosen)):
+        for j in range(points.shape[1]):
+            found[t, j] = points[chosen[t], j]
+
+
+@compiled
+def _place(sums: Floats, target: float) -> int:
+    """The first place whose sum is not below the target, or the last."""
+    low, high = 0, len(sums) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if sums[middle] < target:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @compiled
@@ -182,66 +224,64 @@ def _lowered(least: Floats, squares: Floats) -> float:
 
 
 @compiled
-def _assign(points: Floats, centres: Floats, labels: Ints, bounds: Bounds, fastest: float) -> int:
+def _assign(points: Floats, centres: Floats, labels: Ints, bounds: Bounds) -> int:
     """Give every point its nearest centre; how many changed, or −1 where two are equally near."""
-    near, rest, moved = bounds
+    near, moved = bounds
     changed = 0
     for i in range(len(points)):
         own, row = labels[i], near[i]
         best = np.sqrt(_square(points[i], centres[own]))
-        if best * (1.0 + _TIED) < rest[i] - fastest:
+        left = _within(row, moved, best * (1.0 + _TIED))
+        if left == 0:
             continue
         label, second = own, np.inf
-        for first in range(0, len(row), _LANES):
-            least = _least(row, moved, first)
-            if least <= best * (1.0 + _TIED):
-                least = np.inf
-                for c in range(first, min(first + _LANES, len(centres))):
-                    low = row[c] - moved[c]
-                    if low <= best * (1.0 + _TIED):
-                        low = np.sqrt(_square(points[i], centres[c]))
-                        row[c] = low + moved[c]
-                        if low < best:
-                            row[label] = best + moved[label]
-                            row[c] = np.inf
-                            label, low, best = c, best, low
-                    least = min(least, low)
-            second = min(second, least)
+        for c in range(len(centres)):
+            if row[c] - moved[c] <= best * (1.0 + _TIED):
+                gap = np.sqrt(_square(points[i], centres[c]))
+                row[c] = gap + moved[c]
+                if gap < best:
+                    row[label] = best + moved[label]
+                    row[c] = np.inf
+                    label, gap, best = c, best, gap
+                second = min(second, gap)
+                left -= 1
+                if left == 0:
+                    break
         if second <= best * (1.0 + _TIED):
             return -1
-        rest[i] = second + fastest
         changed += label != own
         labels[i] = label
     return changed
 
 
-@compiled
-def _least(row: Floats, moved: Floats, k: int) -> float:
-    """The least bound of eight centres from number k on."""
-    a, b = min(row[k] - moved[k], row[k + 1] - moved[k + 1]), min(row[k + 2] - moved[k + 2], row[k + 3] - moved[k + 3])
-    k += 4
-    c, d = min(row[k] - moved[k], row[k + 1] - moved[k + 1]), min(row[k + 2] - moved[k + 2], row[k + 3] - moved[k + 3])
-    return float(min(a, b, c, d))
+@compiled_loosely
+def _within(row: Floats, moved: Floats, limit: float) -> int:
+    """How many centres may be that near."""
+    found = 0
+    for c in range(len(row)):
+        found += row[c] - moved[c] <= limit
+    return found
 
 
 @compiled
-def _move(points: Floats, labels: Ints, centres: Floats, moved: Floats) -> tuple[float, float]:
-    """Centres to the means of their points: the sum of squares of how far they go, −1 if one has none; the furthest."""
+def _move(points: Floats, labels: Ints, centres: Floats, moved: Floats) -> float:
+    """Centres to the means of their points; the sum of squares of how far they go, −1 if one has none."""
     sums, counts = np.zeros(centres.shape), np.zeros(len(centres))
     for i in range(len(points)):
         counts[labels[i]] += 1.0
         _add(sums[labels[i]], points[i])
-    total, most = 0.0, 0.0
+    total = 0.0
     for c in range(len(centres)):
         if counts[c] == 0.0:
-            return -1.0, 0.0
+            return -1.0
         for j in range(points.shape[1]):
             sums[c, j] /= counts[c]
         square = _square(sums[c], centres[c])
         moved[c] += np.sqrt(square)
-        total, most = total + square, max(most, np.sqrt(square))
-        centres[c] = sums[c]
-    return total, most
+        total += square
+        for j in range(points.shape[1]):
+            centres[c, j] = sums[c, j]
+    return total
 
 
 @compiled

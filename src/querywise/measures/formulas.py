@@ -13,7 +13,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
 from querywise.measures.flavours import Flavour
 from querywise.measures.ranked import RankedList
-from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.arrays import Bools, Floats, Ints, for_kernels
 from querywise.runtime.threads import in_threads
 
 _HIGHEST = 960  # the highest grade for which sums of 2^grade surely are finite
@@ -153,21 +153,40 @@ class Scorers(Protocol):
         ...
 
 
-def precision_table(models: Scorers, data: Judged, flavour: Flavour, tie_break: Ints | None = None) -> Floats:
-    """Queries × models: every query's average precision under every model; ties by `tie_break`, else by order."""
+def precision_table(
+    models: Scorers, data: Judged, flavour: Flavour, tie_break: Ints | None = None, *, only: Bools | None = None
+) -> Floats:
+    """Queries × models: every query's average precision under every model; ties by `tie_break`, else by order.
+
+    only: queries × models, where it is wanted; 0 elsewhere.
+    """
+    from querywise.measures.precision_kernels import fill_precisions
+
     candidates = data.candidates
     table = np.zeros((len(data), len(models)))
-    whole = flavour.counts == "judged" and data.missed is not None
-    missed = data.missed.relevant(flavour.relevant_from).tolist() if whole and data.missed else [0] * len(data)
+    wanted = np.ones(table.shape, np.bool_) if only is None else only
+    relevant = data.labels >= flavour.relevant_from
+    totals = np.bincount(candidates.query_of_row[relevant], minlength=len(data))
+    if flavour.counts == "judged" and data.missed is not None:
+        totals = totals + data.missed.relevant(flavour.relevant_from)
 
     def fill(block: tuple[int, int]) -> None:
         first, last = block
         part = candidates if last - first == len(candidates) else candidates.select(np.arange(first, last))
-        scores = models.scores(part)
-        for query in range(first, last):
-            own, rows = as_compared(scores[part.rows(query - first)], flavour), candidates.rows(query)
-            turn = slice(None) if tie_break is None else np.argsort(tie_break[rows], kind="stable")
-            table[query] = average_precisions(data.labels[rows][turn], own[turn], flavour, missed[query])
+        rows = slice(candidates.starts[first], candidates.starts[last])
+        scores, own = as_compared(models.scores(part), flavour), relevant[rows]
+        if tie_break is not None:
+            turn = np.lexsort((tie_break[rows], part.query_of_row))
+            scores, own = scores[turn], own[turn]
+        fill_precisions(
+            own,
+            for_kernels(np.ascontiguousarray(scores)),
+            for_kernels(part.starts),
+            totals[first:last],
+            wanted[first:last],
+            flavour.without_relevant,
+            table[first:last],
+        )
 
     in_threads(fill, list(candidates.blocks(_BLOCK // max(len(models), 1))))
     return table

@@ -310,15 +310,20 @@ class SelectRanker(_Blended):
         groups = self.groups_
         divergence = Divergence(_or_best_feature(self.reference), groups.models_, standardise=False)
         self.divergence_ = cached("divergence", divergence, data, lambda: divergence.fit(data))
-        seen = data.candidates_only()
+        seen, view, members = data.candidates_only(), self.divergence_, groups.grouping_.members_
+        own = np.zeros((len(data), len(groups.models_)), np.bool_)  # a model is looked at on its own queries alone
+        own[members.indices, np.repeat(np.arange(members.shape[0]), np.diff(members.indptr))] = True
         precision = cached(
-            "precision", groups.models_, data, lambda: precision_table(groups.models_, seen, FLAVOURS["standard"])
+            "precision",
+            groups.models_,
+            data,
+            lambda: precision_table(groups.models_, seen, FLAVOURS["standard"], only=own),
         )
-        members = groups.grouping_.members_
+        points = cached("own points", view, data.candidates, lambda: view.some_points(data.candidates, own))
         if self.with_relevant:
             members = csr_array(members.multiply(has_relevant(data)[None, :]))
             members.eliminate_zeros()
-        self.similar_ = SimilarQueries(self.k).fit(self.places(data.candidates), members, precision)
+        self.similar_ = SimilarQueries(self.k).fit(points, members, precision)
         return self
 
     def places(self, candidates: Candidates, /) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.compiled import compiled
 
 _NOISE = 1e-12  # of the largest score: below it a spread is rounding; so is a divergence
@@ -19,6 +19,31 @@ def divergences_of(base: Floats, scores: Floats, starts: Ints, found: Floats) ->
         if last > first:
             chances, entropy = _distribution(base[first:last])
             _from(chances, entropy, scores[first:last], found[query])
+
+
+@compiled
+def divergences_where(base: Floats, scores: Floats, starts: Ints, wanted: Bools, found: Floats) -> None:
+    """The same where wanted, queries × models; the rest of `found` stays as it is."""
+    for query in range(len(starts) - 1):
+        first, last = starts[query], starts[query + 1]
+        many = 0
+        for i in range(wanted.shape[1]):
+            many += wanted[query, i]
+        if last == first or many == 0:
+            continue
+        some, values, place = np.empty((last - first, many)), np.empty(many), 0
+        for i in range(wanted.shape[1]):
+            if wanted[query, i]:
+                for row in range(first, last):
+                    some[row - first, place] = scores[row, i]
+                place += 1
+        chances, entropy = _distribution(base[first:last])
+        _from(chances, entropy, some, values)
+        place = 0
+        for i in range(wanted.shape[1]):
+            if wanted[query, i]:
+                found[query, i] = values[place]
+                place += 1
 
 
 @compiled

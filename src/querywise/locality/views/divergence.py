@@ -12,7 +12,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.locality.views.looking import described
 from querywise.locality.views.references import Reference, fitted_reference, reference_scores
-from querywise.runtime.arrays import Bools, Floats, Ints
+from querywise.runtime.arrays import Bools, Floats, Ints, for_kernels
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.threads import in_threads, one_blas_thread
 
@@ -55,6 +55,12 @@ class Divergence(Estimator):
             raise NotFittedError(self)
         return self.scaling_.apply(self._divergences(candidates))
 
+    def some_points(self, candidates: Candidates, wanted: Bools, /) -> Floats:
+        """The coordinates that are wanted, queries × models, the others 0 before they are standardised."""
+        if not hasattr(self, "scaling_"):
+            raise NotFittedError(self)
+        return self.scaling_.apply(self._divergences(candidates, wanted))
+
     def known(self, candidates: Candidates, /) -> Bools:
         """The queries with a document that has a feature other than 0."""
         return described(candidates)
@@ -62,7 +68,9 @@ class Divergence(Estimator):
     def _width(self, candidates: Candidates) -> int:
         return candidates.features.shape[1] if self.models is None else len(self.models)
 
-    def _divergences(self, candidates: Candidates) -> Floats:
+    def _divergences(self, candidates: Candidates, wanted: Bools | None = None) -> Floats:
+        from querywise.locality.views.distributions import divergences_where
+
         width = self._width(candidates)
         found = np.zeros((len(candidates), width))
 
@@ -70,7 +78,12 @@ class Divergence(Estimator):
             first, last = block
             part = candidates if last - first == len(candidates) else candidates.select(np.arange(first, last))
             scores = part.features if self.models is None else self.models.scores(part)
-            found[first:last] = divergences(reference_scores(self.reference_, part), scores, part.starts)
+            base = reference_scores(self.reference_, part)
+            if wanted is None:
+                found[first:last] = divergences(base, scores, part.starts)
+            else:
+                own, rows = wanted[first:last], np.ascontiguousarray(scores)
+                divergences_where(np.ascontiguousarray(base), rows, for_kernels(part.starts), own, found[first:last])
 
         with one_blas_thread():
             in_threads(fill, list(candidates.blocks(_BLOCK // max(width, 1))))
