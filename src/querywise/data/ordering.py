@@ -34,7 +34,15 @@ def by_coordinates(points: Floats) -> Ints:
     """
     sizes = np.abs(points).max(axis=0, initial=0.0)
     rounded = np.round(points / np.where(sizes > 0, sizes, 1.0), _DIGITS)
-    return np.lexsort(rounded.T[::-1]) if points.shape[1] else np.arange(len(points))
+    if not points.shape[1]:
+        return np.arange(len(points))
+    turn = np.argsort(rounded[:, 0], kind="stable")
+    same = rounded[turn[1:], 0] == rounded[turn[:-1], 0]
+    tied = np.append(same, False) | np.append(False, same)
+    if tied.any():  # by their other coordinates
+        rows = turn[tied]
+        turn[tied] = rows[np.lexsort(rounded[rows].T[::-1])]
+    return turn
 
 
 def _checksums(data: Judged, *, by_labels: bool = True) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
