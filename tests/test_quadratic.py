@@ -77,8 +77,10 @@ def assert_optimal(program: Program, found: Solution) -> None:
 
 
 def assert_as_clarabel(program: Program, found: Solution) -> None:
+    """No worse than clarabel's, and near it: clarabel itself may end some 1e-7 above the optimum."""
     ours, theirs = objective(*program, found.weights), objective(*program, by_clarabel(*program))
-    assert ours == pytest.approx(theirs, rel=1e-8, abs=1e-8)
+    assert ours <= theirs * (1 + 1e-8) + 1e-8
+    assert ours == pytest.approx(theirs, rel=1e-6, abs=1e-6)
 
 
 def random_program(seed: int) -> Program:
