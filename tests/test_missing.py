@@ -465,7 +465,7 @@ def test_null_or_no_name_in_a_request_is_a_missing_value_with_the_same_digits(po
 def test_the_service_ranks_and_explains_documents_with_gaps(tmp_path: Path) -> None:
     save(native(), tmp_path / "model")
     query = GAPS.candidates.select([3])
-    with serving(tmp_path / "model") as server:
+    with serving(tmp_path / "model", "--timeout", 25) as server:
         answer = server.post("/v1/rank", body(query.features, by_name=False)).json()
         found = {each["id"]: each["score"] for each in answer["documents"]}
         assert [found[f"d{row}"] for row in range(len(found))] == native().predict(query).tolist()

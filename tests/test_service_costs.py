@@ -538,7 +538,7 @@ def test_ten_expensive_explanations_at_once_harm_nobody(tmp_path: Path) -> None:
     save(ranker, tmp_path / "model")
     expensive = asked_for(2000, above="d1", below="d2")
     expected = why(load(tmp_path / "model"), candidates_of(expensive), "q", "d1", "d2")
-    with serving(tmp_path / "model", "--timeout", 15) as server, ThreadPoolExecutor(10) as pool:
+    with serving(tmp_path / "model", "--timeout", 25) as server, ThreadPoolExecutor(10) as pool:
         asked = [pool.submit(server.post, "/v1/explain", expensive) for _ in range(10)]
         answered = 0
         while not all(each.done() for each in asked):
