@@ -225,12 +225,8 @@ def _factorise(packed: Singles, diagonal: float, u: Floats) -> None:
     Its rows, four at a time, are taken from the rows below; what is below the diagonal means nothing. The packed matrix
     has no negative eigenvalue but by rounding, so that no pivot is below the constant but by rounding.
     """
-    d, place = len(u), 0
-    for i in range(d):
-        for j in range(i, d):
-            u[i, j] = packed[place + j - i]
-        place += d - i
-        u[i, i] += diagonal
+    d = len(u)
+    upper(packed, diagonal, u)
     for first in range(0, d, 4):
         last = min(first + 4, d)
         for row in range(first, last):
