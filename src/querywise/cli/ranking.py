@@ -114,8 +114,8 @@ def fit(
     Of a text collection all judged queries are trained on, and parameters are chosen by cross-validation over them.
     """
     from querywise.data.missing import reading_for
-    from querywise.errors import DataError
     from querywise.evaluation.edges import without_hints
+    from querywise.jobs.first_use import compiled_beside
     from querywise.jobs.fit import Asked, run
     from querywise.measures.flavours import find_flavour
     from querywise.measures.formulas import find_measures
@@ -130,20 +130,20 @@ def fit(
     fixed: dict[str, Any] = {**local_settings(k, clusters, view, reference)}
     fixed |= parse_settings(chosen, settings or [], flag="--set ")
     fixed |= _read_options(chosen, {"base": base, "penalty": penalty, "gamma": None if gamma == "auto" else gamma})
-    if folds is not None and (valid or fold is not None):
-        raise DataError("--folds is for training data without a validation part; leave out --valid and --fold.")
+    _refuse_folds(folds, validated=bool(valid) or fold is not None)
     _refuse_unknown(chosen, fixed)
     check_model_folder(out)
     how = retrieval_from(
         vectors, embed, top, vector_top, language, skip_unknown=skip_unknown, vector_search=vector_search
     )
-    with shown(quiet=quiet), without_hints(quiet=quiet), working(cluster, memory):
+    with shown(quiet=quiet), without_hints(quiet=quiet), working(cluster, memory), compiled_beside(chosen) as compiled:
         missing = reading_for(fixed.get("missing"))
         read = read_training(
             data, valid or [], fold=fold, features=features, queries=queries, retrieval=how, missing=missing
         )
         require_parts(read.train, memory)
         asked = Asked(chosen, fixed, measure, flavour, folds or (5 if read.whole else None), read.notes)
+        compiled()
         fitted = run(asked, read.train, read.valid, out, cluster=cluster is not None)
     if as_json:
         print_json({"model": str(out), **fitted.notes})
@@ -383,6 +383,13 @@ def _read_options(method: Method, texts: Mapping[str, str | None]) -> dict[str, 
     given = {name: text for name, text in texts.items() if text is not None}
     _refuse_unknown(method, given)
     return {name: method.settings[name].read(text, f"--{name} {text}") for name, text in given.items()}
+
+
+def _refuse_folds(folds: int | None, *, validated: bool) -> None:
+    from querywise.errors import DataError
+
+    if folds is not None and validated:
+        raise DataError("--folds is for training data without a validation part; leave out --valid and --fold.")
 
 
 def _refuse_unknown(method: Method, given: Mapping[str, object]) -> None:

@@ -21,80 +21,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from querywise.runtime.arrays import Floats, Ints
+from querywise.learners.ranksvm.sweeps import swept
+from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.compiled import compiled, compiled_loosely
-from querywise.runtime.sorting import ascending, sort_by
+from querywise.runtime.sorting import ascending
 
-
-@compiled
-def _sort(scores: Floats, order: Ints) -> None:
-    """Put `order` into ascending order of scores, starting from the order it has: nearly free where that is close."""
-    n = len(order)
-    moves = 8 * n
-    for i in range(1, n):
-        row, j = order[i], i
-        while j > 0 and scores[order[j - 1]] > scores[row]:
-            order[j] = order[j - 1]
-            j -= 1
-            moves -= 1
-        order[j] = row
-        if moves < 0:
-            sort_by(scores, order)
-            return
-
-
-@compiled
-def _sweep(
-    scores: Floats,
-    levels: Ints,
-    shape: tuple[float, float, float],
-    band: Floats,
-    line: Floats,
-    gradient: Floats,
-    degree: Floats,
-) -> float:
-    """The sums of each document as the *upper* one of its pairs; `scores` ascend. Returns the sum of losses.
-
-    `gradient` receives dℓ/ds of the upper document, `degree` its number of pairs in the band. `band` and `line` are
-    scratch, a row per level: count, Σ s_b (and Σ s_b²) of the documents in the band and on the straight part.
-    """
-    upper, lower, q = shape
-    n = len(scores)
-    band[:] = 0.0
-    line[:] = 0.0
-    for i in range(n):
-        line[levels[i], 0] += 1
-        line[levels[i], 1] += scores[i]
-    total, first, split = 0.0, 0, 0
-    for a in range(n):
-        while split < n and scores[split] < scores[a] - lower:
-            level, s = levels[split], scores[split]
-            line[level, 0] -= 1
-            line[level, 1] -= s
-            band[level, 0] += 1
-            band[level, 1] += s
-            band[level, 2] += s * s
-            split += 1
-        while first < split and scores[first] <= scores[a] - upper:
-            level, s = levels[first], scores[first]
-            band[level, 0] -= 1
-            band[level, 1] -= s
-            band[level, 2] -= s * s
-            first += 1
-        gap = upper - scores[a]
-        pull, pairs = 0.0, 0.0
-        for level in range(levels[a]):
-            count, sums, squares = band[level, 0], band[level, 1], band[level, 2]
-            total += q * (count * gap * gap + 2 * gap * sums + squares)
-            pull -= 2 * q * (count * gap + sums)
-            pairs += count
-            if line[level, 0] > 0:
-                width = q * (upper - lower)
-                total += width * (line[level, 0] * (upper + lower - 2 * scores[a]) + 2 * line[level, 1])
-                pull -= 2 * width * line[level, 0]
-        gradient[a] = pull
-        degree[a] = pairs
-    return total
+MOST_DIRECTLY = 64  # pairs per document
 
 
 @compiled
@@ -105,9 +37,10 @@ def _direct(scores: Floats, levels: Ints, shape: tuple[float, float, float], gra
     """
     upper, lower, q = shape
     width = upper - lower
-    gradient[:] = 0.0
-    degree[:] = 0.0
     total, below = 0.0, 0
+    for a in range(len(scores)):
+        gradient[a] = 0.0
+        degree[a] = 0.0
     for a in range(1, len(scores)):
         if levels[a] != levels[a - 1]:
             below = a
@@ -123,7 +56,8 @@ def _direct(scores: Floats, levels: Ints, shape: tuple[float, float, float], gra
             degree[b] += in_band
         gradient[a] -= pull
         degree[a] += pairs
-    gradient *= 2 * q
+    for a in range(len(scores)):
+        gradient[a] *= 2 * q
     return q * total
 
 
@@ -186,33 +120,6 @@ def _squared_hinge_by_fours(scores: Floats, levels: Ints, gradient: Floats) -> f
 
 
 @compiled
-def _swept(
-    scores: Floats, levels: Ints, order: Ints, shape: tuple[float, float, float], gradient: Floats, degree: Floats
-) -> float:
-    """The same as `_direct`, by two sweeps; `order` is a guess of the ascending order, and the true one afterwards."""
-    n, top = len(scores), levels[-1]
-    band, line = np.empty((top + 1, 3)), np.empty((top + 1, 2))
-    sorted_scores, sorted_levels = np.empty((2, n)), np.empty((2, n), np.int64)
-    pulls, pairs, totals = np.empty((2, n)), np.empty((2, n)), np.empty(2)
-    _sort(scores, order)
-    mean = 0.0  # only differences matter: centred scores keep the sums of squares small
-    for i in range(n):
-        mean += scores[i] / n
-    for i in range(n):
-        sorted_scores[0, i] = scores[order[i]] - mean
-        sorted_levels[0, i] = levels[order[i]]
-        # The lower documents: negate scores and labels, and the lower document of a pair becomes the upper one.
-        sorted_scores[1, n - 1 - i] = -sorted_scores[0, i]
-        sorted_levels[1, n - 1 - i] = top - sorted_levels[0, i]
-    for side in range(2):
-        totals[side] = _sweep(sorted_scores[side], sorted_levels[side], shape, band, line, pulls[side], pairs[side])
-    for i in range(n):
-        gradient[order[i]] = pulls[0, i] - pulls[1, n - 1 - i]
-        degree[order[i]] = pairs[0, i] + pairs[1, n - 1 - i]
-    return float(totals[0])
-
-
-@compiled
 def _is_short(levels: Ints) -> bool:
     """Whether a list has so few pairs per document that adding them up directly is cheaper than sorting."""
     pairs, below = 0, 0
@@ -220,14 +127,15 @@ def _is_short(levels: Ints) -> bool:
         if levels[a] != levels[a - 1]:
             below = a
         pairs += below
-    return pairs <= 64 * len(levels)
+    return pairs <= MOST_DIRECTLY * len(levels)
 
 
 @compiled
-def pair_sums(
+def direct_sums(
     scores: Floats,
     levels: Ints,
     starts: Ints,
+    long: Bools,
     first: int,
     last: int,
     shape: tuple[float, float, float],
@@ -235,17 +143,14 @@ def pair_sums(
     gradient: Floats,
     degree: Floats,
 ) -> None:
-    """For queries first..last−1: Σ ℓ over pairs, its derivative by each score, each document's pairs in the band."""
+    """For queries first..last−1: Σ ℓ over pairs, its derivative by each score, each document's pairs in the band.
+
+    Those marked in `long` are left to `sweeps.swept_sums`, which is compiled only where there are any.
+    """
     for query in range(first, last):
         begin, end = starts[query], starts[query + 1]
-        losses[query] = 0.0
-        if end == begin:
-            continue
-        s, y, g, d = scores[begin:end], levels[begin:end], gradient[begin:end], degree[begin:end]
-        if y[-1] == 0 or _is_short(y):
-            losses[query] = _direct(s, y, shape, g, d)
-        else:
-            losses[query] = _swept(s, y, ascending(s), shape, g, d)
+        if not long[query]:
+            losses[query] = _direct(scores[begin:end], levels[begin:end], shape, gradient[begin:end], degree[begin:end])
 
 
 @compiled
@@ -260,7 +165,7 @@ def _model_sums(scores: Floats, levels: Ints, losses: Floats, gradient: Floats) 
         return
     degree, order = np.empty(len(levels)), ascending(scores[0])
     for model in range(len(scores)):
-        losses[model] = _swept(scores[model], levels, order, (1.0, -np.inf, 1.0), gradient[model], degree)
+        losses[model] = swept(scores[model], levels, order, (1.0, -np.inf, 1.0), gradient[model], degree)
 
 
 @compiled
@@ -275,7 +180,7 @@ def _sums_of_models(scores: Floats, levels: Ints, losses: Floats, gradient: Floa
         return
     degree, order = np.empty(len(levels)), np.argsort(scores[0])
     for model in range(len(scores)):
-        losses[model] = _swept(scores[model], levels, order, (1.0, -np.inf, 1.0), gradient[model], degree)
+        losses[model] = swept(scores[model], levels, order, (1.0, -np.inf, 1.0), gradient[model], degree)
     gradient *= 0.5
 
 

@@ -79,9 +79,10 @@ class Preferences:
         self._remember(*state)
 
     def _remember(self, features: Floats, levels: Ints, starts: Ints, pairs: Ints) -> None:
-        from querywise.learners.ranksvm import curvature_kernels, kernels  # numba takes half a second to import
+        from querywise.learners.ranksvm import curvature_kernels, kernels, sweeps  # numba takes half a second to import
 
         self._kernels: Any = kernels
+        self._sweeps: Any = sweeps
         self._curvature: Any = curvature_kernels
         self.features = features
         self.levels = levels
@@ -129,13 +130,14 @@ class Preferences:
         """Losses and their derivatives at these scores."""
         result = PairSums(np.zeros(len(self.starts) - 1), np.zeros(len(scores)), np.zeros(len(scores)))
         shape = (loss.upper, loss.lower, loss.q)
-        _, levels, starts, _ = self.for_kernels()
+        _, levels, starts, pairs = self.for_kernels()
         given = for_kernels(scores)
+        long = pairs > self._kernels.MOST_DIRECTLY * np.diff(starts)
+        kernels = [self._kernels.direct_sums, *([self._sweeps.swept_sums] if long.any() else [])]
 
         def block(queries: tuple[int, int]) -> None:
-            self._kernels.pair_sums(
-                given, levels, starts, *queries, shape, result.losses, result.gradient, result.degree
-            )
+            for kernel in kernels:
+                kernel(given, levels, starts, long, *queries, shape, *result)
 
         in_threads(block, self._blocks)
         return result
