@@ -14,13 +14,13 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.evaluation.evaluate import evaluate
-from querywise.evaluation.oracle import OracleGap, oracle_gap
+from querywise.evaluation.oracle import OracleGap, oracle_gap, reachable
 from querywise.learners.linear import LinearModel
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.views.columns import Columns
 from querywise.locality.views.topmean import TopMean
 from querywise.measures.flavours import FLAVOURS
-from querywise.measures.formulas import average_precision, average_precisions
+from querywise.measures.formulas import average_precision, average_precisions, precision_table
 from querywise.measures.ranked import RankedList
 from querywise.rankers.classes import QueryClasses
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
@@ -288,3 +288,53 @@ def test_the_gap_of_a_wrapped_ranker_is_that_of_what_it_wraps(kinds: tuple[Judge
     assert found.relevant_only is not None
     assert expected.relevant_only is not None
     assert np.array_equal(found.relevant_only, expected.relevant_only)
+
+
+# What of it is luck
+
+
+def test_only_some_documents_count_where_that_is_asked_for() -> None:
+    data, flavour = whole_numbers(), FLAVOURS["standard"]
+    among = np.random.default_rng(5).random(len(data.labels)) < 0.5
+    found = precision_table(Linear(WEIGHTS), data, flavour, among=among)
+    scores = Linear(WEIGHTS).scores(data.candidates)
+    assert np.array_equal(found, precision_table(scores, data, flavour, among=among))
+    for query in range(len(data)):
+        rows = np.arange(len(data.labels))[data.candidates.rows(query)]
+        rows = rows[among[rows]]
+        for model in range(len(WEIGHTS)):
+            ranked = data.labels[rows][np.argsort(-scores[rows, model], kind="stable")]
+            assert found[query, model] == pytest.approx(average_precision(RankedList(ranked), None, flavour))
+
+
+def drawn(kinds: int, seed: int = 0) -> tuple[Judged, Linear]:
+    """Queries of several kinds, each with a feature of its own that ranks it well; of none, all rank about alike.
+
+    The ranker has a model of each of eight features, and answers by the first.
+    """
+    rng = np.random.default_rng(seed)
+    queries, documents, features = 200, 40, 8
+    labels = (rng.random(queries * documents) < 0.3).astype(np.int64)
+    table = rng.normal(size=(queries * documents, features))
+    if kinds:
+        table[np.arange(len(table)), np.repeat(np.arange(queries) % kinds, documents)] += 2.0 * labels
+    else:
+        table += labels[:, None]
+    candidates = Candidates(table, np.arange(queries + 1) * documents, tuple(map(str, range(queries))))
+    return Judged(candidates, labels), Linear(np.eye(features, dtype=np.int64))
+
+
+def test_a_gap_that_is_noise_is_not_reachable_and_one_that_is_real_is() -> None:
+    for (data, ranker), low, high in ((drawn(kinds=0), 0.0, 0.1), (drawn(kinds=8), 0.8, 1.0)):
+        gap = gap_of(ranker, data)
+        assert gap.halves is not None
+        reached = float(evaluate(data.candidates.features[:, 0], data, measures=["map"])["map"].mean())
+        best = float(gap.best.mean())
+        assert best > reached + 0.1
+        assert low <= (reachable(reached, best, [gap.halves]) - reached) / (best - reached) <= high
+
+
+def test_queries_with_relevant_documents_in_one_half_alone_tell_nothing() -> None:
+    candidates = Candidates(np.arange(8.0)[:, None], np.array([0, 4, 8]), ("a", "b"))
+    gap = gap_of(Linear(np.ones((2, 1), np.int64)), Judged(candidates, np.array([1, 0, 0, 0] * 2)))
+    assert gap.halves is None

@@ -11,7 +11,7 @@ from querywise.evaluation.breakdown import Breakdown, breakdowns, relevant_docum
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.differences import Differences
 from querywise.evaluation.examples import Example, extremes
-from querywise.evaluation.oracle import best_of
+from querywise.evaluation.oracle import Halves, best_of, reachable
 from querywise.evaluation.reasons import Use, uses
 from querywise.evaluation.significance import TEST_NAMES, TESTS, bootstrap_interval, effect_size, find_test
 from querywise.evaluation.trained import Trained
@@ -60,6 +60,7 @@ class OracleFinding:
     models: int
     reached: float
     upper_bound: float
+    reachable: float | None  # UpperBound less luck; None where no query tells
     relevant_only: float | None
     baseline: float
     baseline_rank: int | None
@@ -68,8 +69,8 @@ class OracleFinding:
 
     @property
     def closed(self) -> float | None:
-        """The share of the gap from the baseline to UpperBound that the ranker closes; None where there is no gap."""
-        gap = self.upper_bound - self.baseline
+        """The share of the gap from the baseline to what is reachable that the ranker closes; None without a gap."""
+        gap = (self.upper_bound if self.reachable is None else self.reachable) - self.baseline
         return (self.reached - self.baseline) / gap if gap > 0 else None
 
 
@@ -214,11 +215,14 @@ def _oracle(compared: Compared, name: str) -> OracleFinding | None:
     curve = sum(size * each[:length] for size, each in zip(sizes, curves, strict=True)) / sizes.sum()
     below = np.flatnonzero(curve <= single)
     only = compared.extra(name, lambda extra: extra.relevant_only)
+    reached, halves = _precision(compared, name), [each.extra.halves for each in compared.trained[name]]
+    told = [Halves(**{key: np.array(values) for key, values in each.items()}) for each in halves if each is not None]
     return OracleFinding(
         name=name,
         models=length,
-        reached=_precision(compared, name),
+        reached=reached,
         upper_bound=float(best.mean()),
+        reachable=reachable(reached, float(best.mean()), told) if told else None,
         relevant_only=None if only is None else float(only.mean()),
         baseline=single,
         baseline_rank=int(below[0]) + 1 if len(below) else None,
@@ -313,6 +317,7 @@ def as_json(found: Findings) -> JsonObject:
                 "models": each.models,
                 "map": each.reached,
                 "upper_bound": each.upper_bound,
+                "reachable": each.reachable,
                 "relevant_only": each.relevant_only,
                 "baseline": each.baseline,
                 "baseline_rank": each.baseline_rank,

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from querywise.contracts.answers import Answer, Scorer, answer_of
+from querywise.contracts.answers import Answer, Models, Scorer, answer_of
 from querywise.data.judged import Judged
-from querywise.measures.flavours import find_flavour
+from querywise.measures.flavours import Flavour, find_flavour
 from querywise.measures.formulas import precision_table
 from querywise.measures.lists import tie_break
-from querywise.runtime.arrays import Floats
+from querywise.runtime.arrays import Bools, Floats
+
+_SEED = 0  # of the halves
+
+
+@dataclass(frozen=True, eq=False)
+class Halves:
+    """Average precision on halves of each query's documents, query by query, the mean of both halves.
+
+    own: of the ranker itself. best: of the model that is best on the half. other: of the one that is best on the other
+    half, so that no model is chosen by the judgements it is measured with.
+    """
+
+    own: Floats
+    best: Floats
+    other: Floats
+
+    def as_lists(self) -> dict[str, list[float]]:
+        """The same by name."""
+        return {"own": self.own.tolist(), "best": self.best.tolist(), "other": self.other.tolist()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,12 +40,14 @@ class OracleGap:
 
     `best` is UpperBound, query by query: always the model with the highest average precision. `by_rank` is the mean of
     the r-th best over all queries. `relevant_only` routes by the query's true relevant documents, where the ranker can.
-    A query that is far from all training queries may have the global model, which is not one of these.
+    A query that is far from all training queries may have the global model, which is not one of these. `halves` tells
+    how much of it is luck.
     """
 
     best: Floats
     by_rank: Floats
     relevant_only: Floats | None = None
+    halves: Halves | None = None
 
     def best_of(self, count: int) -> float:
         """UpperBound with so many of the models, drawn at random; see `best_of`."""
@@ -69,4 +91,61 @@ def gap_in(answer: Answer, data: Judged, *, flavour: str = "standard") -> Oracle
     routed = None if asks is None else asks(seen)
     only = None if routed is None else np.where(routed >= 0, table[np.arange(len(data)), np.maximum(routed, 0)], 0.0)
     ranked = -np.sort(-table, axis=1)
-    return OracleGap(ranked[:, 0], ranked.mean(axis=0), only)
+    return OracleGap(ranked[:, 0], ranked.mean(axis=0), only, _halves(answer, answer.stored.models, seen, conventions))
+
+
+def reachable(reached: float, best: float, halves: Sequence[Halves]) -> float:
+    """What a choice among the models could reach that does not know the judgements: UpperBound, less luck.
+
+    The best model of a query is partly the one that its judgements happen to favour. Chosen on one half of a query's
+    documents and measured on the other it keeps a share of what it is ahead of the ranker by; that share of the whole
+    gap is taken to be real, none of it where the share is negative.
+
+    >>> halves = Halves(own=np.array([0.5]), best=np.array([0.7]), other=np.array([0.55]))
+    >>> round(reachable(0.4, 0.8, [halves]), 3)
+    0.5
+    """
+    own, top, other = (
+        float(np.concatenate(each).mean())
+        for each in zip(*((part.own, part.best, part.other) for part in halves), strict=True)
+    )
+    share = (other - own) / (top - own) if top > own else 0.0
+    return reached + min(max(share, 0.0), 1.0) * (best - reached)
+
+
+def _halves(answer: Answer, models: Models, seen: Judged, conventions: Flavour) -> Halves | None:
+    """What models are worth when they are chosen and measured on different documents of the same query.
+
+    Only of queries with relevant documents in both halves; None where there are no such queries.
+    """
+    first = _one_half(seen)
+    relevant, query = seen.labels >= conventions.relevant_from, seen.candidates.query_of_row
+    ties, sides = tie_break(answer.seen, conventions), (first, ~first)
+    counts = [np.bincount(query[relevant & half], minlength=len(seen)) for half in sides]
+    told = (counts[0] > 0) & (counts[1] > 0)
+    if not told.any():
+        return None
+    tables = [precision_table(models, seen, conventions, ties, among=half)[told] for half in sides]
+    scores = answer.scores()[:, None]
+    own = [precision_table(scores, seen, conventions, ties, among=half)[told, 0] for half in sides]
+    return Halves(
+        own=(own[0] + own[1]) / 2,
+        best=(tables[0].max(axis=1) + tables[1].max(axis=1)) / 2,
+        other=(_chosen(*tables) + _chosen(*reversed(tables))) / 2,
+    )
+
+
+def _chosen(by: Floats, measured: Floats) -> Floats:
+    """Of each query, the value in one table of the model that is best in the other; of several, their mean."""
+    best = by == by.max(axis=1, keepdims=True)
+    found: Floats = (measured * best).sum(axis=1) / best.sum(axis=1)
+    return found
+
+
+def _one_half(data: Judged) -> Bools:
+    """One half of the documents of each query, drawn at random, and as far as it goes of each grade."""
+    chance = np.random.default_rng(_SEED).random(len(data.labels))
+    order = np.lexsort((chance, data.labels, data.candidates.query_of_row))
+    half = np.zeros(len(order), np.bool_)
+    half[order[::2]] = True
+    return half

@@ -39,6 +39,7 @@ class Extra:
     best_model: list[float] | None = None  # what the best of its models would reach on each query
     by_rank: list[float] | None = None  # the mean over the queries of what its best, second best, … model reaches
     relevant_only: list[float] | None = None  # of each query, where the model is chosen by its relevant documents
+    halves: dict[str, list[float]] | None = None  # of halves of some queries: oracle.Halves, by name
     moved: dict[str, list[float]] | None = None  # the scale and the shift of each training query, by its id
     places: list[list[float]] | None = None  # each query in a plane
 
@@ -124,6 +125,7 @@ def _extra(ranker: Scorer, answer: Answer, fold: Fold, flavour: str) -> Extra:
         best_model=None if gap is None else gap.best.tolist(),
         by_rank=None if gap is None else gap.by_rank.tolist(),
         relevant_only=None if gap is None or gap.relevant_only is None else gap.relevant_only.tolist(),
+        halves=None if gap is None or gap.halves is None else gap.halves.as_lists(),
         moved=None if moved is None else {each.query_id: [each.scale, each.shift] for each in moved()},
         places=plane,
     )

@@ -154,41 +154,55 @@ class Scorers(Protocol):
 
 
 def precision_table(
-    models: Scorers, data: Judged, flavour: Flavour, tie_break: Ints | None = None, *, only: Bools | None = None
+    models: Scorers | Floats,
+    data: Judged,
+    flavour: Flavour,
+    tie_break: Ints | None = None,
+    *,
+    only: Bools | None = None,
+    among: Bools | None = None,
 ) -> Floats:
     """Queries × models: every query's average precision under every model; ties by `tie_break`, else by order.
 
-    only: queries × models, where it is wanted; 0 elsewhere.
+    models: scoring functions, or documents × functions, the scores themselves. only: queries × models, where it is
+    wanted; 0 elsewhere. among: the documents whose order counts; the models see
+    all, but the others, and relevant documents that were missed, are left out of the lists.
     """
     from querywise.measures.precision_kernels import fill_precisions
 
     candidates = data.candidates
-    table = np.zeros((len(data), len(models)))
+    count = models.shape[1] if isinstance(models, np.ndarray) else len(models)
+    table = np.zeros((len(data), count))
     wanted = np.ones(table.shape, np.bool_) if only is None else only
     relevant = data.labels >= flavour.relevant_from
-    totals = np.bincount(candidates.query_of_row[relevant], minlength=len(data))
-    if flavour.counts == "judged" and data.missed is not None:
+    counted = relevant if among is None else relevant & among
+    totals = np.bincount(candidates.query_of_row[counted], minlength=len(data))
+    if flavour.counts == "judged" and data.missed is not None and among is None:
         totals = totals + data.missed.relevant(flavour.relevant_from)
 
     def fill(block: tuple[int, int]) -> None:
         first, last = block
         part = candidates if last - first == len(candidates) else candidates.select(np.arange(first, last))
         rows = slice(candidates.starts[first], candidates.starts[last])
-        scores, own = as_compared(models.scores(part), flavour), relevant[rows]
-        if tie_break is not None:
-            turn = np.lexsort((tie_break[rows], part.query_of_row))
+        found = models[rows] if isinstance(models, np.ndarray) else models.scores(part)
+        scores, own, starts = as_compared(found, flavour), relevant[rows], part.starts
+        turn = np.arange(len(own)) if tie_break is None else np.lexsort((tie_break[rows], part.query_of_row))
+        if among is not None:
+            turn = turn[among[rows][turn]]
+            starts = np.concatenate([[0], np.cumsum(among[rows])])[starts]
+        if tie_break is not None or among is not None:
             scores, own = scores[turn], own[turn]
         fill_precisions(
             own,
             for_kernels(np.ascontiguousarray(scores)),
-            for_kernels(part.starts),
+            for_kernels(starts),
             totals[first:last],
             wanted[first:last],
             flavour.without_relevant,
             table[first:last],
         )
 
-    in_threads(fill, list(candidates.blocks(_BLOCK // max(len(models), 1))))
+    in_threads(fill, list(candidates.blocks(_BLOCK // max(count, 1))))
     return table
 
 

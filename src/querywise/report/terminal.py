@@ -95,11 +95,13 @@ def comparison_table(compared: Compared, test: str = "t") -> Group:
 
 
 def gap_lines(found: Findings) -> list[str]:
-    """The share of the gap to the oracle choice among its own models that each method closes."""
+    """The share of the gap to a better choice among its own models that each method closes."""
     base = found.compared.baseline
     lines = []
     for each in found.oracles:
-        best = f"always choosing the best of its {each.models} models (MAP {each.upper_bound:.4f})"
+        bound = each.upper_bound if each.reachable is None else each.reachable
+        best = f"what choosing among its {each.models} models could reach (MAP {bound:.4f}"
+        best += ")" if each.reachable is None else f"; {each.upper_bound:.4f} with luck)"
         if each.closed is not None and each.closed >= 0:
             lines.append(f"{each.name} goes {each.closed:.0%} of the way from {base} ({each.baseline:.4f}) to {best}.")
         elif each.closed is not None:
