@@ -10,12 +10,13 @@ from typing import Any
 
 import typer.main
 
-from querywise.cli import collections, comparing, exporting, fusing, ranking, serving, sharding, verifying
+from querywise.cli import collections, comparing, exporting, fitting, fusing, ranking, serving, sharding, verifying
 from querywise.cli.app import app
 from querywise.errors import EdgeHint, Hint
 
 __all__ = [
-    "app", "collections", "comparing", "exporting", "fusing", "main", "ranking", "serving", "sharding", "verifying",
+    "app", "collections", "comparing", "exporting", "fitting", "fusing", "main", "ranking", "serving", "sharding",
+    "verifying",
 ]  # fmt: skip
 
 

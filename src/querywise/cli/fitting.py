@@ -1,0 +1,219 @@
+"""The command that fits a ranker and saves it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from querywise.cli.app import app
+from querywise.cli.inputs import local_settings, read_training, retrieval_from
+from querywise.cli.options import (
+    AsJson,
+    Clusters,
+    EmbedderName,
+    Features,
+    FlavourName,
+    Language,
+    Neighbours,
+    Queries,
+    Quiet,
+    Reference,
+    SkipUnknown,
+    Top,
+    VectorFolder,
+    VectorSearch,
+    VectorTop,
+    ViewName,
+    guarded_command,
+    print_json,
+    say,
+    say_renamed,
+)
+from querywise.cli.workers import ClusterAddress, Memory, require_parts, working
+
+if TYPE_CHECKING:
+    from querywise.data.training import Training
+    from querywise.jobs.fit import Asked, Fitted
+    from querywise.methods import Method
+
+
+@app.command()
+@guarded_command
+def fit(
+    data: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Training files or shards, one folder of folds (with --fold), or a text collection.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder to write the model to.", show_default=False)],
+    method: Annotated[
+        str, typer.Option(help="What to fit; `querywise methods` lists them, auto chooses among three.")
+    ] = "ranksvm",
+    valid: Annotated[
+        list[Path] | None, typer.Option(help="Validation file; parameters are chosen on it.", show_default=False)
+    ] = None,
+    fold: Annotated[int | None, typer.Option(min=1, help="Which fold of the folder.", show_default=False)] = None,
+    k: Neighbours = None,
+    clusters: Clusters = None,
+    view: ViewName = None,
+    reference: Reference = None,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            help="What local models, or aTVT, are made of: ranksvm or lambdamart; trees or kernel.", show_default=False
+        ),
+    ] = None,
+    penalty: Annotated[
+        str | None, typer.Option(help="How aTVT holds its queries together: l2 or l1.", show_default=False)
+    ] = None,
+    gamma: Annotated[
+        str | None,
+        typer.Option(
+            help="How much a query's own documents count in sser: a number, or auto, chosen on validation data.",
+            show_default=False,
+        ),
+    ] = None,
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            help="Without validation data: choose parameters by cross-validation over so many parts of the training "
+            "queries, then train on all of them.",
+            show_default=False,
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Fix a parameter, as in --set l2=0.3, instead of choosing it.", show_default=False),
+    ] = None,
+    measure: Annotated[str, typer.Option(help="What parameters are chosen by.")] = "map",
+    flavour: FlavourName = "standard",
+    features: Features = None,
+    queries: Queries = None,
+    top: Top = None,
+    vectors: VectorFolder = None,
+    embed: EmbedderName = None,
+    vector_top: VectorTop = None,
+    vector_search: VectorSearch = "exact",
+    skip_unknown: SkipUnknown = False,
+    language: Language = "english",
+    cluster: ClusterAddress = None,
+    memory: Memory = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a ranker and save it.
+
+    With validation data every parameter in the method's grid is tried and the best kept; without, the defaults hold.
+    Of a text collection all judged queries are trained on, and parameters are chosen by cross-validation over them.
+    --method auto takes the simplest of ranksvm, lambdamart and blend that cross-validation does not find worse.
+    """
+    from querywise.data.missing import reading_for
+    from querywise.evaluation.edges import without_hints
+    from querywise.jobs.choice import AMONG, AUTO
+    from querywise.jobs.first_use import compiled_beside
+    from querywise.jobs.fit import Asked, run
+    from querywise.measures.flavours import find_flavour
+    from querywise.measures.formulas import find_measures
+    from querywise.methods import find_method, parse_settings
+    from querywise.runtime.progress import shown
+    from querywise.storage import check_model_folder
+
+    find_measures(measure)
+    find_flavour(flavour)
+    chosen = find_method(AMONG[0] if method == AUTO else method)
+    say_renamed([method], quiet=quiet)
+    fixed: dict[str, Any] = {**local_settings(k, clusters, view, reference)}
+    fixed |= parse_settings(chosen, settings or [], flag="--set ")
+    fixed |= _read_options(chosen, {"base": base, "penalty": penalty, "gamma": None if gamma == "auto" else gamma})
+    _refuse_settings(method, fixed)
+    _refuse_folds(folds, validated=bool(valid) or fold is not None)
+    _refuse_unknown(chosen, fixed)
+    check_model_folder(out)
+    how = retrieval_from(
+        vectors, embed, top, vector_top, language, skip_unknown=skip_unknown, vector_search=vector_search
+    )
+    with shown(quiet=quiet), without_hints(quiet=quiet), working(cluster, memory), compiled_beside(chosen) as compiled:
+        missing = reading_for(fixed.get("missing"))
+        read = read_training(
+            data, valid or [], fold=fold, features=features, queries=queries, retrieval=how, missing=missing
+        )
+        require_parts(read.train, memory)
+        compiled()
+        asked = Asked(chosen, fixed, measure, flavour, folds or (5 if read.whole else None), read.notes)
+        if method == AUTO:
+            asked = _chosen(asked, read.train, quiet=quiet or as_json)
+        fitted = run(asked, read.train, read.valid, out, cluster=cluster is not None)
+    if as_json:
+        print_json({"model": str(out), **fitted.notes})
+    elif not quiet:
+        _say_fitted(fitted)
+        say(f"{asked.method.name} trained on {len(read.train)} queries, saved in {out}")
+
+
+def _say_fitted(fitted: Fitted) -> None:
+    from querywise.report.terminal import trials_table
+
+    if fitted.tuned.tried:
+        say(trials_table(fitted.tuned))
+    if "classifier_f1" in fitted.notes:
+        say(f"The classifier's macro F1, over five folds of the training queries: {fitted.notes['classifier_f1']}")
+    sizes = fitted.sizes
+    if sizes is not None:
+        say(
+            f"{sizes.groups} clusters; {sizes.of_one_query} have one query to learn from and {sizes.empty} none: "
+            "those are given the global model."
+        )
+
+
+def _read_options(method: Method, texts: Mapping[str, str | None]) -> dict[str, Any]:
+    """Options that are settings of their own; refusals speak of the option."""
+    given = {name: text for name, text in texts.items() if text is not None}
+    _refuse_unknown(method, given)
+    return {name: method.settings[name].read(text, f"--{name} {text}") for name, text in given.items()}
+
+
+def _chosen(asked: Asked, train: Training, *, quiet: bool) -> Asked:
+    """The same with the method that cross-validation chooses; says why."""
+    from querywise.jobs.choice import AMONG, choose
+    from querywise.methods import find_method
+    from querywise.report.terminal import plain_table
+
+    choice = choose(train.load(), measure=asked.measure, flavour=asked.flavour, folds=asked.folds or 5)
+    if not quiet:
+        rows = [("→" if name == choice.name else "", name, f"{choice.mean(name):.4f}") for name in AMONG]
+        say(plain_table(("", "method", f"{asked.measure} by cross-validation"), rows), choice.reason)
+    notes = {**asked.notes, "choice": choice.as_json()}
+    return replace(asked, method=find_method(choice.name), notes=notes)
+
+
+def _refuse_settings(method: str, given: Mapping[str, object]) -> None:
+    from querywise.errors import DataError
+    from querywise.jobs.choice import AUTO
+
+    if method == AUTO and given:
+        raise DataError(
+            f"--method auto compares methods with their own settings; found {', '.join(given)}. Leave these out, or "
+            "name a method."
+        )
+
+
+def _refuse_folds(folds: int | None, *, validated: bool) -> None:
+    from querywise.errors import DataError
+
+    if folds is not None and validated:
+        raise DataError("--folds is for training data without a validation part; leave out --valid and --fold.")
+
+
+def _refuse_unknown(method: Method, given: Mapping[str, object]) -> None:
+    from querywise.errors import DataError
+
+    stray = next((name for name in given if name not in method.settings), None)
+    if stray is not None:
+        raise DataError(f"--{stray} is not a setting of {method.name}. Its settings: {', '.join(method.settings)}.")

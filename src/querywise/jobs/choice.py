@@ -1,0 +1,106 @@
+"""Which of a few methods to fit, by cross-validation over the training queries: `querywise fit --method auto`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from querywise.data.judged import Judged
+from querywise.errors import DataError
+from querywise.evaluation.evaluate import evaluate
+from querywise.methods import Method, find_method
+from querywise.runtime.arrays import Floats
+from querywise.runtime.cache import caching
+from querywise.runtime.progress import track
+from querywise.runtime.values import JsonObject
+
+AUTO = "auto"
+AMONG = ("ranksvm", "lambdamart", "blend")  # from the simplest on
+_FEWEST = 10  # queries, for five parts and something to stop early by
+_STOPPING = 5  # one in so many of the training queries decides how many trees there are
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What each method reaches on queries it was not fitted on, query by query, and the one to take."""
+
+    measure: str
+    folds: int
+    values: dict[str, Floats]
+
+    @property
+    def best(self) -> str:
+        """The method with the highest mean, the simplest of several."""
+        return max(AMONG, key=self.mean)
+
+    @property
+    def name(self) -> str:
+        """The simplest method that is not behind the best one by more than the standard error of their difference."""
+        return next(name for name in AMONG if self.behind(name) <= self.error(name))
+
+    def mean(self, name: str) -> float:
+        """Over all queries."""
+        return float(self.values[name].mean())
+
+    def behind(self, name: str) -> float:
+        """How far a method is behind the best one."""
+        return self.mean(self.best) - self.mean(name)
+
+    def error(self, name: str) -> float:
+        """The standard error of that difference, from the differences query by query."""
+        gaps = self.values[self.best] - self.values[name]
+        return float(gaps.std(ddof=1) / np.sqrt(len(gaps)))
+
+    @property
+    def reason(self) -> str:
+        """Why this one, in a sentence or two."""
+        first, chosen = AMONG[0], self.name
+        if chosen != self.best:
+            return (
+                f"{chosen} is taken: {self.best} is {self.behind(chosen):.4f} ahead, no more than the standard error "
+                f"of that difference, {self.error(chosen):.4f}, and {chosen} is simpler."
+            )
+        if chosen == first:
+            return f"{chosen} is taken: it is the best, and the simplest."
+        simpler = min(AMONG[: AMONG.index(chosen)], key=self.behind)
+        return (
+            f"{chosen} is taken: it is {self.behind(simpler):.4f} ahead of {simpler}, more than the standard error of "
+            f"that difference, {self.error(simpler):.4f}."
+        )
+
+    def as_json(self) -> JsonObject:
+        """The choice as a model's folder remembers it."""
+        return {
+            "measure": self.measure,
+            "folds": self.folds,
+            "means": {name: self.mean(name) for name in AMONG},
+            "reason": self.reason,
+        }
+
+
+def choose(data: Judged, *, measure: str, flavour: str, folds: int = 5, seed: int = 0) -> Choice:
+    """Measure every method with its defaults on queries it was not fitted on.
+
+    Trees stop early on a fifth of the queries that they may see, never on those they are measured on.
+    """
+    if len(data) < max(_FEWEST, folds):
+        raise DataError(
+            f"The method {AUTO} is chosen by cross-validation, which needs {max(_FEWEST, folds)} training queries or "
+            f"more; found {len(data)}. Name a method: with so few queries, ranksvm."
+        )
+    place = np.random.default_rng(seed).permutation(len(data)) % folds
+    values = {name: np.zeros(len(data)) for name in AMONG}
+    for part in track(range(folds), "Choosing a method"):
+        seen, held_out = np.flatnonzero(place != part), np.flatnonzero(place == part)
+        train, stop = (data.select(seen[np.arange(len(seen)) % _STOPPING != 0]), data.select(seen[::_STOPPING]))
+        test = data.select(held_out)
+        with caching():
+            for name in AMONG:
+                values[name][held_out] = _values(find_method(name), train, stop, test, measure, flavour)
+    return Choice(measure, folds, values)
+
+
+def _values(method: Method, train: Judged, stop: Judged, test: Judged, measure: str, flavour: str) -> Floats:
+    scores = method.build().fit(train, valid=stop).predict(test.candidates)
+    return evaluate(scores, test, measures=[measure], flavour=flavour, order="grouped")[measure]
