@@ -171,7 +171,7 @@ def _say_found(found: Findings, test: str, page: Path | None) -> None:
         say(f"The report is {page}")
 
 
-_OF_VECTORS = ("hybrid", "peers")  # what is made anew from words and vectors, where these are given
+_OF_VECTORS = ("hybrid", "peers", "curves")  # what is made anew from words and vectors, where these are given
 
 
 @app.command()
@@ -182,7 +182,8 @@ def reproduce(
         typer.Argument(
             help="geng2008: k nearest neighbours; lin2011: local models from clusters; zha2006: aTVT; hoi2008: "
             "ensembles; from-text: a text collection, several views; blend: the method blend, part by part; peers: the "
-            "blend beside LightGBM, XGBoost and CatBoost; hybrid: a text collection by words and vectors.",
+            "blend beside LightGBM, XGBoost and CatBoost; curves: five methods by training queries; hybrid: a text "
+            "collection by words and vectors.",
             show_default=False,
         ),
     ],
@@ -208,7 +209,7 @@ def reproduce(
     """Make a paper's tables and figures anew on the data you have."""
     from querywise.errors import DataError
     from querywise.evaluation.edges import without_hints
-    from querywise.reproduction import blend, fromtext, geng2008, hoi2008, hybrid, lin2011, peers, zha2006
+    from querywise.reproduction import blend, curves, fromtext, geng2008, hoi2008, hybrid, lin2011, peers, zha2006
     from querywise.retrieval.reading import folds_of
     from querywise.runtime.progress import shown
 
@@ -224,6 +225,7 @@ def reproduce(
         "from-text": fromtext.reproduce,
         "blend": blend.reproduce,
         "peers": peers.reproduce,
+        "curves": curves.reproduce,
         "hybrid": hybrid.reproduce,
     }
     if what not in known:

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from querywise.data.folds import Folds
-from querywise.data.judged import Judged
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.significance import holm, paired_t_test
 from querywise.evaluation.trained import Fit
@@ -25,7 +24,7 @@ from querywise.methods import find_method
 from querywise.methods.table import RECOMMENDED
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.claims import write_findings
-from querywise.reproduction.rows import FLAVOUR
+from querywise.reproduction.rows import usual_flavour
 from querywise.runtime.files import atomic_text, make_folder
 from querywise.runtime.values import Json, JsonObject, json_text
 
@@ -76,7 +75,7 @@ def reproduce(folds: Folds, out: Path) -> Path:
     versions: dict[str, Json] = {name: str(installed(library).__version__) for name, library in RIVALS.items()}
     parts = list(folds)
     make_folder(out)
-    flavour = _flavour(parts[0].train)
+    flavour = usual_flavour(parts[0].train)
     compared = compare(_fits(flavour), parts, measures=tuple(MEASURES), flavour=flavour, baseline=RECOMMENDED)
     measured = Measured.of(compared)
     tests = {measure: {name: measured.p(name, measure) for name in RIVALS} for measure in MEASURES}
@@ -121,12 +120,6 @@ def together(parts: Mapping[str, Path], out: Path) -> Path:
     }
     make_folder(out)
     return write_findings(out, numbers, [Table(tuple(columns), tuple(rows), caption).markdown()])
-
-
-def _flavour(data: Judged) -> str:
-    """That of LETOR's own figures for feature files, the usual one for text collections."""
-    table = data.candidates.queries
-    return FLAVOUR if table is None or table.texts is None else "standard"
 
 
 def _fits(flavour: str) -> dict[str, Fit]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from querywise.data.judged import Judged
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.significance import paired_t_test
 from querywise.evaluation.trained import Fit
@@ -14,6 +15,12 @@ from querywise.runtime.values import Grid, Settings
 
 FLAVOUR = "letor4"
 NO_BACK_OFF: Settings = {"back_off": None}  # the papers' algorithms answer every query by its neighbours, however far
+
+
+def usual_flavour(data: Judged) -> str:
+    """That of LETOR's own figures for feature files, the usual one for text collections."""
+    table = data.candidates.queries
+    return FLAVOUR if table is None or table.texts is None else "standard"
 
 
 def fitting(method: str, fixed: Settings, grid: Grid | None = None) -> Fit:
