@@ -22,7 +22,9 @@ _EXACT = np.uint64(2**53)  # whole numbers up to this one are exact in double pr
 # its highest bit. Neighbours are then put together: digits to pairs, pairs to fours, fours to eight.
 _ZEROS, _ABOVE, _HIGHEST = np.uint64(0x3030303030303030), np.uint64(0x7676767676767676), np.uint64(0x8080808080808080)
 _LOWEST, _PAIRS, _FOURS = np.uint64(0x0101010101010101), np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
-_EIGHT, _ONE, _BYTE, _WORD = np.uint64(0xFFFFFFFF), np.uint64(1), np.uint64(8), np.uint64(64)
+_EIGHT, _ONE, _FOUR, _BYTE, _HALF = np.uint64(0xFFFFFFFF), np.uint64(1), np.uint64(4), np.uint64(8), np.uint64(32)
+_FIRST, _TEN, _NOUGHT, _POINT = np.uint64(0xFF), np.uint64(10), np.uint64(48), np.uint64(46)
+_COMMA, _BRACKET = np.uint64(44), np.uint64(93)
 _KEY = np.frombuffer(b'"features"', np.uint8)
 
 
@@ -41,23 +43,25 @@ def cut_rows(text: bytes, width: int, absent: float) -> Cut | None:
     """
     if not width:
         return None
-    # No more rows than are named: a table with room for more costs more than reading it, in fresh pages of memory.
-    named = text.count(b'"features"')
-    table, rest = np.empty((named, width)), np.empty(len(text), np.uint8)
-    padded = text + b" " * 8  # so that eight bytes can be read from any place
-    words: Words = np.ndarray(len(text) + 1, "<u8", padded, strides=1)
-    rows, length = _cut(np.frombuffer(padded, np.uint8), words, table, rest, absent)
+    padded = text + b" " * 16  # so that eight bytes can be read from any place, and from two behind it
+    words: Words = np.ndarray(len(text) + 9, "<u8", padded, strides=1)
+    table, rows, rest, length = _cut(np.frombuffer(padded, np.uint8), words, width, absent)
     return None if rows < 0 else Cut(rest[:length].tobytes(), table[:rows])
 
 
 @compiled
-def _cut(text: Bytes, words: Words, table: Floats, rest: Bytes, absent: float) -> tuple[int, int]:
-    """How many rows were read, −1 for none that can be used, and the length of the rest."""
+def _cut(text: Bytes, words: Words, width: int, absent: float) -> tuple[Floats, int, Bytes, int]:
+    """A table, how many of its rows were read, −1 for none that can be used; the rest, and its length."""
     end = len(text)
     while end and _is_space(text[end - 1]):
         end -= 1
+    # No more rows than arrays: a table with room for more costs more than reading it, in fresh pages of memory.
+    arrays = 0
+    for i in range(len(text)):
+        arrays += text[i] == 91  # [
+    table, rest = np.empty((min(arrays, end // (2 * width)), width)), np.empty(end, np.uint8)
     if not end or text[end - 1] != 125:  # }, at which every loop below stops
-        return -1, 0
+        return table, -1, rest, 0
     row = i = length = 0
     while i < end:
         if text[i] != 34:  # "
@@ -76,13 +80,13 @@ def _cut(text: Bytes, words: Words, table: Floats, rest: Bytes, absent: float) -
         if after == end or text[after] != 58:  # no key
             continue
         if escaped or row == len(table):
-            return -1, 0
+            return table, -1, rest, 0
         i = _read_row(text, words, _past_space(text, after + 1), end, table, row, absent)
         if i < 0:
-            return -1, 0
+            return table, -1, rest, 0
         rest[length], rest[length + 1], rest[length + 2] = 58, 91, 93  # :[]
         row, length = row + 1, length + 3
-    return row, length
+    return table, row, rest, length
 
 
 @compiled
@@ -107,54 +111,76 @@ def _is_key(text: Bytes, i: int) -> bool:
 
 @compiled
 def _read_row(text: Bytes, words: Words, i: int, end: int, table: Floats, row: int, absent: float) -> int:
-    """Fill a row from the array that begins at `i`; the position after it, −1 if it is none of so many numbers."""
+    """Fill a row from the array that begins at `i`; the position after it, −1 if it is none of so many numbers.
+
+    A digit, a point and up to seven digits are read at once; all else is read by `_number`.
+    """
     if text[i] != 91:
         return -1
-    width = table.shape[1]
-    for column in range(width):
+    last = table.shape[1] - 1
+    for column in range(last + 1):
         i = _past_space(text, i + 1)
-        begin, negative = i, text[i] == 45
-        i += negative
-        first, digits = i, np.uint64(0)
-        while 48 <= text[i] <= 57:
-            digits = digits * np.uint64(10) + np.uint64(text[i] - 48)
-            i += 1
-        whole, places = i - first, 0
-        if text[i] == 46:
-            digits, i = _after_point(words, i + 1, digits)
-            places = i - first - whole - 1
-        # One branch for all of this: it is hardly ever taken.
-        odd = (whole == 0) | (whole + places > _FITTING) | (text[i - 1] == 46) | (text[i] | 32 == 101)
-        value, state = float(np.int64(digits)) / _POWERS[min(places, 22)], EXACT
-        if odd | ((whole > 1) & (text[first] == 48)):
-            value, i, state = _unusual(text, begin, end, absent)
-        elif digits > _EXACT:
-            value, state = round_exactly(digits, -places)
+        negative = text[i] == 45
+        first = i + negative
+        head, tail = words[first], words[first + 2]
+        whole, digits, before = (head & _FIRST) - _NOUGHT, *_eight(tail ^ _ZEROS)
+        follows = (tail >> (_BYTE * before)) & _FIRST
+        usual = (whole < _TEN) & ((head >> _BYTE) & _FIRST == _POINT) & (before > 0)
+        if usual & (follows == (_BRACKET if column == last else _COMMA)):
+            value = float(np.int64(whole * _WHOLE_POWERS[before] + digits)) / _POWERS[before]
+            i = first + 2 + np.int64(before)
+        else:
+            value, i, state = _number(text, words, first, end, absent)
+            i = _past_space(text, i)
+            if state != EXACT or text[i] != (93 if column == last else 44):  # ] or ,
+                return -1
         table[row, column] = -value if negative else value
-        i = _past_space(text, i)
-        if state != EXACT or text[i] != (93 if column == width - 1 else 44):  # ] or ,
-            return -1
     return i + 1
+
+
+@compiled
+def _number(text: Bytes, words: Words, first: int, end: int, absent: float) -> tuple[float, int, int]:
+    """The number without its sign that begins at `first`; the position after it, and its state."""
+    i, digits = first, np.uint64(0)
+    while 48 <= text[i] <= 57:
+        digits = digits * _TEN + np.uint64(text[i] - 48)
+        i += 1
+    whole, places = i - first, 0
+    if text[i] == 46:
+        digits, i = _after_point(words, i + 1, digits)
+        places = i - first - whole - 1
+    # One branch for all of this: it is hardly ever taken.
+    odd = (whole == 0) | (whole + places > _FITTING) | (text[i - 1] == 46) | (text[i] | 32 == 101)
+    if odd | ((whole > 1) & (text[first] == 48)):
+        return _unusual(text, first, end, absent)
+    if digits > _EXACT:
+        value, state = round_exactly(digits, -places)
+        return value, i, state
+    return float(np.int64(digits)) / _POWERS[min(places, 22)], i, EXACT
 
 
 @compiled
 def _after_point(words: Words, i: int, digits: np.uint64) -> tuple[np.uint64, int]:
     """Digits with those from `i` on behind them, and the position after these."""
     while True:
-        word = words[i] ^ _ZEROS
-        others = ((word + _ABOVE) | word) & _HIGHEST
-        if others:  # the lowest of these bits is that of the first letter that is no digit
-            before = ((((others & (~others + _ONE)) - _ONE) & _LOWEST) * _LOWEST >> np.uint64(56)) - _ONE
-            word = (word << (_WORD - _BYTE - _BYTE * before)) << _BYTE
-        else:
-            before = _BYTE
-        word = (word * np.uint64(10) + (word >> _BYTE)) & _PAIRS
-        word = (word * np.uint64(100) + (word >> np.uint64(16))) & _FOURS
-        word = (word * np.uint64(10000) + (word >> np.uint64(32))) & _EIGHT
-        digits = digits * _WHOLE_POWERS[before] + word
+        more, before = _eight(words[i] ^ _ZEROS)
+        digits = digits * _WHOLE_POWERS[before] + more
         i += int(np.int64(before))
-        if others:
+        if before < _BYTE:
             return digits, i
+
+
+@compiled
+def _eight(word: np.uint64) -> tuple[np.uint64, np.uint64]:
+    """The number that up to eight letters from the first on make, as far as they are digits, and how many are."""
+    others = ((word + _ABOVE) | word) & _HIGHEST
+    # The lowest of these bits is that of the first letter that is no digit: how many lowest bits are below it?
+    before = ((((others & (~others + _ONE)) - _ONE) >> np.uint64(7)) & _LOWEST) * _LOWEST >> np.uint64(56)
+    word = (word << (_HALF - _FOUR * before)) << (_HALF - _FOUR * before)  # in two steps: one of 64 bits would be none
+    word = (word * _TEN + (word >> _BYTE)) & _PAIRS
+    word = (word * np.uint64(100) + (word >> np.uint64(16))) & _FOURS
+    word = (word * np.uint64(10000) + (word >> np.uint64(32))) & _EIGHT
+    return word, before
 
 
 @compiled
