@@ -16,6 +16,7 @@ from querywise.data.letor import read_letor, write_letor
 from querywise.data.synthetic import make_judged
 from querywise.learners.ranksvm.curvature_kernels import nearest_row, upper
 from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.locality.coarse import Coarse
 from querywise.rankers.ensemble.long_lists import energy_in_blocks
 from querywise.retrieval.bm25 import search
 from querywise.retrieval.features import features_of
@@ -30,6 +31,7 @@ def compile_kernels() -> None:
         write_letor(Path(folder, "data.txt"), data)
         read_letor(Path(folder, "data.txt"))
     cut_rows(b'{"features": [1.5, 2]}', 2, 0.0)
+    Coarse.of(data.candidates.features).perhaps_nearest(data.candidates.features[0].copy(), 0.0)
     energy_in_blocks(data.candidates.features, 3)
     RankSVM().fit(make_judged(queries=2, documents=500, features=2))  # long lists are swept
     singles = np.ones((2, 2), np.float32)

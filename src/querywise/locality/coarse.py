@@ -1,8 +1,12 @@
 """Points in eight bits per coordinate, for a first look: which of them can be the nearest to a place.
 
-A point p is kept as whole numbers q with p ≈ centre + step · q, and a place as whole numbers v with step · (place −
-centre) ≈ unit · v. Their products are added up without rounding, so that the distance of p from the place is known up
-to what p and the place were rounded by. Points that may be nearest are then looked at in double precision.
+Points are turned to their principal axes, the widest first. A point p is kept as whole numbers q with p ≈ centre +
+step · q, and a place as whole numbers v with step · (place − centre) ≈ unit · v. Their products are added up without
+rounding, so that the distance of p from the place is known up to what p and the place were rounded by.
+
+The first look of all is along the widest axes alone: along the others a point is no nearer than the difference of the
+two lengths there. Points that this does not rule out are looked at along all axes, and those that may still be nearest
+in double precision.
 """
 
 from __future__ import annotations
@@ -13,64 +17,225 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.compiled import compiled
+from querywise.runtime.arrays import Floats, Ints, Singles
+from querywise.runtime.compiled import compiled, compiled_loosely
 
 _MOST = 127  # of the whole numbers of points
 _MOST_OF_PLACES = 32_767
 _SUM = 2**31 - 1  # the largest sum of their products
-_ROUNDING = 1e-12  # of squared lengths: sums in double precision are nearer than that
+_ROUNDING = 1e-12  # of lengths: sums in double precision are nearer than that
+_SINGLE = 2e-6  # of squared lengths: a few sums in single precision are nearer than that
+_FAR = 1e15  # times the size of the points: farther places, single precision cannot hold the squares of
+_WIDEST = 8  # axes of the first look
+_TURNED = 1_024  # coordinates: points of more are not turned, which would take too long
+_BLOCK = 256  # points at a time
 
 
 class Coarse(NamedTuple):
     """Points in eight bits.
 
-    squares: of their distances from the centre, `longest` the largest. off: how far any of them was moved at most.
+    size: the largest coordinate, by which all are divided. axes: what points are turned by, None where they are not.
+    numbers: of the points, in order along the widest axis. first: axes × points, the widest. others: points × axes.
+    squares: of their distances from the centre, `longest` the largest. beside: their lengths along the others. off: how
+    far any of them was moved at most.
     """
 
-    codes: NDArray[np.int8]
+    middle: Floats
+    size: float
+    axes: Floats | None
     centre: Floats
     step: Floats
-    squares: Floats
+    numbers: Ints
+    first: NDArray[np.int8]
+    others: NDArray[np.int8]
+    squares: Singles
+    beside: Singles
     longest: float
     off: float
 
     @classmethod
     def of(cls, points: Floats) -> Self:
         """Those of some points."""
-        lowest, highest = points.min(axis=0), points.max(axis=0)
+        middle = points.mean(axis=0)
+        turned, axes = points - middle, None
+        size = float(np.abs(turned).max()) or 1.0
+        turned /= size
+        if points.shape[1] <= _TURNED:
+            axes = np.linalg.eigh(turned.T @ turned)[1][:, ::-1].copy()
+            turned = turned @ axes
+        numbers = np.argsort(turned[:, 0], kind="stable")
+        turned = turned[numbers]
+        lowest, highest = turned.min(axis=0), turned.max(axis=0)
         centre = lowest / 2 + highest / 2
         step = (highest - lowest) / (2 * _MOST)
         step[step == 0] = 1.0
-        codes = np.clip(np.rint((points - centre) / step), -_MOST, _MOST).astype(np.int8)
+        turned -= centre
+        codes = np.clip(np.rint(turned / step), -_MOST, _MOST).astype(np.int8)
         kept = codes * step
-        moved = points - centre - kept
-        off = float(np.sqrt(np.einsum("ij,ij->i", moved, moved).max()))
-        squares = np.einsum("ij,ij->i", kept, kept)
-        return cls(codes, centre, step, squares, float(squares.max()), off * (1 + _ROUNDING))
+        turned -= kept
+        squares, others = (np.einsum("ij,ij->i", each, each) for each in (kept, kept[:, _WIDEST:]))
+        longest = float(squares.max())
+        off = math.sqrt(float(np.einsum("ij,ij->i", turned, turned).max()))
+        return cls(
+            middle,
+            size,
+            axes,
+            centre,
+            step,
+            numbers,
+            np.ascontiguousarray(codes[:, :_WIDEST].T),
+            np.ascontiguousarray(codes[:, _WIDEST:]),
+            squares.astype(np.float32),
+            np.sqrt(others).astype(np.float32),
+            longest,
+            off + _ROUNDING * (math.sqrt(longest) + float(np.abs(middle).sum()) / size),
+        )
 
     def perhaps_nearest(self, place: Floats, slack: float) -> Ints:
         """The points that may be nearest to a place, or as near but for `slack`, in squared distances."""
-        away = place - self.centre
-        products = away * self.step
-        unit = float(np.abs(products).max()) / min(_MOST_OF_PLACES, _SUM // (_MOST * len(place))) or 1.0
-        codes = np.rint(products / unit)
-        square = float(away @ away)
-        error = 2 * _MOST * float(np.abs(products - unit * codes).sum()) + _ROUNDING * (square + self.longest)
-        rough = _rough(self.codes, codes.astype(np.int16), self.squares, 2 * unit)
-        least = math.sqrt(max(float(rough.min()) + square + error, 0.0)) + self.off  # the nearest is no farther
-        most = math.sqrt(least**2 + slack) + self.off
-        return np.flatnonzero(rough <= most**2 + error - square)
+        away = (place - self.middle) / self.size
+        if self.axes is not None:
+            away = away @ self.axes
+        away -= self.centre
+        if not math.sqrt(away @ away) < _FAR:
+            return np.arange(len(self.numbers))
+        # The nearest are likely among those that are as far along the widest axis.
+        along = max(-_MOST, min(_MOST, round(away[0] / self.step[0])))
+        found = _looked_at(
+            int(np.searchsorted(self.first[0], np.int8(along))) // _BLOCK,
+            self.first,
+            self.others,
+            self.squares,
+            self.beside,
+            away,
+            self.step,
+            slack / self.size / self.size,
+            self.longest,
+            self.off,
+        )
+        return np.sort(self.numbers[found])
 
 
 @compiled
-def _rough(codes: NDArray[np.int8], place: NDArray[np.int16], squares: Floats, unit: float) -> Floats:
-    """Squared distances, but for what all have in common."""
-    found = np.empty(len(codes))
-    for row in range(len(codes)):
-        total = np.int32(0)
-        for column in range(len(place)):
-            # Kept to 32 bits, which hold every sum: many are then multiplied at a time.
-            total = np.int32(total + np.int32(codes[row, column]) * np.int32(place[column]))
-        found[row] = squares[row] - unit * total
-    return found
+def _looked_at(
+    begun: int,
+    first: NDArray[np.int8],
+    others: NDArray[np.int8],
+    squares: Singles,
+    beside: Singles,
+    away: Floats,
+    step: Floats,
+    slack: float,
+    longest: float,
+    off: float,
+) -> Ints:
+    """The points that may be nearest to a place, `away` from the centre; the block `begun` is looked at first."""
+    codes, unit, error = _as_codes(away * step)
+    behind = codes[len(first) :].copy()
+    square, aside = 0.0, 0.0
+    for axis in range(len(away)):
+        square += away[axis] ** 2
+        aside += away[axis] ** 2 if axis >= len(first) else 0.0
+    error += _SINGLE * (square + longest)
+    off += _ROUNDING * math.sqrt(square)
+    scale, own = np.float32(2 * unit), np.float32(2 * math.sqrt(aside))
+    # Squared distances from here on are without `square`, which all have in common.
+    rough, bound = np.inf, np.inf
+    rows, found, count = np.empty(len(squares), np.int64), np.empty(len(squares), np.float32), 0
+    least, blocks = np.empty(_BLOCK, np.float32), (len(squares) + _BLOCK - 1) // _BLOCK
+    for turn in range(blocks):
+        begin = (begun + turn) % blocks * _BLOCK
+        if not _at_least(first, codes, squares, beside, scale, own, begin, bound, least):
+            continue
+        for row in range(begin, min(begin + _BLOCK, len(squares))):
+            if least[row - begin] > bound:
+                continue
+            each = least[row - begin] + own * beside[row] - scale * _product(others, row, behind)
+            if each <= bound:
+                rows[count], found[count] = row, each
+                count += 1
+                if each < rough:
+                    rough = np.float64(each)
+                    bound = _bound(rough, square, error, off, slack)
+    left = 0
+    for place in range(count):
+        rows[left] = rows[place]
+        left += found[place] <= bound
+    return rows[:left]
+
+
+@compiled
+def _as_codes(products: Floats) -> tuple[NDArray[np.int16], float, float]:
+    """A place as whole numbers, their unit, and how far sums of products with points can be off for it."""
+    largest = 0.0
+    for product in products:
+        largest = max(largest, abs(product))
+    unit = largest / min(_MOST_OF_PLACES, _SUM // (_MOST * len(products))) if largest else 1.0
+    codes, error = np.empty(len(products), np.int16), 0.0
+    for axis in range(len(products)):
+        code = np.rint(products[axis] / unit)
+        codes[axis] = np.int16(code)
+        error += abs(products[axis] - unit * code)
+    return codes, unit, 2 * _MOST * error
+
+
+@compiled
+def _at_least(
+    first: NDArray[np.int8],
+    codes: NDArray[np.int16],
+    squares: Singles,
+    beside: Singles,
+    scale: np.float32,
+    own: np.float32,
+    begin: int,
+    bound: float,
+    least: Singles,
+) -> int:
+    """Fill in the least squared distances of a block, by what is known along the first axes; how many are in bounds."""
+    size, within, limit = min(_BLOCK, len(squares) - begin), 0, np.float32(bound)
+    totals = np.zeros(_BLOCK, np.int32)
+    for axis in range(len(first)):
+        part, code = first[axis, begin : begin + size], np.int32(codes[axis])
+        for row in range(size):
+            totals[row] += np.int32(part[row]) * code
+    far, near = beside[begin : begin + size], squares[begin : begin + size]
+    for row in range(size):
+        each = near[row] - scale * np.float32(totals[row]) - own * far[row]
+        least[row] = each
+        within += each <= limit
+    return within
+
+
+@compiled
+def _product(others: NDArray[np.int8], row: int, codes: NDArray[np.int16]) -> np.float32:
+    """The sum of products along the other axes."""
+    total = np.int32(0)
+    for axis in range(len(codes)):
+        # Kept to 32 bits, which hold every sum: many are then multiplied at a time.
+        total = np.int32(total + np.int32(others[row, axis]) * np.int32(codes[axis]))
+    return np.float32(total)
+
+
+@compiled
+def _bound(rough: float, square: float, error: float, off: float, slack: float) -> float:
+    """The rough squared distance up to which a point may be nearest, where one has `rough`."""
+    least = math.sqrt(max(rough + square + error, 0.0)) + off  # the nearest is no farther
+    return (math.sqrt(least**2 + slack) + off) ** 2 + error - square
+
+
+@compiled_loosely
+def closest(points: Floats, place: Floats, rows: Ints, slack: float) -> tuple[int, int]:
+    """The nearest to a place of some points, and how many have its squared distance but for `slack`; of all if none."""
+    count = len(rows) if len(rows) else len(points)
+    gaps, least = np.empty(count), 0
+    for each in range(count):
+        row, total = rows[each] if len(rows) else each, 0.0
+        for axis in range(len(place)):
+            total += (points[row, axis] - place[axis]) ** 2
+        gaps[each] = total
+        if total < gaps[least]:
+            least = each
+    tied = 0
+    for each in range(count):
+        tied += gaps[each] <= gaps[least] + slack
+    return rows[least] if len(rows) else least, tied

@@ -17,8 +17,8 @@ from scipy.sparse import csr_array
 from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import Metric
 from querywise.errors import DataError, NotFittedError
-from querywise.locality.coarse import Coarse
-from querywise.runtime.arrays import Floats, Ints
+from querywise.locality.coarse import Coarse, closest
+from querywise.runtime.arrays import Floats, Ints, for_kernels
 from querywise.runtime.parameters import number_of
 from querywise.runtime.threads import in_threads
 
@@ -27,6 +27,7 @@ Algorithm = Literal["brute", "kd_tree", "ball_tree"]
 _BLOCK = 4_000_000  # distances in memory at a time, in each thread
 _TIED = 1e-12  # of a distance: smaller differences are rounding
 _LARGE = 200_000  # coordinates of all points: from here on a first look at them in eight bits saves time
+_ALL = np.zeros(0, np.int64)  # for `closest`: no rows are all rows
 _ALIKE = 9  # digits, in units of the distance, by which coordinates of equally distant points are compared
 
 
@@ -153,6 +154,7 @@ class Search:
 
     def __init__(self, points: Floats) -> None:
         self.points = points
+        self._plain = for_kernels(np.ascontiguousarray(points))
         self.squares = np.einsum("ij,ij->i", points, points)
         self.longest = float(self.squares.max(initial=0.0))
         self._coarse: Coarse | None = None
@@ -182,13 +184,17 @@ class Search:
 
     def _nearest_one(self, place: Floats) -> int:
         """The nearest point to one place: what `among_nearest` finds, faster."""
-        if self.points.size < _LARGE:
+        slack, rows = self._slack(place), _ALL
+        if self.points.size >= _LARGE:
+            if self._coarse is None:
+                self._coarse = Coarse.of(self.points)
+            rows = self._coarse.perhaps_nearest(place, 4 * slack)
+        row, tied = closest(self._plain, for_kernels(place), rows, 2 * slack)
+        if tied == 1:
+            return row
+        if not len(rows):
             return self._nearest_by(place, *self._rough(place))
-        slack = self._slack(place)
-        if self._coarse is None:
-            self._coarse = Coarse.of(self.points)
-        close = self._coarse.perhaps_nearest(place, 4 * slack)
-        return self._nearest_by(place, self.squares[close] - 2 * (self.points[close] @ place), slack, close)
+        return self._nearest_by(place, self.squares[rows] - 2 * (self.points[rows] @ place), slack, rows)
 
     def among(self, place: Floats, k: int) -> Shared:
         """The k points nearest to one place: what `among_nearest` finds, faster."""

@@ -29,7 +29,7 @@ def known_to(view: QueryView, candidates: Candidates) -> Bools:
 def described(candidates: Candidates) -> Bools:
     """Which queries have a document with a feature that is not 0: without one, documents tell nothing of a query."""
     if len(candidates) == 1:
-        return np.array([candidates.features[:1].any() or candidates.features.any()])
+        return np.array([bool(np.count_nonzero(candidates.features[:1]) or np.count_nonzero(candidates.features))])
     rows = candidates.query_of_row[candidates.features.any(axis=1)]
     return np.bincount(rows, minlength=len(candidates)) > 0
 

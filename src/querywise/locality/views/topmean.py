@@ -71,6 +71,8 @@ class TopMean(Estimator):
 
     def _means(self, candidates: Candidates) -> Floats:
         scores = reference_scores(self.reference_, candidates)
+        if len(candidates) == 1 and len(scores):
+            return (top_shares(scores, self.top) @ candidates.features)[None, :]
         means = np.zeros((len(candidates), candidates.features.shape[1]))
         for query in range(len(candidates)):
             rows = candidates.rows(query)
@@ -87,7 +89,9 @@ def top_shares(scores: Floats, top: int) -> Floats:
     """
     if len(scores) <= top:
         return np.full(len(scores), 1 / len(scores))
-    cut = np.partition(scores, len(scores) - top)[len(scores) - top]
+    sorted_out = scores.copy()
+    sorted_out.partition(len(scores) - top)
+    cut = sorted_out[len(scores) - top]
     kept = scores >= cut
     if np.count_nonzero(kept) > top:
         above, tied = scores > cut, scores == cut
