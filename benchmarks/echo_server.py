@@ -1,4 +1,7 @@
-"""The service with one more route, /v1/echo, which reads a body as JSON and ranks nothing: the server's own cost."""
+"""The service with one more route, /v1/echo, which reads a body as JSON and ranks nothing: the server's own cost.
+
+It is found and called as /v1/rank is.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def serve(folder: Path) -> None:
         decode(_ANYTHING, await read_body(request, service.limits))
         return Response(encode(QueriesResponse([])), media_type=JSON)
 
-    api.add_api_route("/v1/echo", echo, methods=["POST"], response_class=Response)
+    api.add_body_route("/v1/echo", echo)
     run(service, "127.0.0.1", 0, api)
 
 

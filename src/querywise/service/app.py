@@ -1,4 +1,4 @@
-"""The application: routes, static files, error handlers and the guard, put together."""
+"""The application: routes, static files and the guard, put together."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from starlette.types import ASGIApp
 
 from querywise.runtime.values import JsonObject
 from querywise.service import openapi
+from querywise.service.api import Api
 from querywise.service.guards import Guard
-from querywise.service.responses import add_error_handlers
 from querywise.service.routes import add_routes
 from querywise.service.service import Service
 from querywise.service.static_files import add_static_files
@@ -24,7 +24,7 @@ def create_app(service: Service) -> ASGIApp:
     return Guard(create_api(service), service)
 
 
-def create_api(service: Service) -> FastAPI:
+def create_api(service: Service) -> Api:
     """The application without its guard: nothing is counted, and no token is asked for."""
 
     @contextlib.asynccontextmanager
@@ -35,20 +35,16 @@ def create_api(service: Service) -> FastAPI:
         service.threads.close()
         service.explainers.close()
 
-    # A redirect to the path without its last slash would lead to whatever Host the request named.
-    app = FastAPI(
-        title="querywise", version="1", docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan
-    )
+    app = Api(lifespan=lifespan)
     add_routes(app, service)
     add_static_files(app)
-    add_error_handlers(app)
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]
     return app
 
 
 def api_description() -> JsonObject:
     """The OpenAPI document, without a model to serve."""
-    app = FastAPI(title="querywise", version="1")
+    app = Api()
     no_service: Any = None
     add_routes(app, no_service)
     return openapi.document(app)

@@ -11,7 +11,6 @@ from typing import TypeVar
 
 import msgspec
 from fastapi import Request
-from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from querywise.data.json_rows import cut_rows
@@ -107,25 +106,27 @@ def _path_label(scope: Scope) -> str:
 
 async def read_body(request: Request, limits: Limits) -> bytes:
     """The body of a request; refused as soon as it is known to be too long, or arrives too slowly."""
-    encoding = request.headers.get("content-encoding", "identity")
-    if encoding != "identity":
-        raise ApiError(415, "encoded", f"The body is encoded as {encoding}; send it as it is.", "content-encoding")
-    length = request.headers.get("content-length", "")
-    if length.isdigit() and int(length) > limits.body_bytes:
-        raise _too_long(limits)
+    for name, value in request.scope["headers"]:
+        if name == b"content-encoding" and value != b"identity":
+            found = value.decode("latin-1")
+            raise ApiError(415, "encoded", f"The body is encoded as {found}; send it as it is.", "content-encoding")
+        if name == b"content-length" and value.isdigit() and int(value) > limits.body_bytes:
+            raise _too_long(limits)
     parts: list[bytes] = []
-    size = 0
+    size, more = 0, True
     try:
         async with asyncio.timeout(limits.seconds):
-            async for part in request.stream():
+            while more:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ApiError(400, "gone", "The connection was closed before the body was complete.")
+                part, more = message.get("body", b""), message.get("more_body", False)
                 size += len(part)
                 if size > limits.body_bytes:
                     raise _too_long(limits)
                 parts.append(part)
     except TimeoutError:
         raise ApiError(408, "too_slow", f"The body was not there within {limits.seconds:g} seconds.") from None
-    except ClientDisconnect:
-        raise ApiError(400, "gone", "The connection was closed before the body was complete.") from None
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

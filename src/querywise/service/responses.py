@@ -24,25 +24,28 @@ def error_response(
     return Response(content, status, media_type=JSON, headers={**more, **(headers or {})})
 
 
+def response_to(error: Exception) -> tuple[Response, bool]:
+    """The response to an exception, and whether it was raised on purpose."""
+    if isinstance(error, ApiError):
+        return error_response(error.status, error.code, error.message, error.where), True
+    if isinstance(error, QuerywiseError):
+        return error_response(422, "invalid", str(error), getattr(error, "where", None)), True
+    return error_response(500, "internal", "Something went wrong here; it has been logged."), False
+
+
 def add_error_handlers(app: FastAPI) -> None:
     """Turn every exception into an `ErrorResponse`."""
 
     @app.exception_handler(ApiError)
-    async def refused(_: Request, error: ApiError) -> Response:
-        return error_response(error.status, error.code, error.message, error.where)
-
     @app.exception_handler(QuerywiseError)
-    async def not_computable(_: Request, error: QuerywiseError) -> Response:
-        return error_response(422, "invalid", str(error), getattr(error, "where", None))
+    @app.exception_handler(Exception)
+    async def answered(_: Request, error: Exception) -> Response:
+        return response_to(error)[0]
 
     @app.exception_handler(RequestValidationError)
     async def invalid_parameter(_: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         return error_response(422, "invalid", str(first["msg"]), ".".join(map(str, first["loc"])))
-
-    @app.exception_handler(Exception)
-    async def internal(_: Request, error: Exception) -> Response:
-        return error_response(500, "internal", "Something went wrong here; it has been logged.")
 
     @app.exception_handler(HTTPException)
     async def no_route(_: Request, error: HTTPException) -> Response:

@@ -1,7 +1,7 @@
 """The routes of the API, and what each does.
 
-A request to /v1/rank passes through `guards.Guard` (token, counts), FastAPI's routing, and `RankRoutes.rank`. An
-exception on the way becomes a response in `responses.add_error_handlers`.
+A request to /v1/rank passes through `guards.Guard` (token, counts), `api.Api`, which finds the endpoint by its path,
+and `RankRoutes.rank`. An exception on the way becomes a response by `responses.response_to`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from dataclasses import replace
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from querywise.explanations.explain import as_dict, depends_on_query
 from querywise.retrieval.descriptions import descriptions
 from querywise.runtime.arrays import Floats
 from querywise.service import schema
+from querywise.service.api import Api
 from querywise.service.costs import check_cost
 from querywise.service.differences import Differences
 from querywise.service.errors import ApiError
@@ -39,24 +40,27 @@ _JUDGEMENT_BYTES = 100_000  # of a request
 _EXPLAIN = msgspec.json.Decoder(schema.ExplainRequest)
 
 
-def add_routes(app: FastAPI, service: Service) -> None:
+def add_routes(app: Api, service: Service) -> None:
     """Add every route that is in the OpenAPI document, in the order in which it lists them."""
     rank, look_up, status = RankRoutes(service), LookupRoutes(service), StatusRoutes(service)
     judge = JudgeRoutes(service)
-    for method, path, endpoint, request, response in (
-        ("POST", "/v1/rank", rank.rank, schema.RankRequest, schema.RankResponse),
-        ("POST", "/v1/rank/batch", rank.rank_batch, schema.BatchRequest, schema.BatchResponse),
-        ("POST", "/v1/explain", rank.explain, schema.ExplainRequest, dict[str, Any]),
-        ("POST", "/v1/weights", rank.weights, schema.WeightsRequest, dict[str, float]),
-        ("POST", "/v1/route", rank.route, schema.RouteRequest, schema.RouteResponse),
-        ("POST", "/v1/judgements", judge.judge, schema.JudgementRequest, schema.JudgementResponse),
-        ("GET", "/v1/search", look_up.search, None, schema.SearchResponse),
-        ("GET", "/v1/queries", look_up.queries, None, schema.QueriesResponse),
-        ("GET", "/v1/differences", look_up.differences, None, schema.DifferencesResponse),
-        ("GET", "/v1/model", status.model, None, schema.ModelResponse),
+    for path, endpoint, request, response in (
+        ("/v1/rank", rank.rank, schema.RankRequest, schema.RankResponse),
+        ("/v1/rank/batch", rank.rank_batch, schema.BatchRequest, schema.BatchResponse),
+        ("/v1/explain", rank.explain, schema.ExplainRequest, dict[str, Any]),
+        ("/v1/weights", rank.weights, schema.WeightsRequest, dict[str, float]),
+        ("/v1/route", rank.route, schema.RouteRequest, schema.RouteResponse),
+        ("/v1/judgements", judge.judge, schema.JudgementRequest, schema.JudgementResponse),
     ):
-        description = describe(request, response)
-        app.add_api_route(path, endpoint, methods=[method], openapi_extra=description, response_class=Response)
+        app.add_body_route(path, endpoint, describe(request, response))
+    for path, looked_up, shown in (
+        ("/v1/search", look_up.search, schema.SearchResponse),
+        ("/v1/queries", look_up.queries, schema.QueriesResponse),
+        ("/v1/differences", look_up.differences, schema.DifferencesResponse),
+        ("/v1/model", status.model, schema.ModelResponse),
+    ):
+        description = describe(None, shown)
+        app.add_api_route(path, looked_up, methods=["GET"], openapi_extra=description, response_class=Response)
     app.add_api_route("/healthz", status.healthz, methods=["GET"])
     app.add_api_route("/readyz", status.readyz, methods=["GET"])
     app.add_api_route("/metrics", status.metrics, methods=["GET"])
