@@ -120,7 +120,8 @@ class TrainingQueries:
     limit: the distance from the nearest of them beyond which the global model is used; infinite without such a limit.
     distances: of each query from the nearest of them; `few` of so many of the first. away: of one query, by number,
     from some of them. gradients: of each one's loss at the global model, where known, and the factor of each in a
-    model beside its weight. lost: which queries have no position at all.
+    model beside its weight. lost: which queries have no position at all. far: which back off to the global model, those
+    without a position and those beyond the limit.
     """
 
     query_ids: tuple[str, ...]
@@ -131,10 +132,7 @@ class TrainingQueries:
     away: Callable[[int, Ints], Floats]
     gradients: Callable[[], tuple[Floats, Floats] | None]
     lost: Callable[[], Bools]
-
-    def far(self) -> Bools:
-        """Which queries back off to the global model: those without a position, and those beyond the limit."""
-        return self.lost() | (self.distances() > self.limit) if np.isfinite(self.limit) else self.lost()
+    far: Callable[[], Bools]
 
 
 @dataclass(frozen=True, eq=False)
@@ -374,9 +372,10 @@ def local_or_global(
     candidates: Candidates, local: Bools, score: Callable[[Ints, Candidates], Floats], everyone: Scorer
 ) -> Floats:
     """Scores of the queries that have a model of their own, and of the others by the global one."""
-    if not local.any():
+    count = np.count_nonzero(local)
+    if not count:
         return everyone.predict(candidates)
-    if local.all():
+    if count == len(local):
         return score(np.arange(len(local)), candidates)
     scores = np.empty(len(candidates.features))
     by_row = np.repeat(local, candidates.sizes)

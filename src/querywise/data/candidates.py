@@ -17,6 +17,7 @@ from querywise.data.rows import (
     checked_matrix,
     checked_starts,
     column_of,
+    is_moderate,
     pick,
     query_numbers,
     refuse_repeated,
@@ -82,6 +83,39 @@ class Candidates(CandidatesDescribed):
         object.__setattr__(self, "starts", starts)
         if self.source_rows is not None:
             object.__setattr__(self, "source_rows", frozen(np.asarray(self.source_rows, dtype=np.int64)))
+
+    @classmethod
+    def of_query(
+        cls,
+        features: Floats,
+        queries: QueryTable,
+        document_ids: tuple[str, ...],
+        *,
+        feature_names: tuple[str, ...] | None,
+        missing: Missing,
+    ) -> Candidates:
+        """The documents of the one query of a table, as a service makes them for every request.
+
+        features: consecutive in memory, a row for each of the ids, a column for each of the names: not looked at again,
+        but for their size.
+        """
+        starts = np.array([0, len(features)])
+        if not is_moderate(features):
+            return cls(features, starts, queries.ids, document_ids, None, feature_names, queries, missing=missing)
+        made = object.__new__(cls)
+        made.__dict__.update(
+            features=frozen(features),
+            starts=frozen(starts),
+            query_ids=queries.ids,
+            document_ids=document_ids,
+            comments=None,
+            feature_names=feature_names,
+            queries=queries,
+            source_rows=None,
+            missing=missing,
+            _moderate=True,
+        )
+        return made
 
     def __len__(self) -> int:
         return len(self.query_ids)

@@ -10,8 +10,9 @@ import numpy as np
 from querywise.data.rows import finite_matrix, refuse_repeated
 from querywise.display.words import counted
 from querywise.errors import DataError
-from querywise.runtime.arrays import Floats
+from querywise.runtime.arrays import Floats, frozen
 
+_NO_VECTOR = frozen(np.zeros((1, 0)))
 SHORTEST, LONGEST = 1e-18, 1e18  # lengths of vectors whose products single precision can hold
 
 
@@ -54,6 +55,21 @@ class QueryTable:
                 raise DataError(
                     f"QueryTable has {self.columns.shape[1]} columns but {len(self.column_names)} column names."
                 )
+
+    @classmethod
+    def of_query(cls, query_id: str, text: str | None, class_: str | None) -> QueryTable:
+        """One query that came without a vector and without columns, as most of those of a service."""
+        known = text is not None or class_ is not None
+        made = object.__new__(cls)
+        made.__dict__.update(
+            ids=(query_id,),
+            texts=(text,) if known else None,
+            classes=(class_,) if known else None,
+            columns=None,
+            column_names=(),
+            vectors=_NO_VECTOR,
+        )
+        return made
 
     def __len__(self) -> int:
         return len(self.ids)

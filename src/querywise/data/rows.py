@@ -142,9 +142,7 @@ def checked_matrix(
     matrix = np.ascontiguousarray(values, dtype=np.float64)
     if matrix.ndim != 2:
         raise DataError(f"{what} must be a table of rows and columns; found {matrix.ndim} dimension(s).")
-    # No number is larger than the root of the sum of squares: one cheap pass before the exact one.
-    numbers = matrix.ravel()
-    moderate = bool(np.vdot(numbers, numbers) <= LARGEST**2)
+    moderate = is_moderate(matrix)  # one cheap pass before the exact one
     wrong = None if moderate else np.isinf(matrix) if missing == "allowed" else ~np.isfinite(matrix)
     if wrong is not None and wrong.any():
         row, column = np.argwhere(wrong)[0]
@@ -155,6 +153,12 @@ def checked_matrix(
             f"Fill missing values first.{allow}"
         )
     return frozen(matrix), moderate
+
+
+def is_moderate(matrix: Floats) -> bool:
+    """Whether all numbers surely are moderate: none is larger than the root of the sum of their squares."""
+    numbers = matrix.ravel()
+    return bool(np.vdot(numbers, numbers) <= LARGEST**2)
 
 
 def checked_starts(values: Ints, queries: int, rows: int) -> Ints:

@@ -13,6 +13,7 @@ from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
 
 ScoreOrder: TypeAlias = Literal["rows", "grouped"]  # that of the input's rows, or that of Candidates
+_ORDERS = get_args(ScoreOrder)
 
 
 def order(scores: Floats, starts: Ints, *, tie_break: Ints | None = None) -> Ints:
@@ -22,7 +23,7 @@ def order(scores: Floats, starts: Ints, *, tie_break: Ints | None = None) -> Int
     array([1, 2, 0, 3])
     """
     if len(starts) == 2 and tie_break is None:
-        return np.argsort(-scores, kind="stable")
+        return (-scores).argsort(kind="stable")
     queries = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     keys = (-scores, queries) if tie_break is None else (tie_break, -scores, queries)
     return np.lexsort(keys)
@@ -46,15 +47,16 @@ def check_scores(scores: ArrayLike, candidates: Candidates, given: ScoreOrder | 
         found = f"{len(values)} scores" if values.ndim == 1 else f"scores of shape {values.shape}"
         raise DataError(f"There are {rows} documents but {found}; one score per document is needed.")
     values = _grouped(values, candidates, given)
-    wrong = np.flatnonzero(~np.isfinite(values))
-    if len(wrong):
+    finite = np.isfinite(values)
+    if np.count_nonzero(finite) < rows:
+        wrong = np.flatnonzero(~finite)
         raise DataError(f"The score of document {candidates.document_label(int(wrong[0]))} is {values[wrong[0]]}.")
     return values
 
 
 def _grouped(values: Floats, candidates: Candidates, given: ScoreOrder | None) -> Floats:
     """Scores brought from the order in which they are given to that of the candidates."""
-    if given is not None and given not in get_args(ScoreOrder):
+    if given is not None and given not in _ORDERS:
         raise DataError(
             f"order={given!r}: expected 'rows', the order of the input, or 'grouped', that of the candidates.",
             arguments=("order",),

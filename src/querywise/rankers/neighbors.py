@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -94,7 +95,7 @@ class Locality:
 
     def somewhere(self, points: Floats) -> Floats:
         """The same points, those of queries without a position at the mean of the training queries."""
-        if not np.isnan(points).any():
+        if not np.count_nonzero(np.isnan(points)):
             return points
         return np.where(is_lost(points)[:, None], self.points_.mean(axis=0), points)
 
@@ -180,6 +181,10 @@ class Surroundings:
 
         lost = Once(lambda: is_lost(points()))
 
+        @Once
+        def far() -> Bools:
+            return lost() | (measured() > locality.limit_) if math.isfinite(locality.limit_) else lost()
+
         def away(query: int, training: Ints) -> Floats:
             place = np.repeat(points()[[query]], len(training), axis=0)
             return distances(place, locality.points_[training], locality.metric)
@@ -191,9 +196,9 @@ class Surroundings:
             return None if found is None else (found, counts.astype(np.float64))
 
         known = TrainingQueries(
-            locality.query_ids_, locality.pairs_, locality.limit_, measured, few, away, known_gradients, lost
+            locality.query_ids_, locality.pairs_, locality.limit_, measured, few, away, known_gradients, lost, far
         )
-        self.is_far = Once(known.far)
+        self.is_far = far
         self.place = Place(
             lambda: looked_at(locality.view_),
             points=Once(lambda: locality.somewhere(points())),
@@ -217,6 +222,8 @@ def fitted_view(view: QueryView | None, data: Training, everyone: Ranker) -> Que
 
 def is_lost(points: Floats) -> Bools:
     """Which rows are those of queries without a position."""
+    if len(points) == 1:
+        return np.array([np.count_nonzero(np.isnan(points)) > 0])
     return np.asarray(np.isnan(points).any(axis=1))
 
 
