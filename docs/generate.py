@@ -137,6 +137,8 @@ def _kind(schema: dict[str, Any]) -> str:
         return f"[{name}](#{name.lower()})"
     if "anyOf" in schema:
         return " or ".join(_kind(each) for each in schema["anyOf"])
+    if "enum" in schema:
+        return " or ".join(f"`{each}`" for each in schema["enum"])
     kind = schema.get("type", "anything")
     if isinstance(kind, list):
         return " or ".join(kind)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from querywise.service.documents import Features, require_distinct
+from querywise.service.documents import Features, distinct_ids
 from querywise.service.errors import ApiError, RequestDataError
 from querywise.service.guards import decode, decode_documents
 from querywise.service.routes import _BATCH, _EXPLAIN, _RANK
@@ -45,12 +45,12 @@ def outcome(decoder: Any, body: bytes, *, at_once: bool) -> Any:
         if table is None:
             table = FEATURES.table(parts, list(map(str, range(len(parts)))))
         for number, part in enumerate(parts):
-            require_distinct(part, str(number))
+            distinct_ids(part, str(number))
     except ApiError as error:
         return error.status, error.message, error.where
     except RequestDataError as error:
         return str(error), error.where
-    return [[document.id for document in part] for part in parts], table.tobytes(), getattr(asked, "query", None)
+    return [distinct_ids(part, "") for part in parts], table.tobytes(), getattr(asked, "query", None)
 
 
 @settings(deadline=None, max_examples=examples(400))
@@ -76,4 +76,4 @@ def test_usual_bodies_are_read_at_once(documents: int) -> None:
         asked, table = decode_documents(_RANK, json.dumps(body, indent=indent).encode(), FEATURES)
         assert table is not None
         assert table.tobytes() == rows.tobytes()
-        assert [each.id for each in asked.documents] == [each["id"] for each in sent]
+        assert distinct_ids(asked.documents, "") == tuple(each["id"] for each in sent)

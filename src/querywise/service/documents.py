@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from querywise.data.rows import is_moderate
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cancellation import checkpoint
 from querywise.service.errors import RequestDataError
-from querywise.service.schema import Document, read_values
+from querywise.service.schema import Document, Documents, Table, read_values
 
 
 class Features(NamedTuple):
@@ -23,25 +24,64 @@ class Features(NamedTuple):
     known: frozenset[str]
     absent: float
 
-    def table(self, documents: Sequence[Sequence[Document]], places: Sequence[str]) -> Floats:
+    def table(self, documents: Sequence[Documents], places: Sequence[str]) -> Floats:
         """The features of the documents of some queries, read one by one: given by name, as numbers, or wrongly.
 
         places: where the documents of each query are in the request.
         """
         table, row = np.empty((sum(map(len, documents)), len(self.names))), 0
         for part, where in zip(documents, places, strict=True):
-            require_distinct(part, where)
+            distinct_ids(part, where)
+            if isinstance(part, Table):
+                table[row : row + len(part)] = self.unpacked(part, where)
+                row += len(part)
+                continue
             for place, document in enumerate(part):
                 checkpoint()
                 table[row] = _row(document, self, f"{where}[{place}]")
                 row += 1
         return table
 
+    def unpacked(self, documents: Table, where: str) -> Floats:
+        """The features of documents that are sent as a table of bytes: a view of these, where they are doubles."""
+        sent, width, place = documents.features, len(self.names), f"{where}.features"
+        if sent.shape != [len(documents), width]:
+            raise RequestDataError(
+                f"The shape is {sent.shape}; there are {len(documents)} ids, and the model was trained on {width} "
+                "features. Send a row for each id and a column for each feature, in the model's order.",
+                f"{place}.shape",
+            )
+        kind = np.dtype("<f8" if sent.dtype == "float64" else "<f4")
+        expected = len(documents) * width * kind.itemsize
+        if len(sent.base64) != expected:
+            raise RequestDataError(
+                f"There are {len(sent.base64)} bytes; {sent.dtype} of shape {sent.shape} are {expected}. Send "
+                "the bytes of the whole table, row by row.",
+                f"{place}.base64",
+            )
+        table = np.frombuffer(sent.base64, kind).astype(np.float64, copy=False).reshape(sent.shape)
+        if not is_moderate(table):
+            self._require_numbers(table, documents.ids, f"{place}.base64")
+        return table
 
-def require_distinct(documents: Sequence[Document], where: str) -> None:
-    """Refuse documents of which two have the same id."""
-    if len({document.id for document in documents}) != len(documents):
-        raise _repeated(documents, where)
+    def _require_numbers(self, table: Floats, ids: Sequence[str], where: str) -> None:
+        """Refuse infinite values, and NaN where the model knows no missing ones."""
+        wrong = ~np.isfinite(table) if self.absent == 0 else np.isinf(table)
+        if wrong.any():
+            row, column = np.argwhere(wrong)[0].tolist()
+            found = f"Document {ids[row]!r} has {table[row, column]} for feature {self.names[column]!r}"
+            instead = "0" if self.absent == 0 else "NaN"
+            message = f"{found}; every value must be a finite number. Send {instead} for a missing one."
+            raise RequestDataError(message, where)
+
+
+def distinct_ids(documents: Documents, where: str) -> tuple[str, ...]:
+    """The ids of documents; refused if two have the same one."""
+    packed = isinstance(documents, Table)
+    ids = tuple(documents.ids if isinstance(documents, Table) else [document.id for document in documents])
+    if len(set(ids)) != len(ids):
+        raise _repeated(ids, f"{where}.ids[{{}}]" if packed else f"{where}[{{}}]", "" if packed else ".id")
+    return ids
 
 
 def _row(document: Document, features: Features, where: str) -> list[float]:
@@ -78,13 +118,14 @@ def _values(document: Document, where: str) -> Any:
         raise RequestDataError(f"{message}.", f"{where}.features{inside}") from None
 
 
-def _repeated(documents: Sequence[Document], where: str) -> RequestDataError:
+def _repeated(ids: Sequence[str], where: str, inside: str) -> RequestDataError:
+    """The error for the first id that comes again; `where`: a document's place, `inside`: that of its id in it."""
     seen: dict[str, int] = {}
-    for place, document in enumerate(documents):
-        if document.id in seen:
+    for place, name in enumerate(ids):
+        if name in seen:
             break
-        seen[document.id] = place
+        seen[name] = place
     return RequestDataError(
-        f"Id {document.id!r} is also that of {where}[{seen[document.id]}]; every document needs an id of its own.",
-        f"{where}[{place}].id",
+        f"Id {name!r} is also that of {where.format(seen[name])}; every document needs an id of its own.",
+        f"{where.format(place)}{inside}",
     )

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 
 import msgspec
@@ -27,10 +27,11 @@ from querywise.methods import described
 from querywise.retrieval.embedding import EmbedderRecord
 from querywise.runtime.arrays import Bools, Floats
 from querywise.service.costs import Cost
-from querywise.service.documents import Features, require_distinct
+from querywise.service.documents import Features, distinct_ids
 from querywise.service.errors import RequestDataError
 from querywise.service.schema import (
     Document,
+    Documents,
     ExplainRequest,
     ModelSetting,
     Query,
@@ -38,6 +39,7 @@ from querywise.service.schema import (
     RankRequest,
     RankResponse,
     RouteRequest,
+    Table,
     WeightsRequest,
     unread,
 )
@@ -126,23 +128,34 @@ class LoadedModel:
 
         Several queries are numbered, because their ids need not differ.
         """
-        documents = [request.documents or [] for request in requests]
+        documents: list[Documents] = [request.documents or [] for request in requests]
+        if len(requests) == 1 and isinstance(documents[0], Table):
+            features = self.features.unpacked(documents[0], "documents")
+        if features is not None and len(requests) == 1:
+            return self._of_one(requests[0].query, documents[0], features)
         several = len(requests) != 1
         places = [f"requests[{number}].documents" if several else "documents" for number in range(len(requests))]
         if features is None:
             features = self.features.table(documents, places)
-        else:
-            for each, where in zip(documents, places, strict=True):
-                require_distinct(each, where)
+        names = [distinct_ids(each, where) for each, where in zip(documents, places, strict=True)]
         ids = tuple(map(str, range(len(requests)))) if several else (requests[0].query.id or "0",)
         return Candidates(
             features,
             np.array([0, *accumulate(map(len, documents))]),
             ids,
-            document_ids=tuple([document.id for each in documents for document in each]),
+            document_ids=tuple(chain.from_iterable(names)),
             feature_names=self.manifest.feature_names,
             queries=query_table(ids, [request.query for request in requests]),
             missing=self._missing,
+        )
+
+    def _of_one(self, query: Query, documents: Documents, features: Floats) -> Candidates:
+        """The same of one request whose features are read."""
+        name, names = query.id or "0", distinct_ids(documents, "documents")
+        plain = query.vector is None and not query.columns
+        table = QueryTable.of_query(name, query.text, query.class_) if plain else query_table((name,), [query])
+        return Candidates.of_query(
+            features, table, names, feature_names=self.manifest.feature_names, missing=self._missing
         )
 
     def answer(self, candidates: Candidates) -> tuple[Answer, Floats]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Raw, Struct, field
@@ -13,6 +13,7 @@ else:
     JsonObject = dict[str, Any]  # msgspec evaluates types at run time and has no recursive ones
 
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+Size = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 Values = list[float | None] | dict[str, float | None]
 _NUMBER = {"type": ["number", "null"]}
 _ARRAY = {"type": "array", "items": _NUMBER}
@@ -40,11 +41,39 @@ class Document(Struct, forbid_unknown_fields=True, gc=False):
     features: Features
 
 
+class Numbers(Struct, forbid_unknown_fields=True, gc=False):
+    """A table of numbers as the bytes of its rows, one after the other, little-endian, in base64.
+
+    `shape` is that of the table: its rows and its columns.
+    """
+
+    base64: bytes
+    dtype: Literal["float64", "float32"]
+    shape: Annotated[list[Size], Meta(min_length=2, max_length=2)]
+
+
+class Table(Struct, forbid_unknown_fields=True, gc=False):
+    """Candidates whose features are sent together: a row for each id, a column for each feature in the model's order.
+
+    This is read in less time than numbers in JSON, and gives the same scores. NaN is a missing value, for a model that
+    was trained with such.
+    """
+
+    ids: list[Annotated[str, Meta(max_length=1000)]]
+    features: Numbers
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+Documents = list[Document] | Table
+
+
 class RankRequest(Struct, forbid_unknown_fields=True):
     """One query and its candidates."""
 
     query: Query
-    documents: list[Document]
+    documents: Documents
     top: Count | None = None
 
     @property
@@ -72,7 +101,7 @@ class ExplainRequest(Struct, forbid_unknown_fields=True):
     """
 
     query: Query
-    documents: list[Document] | None = None
+    documents: Documents | None = None
     above: str | None = None
     below: str | None = None
     top: Count | None = None
@@ -103,7 +132,7 @@ class RouteRequest(Struct, forbid_unknown_fields=True):
 
     query: Query
     name: Annotated[str, Meta(pattern="^[a-z][a-z0-9_-]*$", max_length=200)] = "querywise"
-    documents: list[Document] | None = None
+    documents: Documents | None = None
 
     @property
     def sizes(self) -> list[int]:
