@@ -292,3 +292,14 @@ def test_a_first_look_leaves_few_points_to_look_at() -> None:
         left = coarse.perhaps_nearest(place, 0.0)
         assert int(np.linalg.norm(points - place, axis=1).argmin()) in left
         assert len(left) < 50
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e140, 1e-140])
+@pytest.mark.parametrize("width", [1, 7, 9, 1_100])
+def test_a_first_look_loses_no_nearest_point_at_any_size(scale: float, width: int) -> None:
+    rng = np.random.default_rng(7)
+    points = rng.normal(size=(700, width))
+    coarse = Coarse.of(points * scale)
+    for place in (*points[:3], *rng.normal(size=(5, width)), *1e8 * rng.normal(size=(2, width)), np.full(width, 1e20)):
+        left = coarse.perhaps_nearest(place * scale, 0.0)
+        assert int(np.linalg.norm(points - place, axis=1).argmin()) in left

@@ -35,7 +35,8 @@ class Coarse(NamedTuple):
     """Points in eight bits.
 
     size: the largest coordinate, by which all are divided. axes: what points are turned by, None where they are not.
-    numbers: of the points, in order along the widest axis. first: axes × points, the widest. others: points × axes.
+    numbers: of the points, in an order in which neighbours along the two widest axes are together. centres: the means
+    of blocks of them along the widest. first: axes × points, the widest. others: points × axes.
     squares: of their distances from the centre, `longest` the largest. beside: their lengths along the others. off: how
     far any of them was moved at most.
     """
@@ -46,6 +47,7 @@ class Coarse(NamedTuple):
     centre: Floats
     step: Floats
     numbers: Ints
+    centres: Floats
     first: NDArray[np.int8]
     others: NDArray[np.int8]
     squares: Singles
@@ -63,7 +65,7 @@ class Coarse(NamedTuple):
         if points.shape[1] <= _TURNED:
             axes = np.linalg.eigh(turned.T @ turned)[1][:, ::-1].copy()
             turned = turned @ axes
-        numbers = np.argsort(turned[:, 0], kind="stable")
+        numbers = _together(turned)
         turned = turned[numbers]
         lowest, highest = turned.min(axis=0), turned.max(axis=0)
         centre = lowest / 2 + highest / 2
@@ -74,7 +76,7 @@ class Coarse(NamedTuple):
         kept = codes * step
         turned -= kept
         squares, others = (np.einsum("ij,ij->i", each, each) for each in (kept, kept[:, _WIDEST:]))
-        longest = float(squares.max())
+        longest, blocks = float(squares.max()), np.arange(0, len(points), _BLOCK)
         off = math.sqrt(float(np.einsum("ij,ij->i", turned, turned).max()))
         return cls(
             middle,
@@ -83,6 +85,7 @@ class Coarse(NamedTuple):
             centre,
             step,
             numbers,
+            np.add.reduceat(kept[:, :_WIDEST], blocks) / np.diff([*blocks, len(points)])[:, None],
             np.ascontiguousarray(codes[:, :_WIDEST].T),
             np.ascontiguousarray(codes[:, _WIDEST:]),
             squares.astype(np.float32),
@@ -95,14 +98,12 @@ class Coarse(NamedTuple):
         """The points that may be nearest to a place, or as near but for `slack`, in squared distances."""
         away = (place - self.middle) / self.size
         if self.axes is not None:
-            away = away @ self.axes
+            away = _turned(away, self.axes)
         away -= self.centre
         if not math.sqrt(away @ away) < _FAR:
             return np.arange(len(self.numbers))
-        # The nearest are likely among those that are as far along the widest axis.
-        along = max(-_MOST, min(_MOST, round(away[0] / self.step[0])))
         found = _looked_at(
-            int(np.searchsorted(self.first[0], np.int8(along))) // _BLOCK,
+            self.centres,
             self.first,
             self.others,
             self.squares,
@@ -116,9 +117,27 @@ class Coarse(NamedTuple):
         return np.sort(self.numbers[found])
 
 
+def _together(turned: Floats) -> Ints:
+    """The numbers of points in an order in which blocks of them have neighbours along the first two axes."""
+    strips = max(1, round(math.sqrt(len(turned) / _BLOCK)))
+    strip = np.empty(len(turned), np.int64)
+    strip[np.argsort(turned[:, 0], kind="stable")] = np.arange(len(turned)) * strips // len(turned)
+    return np.lexsort((turned[:, min(1, turned.shape[1] - 1)], strip))
+
+
+@compiled
+def _turned(away: Floats, axes: Floats) -> Floats:
+    """A place along the axes: a product of so few numbers that other threads would only delay it."""
+    found = np.zeros(len(away))
+    for row in range(len(away)):
+        for axis in range(len(away)):
+            found[axis] += away[row] * axes[row, axis]
+    return found
+
+
 @compiled
 def _looked_at(
-    begun: int,
+    centres: Floats,
     first: NDArray[np.int8],
     others: NDArray[np.int8],
     squares: Singles,
@@ -129,7 +148,7 @@ def _looked_at(
     longest: float,
     off: float,
 ) -> Ints:
-    """The points that may be nearest to a place, `away` from the centre; the block `begun` is looked at first."""
+    """The points that may be nearest to a place, `away` from the centre."""
     codes, unit, error = _as_codes(away * step)
     behind = codes[len(first) :].copy()
     square, aside = 0.0, 0.0
@@ -143,6 +162,13 @@ def _looked_at(
     rough, bound = np.inf, np.inf
     rows, found, count = np.empty(len(squares), np.int64), np.empty(len(squares), np.float32), 0
     least, blocks = np.empty(_BLOCK, np.float32), (len(squares) + _BLOCK - 1) // _BLOCK
+    begun, nearest = 0, np.inf
+    for block in range(blocks):  # begin with the block in which the nearest most likely is
+        gap = 0.0
+        for axis in range(len(first)):
+            gap += (centres[block, axis] - away[axis]) ** 2
+        if gap < nearest:
+            begun, nearest = block, gap
     for turn in range(blocks):
         begin = (begun + turn) % blocks * _BLOCK
         if not _at_least(first, codes, squares, beside, scale, own, begin, bound, least):
