@@ -11,13 +11,16 @@ from querywise.data.joining import concatenate
 from querywise.data.judged import Judged
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
-from querywise.learners.ranksvm.centres import centre_points, gradients_at, nearest, sums_at
+from querywise.learners.ranksvm import local_models
+from querywise.learners.ranksvm.centres import Centres, centre_points, gradients_at, nearest, sums_at
+from querywise.learners.ranksvm.local_models import PreparedRankSVM
 from querywise.learners.ranksvm.newton import Ridge
 from querywise.learners.ranksvm.preferences import Preferences
 from querywise.learners.ranksvm.ranksvm import RankSVM
-from querywise.learners.ranksvm.weighted_sums import objective_sums
+from querywise.learners.ranksvm.rounding import errors
+from querywise.learners.ranksvm.weighted_sums import Curved, objective_sums, single_sums, step_sums
 from querywise.learners.weight_rows import WeightRows
-from querywise.runtime.arrays import Floats
+from querywise.runtime.arrays import Floats, Singles
 from tests.test_ranksvm import Weighting, Written
 from tests.worlds import pairwise, ragged
 
@@ -212,7 +215,7 @@ def around_centres(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(len(weights))
         return objective_sums(pairs, shares, weights)
 
-    monkeypatch.setattr("querywise.learners.ranksvm.local_models.objective_sums", noted)
+    monkeypatch.setattr("querywise.learners.ranksvm.certificates.objective_sums", noted)
     return counts
 
 
@@ -233,10 +236,7 @@ def test_models_from_centres_are_within_the_gap_asked_for(
 
 
 def test_a_step_from_a_centre_spares_models_a_look_at_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = make_judged(120, 12, 6, kinds=2, seed=1)
-    assert data.candidates.queries is not None
-    kinds = np.array(data.candidates.queries.classes)
-    rows = (kinds[:, None] == kinds[None, :]) * np.random.default_rng(0).uniform(0.5, 1.5, size=(120, 120))
+    data, rows = of_two_kinds(120)
     prepared, looked = RankSVM(tolerance=3e-4).prepare(data), around_centres(monkeypatch)
     prepared.models(csr_array(rows))
     assert looked == [120]
@@ -244,6 +244,75 @@ def test_a_step_from_a_centre_spares_models_a_look_at_their_rows(monkeypatch: py
     monkeypatch.setattr("querywise.learners.ranksvm.local_models._WORTH", np.inf)
     prepared.models(csr_array(rows))
     assert sum(looked) > 150
+
+
+def of_two_kinds(queries: int) -> tuple[Judged, Floats]:
+    """Queries of two kinds, and rows of V in which each has those of its kind as neighbours."""
+    data = make_judged(queries, 12, 6, kinds=2, seed=1)
+    assert data.candidates.queries is not None
+    kinds = np.array(data.candidates.queries.classes)
+    return data, (kinds[:, None] == kinds) * np.random.default_rng(0).uniform(0.5, 1.5, size=(queries, queries))
+
+
+def proven_gaps(data: Judged, rows: Floats, weights: Floats, l2: float) -> Floats:
+    """How far above its minimum each model is at most, relative to its objective; in double precision."""
+    pairs = Preferences(data.candidates.features, data.labels, data.candidates.starts)
+    losses, gradient = objective_sums(pairs, WeightRows.of(csr_array(rows), pairs.pairs, "query"), weights)
+    norms = np.einsum("ij,ij->i", gradient + l2 * weights, gradient + l2 * weights)
+    relative: Floats = norms / (2 * l2) / (losses + 0.5 * l2 * np.einsum("ij,ij->i", weights, weights))
+    return relative
+
+
+def test_models_that_are_alike_need_no_curvature_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, rows = of_two_kinds(600)
+    prepared, summed = svm(l2=1.0).prepare(data), list[int]()
+
+    def noted(curved: Curved, shares: WeightRows) -> tuple[Floats, Singles]:
+        summed.append(len(shares))
+        return step_sums(curved, shares)
+
+    monkeypatch.setattr("querywise.learners.ranksvm.local_models.step_sums", noted)
+    found = prepared.models(csr_array(rows)).weights
+    assert summed == [64, 1]  # of the centres, and the one in common
+    assert proven_gaps(data, rows, found, 1.0).max() <= 1e-3
+
+
+@pytest.mark.parametrize("late", [0.0, 1.0])
+def test_models_that_are_not_alike_are_trained_with_their_own(late: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many of the sample may miss the tolerance: those that do are trained as if there were no others."""
+    data, chosen = make_judged(80, 12, 6, kinds=3, seed=2), np.random.default_rng(0).random((80, 80)) < 0.05
+    rows = np.maximum(chosen, np.eye(80))
+    monkeypatch.setattr(local_models, "_WORTH", 0)
+    monkeypatch.setattr(local_models, "_COMMON", 0)
+    monkeypatch.setattr(local_models, "_LATE", late)
+    blocks, real = list[int](), PreparedRankSVM._in_blocks
+
+    def noted(prepared: PreparedRankSVM, shares: WeightRows, centres: Centres | None) -> Floats:
+        blocks.append(len(shares))
+        return real(prepared, shares, centres)
+
+    monkeypatch.setattr(PreparedRankSVM, "_in_blocks", noted)
+    found = local(svm(l2=0.02), data, rows)
+    assert blocks == [80] if late == 0.0 else 0 < blocks[0] < 80
+    assert proven_gaps(data, rows, found, 0.02).max() <= 1e-3
+
+
+@pytest.mark.parametrize(("size", "documents"), [(0.01, 8), (1.0, 40), (30.0, 40), (1.0, 400)])
+def test_sums_in_single_precision_are_off_by_no_more_than_is_allowed_for(size: float, documents: int) -> None:
+    data = make_judged(20, documents, 30, seed=3)
+    pairs = Preferences(data.candidates.features + 5.0, data.labels, data.candidates.starts)
+    rows = np.random.default_rng(1).uniform(size=(16, 20))
+    shares = WeightRows.of(csr_array(rows), pairs.pairs, "query")
+    weights = np.random.default_rng(2).normal(scale=size, size=(16, 30))
+    losses, gradient = objective_sums(pairs, shares, weights)
+    near_losses, near_gradient, extent = single_sums(pairs, shares, weights)
+    losses_off, gradient_off = errors(weights, near_losses, [extent])
+    off = np.linalg.norm(near_gradient - gradient, axis=1)
+    assert (np.abs(near_losses - losses) <= losses_off).all()
+    assert (off <= gradient_off).all()
+    size_of_gradient = np.linalg.norm(gradient, axis=1)
+    assert (off > 1e-9 * size_of_gradient).all()
+    assert (gradient_off < 1e-2 * size_of_gradient).all()
 
 
 def test_gradients_at_a_centre_add_up_to_that_of_every_model() -> None:

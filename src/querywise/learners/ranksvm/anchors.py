@@ -61,7 +61,7 @@ class Anchors(NamedTuple):
     pulls: Floats
 
     @staticmethod
-    def of(shares: WeightRows, curved: Curved, points: Floats, pairs: Preferences | None, strength: float) -> Anchors:
+    def of(shares: WeightRows, curved: Curved, pairs: Preferences | None, points: Floats, strength: float) -> Anchors:
         """Those of some rows; without pairs, models are bare and their points are w₀."""
         from querywise.learners.ranksvm import curvature_kernels
 

@@ -5,6 +5,9 @@ The step from w₀ is the less exact the farther it goes. A step with the same c
     w = c − ((λ+μ) I + V·H)⁻¹ (λ c + μ (c − w₀) + V·G(c))
 
 goes on from there for the price of a sum: G(c), every query's gradient at c, is computed once for all models around c.
+
+A centre is so near that the curvature hardly matters: where many models are alike, that of their mean row of V does for
+all of them, and none needs one of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from querywise.learners.ranksvm.preferences import Preferences, query_ranges
+from querywise.learners.ranksvm.systems import Systems, solved
 from querywise.learners.weight_rows import WeightRows
 from querywise.runtime.arrays import Floats, Ints, for_kernels
 from querywise.runtime.threads import in_threads
@@ -25,10 +29,19 @@ _QUERY_BLOCKS = 16
 
 
 class Centres(NamedTuple):
-    """The points, a row each, and what `gradients_at` has for every part of the training queries, kept."""
+    """The points, a row each, and what `gradients_at` has for every part of the training queries, kept.
+
+    `system` has the curvature that models have in common, if it does for them.
+    """
 
     points: Floats
     gradients: Sequence[Kept]
+    system: Systems | None = None
+
+    def solve(self, right: Floats) -> Floats:
+        """The solutions of the system that models have in common, for a right side each."""
+        assert self.system is not None
+        return solved(self.system, np.zeros(len(right), np.int64), right)
 
 
 def centre_points(models: Floats, count: int) -> Floats:

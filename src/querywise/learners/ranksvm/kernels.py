@@ -87,16 +87,17 @@ def _squared_hinge_by_fours(scores: Floats, levels: Ints, gradient: Floats) -> f
     A pair's v² is v (1 − s_a) + v s_b, so that Σ v² follows from the sums of v over each document's pairs.
     """
     n, total, below, a = len(scores), 0.0, 0, 1
-    gradient[:] = 0.0
+    one, zero = scores.dtype.type(1.0), scores.dtype.type(0.0)
+    gradient[:] = zero
     while a < n:
         if levels[a] != levels[a - 1]:
             below = a
         if below > 0 and a + 3 < n and levels[a + 3] == levels[a]:
-            g0, g1, g2, g3 = 1.0 - scores[a], 1.0 - scores[a + 1], 1.0 - scores[a + 2], 1.0 - scores[a + 3]
-            p0, p1, p2, p3 = 0.0, 0.0, 0.0, 0.0
+            g0, g1, g2, g3 = one - scores[a], one - scores[a + 1], one - scores[a + 2], one - scores[a + 3]
+            p0, p1, p2, p3 = zero, zero, zero, zero
             for b in range(below):
                 s = scores[b]
-                v0, v1, v2, v3 = max(g0 + s, 0.0), max(g1 + s, 0.0), max(g2 + s, 0.0), max(g3 + s, 0.0)
+                v0, v1, v2, v3 = max(g0 + s, zero), max(g1 + s, zero), max(g2 + s, zero), max(g3 + s, zero)
                 p0, p1, p2, p3 = p0 + v0, p1 + v1, p2 + v2, p3 + v3
                 gradient[b] += (v0 + v1) + (v2 + v3)
             gradient[a] -= p0
@@ -106,9 +107,9 @@ def _squared_hinge_by_fours(scores: Floats, levels: Ints, gradient: Floats) -> f
             total += (p0 + p1) + (p2 + p3)
             a += 4
         else:
-            g0, p0 = 1.0 - scores[a], 0.0
+            g0, p0 = one - scores[a], zero
             for b in range(below):
-                v0 = max(g0 + scores[b], 0.0)
+                v0 = max(g0 + scores[b], zero)
                 p0 += v0
                 gradient[b] += v0
             gradient[a] -= p0
@@ -178,10 +179,27 @@ def _sums_of_models(scores: Floats, levels: Ints, losses: Floats, gradient: Floa
         for model in range(len(scores)):
             losses[model] = _squared_hinge_by_fours(scores[model], levels, gradient[model])
         return
-    degree, order = np.empty(len(levels)), np.argsort(scores[0])
+    degree, order = np.empty(len(levels)), ascending(scores[0])
     for model in range(len(scores)):
         losses[model] = swept(scores[model], levels, order, (1.0, -np.inf, 1.0), gradient[model], degree)
     gradient *= 0.5
+
+
+@compiled_loosely
+def _take_rows(source: Floats, target: Floats) -> float:
+    """Copy rows, to single precision less their mean; the largest squared norm of one."""
+    mean, largest = np.zeros(source.shape[1]), 0.0
+    for row in range(len(source) if target.itemsize < source.itemsize else 0):
+        for j in range(len(mean)):
+            mean[j] += source[row, j] / len(source)
+    for row in range(len(source)):
+        norm = 0.0
+        for j in range(len(mean)):
+            value = source[row, j] - mean[j]
+            target[row, j] = value
+            norm += value * value
+        largest = max(largest, norm)
+    return largest
 
 
 @compiled
@@ -198,27 +216,31 @@ def model_objectives(
     last: int,
     values: Floats,
     gradient: Floats,
-) -> None:
+) -> float:
     """Add the queries first..last−1 to the losses and gradients of the models that have a share in them.
 
-    pointers, models and shares are the columns of V, a row per query; a row of `weights` is a model.
+    pointers, models and shares are the columns of V, a row per query; a row of `weights` is a model. The losses of a
+    query are computed in the precision of `weights`; in single precision its rows are centred, which changes no margin.
+    Returns the largest squared norm of a row.
     """
-    columns, most, longest = weights.shape[1], 0, 0
+    columns, most, longest, largest = weights.shape[1], 0, 0, 0.0
+    real = weights.dtype.type
     for query in range(first, last):
         most = max(most, pointers[query + 1] - pointers[query])
         longest = max(longest, starts[query + 1] - starts[query])
-    chosen_room, moved_room = np.empty((most, columns)), np.empty((most, columns))
-    score_room, gradient_room, losses = np.empty(longest * most), np.empty(longest * most), np.empty(most)
+    row_room, losses = np.empty((longest, columns), real), np.empty(most)
+    chosen_room, moved_room = np.empty((most, columns), real), np.empty((most, columns), real)
+    score_room, gradient_room = np.empty(longest * most, real), np.empty(longest * most, real)
     for query in range(first, last):
         mine = models[pointers[query] : pointers[query + 1]]
         if len(mine) == 0 or pairs[query] == 0:
             continue
         begin, end = starts[query], starts[query + 1]
-        x, chosen, moved = features[begin:end], chosen_room[: len(mine)], moved_room[: len(mine)]
+        x, chosen, moved = row_room[: end - begin], chosen_room[: len(mine)], moved_room[: len(mine)]
+        largest = max(largest, _take_rows(features[begin:end], x))
         for row in range(len(mine)):
-            source, target = weights[mine[row]], chosen[row]
             for j in range(columns):
-                target[j] = source[j]
+                chosen[row, j] = weights[mine[row], j]
         size = (end - begin) * len(mine)
         scores = score_room[:size].reshape(len(mine), end - begin)
         by_score = gradient_room[:size].reshape(len(mine), end - begin)
@@ -228,9 +250,9 @@ def model_objectives(
         for row in range(len(mine)):
             coefficient = shares[pointers[query] + row] / pairs[query]
             values[mine[row]] += coefficient * losses[row]
-            target, source = gradient[mine[row]], moved[row]
             for j in range(columns):
-                target[j] += 2 * coefficient * source[j]
+                gradient[mine[row], j] += 2 * coefficient * moved[row, j]
+    return largest
 
 
 @compiled

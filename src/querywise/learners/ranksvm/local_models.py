@@ -15,8 +15,6 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Literal, Protocol, Self
 
 import numpy as np
@@ -26,29 +24,37 @@ from querywise.contracts.protocols import Learner
 from querywise.learners.linear import LinearModels
 from querywise.learners.ranksvm.anchors import Anchors, Row, bare, certified
 from querywise.learners.ranksvm.centres import Centres, centre_points, gradients_at, nearest, sums_at
+from querywise.learners.ranksvm.certificates import Gaps, gaps, gaps_if_rounded
 from querywise.learners.ranksvm.newton import Optimum, Ridge, minimise, minimise_hinge
 from querywise.learners.ranksvm.preference_parts import PreferenceParts
 from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Preferences, joined, total
+from querywise.learners.ranksvm.spread import Spread
 from querywise.learners.ranksvm.systems import Systems, curvature, factored, solved
-from querywise.learners.ranksvm.weighted_sums import MANY, Curved, curved_queries, objective_sums, step_sums
+from querywise.learners.ranksvm.weighted_sums import MANY, Curved, curved_queries, gradient_sums, step_sums
 from querywise.learners.weight_rows import WeightRows
 from querywise.learners.weights import weighed
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.progress import doing
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.threads import one_blas_thread, slices
-from querywise.runtime.workers import ThisProcess, Workers
+from querywise.runtime.workers import ThisProcess
 
 _MEMORY = 256_000_000  # bytes for the curvatures of the models trained at a time
 _CENTRES = 8
 _SAMPLE = 64  # models whose centres these are
 _WORTH = 16  # the part of certifying all models that centres may cost at most
+_AT_ONCE = 4096  # models in hand at most
+_COMMON = 8  # times the sample: with fewer models it does not pay to find out whether a common curvature does
+_LATE = 1 / 16  # of the sample: where more miss the tolerance with a common curvature, models use their own
 _FROZEN_STEPS = 20
 _ANCHORS = 64
 _APART = 12  # training queries for each anchor, at least
 _LIKELY = 0.1  # the share of the training queries that a row must weight to be likely to resemble an anchor's
 _LARGE = 100_000  # numbers that the curvatures of a row have, from which on it is worth reading fewer of them
 _PROGRESS = 0.8  # a step with the same curvature must shrink the gap at least to this for another to be tried
+
+
+_Solve = Callable[[Ints, Floats], Floats]  # the solutions of the systems of some rows, a right side each
 
 
 class LinearLearner(Learner, Protocol):
@@ -71,7 +77,7 @@ class PreparedRankSVM:
 
     def __init__(self, learner: LinearLearner) -> None:
         self.learner = learner
-        self._spread: _Spread | None = None
+        self._spread: Spread | None = None
         self._anchors: Anchors | None = None
 
     def fit(self, everyone: LinearLearner, preferences: PreferenceParts, scaling: Scaling, optimum: Optimum, /) -> Self:
@@ -86,7 +92,7 @@ class PreparedRankSVM:
                 curved = preferences.workers.keep(curved_queries, preferences.parts, optimum.states or [])
         keeps_rows = self.learner.tolerance is not None or self.learner.loss == "hinge"
         pairs = preferences.parts if keeps_rows else []
-        self._spread = _Spread(preferences.workers, curved, pairs, preferences.cuts)
+        self._spread = Spread(preferences.workers, curved, pairs, preferences.cuts)
         if isinstance((*curved, *pairs)[0], (Curved, Preferences)) and len(self._spread) == 1:
             self._remember()
         return self
@@ -113,7 +119,7 @@ class PreparedRankSVM:
         self.features_ = None if pairs is None else pairs.features
         self.levels_ = None if pairs is None else pairs.levels
 
-    def _parts(self) -> _Spread:
+    def _parts(self) -> Spread:
         """The training queries in parts: kept by the workers, or, of a stored learner, here."""
         if self._spread is None:
             pairs, curved = [], []
@@ -121,7 +127,7 @@ class PreparedRankSVM:
                 pairs = [Preferences(self.features_, self.levels_, self.starts_)]
             if hasattr(self, "curvatures_"):
                 curved = [Curved(self.gradients_, self.curvatures_)]
-            self._spread = _Spread(ThisProcess(), curved, pairs, np.array([0, len(self.pairs_)]))
+            self._spread = Spread(ThisProcess(), curved, pairs, np.array([0, len(self.pairs_)]))
         return self._spread
 
     def for_learner(self, learner: LinearLearner) -> Self:
@@ -170,10 +176,10 @@ class PreparedRankSVM:
         """The models of a few rows, each from the anchor that it resembles most."""
         if self._anchors is None:
             rows = self._shares(like(max(1, min(_ANCHORS, len(self.pairs_) // _APART))))
-            points, pairs = np.tile(self.centre_, (len(rows), 1)), None
+            points = np.tile(self.centre_, (len(rows), 1))
             if self.learner.tolerance is not None:
-                points, pairs = self._all_at_once(rows), self._parts().pairs[0]
-            self._anchors = Anchors.of(rows, self._parts().curved[0], points, pairs, self._ridge().strength)
+                points = self._all_at_once(rows)
+            self._anchors = Anchors.of(rows, *self._parts().here(), points, self._ridge().strength)
         one_each = [shares] if len(shares) == 1 else [shares.select(np.array([row])) for row in range(len(shares))]
         return np.array([self._beside(self._anchors, each) for each in one_each])
 
@@ -184,10 +190,10 @@ class PreparedRankSVM:
         if near is None:
             alone: Floats = self._all_at_once(shares)[0]
             return alone
-        ridge, tolerance, curved = self._ridge(), self.learner.tolerance, self._parts().curved[0]
-        if tolerance is None:
+        ridge, tolerance, (curved, pairs) = self._ridge(), self.learner.tolerance, self._parts().here()
+        if tolerance is None or pairs is None:
             return bare(anchors, near, ridge, curved)
-        weights, proven = certified(anchors, near, row, ridge, curved, self._parts().pairs[0], tolerance)
+        weights, proven = certified(anchors, near, row, ridge, curved, pairs, tolerance)
         found: Floats = weights if proven else self._one_by_one(shares, weights[None, :])[0]
         return found
 
@@ -215,11 +221,25 @@ class PreparedRankSVM:
         return Ridge(self.learner.l2, self.centre_, prior)
 
     def _all_at_once(self, shares: WeightRows) -> Floats:
+        centres = None if self.learner.tolerance is None else self._centres(shares)
+        if centres is None or centres.system is None:
+            return self._in_blocks(shares, centres)
+        common, blocks = centres, slices(len(shares), _AT_ONCE)
+        parts = self._parts().workers.together(
+            lambda block: self._in_common(shares.select(block), common), blocks, "Local models"
+        )
+        weights = np.concatenate([each for each, _ in parts])
+        late = np.concatenate([block.start + each for block, (_, each) in zip(blocks, parts, strict=True)])
+        if len(late):
+            weights[late] = self._in_blocks(shares.select(late), centres)
+        return weights
+
+    def _in_blocks(self, shares: WeightRows, centres: Centres | None) -> Floats:
+        """The models of rows, each with the curvature of its own row, as many at a time as there is room for."""
         d = len(self.centre_)
         each = 2 * d * (d + 1) * (len(self._parts()) + 1)  # bytes: a sum from every part, and the factor
         room = min(_MEMORY, (self._parts().workers.memory or np.inf) / 10)
-        blocks = slices(len(shares), max(1, min(int(room // each), 4096)))
-        centres = None if self.learner.tolerance is None else self._centres(shares)
+        blocks = slices(len(shares), max(1, min(int(room // each), _AT_ONCE)))
         parts = self._parts().workers.together(
             lambda block: self._block(shares.select(block), centres), blocks, "Local models"
         )
@@ -232,9 +252,20 @@ class PreparedRankSVM:
         if len(shares.queries) < _WORTH * _CENTRES * shares.columns:
             return None
         rows = np.flatnonzero(shares.has_pairs)
-        some = rows[np.linspace(0, len(rows) - 1, min(_SAMPLE, len(rows))).astype(np.int64)]
-        points = centre_points(self._first_steps(shares.select(some), more=False)[0], _CENTRES)
-        return Centres(points, self._parts().workers.keep(gradients_at, self._parts().pairs, shared=(points,)))
+        some = shares.select(rows[np.linspace(0, len(rows) - 1, min(_SAMPLE, len(rows))).astype(np.int64)])
+        points = centre_points(self._first_steps(some, more=False)[0], _CENTRES)
+        centres = Centres(points, self._parts().workers.keep(gradients_at, self._parts().pairs, shared=(points,)))
+        return self._with_common(centres, some) if len(rows) >= _COMMON * _SAMPLE else centres
+
+    def _with_common(self, centres: Centres, some: WeightRows) -> Centres:
+        """The same with the curvature of the mean of some rows, if the models of nearly all of them are certified."""
+        spread, mean = self._parts(), some.matrix().mean(axis=0)
+        row = WeightRows.of(csr_array(np.reshape(mean, (1, -1))), self.pairs_, "query")
+        sums = spread.workers.each(step_sums, *spread.asked(spread.curved, row))
+        _, system = factored(sums, self._ridge().strength, np.zeros((1, len(self.centre_))), again=True)
+        common = centres._replace(system=system)
+        _, late = self._in_common(some, common)
+        return common if len(late) <= _LATE * len(some) else centres
 
     def _first_steps(self, shares: WeightRows, *, more: bool) -> tuple[Floats, Any]:
         """The step from w₀ for some rows, and, where more may follow, their systems, kept."""
@@ -244,22 +275,42 @@ class PreparedRankSVM:
         (weights,), (systems,) = spread.workers.both(_first_step, *([each] for each in sums), shared=shared)
         return weights, systems
 
+    def _in_common(self, shares: WeightRows, centres: Centres) -> tuple[Floats, Ints]:
+        """The models of some rows by steps with the curvature they have in common, and those that miss the tolerance.
+
+        They are certified in single precision, what is rounded there being allowed for.
+        """
+        spread, ridge = self._parts(), self._ridge()
+        weights = np.where(shares.has_pairs[:, None], self.centre_, ridge.minimiser)
+        pending = np.flatnonzero(shares.has_pairs)
+        sums = spread.workers.each(gradient_sums, *spread.asked(spread.curved, shares.select(pending)))
+        weights[pending] -= centres.solve(ridge.gradient(self.centre_) + total(sums))
+
+        def solve(_: Ints, right: Floats) -> Floats:
+            return centres.solve(right)
+
+        self._step_from(centres, shares, weights, solve, pending)
+        return weights, self._frozen_steps(shares, weights, solve, pending, gaps_if_rounded)
+
     def _block(self, shares: WeightRows, centres: Centres | None) -> Floats:
         """The models of some rows: the step from w₀, then as many more as the tolerance asks for."""
-        tolerance = self.learner.tolerance
-        weights, systems = self._first_steps(shares, more=tolerance is not None)
-        if tolerance is None:
+        weights, systems = self._first_steps(shares, more=self.learner.tolerance is not None)
+        if self.learner.tolerance is None:
             return weights
         weights = np.array(weights)  # a copy: results of workers may be read only
         pending = np.flatnonzero(shares.has_pairs)
+
+        def solve(rows: Ints, right: Floats) -> Floats:
+            return self._parts().workers.each(solved, [systems], shared=(rows, right))[0]
+
         if centres is not None:
-            self._step_from(centres, shares, weights, systems, pending)
-        late = self._frozen_steps(shares, weights, systems, pending, tolerance)
+            self._step_from(centres, shares, weights, solve, pending)
+        late = self._frozen_steps(shares, weights, solve, pending, gaps)
         if len(late):
             weights[late] = self._one_by_one(shares.select(late), weights[late])
         return weights
 
-    def _step_from(self, centres: Centres, shares: WeightRows, weights: Floats, systems: Any, pending: Ints) -> None:
+    def _step_from(self, centres: Centres, shares: WeightRows, weights: Floats, solve: _Solve, pending: Ints) -> None:
         """Step from the nearest centre; models nearer to w₀ stay as they are."""
         spread, ridge = self._parts(), self._ridge()
         own = nearest(np.vstack([self.centre_, centres.points]), weights[pending]) - 1
@@ -268,39 +319,26 @@ class PreparedRankSVM:
         gradient = ridge.gradient(points)
         for each in spread.workers.each(sums_at, *spread.asked(centres.gradients, some), shared=(own,)):
             gradient += each
-        weights[moved] = points - spread.workers.each(solved, [systems], shared=(moved, gradient))[0]
+        weights[moved] = points - solve(moved, gradient)
 
-    def _frozen_steps(self, shares: WeightRows, weights: Floats, systems: Any, pending: Ints, tolerance: float) -> Ints:
+    def _frozen_steps(
+        self, shares: WeightRows, weights: Floats, solve: _Solve, pending: Ints, certify: Callable[..., Gaps]
+    ) -> Ints:
         """Certify, and step again with the same curvature while that helps; which models still miss the tolerance."""
-        ridge = self._ridge()
         best = np.full(len(weights), np.inf)
         late = [np.zeros(0, dtype=np.int64)]
         for steps_left in reversed(range(_FROZEN_STEPS + 1)):
             if not len(pending):
                 break
-            values, gradient = self._objective(shares.select(pending), weights[pending], ridge)
-            gaps = np.einsum("ij,ij->i", gradient, gradient) / (2 * ridge.strength)
-            missed = gaps > tolerance * values
+            gaps, values, gradient = certify(self._parts(), shares.select(pending), weights[pending], self._ridge())
+            missed = gaps > (self.learner.tolerance or 0.0) * values
             again = missed & (gaps < _PROGRESS * best[pending]) & (steps_left > 0)
             late.append(pending[missed & ~again])
             best[pending] = gaps
             pending, gradient = pending[again], gradient[again]
             if len(pending):
-                weights[pending] -= self._parts().workers.each(solved, [systems], shared=(pending, gradient))[0]
+                weights[pending] -= solve(pending, gradient)
         return np.sort(np.concatenate(late))
-
-    def _objective(self, shares: WeightRows, weights: Floats, ridge: Ridge) -> tuple[Floats, Floats]:
-        """The objectives and gradients of some models, each on the rows of the queries it has a share in."""
-        spread = self._parts()
-        parts = spread.workers.each(objective_sums, *spread.asked(spread.pairs, shares), shared=(weights,))
-        away = weights - ridge.centre
-        values = 0.5 * ridge.l2 * np.einsum("ij,ij->i", weights, weights)
-        values += 0.5 * ridge.centre_l2 * np.einsum("ij,ij->i", away, away)
-        gradient = ridge.l2 * weights + ridge.centre_l2 * away
-        for each in parts:
-            values += each[0]
-            gradient += each[1]
-        return values, gradient
 
     def _one_by_one(self, shares: WeightRows, start: Floats) -> Floats:
         """Newton's method for every row, from its current weights, with its own curvature on the queries it weights."""
@@ -322,34 +360,6 @@ class PreparedRankSVM:
         return np.array(
             spread.workers.together(train, range(len(start)), "Refining local models", side_by_side=threads)
         )
-
-
-@dataclass(frozen=True)
-class _Spread:
-    """The training queries in parts, one after the other."""
-
-    workers: Workers
-    curved: Sequence[Any]  # kept, of every part; none with the hinge
-    pairs: Sequence[Any]  # Preferences, kept, of every part; none where models are single steps
-    cuts: Ints  # the first query of each, and how many there are in all
-
-    def __len__(self) -> int:
-        return len(self.cuts) - 1
-
-    def asked(self, parts: Sequence[Any], shares: WeightRows) -> tuple[list[Any], list[WeightRows]]:
-        """The parts with a query that some rows weight, and these rows there."""
-        if len(self) == 1:
-            return [parts[0]], [shares]
-        pieces = [shares.of_queries(first, last) for first, last in pairwise(self.cuts.tolist())]
-        some = [number for number, piece in enumerate(pieces) if len(piece.queries)] or [0]
-        return [parts[number] for number in some], [pieces[number] for number in some]
-
-    def holding(self, queries: Ints) -> tuple[list[Any], list[Ints]]:
-        """The parts that have some queries, given in ascending order, and the numbers these have there."""
-        ends = np.searchsorted(queries, self.cuts).tolist()
-        some = [number for number, (first, last) in enumerate(pairwise(ends)) if last > first]
-        numbers = [queries[ends[each] : ends[each + 1]] - self.cuts[each] for each in some]
-        return [self.pairs[each] for each in some], numbers
 
 
 def _identity(part: Any) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from querywise.errors import SolverError
 from querywise.learners.ranksvm.newton import State
 from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Preferences, query_ranges, total
+from querywise.learners.ranksvm.rounding import Extent
 from querywise.learners.weight_rows import WeightRows
 from querywise.runtime.arrays import Floats, Singles, for_kernels
 from querywise.runtime.threads import in_threads, slices
@@ -36,13 +37,18 @@ def curved_queries(preferences: Preferences, state: State) -> Curved:
     return Curved(gradients, curvatures)
 
 
+def gradient_sums(curved: Curved, shares: WeightRows) -> Floats:
+    """A part of V·G."""
+    return shares.times(curved.gradients)
+
+
 def step_sums(curved: Curved, shares: WeightRows) -> tuple[Floats, Singles]:
     """A part of V·G and of V·H, the latter packed."""
     entries = len(shares) * shares.columns
     dense = len(shares) >= _DENSE_ROWS and len(shares.queries) >= _DENSE * entries
     sums = np.empty((len(shares), curved.curvatures.shape[1]), np.float32)
     (_multiply if dense else _gather)(shares, curved.curvatures, sums)
-    return shares.times(curved.gradients), sums
+    return gradient_sums(curved, shares), sums
 
 
 def _multiply(shares: WeightRows, table: Singles, sums: Singles) -> None:
@@ -82,15 +88,30 @@ def objective_sums(pairs: Preferences, shares: WeightRows, weights: Floats) -> t
                 features, levels, starts, counts, queries, share, models[number], gradient[number]
             )
         return values, gradient
+    values, gradient, _ = _sums_of_many(pairs, shares, models)
+    return values, gradient
+
+
+def single_sums(pairs: Preferences, shares: WeightRows, weights: Floats) -> tuple[Floats, Floats, Extent]:
+    """The same in single precision, and the extent of the rows, by which it can be said how far off that may be."""
+    values, gradient, largest = _sums_of_many(pairs, shares, for_kernels(weights).astype(np.float32))
+    return values, gradient, Extent(float(np.sqrt(largest)), int(np.diff(pairs.starts).max(initial=0)))
+
+
+def _sums_of_many(pairs: Preferences, shares: WeightRows, models: Floats | Singles) -> tuple[Floats, Floats, float]:
+    """Losses and gradients of many models, in the precision that these have, and the largest squared norm of a row."""
+    from querywise.learners.ranksvm import kernels
+
+    features, levels, starts, counts = pairs.for_kernels()
     by_query = shares.by_query()
 
-    def part(queries: range) -> tuple[Floats, Floats]:
-        values, gradient = np.zeros(len(weights)), np.zeros_like(weights)
-        kernels.model_objectives(
-            features, levels, starts, counts, by_query.pointers, by_query.queries, by_query.shares, models,
-            queries.start, queries.stop, values, gradient,
+    def part(queries: range) -> tuple[Floats, Floats, float]:
+        values, gradient = np.zeros(len(models)), np.zeros(models.shape)
+        largest = kernels.model_objectives(
+            features, levels, starts, counts, by_query.pointers, by_query.queries, by_query.shares,
+            cast("Floats", models), queries.start, queries.stop, values, gradient,
         )  # fmt: skip
-        return values, gradient
+        return values, gradient, largest
 
     parts = in_threads(part, query_ranges(pairs.starts, _QUERY_BLOCKS))
-    return total([each for each, _ in parts]), total([each for _, each in parts])
+    return total([each[0] for each in parts]), total([each[1] for each in parts]), max(each[2] for each in parts)
