@@ -38,9 +38,10 @@ class WeightRows:
         queries, pointers = query_weights.indices.astype(np.int64), query_weights.indptr.astype(np.int64)
         counts = pairs[queries]
         shares = given * (counts if count == "pair" else counts > 0)
-        rows = (
-            np.repeat(np.arange(len(pointers) - 1), np.diff(pointers)) if len(pointers) > 2 else np.zeros_like(queries)
-        )
+        if len(pointers) == 2:  # added up one after the other, as below
+            total = shares.cumsum()[-1] if len(shares) else 0.0
+            return WeightRows(pointers, queries, shares / (total if total > 0 else 1.0), len(pairs))
+        rows = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
         totals = np.bincount(rows, weights=shares, minlength=len(pointers) - 1)
         return WeightRows(pointers, queries, shares / np.where(totals > 0, totals, 1.0)[rows], len(pairs))
 

@@ -8,6 +8,8 @@ Neither depends on the order of the training queries.
 
 from __future__ import annotations
 
+import copy
+import functools
 import math
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
@@ -77,7 +79,7 @@ class Nearest(Estimator):
             self._search = self._built()
         if self.search == "brute" and len(places) == 1:
             found: Shared = self._search.among(places[0], self.count_)
-            return csr_array((found.weights, found.columns, [0, len(found.columns)]), shape=(1, len(self.points_)))
+            return _one_row(found, len(self.points_))
         if self.search == "brute":
             near, shared = self._search.among_nearest(places, self.count_)
         else:
@@ -256,6 +258,18 @@ class Search:
 
         in_threads(search, [slice(first, min(first + size, len(places))) for first in range(0, len(places), size)])
         return found, shared
+
+
+def _one_row(found: Shared, count: int) -> csr_array:
+    """One row of V. Its parts are put in directly: what scipy would look for in them takes longer than finding them."""
+    row = copy.copy(_empty_row(count))
+    vars(row).update(data=found.weights, indices=found.columns, indptr=np.array([0, len(found.columns)]))
+    return row
+
+
+@functools.lru_cache(16)
+def _empty_row(count: int) -> csr_array:
+    return csr_array((1, count))
 
 
 def _chosen(sure: Ints, doubtful: Ints, gaps: Floats, k: int) -> Shared:

@@ -18,7 +18,7 @@ from querywise.runtime.cancellation import Job, checkpoint, current_job, working
 from querywise.runtime.numerals import is_whole
 
 if TYPE_CHECKING:
-    from threadpoolctl import ThreadpoolController
+    from threadpoolctl import LibController
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -101,14 +101,22 @@ def _pool() -> ThreadPoolExecutor:
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Keep BLAS to one thread per caller while the block runs."""
-    with _controller().limit(limits=1, user_api="blas"):
+    before = [(each, each.get_num_threads()) for each in _blas()]
+    try:
+        for each, _ in before:
+            each.set_num_threads(1)
         yield
+    finally:
+        for each, count in before:
+            each.set_num_threads(count)
 
 
 @functools.cache
-def _controller() -> ThreadpoolController:
+def _blas() -> list[LibController]:
+    """The libraries; a limit of threadpoolctl's own would ask them all for more than their threads, each time."""
     import numpy  # noqa: F401  the libraries to be limited must be loaded to be found
     import scipy.linalg  # noqa: F401
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    found: list[LibController] = ThreadpoolController().select(user_api="blas").lib_controllers
+    return found
