@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
 from querywise.learners.trees.boosting import LambdaMART, TreeRegression
-from querywise.learners.trees.forest import read_forests
-from querywise.learners.trees.text import read_trees
+from querywise.learners.trees.forest import Binned, Followed, read_forests
+from querywise.learners.trees.text import Tree, read_trees
 from querywise.runtime.arrays import Floats
 from tests.worlds import examples
 
@@ -31,11 +31,49 @@ def test_sums_are_lightgbms_to_the_last_bit(trees: int, leaves: int) -> None:
     (text,) = LambdaMART(trees, leaves=leaves, min_documents=1).fit(DATA).models_
     rng = np.random.default_rng(0)
     grown = read_forests([text], 5)
+    thresholds = np.concatenate([tree.thresholds for tree in read_trees(text, 5)])
     tables = [DATA.candidates.features, rng.normal(size=(10_000, 5)), np.zeros((1, 5)), np.full((3, 5), 1e300)]
-    tables.append(np.full((len(grown.thresholds), 5), grown.thresholds[:, None]))  # on the very thresholds
+    tables.append(np.full((len(thresholds), 5), thresholds[:, None]))  # on the very thresholds
     tables.append(np.nextafter(tables[-1], np.inf))
     for table in tables:
         assert np.array_equal(grown.scores(table), by_lightgbm(text, table))
+
+
+ODD = [0.0, -0.0, 1.0, -1.0, np.nextafter(1.0, 2.0), 5e-324, -5e-324, 1e300, -1e300, 0.25, 3.5]
+LEARNED, LEFT = 8, 2  # of a node: it has learned where missing values go, and that is left
+
+
+def drawn_tree(rng: np.random.Generator, leaves: int) -> Tree:
+    """Any tree of so many leaves: one leaf after the other becomes a node."""
+    sides, ends = np.zeros((2, leaves - 1), np.int64), [(0, 0), (1, 0)] if leaves > 1 else []
+    for node in range(1, leaves - 1):
+        sides[ends.pop(int(rng.integers(len(ends))))] = node
+        ends += [(0, node), (1, node)]
+    for leaf, end in enumerate(ends):
+        sides[end] = -leaf - 1
+    kinds = rng.choice([0, LEFT, LEARNED, LEARNED | LEFT], leaves - 1)
+    thresholds = np.where(rng.random(leaves - 1) < 0.8, rng.choice(ODD, leaves - 1), rng.normal(size=leaves - 1))
+    thresholds = np.where((kinds & LEARNED > 0) & (rng.random(leaves - 1) < 0.1), np.inf, thresholds)
+    features, values = rng.integers(0, 3, leaves - 1), rng.normal(size=leaves)
+    return Tree(features, thresholds, sides[0], sides[1], values, kinds, {})
+
+
+@settings(deadline=None, max_examples=examples(300))
+@given(
+    st.lists(st.lists(st.sampled_from([1, 2, 3, 15, 16, 17, 40, 63, 64]), max_size=4), min_size=1, max_size=3),
+    st.integers(0, 300),
+    st.integers(0, 2**32),
+)
+def test_values_by_their_place_among_thresholds_come_to_the_same_leaves(
+    sizes: list[list[int]], rows: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    forests = [[drawn_tree(rng, leaves) for leaves in forest] for forest in sizes]
+    table = rng.choice([*ODD, np.nan, np.inf, -np.inf, *rng.normal(size=4)], (rows, 3))
+    binned = Binned.of(forests)
+    assert binned is not None
+    assert np.array_equal(binned.scores(table), Followed.of(forests).scores(table))
+    assert Binned.of([*forests, [drawn_tree(rng, 65)]]) is None
 
 
 @pytest.mark.parametrize("leaves", [64, 65, 200])

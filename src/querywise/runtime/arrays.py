@@ -13,6 +13,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 Bits = NDArray[np.uint64]
+Shorts = NDArray[np.uint16]
 Halves = NDArray[np.float16]
 
 Arrays = dict[str, NDArray[np.generic]]  # of any type, by name

@@ -33,7 +33,7 @@ def _at_least_one(size: str) -> Together:
 
 
 def _forests(made: Any, known: Known) -> None:
-    trees = len(made.grown().roots)
+    trees = made.grown().tree_count
     _demand(made.tree_count_ <= trees, f"LambdaMART.tree_count_ is {made.tree_count_}; there are {trees} trees")
 
 

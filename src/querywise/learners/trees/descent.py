@@ -4,75 +4,89 @@ from __future__ import annotations
 
 import numpy as np
 
-from querywise.runtime.arrays import Bits, Bools, Floats, Ints
+from querywise.runtime.arrays import Bits, Bools, Floats, Ints, Shorts
 from querywise.runtime.compiled import compiled
 
-MOST_LEAVES = 64  # of a tree whose leaves are bits of one number
 _ROWS = 128  # at a time, so that what is kept of them stays in the processor's cache
-_ALL, _ONE = np.uint64(2**64 - 1), np.uint64(1)
-# A power of two times this has other highest six bits than any other power of two: from these, its exponent.
-_SEQUENCE, _HIGHEST = np.uint64(0x03F79D71B4CB0A89), np.uint64(58)
-_EXPONENTS = np.zeros(64, np.int64)
-_EXPONENTS[[(int(_SEQUENCE) << place & 2**64 - 1) >> 58 for place in range(64)]] = np.arange(64)
+_LANES = 32  # rows that are compared at once by the widest processors
+_ONE = np.uint64(1)
 
 
 @compiled
 def exclude(
     table: Floats,
     forests: Ints,
-    nodes: Ints,
+    nodes: Bits,
     used: Ints,
-    columns: Ints,
-    thresholds: Floats,
     missing_left: Bools,
-    beyond: Bits,
-    first_leaves: Ints,
+    first_cuts: Ints,
+    cuts: Floats,
+    columns: Bits,
+    places: Shorts,
+    beyond: Shorts | Bits,
+    search: Shorts | Bits,
     leaves: Floats,
     found: Floats,
 ) -> None:
-    """The mean over forests of one sum of leaves per row, where no tree has more than 64: see Grown.
+    """The mean over forests of one sum of leaves per row, where no tree has more than a number has bits: see Binned.
 
     Every node is looked at: where a row goes right, the leaves to the left are out. The first leaf that is left is the
     row's. Many rows are compared with a threshold at a time, which is faster than following each on its way.
     """
-    rows = min(_ROWS, len(table))
-    values, left, total = np.empty((len(used), rows)), np.empty(rows, np.uint64), np.empty(rows)
+    all_leaves, factor, shift = search[0], search[1], search[2]
+    rows = min(_ROWS, (len(table) + _LANES - 1) // _LANES * _LANES)
+    codes, left, total = np.zeros((len(used), rows), np.uint16), np.empty(rows, beyond.dtype), np.empty(rows)
     for begin in range(0, len(table), rows):
-        count = min(rows, len(table) - begin)
-        for row in range(count):
-            for column in range(len(used)):
-                values[column, row] = table[begin + row, used[column]]
-        here = found[begin : begin + count]
+        here = found[begin : begin + rows]
+        _bin(table[begin : begin + rows], used, missing_left, first_cuts, cuts, codes)
         here[:] = 0.0
         for forest in range(len(forests) - 1):
             total[:] = 0.0
             for tree in range(forests[forest], forests[forest + 1]):
-                left[:] = _ALL
+                left[:] = all_leaves
                 for node in range(nodes[tree], nodes[tree + 1]):
-                    own = values[columns[node], :count]
-                    _keep(left, beyond[node], own, thresholds[node], missing_left[node])
-                for row in range(count):
-                    lowest = left[row] & (~left[row] + _ONE)
-                    total[row] += leaves[first_leaves[tree] + _EXPONENTS[lowest * _SEQUENCE >> _HIGHEST]]
-            for row in range(count):
+                    own, place, kept = codes[columns[node]], places[node], beyond[node]
+                    for row in range(rows):
+                        left[row] &= kept if own[row] > place else all_leaves
+                for row in range(rows):
+                    left[row] = (left[row] & (~left[row] + _ONE)) * factor
+                for row in range(len(here)):
+                    total[row] += leaves[tree, left[row] >> shift]
+            for row in range(len(here)):
                 here[row] += total[row]
-        for row in range(count):
+        for row in range(len(here)):
             here[row] /= len(forests) - 1
 
 
 @compiled
-def _keep(left: Bits, beyond: int, values: Floats, threshold: float, missing_left: bool) -> None:
-    """Of the leaves that are left to each row, those beyond a node where the row goes right."""
-    if missing_left:
-        for row in range(len(values)):
-            left[row] &= beyond if values[row] > threshold else _ALL
-    else:
-        for row in range(len(values)):
-            left[row] &= _ALL if values[row] <= threshold else beyond
+def _bin(table: Floats, used: Ints, missing_left: Bools, first_cuts: Ints, cuts: Floats, codes: Shorts) -> None:
+    """For every column and row: above how many of the column's thresholds it is; a missing value above none or all."""
+    rows = (len(table) + 15) // 16 * 16
+    values, counts = np.zeros(rows), np.empty(rows, np.int64)
+    for column in range(len(used)):
+        if column == 0 or used[column] != used[column - 1]:
+            for row in range(len(table)):
+                values[row] = table[row, used[column]]
+        counts[:] = 0
+        for cut in range(np.uint64(first_cuts[column]), np.uint64(first_cuts[column + 1])):
+            _count(counts, values, cuts[cut], missing_left[column])
+        for row in range(rows):
+            codes[column, row] = counts[row]
 
 
 @compiled
-def descend(
+def _count(counts: Ints, values: Floats, cut: float, missing_left: bool) -> None:
+    """Count the rows that are above a threshold; where a missing value goes right, it is above, too."""
+    if missing_left:
+        for row in range(len(counts)):
+            counts[row] += values[row] > cut
+    else:
+        for row in range(len(counts)):
+            counts[row] += not values[row] <= cut
+
+
+@compiled
+def follow(
     table: Floats,
     forests: Ints,
     roots: Ints,

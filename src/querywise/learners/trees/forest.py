@@ -5,89 +5,160 @@ A query has a hundred documents or so, and for these LightGBM's call takes longe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from querywise.learners.trees.text import Tree, read_trees
-from querywise.runtime.arrays import Bits, Bools, Floats, Ints, for_kernels
-from querywise.runtime.threads import in_threads
+from querywise.runtime.arrays import Bits, Bools, Floats, Ints, Shorts, for_kernels
+from querywise.runtime.threads import in_threads, slices
 
 _BLOCK = 4096  # rows at a time, in each thread
+_MOST_CUTS = 2**16 - 1  # of a column whose values are replaced by their place among these
+# By the bits of a number: a factor, and how far to shift. A power of two times the factor has other highest bits than
+# any other power of two: from these, its place among leaves.
+_SEARCHES = {16: (0x09AF, 12), 64: (0x03F79D71B4CB0A89, 58)}
 
 
-class Grown(NamedTuple):
-    """The trees of one or more forests, end to end. A child from 0 up is a node, one below is a leaf, −1 the first.
+class Binned(NamedTuple):
+    """The trees of one or more forests, end to end, on values that are replaced by their place among thresholds.
 
-    forests, nodes, first_leaves: where the trees of each forest begin, and the nodes and leaves of each tree; each with
-    the end of the last. roots: where each tree begins, as a child.
-    used: the features that any node looks at; `columns` are places in these.
-    missing_left: whether each node sends a missing value left.
-    beyond: the leaves of its tree that are not to the left of a node, as bits; none where a tree has too many leaves.
-    leaves: those of a tree from left to right.
+    forests, nodes: where the trees of each forest begin, and the nodes of each tree; each with the end of the last.
+    used, missing_left: a column for every feature that any node looks at, and one more where some of its nodes send
+    missing values left and others right. first_cuts, cuts: the thresholds of every column, ascending.
+    columns, places: the column that each node looks at, and the place of its threshold among the column's.
+    beyond: the leaves of its tree that are not to the left of a node, as bits. search: all bits, and how the lowest
+    of those that are left is found: a factor and how far to shift. leaves: trees × bits, each where it is found so.
     """
 
     forests: Ints
-    nodes: Ints
-    first_leaves: Ints
-    roots: Ints
+    nodes: Bits
     used: Ints
-    columns: Ints
+    missing_left: Bools
+    first_cuts: Ints
+    cuts: Floats
+    columns: Bits
+    places: Shorts
+    beyond: Shorts | Bits
+    search: Shorts | Bits
+    leaves: Floats
+
+    @staticmethod
+    def of(forests: Sequence[Sequence[Tree]]) -> Binned | None:
+        """Those of some forests; None where a tree has too many leaves, or a column too many thresholds."""
+        trees = [tree for forest in forests for tree in forest]
+        bits = next((bits for bits in _SEARCHES if all(len(tree.leaves) <= bits for tree in trees)), None)
+        features, thresholds, missing_left = _nodes_of(trees)
+        columns, column_of = np.unique(2 * features + missing_left, return_inverse=True)
+        cuts = [np.unique(thresholds[column_of == column]) for column in range(len(columns))]
+        if bits is None or max(map(len, cuts), default=0) > _MOST_CUTS:
+            return None
+        places = np.zeros(len(thresholds), np.uint16)
+        for column, own in enumerate(cuts):
+            places[column_of == column] = np.searchsorted(own, thresholds[column_of == column])
+        every, (factor, shift) = 2**bits - 1, _SEARCHES[bits]
+        found_at = np.array([(factor << place & every) >> shift for place in range(bits)])
+        spread, leaves = [_Spread.of(tree) for tree in trees], np.zeros((len(trees), bits))
+        for row, each in zip(leaves, spread, strict=True):
+            row[found_at[: len(each.leaves)]] = each.leaves
+        beyond = np.array([each & every for tree in spread for each in tree.beyond()], np.uint64)
+        search = np.array([every, factor, shift], np.uint64)
+        return Binned(
+            forests=np.cumsum([0, *map(len, forests)]),
+            nodes=np.cumsum([0, *(len(tree.left) for tree in trees)]).astype(np.uint64),
+            used=columns // 2,
+            missing_left=columns % 2 == 1,
+            first_cuts=np.cumsum([0, *map(len, cuts)]),
+            cuts=np.concatenate([np.zeros(0), *cuts]),
+            columns=column_of.astype(np.uint64),
+            places=places,
+            beyond=beyond.astype(np.uint16) if bits == 16 else beyond,
+            search=search.astype(np.uint16) if bits == 16 else search,
+            leaves=leaves,
+        )
+
+    @property
+    def tree_count(self) -> int:
+        """How many trees there are in all."""
+        return int(self.forests[-1])
+
+    def scores(self, table: Floats) -> Floats:
+        """The mean over the forests of one sum of leaves per row of features; those may be missing."""
+        from querywise.learners.trees.descent import exclude  # numba takes half a second to import
+
+        own = Binned._make(map(for_kernels, self))
+        return _in_blocks(lambda rows, found: exclude(rows, *own, found), table)
+
+
+class Followed(NamedTuple):
+    """The same trees as they are. A child from 0 up is a node, one below is a leaf, −1 the first.
+
+    roots: where each tree begins, as a child. missing_left: whether each node sends a missing value left.
+    """
+
+    forests: Ints
+    roots: Ints
+    features: Ints
     thresholds: Floats
     missing_left: Bools
     left: Ints
     right: Ints
-    beyond: Bits
     leaves: Floats
 
-    def scores(self, table: Floats) -> Floats:
-        """The mean over the forests of one sum of leaves per row of features; those may be missing."""
-        from querywise.learners.trees.descent import descend, exclude  # numba takes half a second to import
+    @staticmethod
+    def of(forests: Sequence[Sequence[Tree]]) -> Followed:
+        """Those of some forests."""
+        trees = [tree for forest in forests for tree in forest]
+        nodes = np.cumsum([0, *(len(tree.left) for tree in trees)])
+        first_leaves = np.cumsum([0, *(len(tree.leaves) for tree in trees)])
+        none = np.zeros(0, np.int64)
+        sides = (
+            np.concatenate([none, *(tree.left for tree in trees)]),
+            np.concatenate([none, *(tree.right for tree in trees)]),
+        )
+        node, leaf = (np.repeat(each[:-1], np.diff(nodes)) for each in (nodes, first_leaves))
+        left, right = (np.where(side < 0, side - leaf, side + node) for side in sides)
+        roots = np.where(np.diff(nodes) > 0, nodes[:-1], -first_leaves[:-1] - 1)
+        leaves = np.concatenate([np.zeros(0), *(tree.leaves for tree in trees)])
+        return Followed(np.cumsum([0, *map(len, forests)]), roots, *_nodes_of(trees), left, right, leaves)
 
-        found = np.empty(len(table))
-        blocks = [slice(first, first + _BLOCK) for first in range(0, len(table), _BLOCK)]
-        own = Grown._make(map(for_kernels, self))
-        ways = own.thresholds, own.missing_left
-        if len(own.beyond) == len(own.thresholds):
-            trees = (own.forests, own.nodes, own.used, own.columns, *ways, own.beyond, own.first_leaves, own.leaves)
-            in_threads(lambda block: exclude(table[block], *trees, found[block]), blocks)
-        else:
-            way = (own.forests, own.roots, own.used[own.columns], *ways, own.left, own.right, own.leaves)
-            in_threads(lambda block: descend(table[block], *way, found[block]), blocks)
-        return found
+    @property
+    def tree_count(self) -> int:
+        """How many trees there are in all."""
+        return int(self.forests[-1])
+
+    def scores(self, table: Floats) -> Floats:
+        """What Binned gives."""
+        from querywise.learners.trees.descent import follow
+
+        own = Followed._make(map(for_kernels, self))
+        return _in_blocks(lambda rows, found: follow(rows, *own, found), table)
+
+
+Grown: TypeAlias = Binned | Followed
 
 
 def read_forests(texts: Sequence[str], width: int) -> Grown:
     """The trees of models as LightGBM writes them down, for rows of so many features; anything else is refused."""
-    from querywise.learners.trees.descent import MOST_LEAVES
-
     read = [read_trees(text, width) for text in texts]
-    trees = [tree for forest in read for tree in forest]
-    nodes = np.cumsum([0, *(len(tree.left) for tree in trees)])
-    first_leaves = np.cumsum([0, *(len(tree.leaves) for tree in trees)])
-    whole = [_Spread.of(tree) for tree in trees]
-    children = [
-        [np.where(side < 0, side - leaf, side + node) for side in (each.left, each.right)]
-        for each, node, leaf in zip(whole, nodes.tolist(), first_leaves.tolist(), strict=False)
-    ]
-    features = np.concatenate([np.zeros(0, np.int64), *(tree.features for tree in trees)])
-    used, columns = np.unique(features, return_inverse=True)
-    few = all(len(tree.leaves) <= MOST_LEAVES for tree in trees)
-    return Grown(
-        forests=np.cumsum([0, *map(len, read)]),
-        nodes=nodes,
-        first_leaves=first_leaves,
-        roots=np.where(np.diff(nodes) > 0, nodes[:-1], -first_leaves[:-1] - 1),
-        used=used,
-        columns=columns,
-        thresholds=np.concatenate([np.zeros(0), *(tree.thresholds for tree in trees)]),
-        missing_left=np.concatenate([np.zeros(0, np.bool_), *(tree.missing_left for tree in trees)]),
-        left=np.concatenate([np.zeros(0, np.int64), *(low for low, _ in children)]),
-        right=np.concatenate([np.zeros(0, np.int64), *(high for _, high in children)]),
-        beyond=np.array([bits for each in whole for bits in each.beyond()] if few else [], np.uint64),
-        leaves=np.concatenate([np.zeros(0), *(each.leaves for each in whole)]),
+    return Binned.of(read) or Followed.of(read)
+
+
+def _nodes_of(trees: Sequence[Tree]) -> tuple[Ints, Floats, Bools]:
+    """The feature and threshold of every node, and whether it sends missing values left."""
+    return (
+        np.concatenate([np.zeros(0, np.int64), *(tree.features for tree in trees)]),
+        np.concatenate([np.zeros(0), *(tree.thresholds for tree in trees)]),
+        np.concatenate([np.zeros(0, np.bool_), *(tree.missing_left for tree in trees)]),
     )
+
+
+def _in_blocks(work: Callable[[Floats, Floats], None], table: Floats) -> Floats:
+    """One number per row, which `work` finds for many rows at a time."""
+    found = np.empty(len(table))
+    in_threads(lambda block: work(table[block], found[block]), slices(len(table), _BLOCK))
+    return found
 
 
 class _Spread(NamedTuple):
