@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -318,3 +318,18 @@ def test_a_comparison_chooses_signals_on_each_validation_part() -> None:
     found, _ = compare.run(asked, make_folds(data), None, title="signals")
     parts = found.compared.trained["lambdamart"]
     assert [{trial.parameters["signals"] for trial in each.tried} for each in parts] == [{"off", "on"}] * 5
+
+
+def test_the_same_documents_with_other_features_are_checked_as_any() -> None:
+    candidates = make_judged(4, 5, 3).candidates
+    wide = np.hstack([candidates.features, candidates.features])
+    found, expected = candidates.with_features(wide, None), replace(candidates, features=wide)
+    for field in fields(Candidates):
+        one, other = getattr(found, field.name), getattr(expected, field.name)
+        assert np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other, field.name
+    assert not found.features.flags.writeable
+    found.require_features(6)
+    with pytest.raises(DataError, match="every value must be a finite number"):
+        candidates.with_features(np.full_like(wide, np.nan), None)
+    with pytest.raises(DataError, match="numbers up to"):
+        candidates.with_features(np.full_like(wide, 1e130), None).require_moderate()

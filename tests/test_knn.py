@@ -156,6 +156,19 @@ def test_training_queries_are_the_rows_a_query_was_answered_by(knn: Callable[...
     assert rows.toarray().tolist() == [[1, 1, 0, 0, 0], [0, 0, 0, 1, 1]]
 
 
+def test_one_look_finds_what_two_find(halves: tuple[Judged, Judged]) -> None:
+    train, test = halves
+    locality = KnnOnline(RankSVM(), k=5).fit(train).locality_
+    points = locality.points(test.candidates)
+    for place in points[:, None, :]:
+        both = locality.around(place)
+        assert both is not None
+        assert both[0].tolist() == locality.nearest_known(place).tolist()
+        assert np.array_equal(both[1].toarray(), locality.weights(place).toarray())
+    assert locality.around(points) is None
+    assert locality.around(np.full((1, points.shape[1]), np.nan)) is None
+
+
 def test_back_off_sends_only_a_far_query_to_the_global_model(knn: Callable[..., Any]) -> None:
     train = on_a_line([0.0, 1.0, 2.0, 3.0, 4.0])  # every query's nearest other is 1 away
     test = on_a_line([0.4, 4.9, 5.1, 30.0]).candidates

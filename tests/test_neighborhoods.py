@@ -130,6 +130,19 @@ def test_around_one_point_are_the_weights_of_that_point_and_the_nearest(
         assert first == Search(near.points_).nearest(_measured(place, metric), 1)[0, 0]
 
 
+def test_the_row_of_one_point_is_a_sparse_matrix_like_any_other() -> None:
+    points = np.random.default_rng(0).normal(size=(20, 3))
+    near = Nearest(4).fit(points)
+    for place in (points[:1] + 0.1, points[1:2] - 0.1):
+        row, other = near.weights(place), near.weights(np.repeat(place, 2, axis=0))[[0]]
+        row.check_format(full_check=True)
+        assert isinstance(row, csr_array)
+        assert row.shape == other.shape
+        assert np.array_equal(row.toarray(), other.toarray())
+        assert np.array_equal(row @ points, other @ points)
+        assert np.array_equal(row.T.tocsr()[[3]].toarray(), other.T.tocsr()[[3]].toarray())
+
+
 def _measured(place: Floats, metric: Literal["euclidean", "cosine"]) -> Floats:
     return place[None, :] / (max(float(np.linalg.norm(place)), 1e-300) if metric == "cosine" and place.any() else 1.0)
 

@@ -354,10 +354,12 @@ def scores_by(models: Models, chosen: Ints, seen: Candidates, everyone: Scorer) 
 
 def ready(ranker: Estimator, asked: Asked) -> Candidates:
     """The candidates, if the ranker is fitted and they have the features it was trained on; refused otherwise."""
+    count, names = getattr(ranker, "feature_count_", None), getattr(ranker, "feature_names_", None)
+    if isinstance(asked, Candidates) and count is not None and asked.surely_has(count, names):
+        return asked
     candidates = as_candidates(asked, ranker)
-    assert hasattr(ranker, "feature_count_")
-    missing, names = reading_for(getattr(ranker, "missing_policy", ZERO)), getattr(ranker, "feature_names_", None)
-    candidates.require_features(ranker.feature_count_, names, missing=missing)
+    assert count is not None, "or it is refused there"
+    candidates.require_features(count, names, missing=reading_for(getattr(ranker, "missing_policy", ZERO)))
     return candidates
 
 

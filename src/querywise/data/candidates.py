@@ -127,7 +127,7 @@ class Candidates(CandidatesDescribed):
     @property
     def sizes(self) -> Ints:
         """How many documents each query has."""
-        return np.diff(self.starts)
+        return self.starts[1:] - self.starts[:-1]  # np.diff takes four times as long for one query
 
     @property
     def query_of_row(self) -> Ints:
@@ -173,9 +173,22 @@ class Candidates(CandidatesDescribed):
         self.require_moderate(missing=missing)
         require_same_features(self.features.shape[1], self.feature_names, count, names)
 
+    def surely_has(self, count: int, names: tuple[str, ...] | None) -> bool:
+        """Whether `require_features` of this `count` and these `names` surely refuses nothing: a quick look."""
+        moderate: bool = self.__dict__["_moderate"]
+        known = names is None or self.feature_names is None or names == self.feature_names
+        return moderate and known and self.features.shape[1] == count
+
     def in_source_order(self, scores: Floats) -> Floats:
         """Scores in the order in which the rows were handed over, before they were grouped by query."""
         return scores if self.source_rows is None else scores[np.argsort(self.source_rows, kind="stable")]
+
+    def with_features(self, features: Floats, names: tuple[str, ...] | None) -> Candidates:
+        """The same documents with other `features`, a row for each, and their `names`; all else was checked before."""
+        matrix, moderate = checked_matrix(features, "features", names, self.missing)
+        made = object.__new__(Candidates)
+        made.__dict__.update(self.__dict__, features=matrix, feature_names=names, _moderate=moderate)
+        return made
 
     def with_queries(self, table: QueryTable) -> Candidates:
         """The same documents with the query data of `table`; only a query without documents may be missing there."""

@@ -46,7 +46,7 @@ class FittedModels:
 
     def scores(self, candidates: Candidates, /) -> Floats:
         """Documents × models."""
-        return np.column_stack([ranker.predict(candidates) for ranker in self.rankers])
+        return side_by_side([ranker.predict(candidates) for ranker in self.rankers])
 
     def blend(self, candidates: Candidates, shares: Floats, /) -> Floats:
         """Each query's documents under its own mixture of the models, each model's scores brought to 0 … 1 there."""
@@ -61,6 +61,11 @@ class FittedModels:
                 scaled = np.where(tied, 0.0, (own - lowest) / np.where(tied, 1.0, ranges))
                 scores[rows] = np.einsum("ij,j->i", scaled, share)
         return scores
+
+
+def side_by_side(scores: Sequence[Floats]) -> Floats:
+    """Documents × models: the scores of each. For a few documents numpy's column_stack takes three times as long."""
+    return np.ascontiguousarray(np.array(scores).T)
 
 
 class PreparedRows:

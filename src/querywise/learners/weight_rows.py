@@ -35,7 +35,8 @@ class WeightRows:
         given = query_weights.data
         if len(given) and not (np.isfinite(given).all() and given.min() >= 0):
             raise DataError("Query weights are finite numbers from 0 up.")
-        queries, pointers = query_weights.indices.astype(np.int64), query_weights.indptr.astype(np.int64)
+        queries = query_weights.indices.astype(np.int64, copy=False)
+        pointers = query_weights.indptr.astype(np.int64, copy=False)
         counts = pairs[queries]
         shares = given * (counts if count == "pair" else counts > 0)
         if len(pointers) == 2:  # added up one after the other, as below
@@ -88,8 +89,9 @@ class WeightRows:
     def row(self, number: int) -> tuple[Ints, Floats]:
         """The queries with weight in one row, and their shares."""
         place = slice(self.pointers[number], self.pointers[number + 1])
-        counted = self.shares[place] > 0
-        return self.queries[place][counted], self.shares[place][counted]
+        queries, shares = self.queries[place], self.shares[place]
+        counted = shares > 0
+        return (queries, shares) if np.count_nonzero(counted) == len(counted) else (queries[counted], shares[counted])
 
     def distinct(self) -> tuple[Ints, Ints]:
         """The first of every set of equal rows, and for each row which of these it is."""

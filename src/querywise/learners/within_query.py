@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from querywise.data.judged import Candidates
-from querywise.runtime.arrays import Bools, Floats, Ints, for_kernels
+from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.compiled import compiled
 from querywise.runtime.threads import in_threads
 
@@ -49,7 +49,7 @@ def within_query(values: Floats, candidates: Candidates, *, ranks: bool = True) 
     def stand(block: tuple[int, int]) -> None:
         for query in range(*block):
             rows = candidates.rows(query)
-            own, level = for_kernels(values[rows]), np.empty(values.shape[1], np.bool_)
+            own, level = values[rows].copy(), np.empty(values.shape[1], np.bool_)  # quicker than a view for kernels
             if not len(own):
                 continue
             # Sorted by numpy, which takes less time than sorting in a kernel.
@@ -59,7 +59,8 @@ def within_query(values: Floats, candidates: Candidates, *, ranks: bool = True) 
             if order is not None:
                 _rank(ascending, order, level, found.ranks[rows])
 
-    in_threads(stand, list(candidates.blocks(max(1, _BLOCK // max(1, values.shape[1] // 8)))))
+    size = max(1, _BLOCK // max(1, values.shape[1] // 8))
+    in_threads(stand, [(0, 1)] if len(candidates) == 1 else list(candidates.blocks(size)))
     return found
 
 

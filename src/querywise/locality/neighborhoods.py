@@ -88,13 +88,17 @@ class Nearest(Estimator):
         return _rows(near, shared, len(self.points_))
 
     def around(self, point: Floats) -> tuple[int, Shared]:
-        """The nearest training query to one point, and what `weights` has for that point."""
+        """The nearest training query to one point, and what `weights` has for that point, by one look at all."""
         if self.search != "brute":
             raise DataError(f"Nearest(search={self.search!r}) looks for many at once; around needs search='brute'.")
         if getattr(self, "_search", None) is None:
             self._search = self._built()
         nearest, found = self._search.around(measured(point[None, :], self.metric)[0], self.count_)
         return nearest, found
+
+    def row(self, found: Shared) -> csr_array:
+        """The neighbours of one point, as a row of weights."""
+        return _one_row(found, len(self.points_))
 
     def _by_tree(self, places: Floats) -> tuple[Ints, dict[int, Shared]]:
         """What `Search.among_nearest` finds, by a tree; rows with a tie at the k-th place by Search."""
@@ -221,15 +225,17 @@ class Search:
 
     def _nearest_by(self, place: Floats, gaps: Floats, slack: float, columns: Ints | None = None) -> int:
         """The nearest point by the rough squared distances of all, or of some `columns` among which it is."""
-        close = np.flatnonzero(gaps <= gaps.min() + 2 * slack)
+        close = (gaps <= gaps.min() + 2 * slack).nonzero()[0]
         if columns is not None:
             close = columns[close]
         return int(close[0]) if len(close) == 1 else int(self._first(place, close, 1)[0])
 
     def _among(self, place: Floats, gaps: Floats, slack: float, k: int) -> Shared:
         """The k nearest by rough squared distances: those that are near the k-th are looked at again."""
-        cut = gaps.min() if k == 1 else np.partition(gaps, k - 1)[k - 1]
-        close = np.flatnonzero(gaps <= cut + slack)
+        lowest = gaps.copy()
+        lowest.partition(k - 1)
+        cut = lowest[k - 1]
+        close = (gaps <= cut + slack).nonzero()[0]
         if len(close) <= k:
             return Shared(close, np.ones(len(close)))
         sure, doubtful = close[gaps[close] < cut - slack], close[gaps[close] >= cut - slack]

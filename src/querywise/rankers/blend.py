@@ -15,7 +15,7 @@ from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
 from querywise.learners.classic.lists import Worth, check_worth
-from querywise.learners.local_models import FittedModels
+from querywise.learners.local_models import FittedModels, side_by_side
 from querywise.learners.within_query import within_query
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached, caching
@@ -176,7 +176,7 @@ class Common:
 def scores_of(members: Sequence[Answer]) -> Floats:
     """Documents × rankers: the scores of each answer, where what several need is made once."""
     with caching("context"):
-        return np.column_stack([each.scores() for each in members])
+        return side_by_side([each.scores() for each in members])
 
 
 def _fitted(ranker: Ranker, data: Judged, valid: Judged | None) -> Ranker:
@@ -213,9 +213,10 @@ def _moved(shares: Floats, giver: int, taker: int, step: float) -> Floats:
 
 
 def _weighed(scaled: Floats, weights: Floats) -> Floats:
-    total = np.zeros(len(scaled))
-    for column, weight in zip(scaled.T, weights, strict=True):  # one by one: the same bits whatever rows are beside it
-        total += weight * column
+    first, *others = scaled.T * weights[:, None]
+    total: Floats = first + 0.0
+    for column in others:  # one by one: the same bits whatever rows are beside it
+        total += column
     return total
 
 

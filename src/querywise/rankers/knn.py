@@ -90,11 +90,11 @@ class KnnOnline(AnyRanker):
     def answer(self, candidates: Candidates, /) -> Answer:
         """A model of its own for each query that has neighbours to learn from, and is not too far from them."""
         seen, everyone = ready(self, candidates), self.prepared_.everyone
-        around = Surroundings(self.locality_, seen, self.learner, self.prepared_.gradients)
+        around = Surroundings(self.locality_, seen, self.learner, self.prepared_.gradients, taught=True)
 
         @Once
         def teachers() -> csr_array:
-            return without(self.locality_.weights(around.points()), around.is_far())
+            return without(around.weights(), around.is_far())
 
         @Once
         def local() -> Bools:
@@ -102,7 +102,7 @@ class KnnOnline(AnyRanker):
 
         @Once
         def models() -> Models:
-            rows = teachers() if local().all() else teachers()[np.flatnonzero(local())]
+            rows = teachers() if np.count_nonzero(local()) == len(local()) else teachers()[np.flatnonzero(local())]
             return self.prepared_.models(rows, like=self.locality_.typical)
 
         return Answer(

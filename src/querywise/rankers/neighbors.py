@@ -83,7 +83,9 @@ class Locality:
         """The positions of these queries; a row of NaN where one has none, because the view knows nothing of it."""
         found = cached("points", self.view_, candidates, lambda: np.asarray(self.view_.points(candidates)))
         known = self._known_of(candidates)
-        return found if known is None or known.all() else np.where(known[:, None], found, np.nan)
+        if known is None or np.count_nonzero(known) == len(known):
+            return found
+        return np.where(known[:, None], found, np.nan)
 
     def _known_of(self, candidates: Candidates) -> Bools | None:
         """Which queries the view knows something of; without `back_off`, all but those that came without any vector."""
@@ -138,6 +140,14 @@ class Locality:
         )
         return without(found, is_lost(points))
 
+    def around(self, points: Floats) -> tuple[Ints, csr_array] | None:
+        """The nearest training query to one point, and its neighbours, by one look; None where it takes two."""
+        near = self.neighborhood_
+        if len(points) != 1 or not (isinstance(near, Nearest) and near.search == "brute") or is_lost(points)[0]:
+            return None
+        nearest, found = near.around(points[0])
+        return np.array([nearest]), near.row(found)
+
     def weights_of_many(self, points: Floats) -> csr_array:
         """The same for many points, split over the workers."""
         pool = workers()
@@ -154,12 +164,15 @@ class Locality:
         """Which rows of weights have a query with pairs to learn from."""
         teaching = (self.pairs_[weights.indices] > 0) & (weights.data > 0)
         if weights.shape[0] == 1:
-            return np.array([teaching.any()])
+            return np.array([np.count_nonzero(teaching) > 0])
         return np.diff(np.concatenate([[0], np.cumsum(teaching)])[weights.indptr]) > 0
 
 
 class Surroundings:
-    """The positions of some queries among the training queries of a locality."""
+    """The positions of some queries among the training queries of a locality.
+
+    taught: whether models are trained on their neighbours, which are then found together with the nearest of them.
+    """
 
     def __init__(
         self,
@@ -168,11 +181,17 @@ class Surroundings:
         learner: Learner,
         gradients: Callable[[], Floats | None],
         nearest_to_relevant: Callable[[Judged], Ints | None] | None = None,
+        *,
+        taught: bool = False,
     ) -> None:
         # Nothing here refers to this object itself: answers, and the models behind them, are freed as soon as they are
         # let go.
         points = self.points = Once(lambda: locality.points(candidates))
-        nearest = self.nearest = Once(lambda: locality.nearest_known(points()))
+        around = Once(lambda: locality.around(points()) if taught else None)
+        nearest = self.nearest = Once(
+            lambda: locality.nearest_known(points()) if (both := around()) is None else both[0]
+        )
+        self.weights = Once(lambda: locality.weights(points()) if (both := around()) is None else both[1])
         measured = self.distances = Once(lambda: locality.distances(points(), nearest()))
 
         def few(count: int) -> Floats:
@@ -234,7 +253,7 @@ def neighborhood_or_nearest(neighborhood: Neighborhood | None, k: float) -> Neig
 
 def without(weights: csr_array, rows: Bools) -> csr_array:
     """The same weights with some rows emptied."""
-    if not rows.any():
+    if not np.count_nonzero(rows):
         return weights
     kept = np.repeat(~rows, np.diff(weights.indptr)) & (weights.data != 0)
     ends = np.concatenate([[0], np.cumsum(kept)])[weights.indptr]

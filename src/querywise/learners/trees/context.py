@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -110,21 +110,27 @@ class QueryContext(AnyRanker):
             raise NotFittedError(self)
         candidates.require_features(self.feature_count_, self.feature_names_)
         found = within_query(candidates.features, candidates, ranks="rank" in self.columns)
-        sizes = candidates.sizes
-        by_query = {"mean": found.means, "spread": found.spreads, "length": sizes[:, None].astype(np.float64)}
-        if self.view_ is not None:
-            by_query["view"] = self.view_.points(self._named(candidates))
+        by_query: dict[str, Callable[[], Floats]] = {
+            "mean": lambda: found.means,
+            "spread": lambda: found.spreads,
+            "length": lambda: candidates.sizes[:, None].astype(np.float64),
+            "view": lambda: self._points(candidates),
+        }
         groups = {"z": found.z, "rank": found.ranks}
-        groups |= {name: np.repeat(by_query[name], sizes, axis=0) for name in by_query if name in self.columns}
-        added = [groups[name] for name in GROUPS if name in self.columns]
+        added = [
+            groups[name] if name in groups else np.repeat(by_query[name](), candidates.sizes, axis=0)
+            for name in GROUPS
+            if name in self.columns
+        ]
         # A model trained without names takes documents with any; so does the learner in it.
         names = None if self.feature_names_ is None else self.context_names_
-        return replace(candidates, features=np.hstack([candidates.features, *added]), feature_names=names)
+        return candidates.with_features(np.concatenate([candidates.features, *added], axis=1), names)
 
-    def _named(self, candidates: Candidates) -> Candidates:
-        """The same candidates; columns without names are those of training."""
+    def _points(self, candidates: Candidates) -> Floats:
+        """The coordinates of queries in the view, where columns without names are those of training."""
+        assert self.view_ is not None, "fit has looked at this"
         named = candidates.feature_names is not None or self.feature_names_ is None
-        return candidates if named else replace(candidates, feature_names=self.feature_names_)
+        return self.view_.points(candidates if named else replace(candidates, feature_names=self.feature_names_))
 
     def _widened(self, data: Judged) -> Judged:
         """Judged queries in context, made once for all the learners that want the same."""

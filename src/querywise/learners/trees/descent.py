@@ -22,7 +22,7 @@ def exclude(
     first_cuts: Ints,
     cuts: Floats,
     columns: Bits,
-    places: Shorts,
+    places: Shorts | Bits,
     beyond: Shorts | Bits,
     search: Shorts | Bits,
     leaves: Floats,
@@ -35,7 +35,7 @@ def exclude(
     """
     all_leaves, factor, shift = search[0], search[1], search[2]
     rows = min(_ROWS, (len(table) + _LANES - 1) // _LANES * _LANES)
-    codes, left, total = np.zeros((len(used), rows), np.uint16), np.empty(rows, beyond.dtype), np.empty(rows)
+    codes, left, total = np.zeros((len(used), rows), beyond.dtype), np.empty(rows, beyond.dtype), np.empty(rows)
     for begin in range(0, len(table), rows):
         here = found[begin : begin + rows]
         _bin(table[begin : begin + rows], used, missing_left, first_cuts, cuts, codes)
@@ -59,7 +59,7 @@ def exclude(
 
 
 @compiled
-def _bin(table: Floats, used: Ints, missing_left: Bools, first_cuts: Ints, cuts: Floats, codes: Shorts) -> None:
+def _bin(table: Floats, used: Ints, missing_left: Bools, first_cuts: Ints, cuts: Floats, codes: Shorts | Bits) -> None:
     """For every column and row: above how many of the column's thresholds it is; a missing value above none or all."""
     rows = (len(table) + 15) // 16 * 16
     values, counts = np.zeros(rows), np.empty(rows, np.int64)

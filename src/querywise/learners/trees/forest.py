@@ -39,7 +39,7 @@ class Binned(NamedTuple):
     first_cuts: Ints
     cuts: Floats
     columns: Bits
-    places: Shorts
+    places: Shorts | Bits
     beyond: Shorts | Bits
     search: Shorts | Bits
     leaves: Floats
@@ -54,7 +54,7 @@ class Binned(NamedTuple):
         cuts = [np.unique(thresholds[column_of == column]) for column in range(len(columns))]
         if bits is None or max(map(len, cuts), default=0) > _MOST_CUTS:
             return None
-        places = np.zeros(len(thresholds), np.uint16)
+        places = np.zeros(len(thresholds), np.uint64)
         for column, own in enumerate(cuts):
             places[column_of == column] = np.searchsorted(own, thresholds[column_of == column])
         every, (factor, shift) = 2**bits - 1, _SEARCHES[bits]
@@ -72,7 +72,7 @@ class Binned(NamedTuple):
             first_cuts=np.cumsum([0, *map(len, cuts)]),
             cuts=np.concatenate([np.zeros(0), *cuts]),
             columns=column_of.astype(np.uint64),
-            places=places,
+            places=places.astype(np.uint16) if bits == 16 else places,
             beyond=beyond.astype(np.uint16) if bits == 16 else beyond,
             search=search.astype(np.uint16) if bits == 16 else search,
             leaves=leaves,
