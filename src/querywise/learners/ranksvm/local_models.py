@@ -55,6 +55,7 @@ _PROGRESS = 0.8  # a step with the same curvature must shrink the gap at least t
 
 
 _Solve = Callable[[Ints, Floats], Floats]  # the solutions of the systems of some rows, a right side each
+_Certify = Callable[[Spread, WeightRows, Floats, Ridge], Gaps]
 
 
 class LinearLearner(Learner, Protocol):
@@ -258,13 +259,13 @@ class PreparedRankSVM:
         return self._with_common(centres, some) if len(rows) >= _COMMON * _SAMPLE else centres
 
     def _with_common(self, centres: Centres, some: WeightRows) -> Centres:
-        """The same with the curvature of the mean of some rows, if the models of nearly all of them are certified."""
+        """The same with the curvature of the mean of some rows, if nearly all of their models are certified at once."""
         spread, mean = self._parts(), some.matrix().mean(axis=0)
         row = WeightRows.of(csr_array(np.reshape(mean, (1, -1))), self.pairs_, "query")
         sums = spread.workers.each(step_sums, *spread.asked(spread.curved, row))
         _, system = factored(sums, self._ridge().strength, np.zeros((1, len(self.centre_))), again=True)
         common = centres._replace(system=system)
-        _, late = self._in_common(some, common)
+        _, late = self._in_common(some, common, again=False)  # a second check of all would cost what is saved
         return common if len(late) <= _LATE * len(some) else centres
 
     def _first_steps(self, shares: WeightRows, *, more: bool) -> tuple[Floats, Any]:
@@ -275,10 +276,11 @@ class PreparedRankSVM:
         (weights,), (systems,) = spread.workers.both(_first_step, *([each] for each in sums), shared=shared)
         return weights, systems
 
-    def _in_common(self, shares: WeightRows, centres: Centres) -> tuple[Floats, Ints]:
+    def _in_common(self, shares: WeightRows, centres: Centres, *, again: bool = True) -> tuple[Floats, Ints]:
         """The models of some rows by steps with the curvature they have in common, and those that miss the tolerance.
 
-        They are certified in single precision, what is rounded there being allowed for.
+        They are certified in single precision, what is rounded there being allowed for. again: whether those that miss
+        it at first take further steps.
         """
         spread, ridge = self._parts(), self._ridge()
         weights = np.where(shares.has_pairs[:, None], self.centre_, ridge.minimiser)
@@ -290,7 +292,8 @@ class PreparedRankSVM:
             return centres.solve(right)
 
         self._step_from(centres, shares, weights, solve, pending)
-        return weights, self._frozen_steps(shares, weights, solve, pending, gaps_if_rounded)
+        most = _FROZEN_STEPS if again else 0
+        return weights, self._frozen_steps(shares, weights, solve, pending, gaps_if_rounded, most)
 
     def _block(self, shares: WeightRows, centres: Centres | None) -> Floats:
         """The models of some rows: the step from w₀, then as many more as the tolerance asks for."""
@@ -305,7 +308,7 @@ class PreparedRankSVM:
 
         if centres is not None:
             self._step_from(centres, shares, weights, solve, pending)
-        late = self._frozen_steps(shares, weights, solve, pending, gaps)
+        late = self._frozen_steps(shares, weights, solve, pending, gaps, _FROZEN_STEPS)
         if len(late):
             weights[late] = self._one_by_one(shares.select(late), weights[late])
         return weights
@@ -322,12 +325,12 @@ class PreparedRankSVM:
         weights[moved] = points - solve(moved, gradient)
 
     def _frozen_steps(
-        self, shares: WeightRows, weights: Floats, solve: _Solve, pending: Ints, certify: Callable[..., Gaps]
+        self, shares: WeightRows, weights: Floats, solve: _Solve, pending: Ints, certify: _Certify, most: int
     ) -> Ints:
-        """Certify, and step again with the same curvature while that helps; which models still miss the tolerance."""
+        """Certify, and step again with the same curvature while that helps, `most` times; who misses the tolerance."""
         best = np.full(len(weights), np.inf)
         late = [np.zeros(0, dtype=np.int64)]
-        for steps_left in reversed(range(_FROZEN_STEPS + 1)):
+        for steps_left in reversed(range(most + 1)):
             if not len(pending):
                 break
             gaps, values, gradient = certify(self._parts(), shares.select(pending), weights[pending], self._ridge())
