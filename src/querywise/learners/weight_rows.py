@@ -33,7 +33,7 @@ class WeightRows:
         if query_weights.shape[1] != len(pairs):
             raise DataError(f"There are {len(pairs)} training queries but weights for {query_weights.shape[1]}.")
         given = query_weights.data
-        if len(given) and not (np.isfinite(given).all() and given.min() >= 0):
+        if len(given) and not (given.min() >= 0 and given.max() < np.inf):  # what is no number is neither
             raise DataError("Query weights are finite numbers from 0 up.")
         queries = query_weights.indices.astype(np.int64, copy=False)
         pointers = query_weights.indptr.astype(np.int64, copy=False)

@@ -250,6 +250,19 @@ def _bound(rough: float, square: float, error: float, off: float, slack: float) 
 
 
 @compiled_loosely
+def square_gaps(points: Floats, place: Floats) -> Floats:
+    """The squared distance of each point from a place."""
+    found = np.empty(len(points))
+    for row in range(len(points)):
+        total = 0.0
+        for axis in range(len(place)):
+            gap = points[row, axis] - place[axis]
+            total += gap * gap
+        found[row] = total
+    return found
+
+
+@compiled_loosely
 def closest(points: Floats, place: Floats, rows: Ints, slack: float) -> tuple[int, int]:
     """The nearest to a place of some points, and how many have its squared distance but for `slack`; of all if none."""
     count = len(rows) if len(rows) else len(points)

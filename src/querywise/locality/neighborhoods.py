@@ -8,7 +8,6 @@ Neither depends on the order of the training queries.
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
 from typing import Any, Literal, NamedTuple, Self, TypeVar
@@ -19,7 +18,7 @@ from scipy.sparse import csr_array
 from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import Metric
 from querywise.errors import DataError, NotFittedError
-from querywise.locality.coarse import Coarse, closest
+from querywise.locality.coarse import Coarse, closest, square_gaps
 from querywise.runtime.arrays import Floats, Ints, for_kernels
 from querywise.runtime.parameters import number_of
 from querywise.runtime.threads import in_threads
@@ -213,6 +212,8 @@ class Search:
 
     def _rough(self, place: Floats) -> tuple[Floats, float]:
         """Squared distances to one place, up to a constant, and how far they can be off."""
+        if self.points.size < _LARGE:  # the threads of BLAS would wait for each other longer than it takes
+            return square_gaps(self._plain, for_kernels(place)), self._slack(place)
         gaps = self.points @ place
         gaps *= -2
         gaps += self.squares
@@ -268,8 +269,9 @@ class Search:
 
 def _one_row(found: Shared, count: int) -> csr_array:
     """One row of V. Its parts are put in directly: what scipy would look for in them takes longer than finding them."""
-    row = copy.copy(_empty_row(count))
-    vars(row).update(data=found.weights, indices=found.columns, indptr=np.array([0, len(found.columns)]))
+    row = csr_array.__new__(csr_array)
+    ends = np.array([0, len(found.columns)])
+    vars(row).update(vars(_empty_row(count)), data=found.weights, indices=found.columns, indptr=ends)
     return row
 
 

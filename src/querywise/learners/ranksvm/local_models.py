@@ -169,9 +169,10 @@ class PreparedRankSVM:
 
     def _may_resemble(self, shares: WeightRows) -> bool:
         """Whether rows weight so many training queries that anchors may pay, all of which are in memory here."""
-        d, counts = len(self.centre_), np.diff(shares.pointers)
-        least = max(_LIKELY * shares.columns, 2 * _LARGE / (d * (d + 1)))
-        return len(counts) > 0 and counts.min() >= least and isinstance(self._parts().curved[0], Curved)
+        d = len(self.centre_)
+        fewest = len(shares.queries) if len(shares) == 1 else np.diff(shares.pointers).min(initial=len(shares.queries))
+        likely = fewest >= max(_LIKELY * shares.columns, 2 * _LARGE / (d * (d + 1)))
+        return len(shares) > 0 and bool(likely) and isinstance(self._parts().curved[0], Curved)
 
     def _beside_anchors(self, shares: WeightRows, like: Callable[[int], csr_array]) -> Floats:
         """The models of a few rows, each from the anchor that it resembles most."""
