@@ -99,13 +99,14 @@ def gap_lines(found: Findings) -> list[str]:
     base = found.compared.baseline
     lines = []
     for each in found.oracles:
-        bound = each.upper_bound if each.reachable is None else each.reachable
-        best = f"what choosing among its {each.models} models could reach (MAP {bound:.4f}"
-        best += ")" if each.reachable is None else f"; {each.upper_bound:.4f} with luck)"
+        bound = f"{each.upper_bound:.4f}"
+        if each.reachable is not None:
+            bound = f"{each.reachable:.4f}, or {bound} with luck"
+        best = f"what choosing among its {each.models} models could reach (MAP {bound})"
         if each.closed is not None and each.closed >= 0:
             lines.append(f"{each.name} goes {each.closed:.0%} of the way from {base} ({each.baseline:.4f}) to {best}.")
         elif each.closed is not None:
-            lines.append(f"{each.name} is below {base} ({each.baseline:.4f}), far from {best}.")
+            lines.append(f"{each.name} ({each.reached:.4f}) is below {base} ({each.baseline:.4f}), and below {best}.")
     return lines
 
 
