@@ -14,6 +14,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.evaluation.evaluate import evaluate
+from querywise.evaluation.findings import OracleFinding
 from querywise.evaluation.oracle import OracleGap, oracle_gap, reachable
 from querywise.learners.linear import LinearModel
 from querywise.learners.ranksvm.ranksvm import RankSVM
@@ -338,3 +339,13 @@ def test_queries_with_relevant_documents_in_one_half_alone_tell_nothing() -> Non
     candidates = Candidates(np.arange(8.0)[:, None], np.array([0, 4, 8]), ("a", "b"))
     gap = gap_of(Linear(np.ones((2, 1), np.int64)), Judged(candidates, np.array([1, 0, 0, 0] * 2)))
     assert gap.halves is None
+
+
+@pytest.mark.parametrize(
+    ("reached", "reachable", "closed"), [(0.45, 0.5, 0.5), (0.45, None, 0.25), (0.39, 0.5, None), (0.4, 0.4, None)]
+)
+def test_a_method_below_the_baseline_closes_nothing(
+    reached: float, reachable: float | None, closed: float | None
+) -> None:
+    found = OracleFinding("a", 3, reached, 0.6, reachable, None, 0.4, None, (), {})
+    assert found.closed == (None if closed is None else pytest.approx(closed))

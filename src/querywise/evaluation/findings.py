@@ -69,9 +69,12 @@ class OracleFinding:
 
     @property
     def closed(self) -> float | None:
-        """The share of the gap from the baseline to what is reachable that the ranker closes; None without a gap."""
+        """The share of the gap from the baseline to what is reachable that the ranker closes.
+
+        None without a gap, and for a ranker below the baseline, which closes none of it.
+        """
         gap = (self.upper_bound if self.reachable is None else self.reachable) - self.baseline
-        return (self.reached - self.baseline) / gap if gap > 0 else None
+        return (self.reached - self.baseline) / gap if gap > 0 and self.reached >= self.baseline else None
 
 
 @dataclass(frozen=True)

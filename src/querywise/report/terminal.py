@@ -103,9 +103,9 @@ def gap_lines(found: Findings) -> list[str]:
         if each.reachable is not None:
             bound = f"{each.reachable:.4f}, or {bound} with luck"
         best = f"what choosing among its {each.models} models could reach (MAP {bound})"
-        if each.closed is not None and each.closed >= 0:
+        if each.closed is not None:
             lines.append(f"{each.name} goes {each.closed:.0%} of the way from {base} ({each.baseline:.4f}) to {best}.")
-        elif each.closed is not None:
+        elif each.reached < each.baseline:
             lines.append(f"{each.name} ({each.reached:.4f}) is below {base} ({each.baseline:.4f}), and below {best}.")
     return lines
 
