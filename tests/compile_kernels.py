@@ -9,13 +9,20 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from querywise.data.collections import Document
 from querywise.data.json_rows import cut_rows
+from querywise.data.judged import Judged
 from querywise.data.letor import read_letor, write_letor
 from querywise.data.synthetic import make_judged
-from querywise.learners.ranksvm.curvature_kernels import nearest_row, upper
+from querywise.learners.ranksvm.anchors import Anchors, Row, certified
+from querywise.learners.ranksvm.curvature_kernels import upper
+from querywise.learners.ranksvm.newton import Ridge
+from querywise.learners.ranksvm.preferences import Preferences
 from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.learners.ranksvm.weighted_sums import Curved
+from querywise.learners.weight_rows import WeightRows
 from querywise.locality.coarse import Coarse
 from querywise.rankers.ensemble.long_lists import energy_in_blocks
 from querywise.retrieval.bm25 import search
@@ -34,8 +41,7 @@ def compile_kernels() -> None:
     Coarse.of(data.candidates.features).perhaps_nearest(data.candidates.features[0].copy(), 0.0)
     energy_in_blocks(data.candidates.features, 3)
     RankSVM().fit(make_judged(queries=2, documents=500, features=2))  # long lists are swept
-    singles = np.ones((2, 2), np.float32)
-    nearest_row(np.ones((2, 2)), singles, singles[0], np.arange(2), np.ones(2))
+    _compile_anchors(data)
     upper(np.ones(3, np.float32), 1.0, np.zeros((2, 2)))
     index = build_index([Document("D1", "jaguar", "a large cat"), Document("D2", "python", "a large snake")])
     features_of(index, "large cat", search(index, "large cat").documents)
@@ -43,6 +49,20 @@ def compile_kernels() -> None:
     for name in RANKERS:
         fitted = fitted_once(name)
         fitted.ranker.predict(fitted.data.candidates)
+
+
+def _compile_anchors(data: Judged) -> None:
+    """What trains models of single rows from those of others."""
+    pairs = Preferences(data.candidates.features, data.labels, data.candidates.starts)
+    shares, ridge = WeightRows.of(csr_array(np.ones((1, len(data)))), pairs.pairs, "query"), Ridge(1.0, np.zeros(4))
+    curved = Curved(np.ones((len(data), 4)), np.ones((len(data), 10), np.float32))
+    for tolerance in (0.0, 1.0):
+        anchors = Anchors.of(shares, curved, pairs if tolerance else None, np.zeros((1, 4)), ridge, tolerance)
+        anchors.bare(shares.matrix(), pairs.pairs, "query", ridge, curved)
+        row = Row.of(shares.matrix(), pairs.pairs, "query")
+        near = anchors.nearest(row)
+        assert near is not None
+        certified(anchors, near, row, ridge, curved, pairs, 1.0)
 
 
 if __name__ == "__main__":

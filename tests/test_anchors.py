@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,16 @@ from scipy.sparse import csr_array
 
 from querywise.data.judged import Judged
 from querywise.data.synthetic import make_judged
-from querywise.learners.ranksvm.anchors import Anchors, Near, Row
-from querywise.learners.ranksvm.curvature_kernels import nearest_row
+from querywise.errors import DataError
+from querywise.learners.ranksvm.anchor_kernels import nearest_row
+from querywise.learners.ranksvm.anchors import Anchors, Row
 from querywise.learners.ranksvm.local_models import PreparedRankSVM
 from querywise.learners.ranksvm.newton import Ridge
+from querywise.learners.ranksvm.preferences import Preferences
 from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.learners.ranksvm.rounding import RoundedRows
 from querywise.learners.ranksvm.systems import solver
+from querywise.learners.ranksvm.weighted_sums import objective_sums
 from querywise.learners.weight_rows import WeightRows
 from querywise.rankers.knn import KnnOnline
 from querywise.runtime.arrays import Floats
@@ -40,14 +45,17 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether an anchor was near, for every row that was asked for."""
     found: list[bool] = []
-    nearest = Anchors.nearest
 
-    def noted(self: Anchors, row: Row) -> Near | None:
-        near = nearest(self, row)
-        found.append(near is not None)
-        return near
+    def noted(method: Callable[..., Any]) -> Callable[..., Any]:
+        def answered(*given: Any) -> Any:
+            near = method(*given)
+            found.append(near is not None)
+            return near
 
-    monkeypatch.setattr(Anchors, "nearest", noted)
+        return answered
+
+    monkeypatch.setattr(Anchors, "nearest", noted(Anchors.nearest))  # of certified models
+    monkeypatch.setattr(Anchors, "bare", noted(Anchors.bare))
     return found
 
 
@@ -156,6 +164,57 @@ def test_a_row_is_so_many_times_an_anchor_and_what_is_left() -> None:
         assert rebuilt == pytest.approx(asked.matrix().toarray()[0], abs=1e-15)
         assert (rows[anchor] > 0) @ (own.toarray()[0] > 0) == max((rows > 0) @ (own.toarray()[0] > 0))
     assert len(queries) == 0
+
+
+@pytest.mark.parametrize("count", ["query", "pair"])
+def test_a_row_has_the_shares_that_rows_have_together(count: Any) -> None:
+    pairs, weights = np.arange(QUERIES) % 3, shifted(3)[[1]] * 0.3
+    queries, shares = WeightRows.of(weights, pairs, count).row(0)
+    found = Row.of(weights, pairs, count)
+    assert np.array_equal(found.queries, queries)
+    assert np.array_equal(found.shares, shares)
+
+
+@pytest.mark.parametrize("wrong", [-1.0, np.nan, np.inf])
+@pytest.mark.parametrize("tolerance", [None, 1e-3])
+def test_weights_that_are_no_numbers_from_0_up_are_refused(wrong: float, tolerance: float | None) -> None:
+    row = shifted(3)[[1]]
+    row.data[2] = wrong
+    with pytest.raises(DataError, match="finite numbers from 0 up"):
+        beside(svm(tolerance=tolerance).prepare(world()), row)
+
+
+@pytest.mark.parametrize("documents", [9, 400])
+def test_losses_in_single_precision_are_off_by_no_more_than_is_said(documents: int) -> None:
+    data = make_judged(12, documents, 5, seed=4)
+    pairs = Preferences(data.candidates.features + 3.0, data.labels, data.candidates.starts)
+    rounded, shares = RoundedRows.of(pairs), WeightRows.of(csr_array(np.ones((1, 12))), pairs.pairs, "query")
+    for size in (0.01, 1.0, 30.0):
+        weights = np.random.default_rng(1).normal(scale=size, size=5)
+        losses, gradient = objective_sums(pairs, shares, weights[None, :])
+        found = rounded.objective(pairs, *shares.row(0), weights)
+        assert found.losses <= losses[0] <= found.losses * (1 + 1e-3)
+        off = np.linalg.norm(found.gradient - gradient[0])
+        assert 0 < off <= found.off < 1e-2 * np.linalg.norm(gradient)
+
+
+def test_models_that_single_precision_cannot_certify_are_certified_in_double(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("querywise.learners.ranksvm.anchors._ROUNDED", np.inf)
+    data, row = world(), shifted(9, 1.0)[[4]]
+    prepared = svm(tolerance=1e-12).prepare(data)
+    exact, found = by_itself(svm(tolerance=1e-18).prepare(data), row), beside(prepared, row)
+    assert prepared._anchors is not None
+    assert prepared._anchors.rounded is not None
+    objective = Written(data, row.toarray()[0], "query", Ridge(0.1, np.zeros(5), 0.0))
+    assert objective.value(found[0], 2) <= objective.value(exact[0], 2) * (1 + 1e-12) + 1e-13
+
+
+def test_rows_in_single_precision_are_not_made_where_they_would_prove_nothing() -> None:
+    for tolerance, made in ((1e-3, True), (1e-13, False)):
+        prepared = svm(tolerance=tolerance).prepare(world())
+        beside(prepared, shifted(9, 1.0)[[4]])
+        assert prepared._anchors is not None
+        assert (prepared._anchors.rounded is not None) is made
 
 
 @pytest.mark.parametrize("d", [1, 5, 18, 120])

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import Metric
 from querywise.errors import DataError, NotFittedError
-from querywise.locality.coarse import Coarse, closest, square_gaps
+from querywise.locality.coarse import Coarse, closest, least_gaps, square_gaps
 from querywise.runtime.arrays import Floats, Ints, for_kernels
 from querywise.runtime.parameters import number_of
 from querywise.runtime.threads import in_threads
@@ -203,12 +203,16 @@ class Search:
 
     def among(self, place: Floats, k: int) -> Shared:
         """The k points nearest to one place: what `among_nearest` finds, faster."""
-        return self._among(place, *self._rough(place), k)
+        return self.around(place, k)[1]
 
     def around(self, place: Floats, k: int) -> tuple[int, Shared]:
         """The nearest point to one place and the k nearest, by one look at all points."""
         gaps, slack = self._rough(place)
-        return self._nearest_by(place, gaps, slack), self._among(place, gaps, slack, k)
+        cut = _smallest(gaps, k)
+        nearest, tied, close = least_gaps(gaps, cut, slack)
+        if tied > 1:
+            nearest = self._nearest_by(place, gaps, slack)
+        return nearest, self._shared(place, gaps, slack, k, cut, close)
 
     def _rough(self, place: Floats) -> tuple[Floats, float]:
         """Squared distances to one place, up to a constant, and how far they can be off."""
@@ -221,7 +225,8 @@ class Search:
 
     def _slack(self, place: Floats) -> float:
         slack = _slack(float(place @ place), self.longest)
-        _require_near(slack)
+        if not slack < math.inf:
+            _require_near(slack)
         return slack
 
     def _nearest_by(self, place: Floats, gaps: Floats, slack: float, columns: Ints | None = None) -> int:
@@ -233,10 +238,11 @@ class Search:
 
     def _among(self, place: Floats, gaps: Floats, slack: float, k: int) -> Shared:
         """The k nearest by rough squared distances: those that are near the k-th are looked at again."""
-        lowest = gaps.copy()
-        lowest.partition(k - 1)
-        cut = lowest[k - 1]
-        close = (gaps <= cut + slack).nonzero()[0]
+        cut = _smallest(gaps, k)
+        return self._shared(place, gaps, slack, k, cut, (gaps <= cut + slack).nonzero()[0])
+
+    def _shared(self, place: Floats, gaps: Floats, slack: float, k: int, cut: float, close: Ints) -> Shared:
+        """The same, given the k-th rough distance and those up to it."""
         if len(close) <= k:
             return Shared(close, np.ones(len(close)))
         sure, doubtful = close[gaps[close] < cut - slack], close[gaps[close] >= cut - slack]
@@ -265,6 +271,13 @@ class Search:
 
         in_threads(search, [slice(first, min(first + size, len(places))) for first in range(0, len(places), size)])
         return found, shared
+
+
+def _smallest(gaps: Floats, k: int) -> float:
+    """The k-th smallest."""
+    lowest = gaps.copy()
+    lowest.partition(k - 1)
+    return float(lowest[k - 1])
 
 
 def _one_row(found: Shared, count: int) -> csr_array:

@@ -38,6 +38,7 @@ class Locality:
         self.neighborhood = neighborhood
         self.back_off = back_off
         self._known: Search | None = None
+        self._all_teach: bool | None = None
 
     def fit(self, data: Training, everyone: Ranker, /) -> Self:
         """Compute the training queries' positions."""
@@ -45,7 +46,7 @@ class Locality:
             raise DataError(f"back_off={self.back_off} must be a share above 0 and up to 1, or None.")
         self.view_ = fitted_view(self.view, data, everyone)
         self.points_ = self._training_points(data)
-        self._known = None
+        self._known = self._all_teach = None
         self.neighborhood_ = unfitted(self.neighborhood).fit(self.points_)
         self.pairs_ = data.pairs
         if data.query_weights is not None:
@@ -143,7 +144,7 @@ class Locality:
     def around(self, points: Floats) -> tuple[Ints, csr_array] | None:
         """The nearest training query to one point, and its neighbours, by one look; None where it takes two."""
         near = self.neighborhood_
-        if len(points) != 1 or not (isinstance(near, Nearest) and near.search == "brute") or is_lost(points)[0]:
+        if len(points) != 1 or not (isinstance(near, Nearest) and near.search == "brute") or math.isnan(points.sum()):
             return None
         nearest, found = near.around(points[0])
         return np.array([nearest]), near.row(found)
@@ -162,6 +163,10 @@ class Locality:
 
     def has_pairs(self, weights: csr_array) -> Bools:
         """Which rows of weights have a query with pairs to learn from."""
+        if self._all_teach is None:
+            self._all_teach = bool((self.pairs_ > 0).all())
+        if self._all_teach and weights.shape[0] == 1:
+            return np.array([weights.data.any()])
         teaching = (self.pairs_[weights.indices] > 0) & (weights.data > 0)
         if weights.shape[0] == 1:
             return np.array([np.count_nonzero(teaching) > 0])
@@ -198,7 +203,7 @@ class Surroundings:
             found = points()
             return measured()[:count] if count >= len(found) else locality.distances(found[:count])
 
-        lost = Once(lambda: is_lost(points()))
+        lost = Once(lambda: is_lost(points()) if around() is None else np.zeros(1, np.bool_))
 
         @Once
         def far() -> Bools:

@@ -6,19 +6,23 @@ anchor,
     v·H = c a·H + δ·H    and    v·G(w) = c a·G(w) + δ·G(w)
 
 so that only the queries in δ are read: those in one of the two rows, and not in the other. A model that is certified
-steps from the anchor's own model, which is nearer than w₀; a bare one from w₀, as ever.
+steps from the anchor's own model, which is nearer than w₀; a bare one from w₀, as ever. Rows are certified in single
+precision where the bound on its rounding leaves room for that, and in double precision elsewhere.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from querywise.learners.ranksvm.newton import Ridge
 from querywise.learners.ranksvm.preferences import Preferences
-from querywise.learners.ranksvm.systems import solver
+from querywise.learners.ranksvm.rounding import Objective, RoundedRows, errors
+from querywise.learners.ranksvm.systems import solution, solver
 from querywise.learners.ranksvm.weighted_sums import Curved, objective_sums, step_sums
 from querywise.learners.weight_rows import WeightRows
 from querywise.runtime.arrays import Floats, Ints, Singles, for_kernels
@@ -27,6 +31,9 @@ _FAR = 0.7  # of a row's queries: where more are left than that, it is not worth
 _CLOSE = 0.25  # where no more are left than that, a first step may use the anchor's own curvature
 _STEPS = 20
 _PROGRESS = 0.8  # a step must shrink the gap at least to this for another to be tried
+_ROUNDED = 1 / 2  # of the gradient's norm that the tolerance allows: what rounding may add to it
+Count = Literal["query", "pair"]  # what counts the same
+_ROOM = 500_000_000  # bytes for rows in single precision
 
 
 class Row(NamedTuple):
@@ -34,6 +41,13 @@ class Row(NamedTuple):
 
     queries: Ints
     shares: Floats
+
+    @staticmethod
+    def of(weights: csr_array, pairs: Ints, count: Count) -> Row:
+        """What `WeightRows.of` makes of a row, faster; nothing where it refuses its weights."""
+        from querywise.learners.ranksvm import anchor_kernels
+
+        return Row(*anchor_kernels.shared_out(*_given(weights, pairs, count)))
 
 
 class Near(NamedTuple):
@@ -49,7 +63,8 @@ class Anchors(NamedTuple):
     """Some rows of V, dense, where each has a share (queries first), how many queries that are, and their a·H, packed.
 
     `points` is where models step from, w₀ or each anchor's own model, and `pulls` has a·G there. Of certified models
-    `factors` has the Cholesky factors of the anchors' systems.
+    `factors` has the Cholesky factors of the anchors' systems, and `rounded` the rows they are certified on, where
+    single precision is enough.
     """
 
     rows: Floats
@@ -59,47 +74,56 @@ class Anchors(NamedTuple):
     factors: Singles
     points: Floats
     pulls: Floats
+    rounded: RoundedRows | None
 
     @staticmethod
-    def of(shares: WeightRows, curved: Curved, pairs: Preferences | None, points: Floats, strength: float) -> Anchors:
+    def of(
+        shares: WeightRows, curved: Curved, pairs: Preferences | None, points: Floats, ridge: Ridge, tolerance: float
+    ) -> Anchors:
         """Those of some rows; without pairs, models are bare and their points are w₀."""
         from querywise.learners.ranksvm import curvature_kernels
 
         rows = shares.matrix().toarray()
         held = np.ascontiguousarray((rows > 0).T, dtype=np.float32)
         pulls, sums = step_sums(curved, shares)
-        factors = np.empty((0, 0), np.float32)
+        factors, rounded = np.empty((0, 0), np.float32), None
         if pairs is not None:
-            pulls, factors = objective_sums(pairs, shares, points)[1], np.empty_like(sums)
-            curvature_kernels.factorise(sums, strength, np.zeros_like(points), factors)
-        return Anchors(rows, held, held.sum(axis=0), sums, factors, points, pulls)
+            (losses, pulls), factors = objective_sums(pairs, shares, points), np.empty_like(sums)
+            curvature_kernels.factorise(sums, ridge.strength, np.zeros_like(points), factors)
+            rounded = _rounded(pairs, points, losses, ridge, tolerance)
+        return Anchors(rows, held, held.sum(axis=0), sums, factors, points, pulls, rounded)
 
     def nearest(self, row: Row) -> Near | None:
         """The anchor that a row resembles most; None where that is not much."""
-        from querywise.learners.ranksvm import curvature_kernels
+        from querywise.learners.ranksvm import anchor_kernels
 
-        found = Near(*curvature_kernels.nearest_row(self.rows, self.held, self.sizes, *row))
+        if not len(row.queries):
+            return None
+        found = Near(*anchor_kernels.nearest_row(self.rows, self.held, self.sizes, *row))
         return found if len(found.queries) <= _FAR * len(row.queries) else None
-
-    def gradient(self, near: Near, ridge: Ridge, curved: Curved, pairs: Preferences | None) -> Floats:
-        """That of a row's objective at the point of its anchor."""
-        point: Floats = self.points[near.anchor]
-        gradient: Floats = ridge.gradient(point) + near.times * self.pulls[near.anchor]
-        if pairs is None:
-            gradient += near.shares @ curved.gradients[near.queries]
-        else:
-            gradient += _objective(pairs, near.queries, near.shares, point)[1]
-        return gradient
 
     def solver(self, near: Near, strength: float, curved: Curved) -> Callable[[Floats], Floats]:
         """What solves a row's own system."""
-        from querywise.learners.ranksvm import curvature_kernels
+        from querywise.learners.ranksvm import anchor_kernels
 
-        ends, packed = np.array([0, len(near.queries)]), np.empty((1, self.sums.shape[1]), np.float32)
-        weights, table = near.shares.astype(np.float32), for_kernels(curved.curvatures)
-        curvature_kernels.packed_sums(ends, near.queries, weights, table, packed)
-        packed[0] += np.float32(near.times) * self.sums[near.anchor]
-        return solver(packed[0], strength, self.points.shape[1])
+        packed, unused = np.empty((1, self.sums.shape[1]), np.float32), np.zeros(self.points.shape[1])
+        gradients, curvatures = for_kernels(curved.gradients), for_kernels(curved.curvatures)
+        own = self.sums[near.anchor]
+        anchor_kernels.add_system(near.times, near.queries, near.shares, gradients, curvatures, own, unused, packed)
+        return solver(packed[0], strength, len(unused))
+
+    def bare(self, weights: csr_array, pairs: Ints, count: Count, ridge: Ridge, curved: Curved) -> Floats | None:
+        """The model of a row by the one step from w₀; None where it resembles no anchor much."""
+        from querywise.learners.ranksvm import anchor_kernels
+
+        point = self.points[0]
+        gradient, packed = ridge.gradient(point), np.empty((1, self.sums.shape[1]), np.float32)
+        known = (self.rows, self.held, self.sizes, self.sums, self.pulls)
+        tables = (for_kernels(curved.gradients), for_kernels(curved.curvatures))
+        if not anchor_kernels.bare_system(_given(weights, pairs, count), known, tables, _FAR, gradient, packed):
+            return None
+        found: Floats = point - solution(packed, ridge.strength, gradient)
+        return found
 
     def solved(self, anchor: int, right: Floats) -> Floats:
         """The solution of an anchor's system."""
@@ -109,12 +133,30 @@ class Anchors(NamedTuple):
         curvature_kernels.solve(self.factors, np.array([anchor]), found[None, :])
         return found
 
+    def objective(self, pairs: Preferences, row: Row, weights: Floats) -> Objective:
+        """The losses of one model over a row's queries."""
+        from querywise.learners.ranksvm import kernels
 
-def bare(anchors: Anchors, near: Near, ridge: Ridge, curved: Curved) -> Floats:
-    """The model of a row by the one step from w₀."""
-    solve, point = anchors.solver(near, ridge.strength, curved), anchors.points[near.anchor]
-    found: Floats = point - solve(anchors.gradient(near, ridge, curved, None))
-    return found
+        if self.rounded is not None:
+            return self.rounded.objective(pairs, *row, weights)
+        gradient = np.zeros(len(weights))
+        return Objective(kernels.model_objective(*pairs.for_kernels(), *row, weights, gradient), gradient, 0.0)
+
+
+def _given(weights: csr_array, pairs: Ints, count: Count) -> tuple[Ints, Floats, Ints, bool]:
+    """A row of V as kernels take it."""
+    return weights.indices.astype(np.int64, copy=False), weights.data, for_kernels(pairs), count == "pair"
+
+
+def _rounded(pairs: Preferences, points: Floats, losses: Floats, ridge: Ridge, tolerance: float) -> RoundedRows | None:
+    """Rows in single precision, if half the models at these points could be certified by them with room to spare."""
+    if pairs.features.size * 4 > _ROOM:
+        return None
+    found = RoundedRows.of(pairs)
+    _, off = errors(np.linalg.norm(points, axis=1), losses, points.shape[1], found.extent)
+    values = losses + np.array([ridge.value(point) for point in points])
+    enough = off <= _ROUNDED * np.sqrt(2 * ridge.strength * tolerance * values)
+    return found if 2 * np.count_nonzero(enough) >= len(points) else None
 
 
 def certified(
@@ -124,17 +166,17 @@ def certified(
 
     The first step may use the anchor's curvature, further ones that of the row at w₀.
     """
-    gradient = anchors.gradient(near, ridge, curved, pairs)
-    weights, solve = anchors.points[near.anchor], None
+    weights, solve, best = anchors.points[near.anchor], None, np.inf
+    gradient = ridge.gradient(weights) + near.times * anchors.pulls[near.anchor]
+    gradient += anchors.objective(pairs, Row(near.queries, near.shares), weights).gradient
     if len(near.queries) > _CLOSE * len(row.queries):
         solve = anchors.solver(near, ridge.strength, curved)
-    best = np.inf
     for _ in range(_STEPS):
         weights = weights - (anchors.solved(near.anchor, gradient) if solve is None else solve(gradient))
-        loss, gradient = _objective(pairs, row.queries, row.shares, weights)
+        losses, gradient, off = anchors.objective(pairs, row, weights)
         gradient += ridge.gradient(weights)
-        gap = float(gradient @ gradient) / (2 * ridge.strength)
-        if gap <= tolerance * (loss + ridge.value(weights)):
+        gap = (math.sqrt(gradient @ gradient) + off) ** 2 / (2 * ridge.strength)
+        if gap <= tolerance * (losses + ridge.value(weights)):
             return weights, True
         if gap >= _PROGRESS * best:
             break
@@ -142,12 +184,6 @@ def certified(
             solve = anchors.solver(near, ridge.strength, curved)
         else:
             best = gap
+    if anchors.rounded is not None:
+        return certified(anchors._replace(rounded=None), near, row, ridge, curved, pairs, tolerance)
     return weights, False
-
-
-def _objective(pairs: Preferences, queries: Ints, shares: Floats, weights: Floats) -> tuple[float, Floats]:
-    """The losses of one model over some queries, by their shares, and their gradient."""
-    from querywise.learners.ranksvm import kernels
-
-    gradient = np.zeros(len(weights))
-    return kernels.model_objective(*pairs.for_kernels(), queries, shares, weights, gradient), gradient

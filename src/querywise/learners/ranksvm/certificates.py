@@ -6,7 +6,7 @@ import numpy as np
 
 from querywise.learners.ranksvm.newton import Ridge
 from querywise.learners.ranksvm.preferences import total
-from querywise.learners.ranksvm.rounding import errors
+from querywise.learners.ranksvm.rounding import Extent, errors
 from querywise.learners.ranksvm.spread import Spread
 from querywise.learners.ranksvm.weighted_sums import objective_sums, single_sums
 from querywise.learners.weight_rows import WeightRows
@@ -29,7 +29,8 @@ def gaps_if_rounded(spread: Spread, shares: WeightRows, weights: Floats, ridge: 
     """By the same in single precision: the gap is what it can be at most, and F what it is at least."""
     parts = spread.workers.each(single_sums, *spread.asked(spread.pairs, shares), shared=(weights,))
     losses, (values, gradient) = total([each for each, _, _ in parts]), _ridges(weights, ridge)
-    losses_off, gradient_off = errors(weights, losses, [extent for _, _, extent in parts])
+    extent = Extent(*(max(each) for each in zip(*(each for _, _, each in parts), strict=True)))
+    losses_off, gradient_off = errors(np.sqrt(_squares(weights)), losses, weights.shape[1], extent)
     gradient += total([each for _, each, _ in parts])
     most = (np.sqrt(_squares(gradient)) + gradient_off) ** 2
     return most / (2 * ridge.strength), values + losses - losses_off, gradient

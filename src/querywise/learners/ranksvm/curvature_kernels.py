@@ -40,39 +40,6 @@ def packed_sums(pointers: Ints, queries: Ints, weights: Singles, packed: Singles
 
 
 @compiled
-def nearest_row(
-    rows: Floats, held: Singles, sizes: Singles, queries: Ints, shares: Floats
-) -> tuple[int, float, Ints, Floats]:
-    """A row of V, given by its queries and their shares, as a multiple of the one of `rows` it resembles most.
-
-    `held` is 1 where a query, first, has a share in a row, and `sizes` are its sums. Returned are the number of that
-    row, how many times it is taken, and what is left: the queries in ascending order, and a difference for each.
-    """
-    common = np.zeros(len(rows), np.float32)
-    for query in queries:
-        source = held[query]
-        for row in range(len(common)):
-            common[row] += source[row]
-    best = 0
-    for row in range(1, len(common)):
-        if sizes[row] - 2 * common[row] < sizes[best] - 2 * common[best]:
-            best = row
-    other, own, largest, times = rows[best], np.zeros(rows.shape[1]), 0.0, 0.0
-    for place in range(len(queries)):
-        query, share = queries[place], shares[place]
-        own[query] = share
-        if share * other[query] > largest:  # one that counts in full in both, where some share a place
-            largest, times = share * other[query], share / other[query]
-    left, differences, count = np.empty(len(own), np.int64), np.empty(len(own)), 0
-    for query in range(len(own)):
-        taken = times * other[query]
-        if abs(own[query] - taken) > 1e-12 * max(own[query], taken):  # less is rounding
-            left[count], differences[count] = query, own[query] - taken
-            count += 1
-    return best, times, left[:count], differences[:count]
-
-
-@compiled
 def curvature_rows(
     features: Floats,
     scores: Floats,

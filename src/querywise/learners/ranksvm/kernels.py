@@ -170,6 +170,16 @@ def _model_sums(scores: Floats, levels: Ints, losses: Floats, gradient: Floats) 
 
 
 @compiled
+def model_sum(scores: Floats, levels: Ints, gradient: Floats) -> float:
+    """One query under one model, in the precision of its scores: Σ of squared hinges, and half the derivative."""
+    if _is_short(levels):
+        return _squared_hinge_by_fours(scores, levels, gradient)
+    loss = swept(scores, levels, ascending(scores), (1.0, -np.inf, 1.0), gradient, np.empty(len(levels)))
+    gradient *= scores.dtype.type(0.5)
+    return loss
+
+
+@compiled
 def _sums_of_models(scores: Floats, levels: Ints, losses: Floats, gradient: Floats) -> None:
     """The same for many models, faster, and half the derivative.
 

@@ -22,7 +22,7 @@ from scipy.sparse import csr_array
 
 from querywise.contracts.protocols import Learner
 from querywise.learners.linear import LinearModels
-from querywise.learners.ranksvm.anchors import Anchors, Row, bare, certified
+from querywise.learners.ranksvm.anchors import Anchors, Row, certified
 from querywise.learners.ranksvm.centres import Centres, centre_points, gradients_at, nearest, sums_at
 from querywise.learners.ranksvm.certificates import Gaps, gaps, gaps_if_rounded
 from querywise.learners.ranksvm.newton import Optimum, Ridge, minimise, minimise_hinge
@@ -103,6 +103,10 @@ class PreparedRankSVM:
         self.query_weights_ = query_weights
         return self
 
+    def _weights_of_data(self) -> Floats | None:
+        found: Floats | None = getattr(self, "query_weights_", None)  # only where the data has some
+        return found
+
     def gathered(self) -> Self:
         """The same with all that workers keep gathered here, so that it can be stored."""
         if self._spread is not None and not hasattr(self, "starts_"):
@@ -150,54 +154,51 @@ class PreparedRankSVM:
 
         like: gives so many rows that those to come resemble. A few rows are then trained from what is known of these.
         """
-        shares = self._shares(query_weights)
+        own = weighed(query_weights, self._weights_of_data())
         # BLAS keeps to one thread by itself where there is little to do.
-        few = len(shares) < MANY
+        few = own.shape[0] < MANY
         with contextlib.nullcontext() if few and len(self.centre_) < 200 else one_blas_thread():
+            if few and like is not None and self._may_resemble(own):
+                return LinearModels(self._beside_anchors(own, like) / self.spread_)
+            shares = WeightRows.of(own, self.pairs_, self.learner.pairs)
             if self.learner.loss == "hinge":
                 first, which = shares.distinct()  # with k = m all are the same
                 weights = self._one_by_one(shares.select(first), np.tile(self.centre_, (len(first), 1)))[which]
-            elif few and like is not None and self._may_resemble(shares):
-                weights = self._beside_anchors(shares, like)
             else:
                 weights = self._all_at_once(shares)
         return LinearModels(weights / self.spread_)
 
-    def _shares(self, query_weights: csr_array) -> WeightRows:
-        own = weighed(query_weights, getattr(self, "query_weights_", None))  # only where the data has some
-        return WeightRows.of(own, self.pairs_, self.learner.pairs)
-
-    def _may_resemble(self, shares: WeightRows) -> bool:
+    def _may_resemble(self, rows: csr_array) -> bool:
         """Whether rows weight so many training queries that anchors may pay, all of which are in memory here."""
+        if self.learner.loss == "hinge" or not rows.shape[0] or rows.shape[1] != len(self.pairs_):
+            return False
         d = len(self.centre_)
-        fewest = len(shares.queries) if len(shares) == 1 else np.diff(shares.pointers).min(initial=len(shares.queries))
-        likely = fewest >= max(_LIKELY * shares.columns, 2 * _LARGE / (d * (d + 1)))
-        return len(shares) > 0 and bool(likely) and isinstance(self._parts().curved[0], Curved)
+        fewest = len(rows.indices) if rows.shape[0] == 1 else np.diff(rows.indptr).min()
+        likely = fewest >= max(_LIKELY * rows.shape[1], 2 * _LARGE / (d * (d + 1)))
+        return bool(likely) and isinstance(self._parts().curved[0], Curved)
 
-    def _beside_anchors(self, shares: WeightRows, like: Callable[[int], csr_array]) -> Floats:
+    def _beside_anchors(self, rows: csr_array, like: Callable[[int], csr_array]) -> Floats:
         """The models of a few rows, each from the anchor that it resembles most."""
         if self._anchors is None:
-            rows = self._shares(like(max(1, min(_ANCHORS, len(self.pairs_) // _APART))))
-            points = np.tile(self.centre_, (len(rows), 1))
-            if self.learner.tolerance is not None:
-                points = self._all_at_once(rows)
-            self._anchors = Anchors.of(rows, *self._parts().here(), points, self._ridge().strength)
-        one_each = [shares] if len(shares) == 1 else [shares.select(np.array([row])) for row in range(len(shares))]
+            typical = weighed(like(max(1, min(_ANCHORS, len(self.pairs_) // _APART))), self._weights_of_data())
+            shares, tolerance = WeightRows.of(typical, self.pairs_, self.learner.pairs), self.learner.tolerance
+            points = np.tile(self.centre_, (len(shares), 1)) if tolerance is None else self._all_at_once(shares)
+            self._anchors = Anchors.of(shares, *self._parts().here(), points, self._ridge(), tolerance or 0.0)
+        one_each = [rows] if rows.shape[0] == 1 else [rows[[row]] for row in range(rows.shape[0])]
         return np.array([self._beside(self._anchors, each) for each in one_each])
 
-    def _beside(self, anchors: Anchors, shares: WeightRows) -> Floats:
+    def _beside(self, anchors: Anchors, weights: csr_array) -> Floats:
         """The model of one row: a step from the point of an anchor, then as many more as the tolerance asks for."""
-        row = Row(*shares.row(0))
-        near = anchors.nearest(row) if len(row.queries) else None
-        if near is None:
-            alone: Floats = self._all_at_once(shares)[0]
-            return alone
         ridge, tolerance, (curved, pairs) = self._ridge(), self.learner.tolerance, self._parts().here()
+        given = (weights, self.pairs_, self.learner.pairs)
+        found: Floats | None = None
         if tolerance is None or pairs is None:
-            return bare(anchors, near, ridge, curved)
-        weights, proven = certified(anchors, near, row, ridge, curved, pairs, tolerance)
-        found: Floats = weights if proven else self._one_by_one(shares, weights[None, :])[0]
-        return found
+            found = anchors.bare(*given, ridge, curved)
+        elif (near := anchors.nearest(row := Row.of(*given))) is not None:
+            found, proven = certified(anchors, near, row, ridge, curved, pairs, tolerance)
+            if not proven:
+                found = self._one_by_one(WeightRows.of(*given), found[None, :])[0]
+        return np.asarray(self._all_at_once(WeightRows.of(*given))[0]) if found is None else found
 
     def pulls(self) -> Floats:
         """Each query's gradient at the global model, whitened: in units in which the global curvature is 1.

@@ -11,15 +11,18 @@ features, and v̄ the mean of v = max(0, 1 − t) over the pairs, which is at mo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import math
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from querywise.runtime.arrays import Floats
+from querywise.learners.ranksvm.preferences import Preferences
+from querywise.runtime.arrays import Floats, Ints, Singles
 
 _UNIT = 2.0**-24
 _SPARE = 1.1  # for the terms in u², and for v̄ being known from rounded losses
+_ALIGNED = 8  # columns: as many numbers are multiplied at a time
+_Number = TypeVar("_Number", Floats, float)
 
 
 class Extent(NamedTuple):
@@ -29,11 +32,56 @@ class Extent(NamedTuple):
     longest: int
 
 
-def errors(weights: Floats, losses: Floats, extents: Sequence[Extent]) -> tuple[Floats, Floats]:
-    """For models, a row each: how far losses and the norm of the gradient can be off at most."""
-    radius, longest = max(each.radius for each in extents), max(each.longest for each in extents)
-    reach = radius * np.sqrt(np.einsum("ij,ij->i", weights, weights))
-    mean = np.sqrt(np.maximum(losses, 0.0))
-    off = 2 * _UNIT * ((weights.shape[1] + 4) * reach + 1)
+def errors(norms: _Number, losses: _Number, columns: int, extent: Extent) -> tuple[_Number, _Number]:
+    """For models of these norms: how far losses and the norm of the gradient can be off at most."""
+    radius, longest = extent
+    reach = radius * norms
+    mean = abs(losses) ** 0.5
+    off = 2 * _UNIT * ((columns + 4) * reach + 1)
     losses_off = mean * (2 * (longest + 5) * _UNIT * (1 + reach) + 2 * off) + off**2
     return _SPARE * losses_off, _SPARE * 4 * radius * (off + 2 * (longest + 2) * _UNIT * mean)
+
+
+class Objective(NamedTuple):
+    """The losses of a model, at least, their gradient, and by how much its norm may be larger."""
+
+    losses: float
+    gradient: Floats
+    off: float
+
+
+class RoundedRows(NamedTuple):
+    """The rows of preferences in single precision, less the mean of their query's, which changes no margin.
+
+    Columns of zeros make their number one that is multiplied fastest.
+    """
+
+    features: Singles
+    extent: Extent
+
+    @staticmethod
+    def of(pairs: Preferences) -> RoundedRows:
+        """Those of all queries."""
+        (rows, columns), sizes = pairs.features.shape, np.diff(pairs.starts)
+        features = np.zeros((rows, columns + -columns % _ALIGNED), np.float32)
+        largest = 0.0
+        for begin, end in zip(pairs.starts[:-1].tolist(), pairs.starts[1:].tolist(), strict=True):
+            if end > begin:
+                own = pairs.features[begin:end]
+                centred = own - own.mean(axis=0)
+                largest = max(largest, float(np.einsum("ij,ij->i", centred, centred).max()))
+                features[begin:end, :columns] = centred
+        return RoundedRows(features, Extent(math.sqrt(largest), int(sizes.max(initial=0))))
+
+    def objective(self, pairs: Preferences, queries: Ints, shares: Floats, weights: Floats) -> Objective:
+        """That of one model over some queries, by their shares."""
+        from querywise.learners.ranksvm import anchor_kernels
+
+        gradient, (_, levels, starts, counts) = np.zeros(len(weights)), pairs.for_kernels()
+        rounded = np.zeros(self.features.shape[1], np.float32)
+        rounded[: len(weights)] = weights
+        losses = anchor_kernels.rounded_objective(
+            cast("Floats", self.features), levels, starts, counts, queries, shares, cast("Floats", rounded), gradient
+        )
+        off, gradient_off = errors(math.sqrt(weights @ weights), losses, len(weights), self.extent)
+        return Objective(losses - off, gradient, gradient_off)

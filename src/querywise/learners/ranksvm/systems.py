@@ -16,6 +16,8 @@ _FEW = 16  # features below which LAPACK's LU is as fast
 _BLOCK = 64  # systems in hand at a time
 _LARGE = 96  # features from which on LAPACK factorises one system faster, the call included
 
+_NONE = np.empty((0, 0), np.float32)
+
 Sums = Sequence[tuple[Floats, Singles]]  # V·G and V·H, packed, from every part
 
 
@@ -47,12 +49,11 @@ def factored(sums: Sums, strength: float, right: Floats, *, again: bool) -> tupl
     """The solutions for a right side each; and the systems, if they are to be solved again."""
     from querywise.learners.ranksvm import curvature_kernels
 
-    none = np.empty((0, 0), np.float32)
     if right.shape[1] < _FEW:
-        ready = Systems(curvature(sums, strength), none)
+        ready = Systems(curvature(sums, strength), _NONE)
         return solved(ready, np.arange(len(right)), right), ready
     packed, found = _packed(sums), np.array(right)
-    factors = np.empty(packed.shape, np.float32) if again else none
+    factors = np.empty(packed.shape, np.float32) if again else _NONE
 
     def part(block: slice) -> None:
         curvature_kernels.factorise(packed[block], strength, found[block], factors[block])
@@ -77,6 +78,17 @@ def solved(systems: Systems, rows: Ints, right: Floats) -> Floats:
         in_threads(part, slices(len(rows), _BLOCK))
     except np.linalg.LinAlgError:
         raise SolverError("l2 is too small for these features, a local model is not unique; raise it.") from None
+    return found
+
+
+def solution(packed: Singles, strength: float, right: Floats) -> Floats:
+    """The solution of one system, given by its packed sum, a row."""
+    from querywise.learners.ranksvm import curvature_kernels
+
+    if len(right) >= _LARGE:
+        return solver(packed[0], strength, len(right))(right)
+    found: Floats = right.copy()
+    curvature_kernels.factorise(packed, strength, found[None, :], _NONE)
     return found
 
 
