@@ -250,9 +250,11 @@ def _bound(rough: float, square: float, error: float, off: float, slack: float) 
 
 
 @compiled_loosely
-def square_gaps(points: Floats, place: Floats) -> Floats:
-    """The squared distance of each point from a place; four points at a time."""
-    found, row = np.empty(len(points)), 0
+def square_gaps(points: Floats, place: Floats, found: Floats) -> float:
+    """The squared norm of a place; `found` gets its squared distances from points, four at a time."""
+    square, row = 0.0, 0
+    for axis in range(len(place)):
+        square += place[axis] * place[axis]
     while row + 4 <= len(points):
         p0, p1, p2, p3 = points[row], points[row + 1], points[row + 2], points[row + 3]
         s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
@@ -270,7 +272,7 @@ def square_gaps(points: Floats, place: Floats) -> Floats:
             total += (points[row, axis] - place[axis]) ** 2
         found[row] = total
         row += 1
-    return found
+    return square
 
 
 @compiled

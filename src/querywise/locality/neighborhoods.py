@@ -189,7 +189,7 @@ class Search:
 
     def _nearest_one(self, place: Floats) -> int:
         """The nearest point to one place: what `among_nearest` finds, faster."""
-        slack, rows = self._slack(place), _ALL
+        slack, rows = self._slack(float(place @ place)), _ALL
         if self.points.size >= _LARGE:
             if self._coarse is None:
                 self._coarse = Coarse.of(self.points)
@@ -217,14 +217,15 @@ class Search:
     def _rough(self, place: Floats) -> tuple[Floats, float]:
         """Squared distances to one place, up to a constant, and how far they can be off."""
         if self.points.size < _LARGE:  # the threads of BLAS would wait for each other longer than it takes
-            return square_gaps(self._plain, for_kernels(place)), self._slack(place)
+            gaps = np.empty(len(self.points))
+            return gaps, self._slack(square_gaps(self._plain, for_kernels(place), gaps))
         gaps = self.points @ place
         gaps *= -2
         gaps += self.squares
-        return gaps, self._slack(place)
+        return gaps, self._slack(float(place @ place))
 
-    def _slack(self, place: Floats) -> float:
-        slack = _slack(float(place @ place), self.longest)
+    def _slack(self, square: float) -> float:
+        slack = _slack(square, self.longest)
         if not slack < math.inf:
             _require_near(slack)
         return slack

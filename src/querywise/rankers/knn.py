@@ -90,7 +90,7 @@ class KnnOnline(AnyRanker):
     def answer(self, candidates: Candidates, /) -> Answer:
         """A model of its own for each query that has neighbours to learn from, and is not too far from them."""
         seen, everyone = ready(self, candidates), self.prepared_.everyone
-        around = Surroundings(self.locality_, seen, self.learner, self.prepared_.gradients, taught=True)
+        around = Surroundings(self.locality_, seen, taught=True)
 
         @Once
         def teachers() -> csr_array:
@@ -117,7 +117,7 @@ class KnnOnline(AnyRanker):
             models=models,
             shares=Once(lambda: one_each(np.where(local(), np.cumsum(local()) - 1, -1), int(local().sum()))),
             teachers=teachers,
-            place=around.place,
+            place=around.place(self.learner, self.prepared_.gradients),
         )
 
     def places(self, candidates: Candidates, /) -> Floats:
@@ -204,7 +204,7 @@ class KnnOffline2(AnyRanker):
     def answer(self, candidates: Candidates, /) -> Answer:
         """The stored model nearest to each query."""
         seen, offline = ready(self, candidates), self.offline_
-        around = Surroundings(offline.locality, seen, self.learner, offline.gradients, self.routed_by_relevance)
+        around = Surroundings(offline.locality, seen)
 
         @Once
         def chosen() -> Ints:
@@ -215,7 +215,7 @@ class KnnOffline2(AnyRanker):
             offline.everyone_,
             Stored(offline.models_, offline.whom, offline.usable_),
             chosen,
-            place=around.place,
+            place=around.place(self.learner, offline.gradients, self.routed_by_relevance),
             teachers=Once(lambda: offline.training_queries(chosen())),
         )
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from querywise.contracts.answers import Once, Place, TrainingQueries
+from querywise.contracts.answers import Place, TrainingQueries
 from querywise.contracts.protocols import FollowsRanker, Learner, Metric, Neighborhood, Preparing, QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.data.ordering import by_coordinates
@@ -174,44 +174,72 @@ class Locality:
 
 
 class Surroundings:
-    """The positions of some queries among the training queries of a locality.
+    """The positions of some queries among the training queries of a locality, each part computed when it is asked for.
 
     taught: whether models are trained on their neighbours, which are then found together with the nearest of them.
     """
 
-    def __init__(
+    # Nothing here refers to an answer: answers, and the models behind them, are freed as soon as they are let go.
+    __slots__ = ("_around", "_candidates", "_distances", "_far", "_locality", "_lost", "_nearest", "_points", "_taught")
+
+    def __init__(self, locality: Locality, candidates: Candidates, *, taught: bool = False) -> None:
+        self._locality = locality
+        self._candidates = candidates
+        self._taught = taught
+        self._around: tuple[Ints, csr_array] | None = None
+        self._points: Floats | None = None
+        self._nearest: Ints | None = None
+        self._distances: Floats | None = None
+        self._lost: Bools | None = None
+        self._far: Bools | None = None
+
+    def points(self) -> Floats:
+        """Where they are; rows of NaN where one is nowhere."""
+        if self._points is None:
+            self._points = self._locality.points(self._candidates)
+            self._around = self._locality.around(self._points) if self._taught else None
+        return self._points
+
+    def nearest(self) -> Ints:
+        """The training query nearest to each."""
+        if self._nearest is None:
+            points = self.points()
+            self._nearest = self._locality.nearest_known(points) if self._around is None else self._around[0]
+        return self._nearest
+
+    def weights(self) -> csr_array:
+        """Their neighbours."""
+        points = self.points()
+        return self._locality.weights(points) if self._around is None else self._around[1]
+
+    def distances(self) -> Floats:
+        """How far each is from its nearest training query."""
+        if self._distances is None:
+            self._distances = self._locality.distances(self.points(), self.nearest())
+        return self._distances
+
+    def lost(self) -> Bools:
+        """Which are nowhere."""
+        if self._lost is None:
+            points = self.points()
+            self._lost = is_lost(points) if self._around is None else np.zeros(1, np.bool_)
+        return self._lost
+
+    def is_far(self) -> Bools:
+        """Which are nowhere, or too far from every training query: these use the global model."""
+        if self._far is None:
+            limit, lost = self._locality.limit_, self.lost()
+            self._far = lost | (self.distances() > limit) if math.isfinite(limit) else lost
+        return self._far
+
+    def place(
         self,
-        locality: Locality,
-        candidates: Candidates,
         learner: Learner,
         gradients: Callable[[], Floats | None],
         nearest_to_relevant: Callable[[Judged], Ints | None] | None = None,
-        *,
-        taught: bool = False,
-    ) -> None:
-        # Nothing here refers to this object itself: answers, and the models behind them, are freed as soon as they are
-        # let go.
-        points = self.points = Once(lambda: locality.points(candidates))
-        around = Once(lambda: locality.around(points()) if taught else None)
-        nearest = self.nearest = Once(
-            lambda: locality.nearest_known(points()) if (both := around()) is None else both[0]
-        )
-        self.weights = Once(lambda: locality.weights(points()) if (both := around()) is None else both[1])
-        measured = self.distances = Once(lambda: locality.distances(points(), nearest()))
-
-        def few(count: int) -> Floats:
-            found = points()
-            return measured()[:count] if count >= len(found) else locality.distances(found[:count])
-
-        lost = Once(lambda: is_lost(points()) if around() is None else np.zeros(1, np.bool_))
-
-        @Once
-        def far() -> Bools:
-            return lost() | (measured() > locality.limit_) if math.isfinite(locality.limit_) else lost()
-
-        def away(query: int, training: Ints) -> Floats:
-            place = np.repeat(points()[[query]], len(training), axis=0)
-            return distances(place, locality.points_[training], locality.metric)
+    ) -> Place:
+        """What an answer says of it. gradients: of training queries at the global model, where known."""
+        locality, candidates = self._locality, self._candidates
 
         def known_gradients() -> tuple[Floats, Floats] | None:
             found, pairs = gradients(), locality.pairs_
@@ -219,17 +247,31 @@ class Surroundings:
             counts = (pairs if per_pair else pairs > 0) * getattr(locality, "query_weights_", np.ones(1))
             return None if found is None else (found, counts.astype(np.float64))
 
-        known = TrainingQueries(
-            locality.query_ids_, locality.pairs_, locality.limit_, measured, few, away, known_gradients, lost, far
-        )
-        self.is_far = far
-        self.place = Place(
+        return Place(
             lambda: looked_at(locality.view_),
-            points=Once(lambda: locality.somewhere(points())),
-            known=known,
+            points=lambda: locality.somewhere(self.points()),
+            known=TrainingQueries(
+                locality.query_ids_,
+                locality.pairs_,
+                locality.limit_,
+                self.distances,
+                self._few,
+                self._away,
+                known_gradients,
+                self.lost,
+                self.is_far,
+            ),
             nearest_to_relevant=nearest_to_relevant,
             vectorless=lambda: without_vector(candidates, locality.view_),
         )
+
+    def _few(self, count: int) -> Floats:
+        found = self.points()
+        return self.distances()[:count] if count >= len(found) else self._locality.distances(found[:count])
+
+    def _away(self, query: int, training: Ints) -> Floats:
+        place = np.repeat(self.points()[[query]], len(training), axis=0)
+        return distances(place, self._locality.points_[training], self._locality.metric)
 
 
 def _neighbours(points: Floats, neighborhood: Neighborhood) -> csr_array:

@@ -87,20 +87,27 @@ def add_system(
 
 @compiled
 def bare_system(
-    row: tuple[Ints, Floats, Ints, bool],
-    anchors: tuple[Floats, Singles, Singles, Singles, Floats],
-    tables: tuple[Floats, Singles],
+    queries: Ints,
+    weights: Floats,
+    pairs: Ints,
+    by_pair: bool,
+    rows: Floats,
+    held: Singles,
+    sizes: Singles,
+    sums: Singles,
+    pulls: Floats,
+    gradients: Floats,
+    curvatures: Singles,
     far: float,
     gradient: Floats,
     packed: Singles,
 ) -> bool:
     """The system of a row's step from w₀, beside the anchor that it resembles most; False where that is not much.
 
-    row: what `shared_out` is given. anchors: `rows`, `held`, `sizes`, `sums` and `pulls` of these. tables: G and H. v·G
-    is added to `gradient`, and v·H written to `packed`. far: the share of its queries that may be left.
+    The row is what `shared_out` is given; `rows` to `pulls` are those of the anchors, the tables are G and H. v·G is
+    added to `gradient`, and v·H written to `packed`. far: the share of its queries that may be left.
     """
-    queries, shares = shared_out(row[0], row[1], row[2], row[3])
-    rows, held, sizes, sums, pulls = anchors
+    queries, shares = shared_out(queries, weights, pairs, by_pair)
     if len(queries) == 0:
         return False
     anchor, times, left, differences = nearest_row(rows, held, sizes, queries, shares)
@@ -108,7 +115,7 @@ def bare_system(
         return False
     for j in range(len(gradient)):
         gradient[j] += times * pulls[anchor, j]
-    add_system(times, left, differences, tables[0], tables[1], sums[anchor], gradient, packed)
+    add_system(times, left, differences, gradients, curvatures, sums[anchor], gradient, packed)
     return True
 
 

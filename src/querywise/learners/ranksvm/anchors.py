@@ -62,7 +62,8 @@ class Near(NamedTuple):
 class Anchors(NamedTuple):
     """Some rows of V, dense, where each has a share (queries first), how many queries that are, and their a·H, packed.
 
-    `points` is where models step from, w₀ or each anchor's own model, and `pulls` has a·G there. Of certified models
+    `points` is where models step from, w₀ or each anchor's own model, `pulls` has a·G there, and `penalties` the
+    gradients of these. Of certified models
     `factors` has the Cholesky factors of the anchors' systems, and `rounded` the rows they are certified on, where
     single precision is enough.
     """
@@ -74,6 +75,7 @@ class Anchors(NamedTuple):
     factors: Singles
     points: Floats
     pulls: Floats
+    penalties: Floats
     rounded: RoundedRows | None
 
     @staticmethod
@@ -91,7 +93,7 @@ class Anchors(NamedTuple):
             (losses, pulls), factors = objective_sums(pairs, shares, points), np.empty_like(sums)
             curvature_kernels.factorise(sums, ridge.strength, np.zeros_like(points), factors)
             rounded = _rounded(pairs, points, losses, ridge, tolerance)
-        return Anchors(rows, held, held.sum(axis=0), sums, factors, points, pulls, rounded)
+        return Anchors(rows, held, held.sum(axis=0), sums, factors, points, pulls, ridge.gradient(points), rounded)
 
     def nearest(self, row: Row) -> Near | None:
         """The anchor that a row resembles most; None where that is not much."""
@@ -116,13 +118,15 @@ class Anchors(NamedTuple):
         """The model of a row by the one step from w₀; None where it resembles no anchor much."""
         from querywise.learners.ranksvm import anchor_kernels
 
-        point = self.points[0]
-        gradient, packed = ridge.gradient(point), np.empty((1, self.sums.shape[1]), np.float32)
-        known = (self.rows, self.held, self.sizes, self.sums, self.pulls)
-        tables = (for_kernels(curved.gradients), for_kernels(curved.curvatures))
-        if not anchor_kernels.bare_system(_given(weights, pairs, count), known, tables, _FAR, gradient, packed):
+        gradient, packed = self.penalties[0].copy(), np.empty((1, self.sums.shape[1]), np.float32)
+        queries, shares, counts, by_pair = _given(weights, pairs, count)
+        near = anchor_kernels.bare_system(
+            queries, shares, counts, by_pair, self.rows, self.held, self.sizes, self.sums, self.pulls,
+            for_kernels(curved.gradients), for_kernels(curved.curvatures), _FAR, gradient, packed,
+        )  # fmt: skip
+        if not near:
             return None
-        found: Floats = point - solution(packed, ridge.strength, gradient)
+        found: Floats = self.points[0] - solution(packed, ridge.strength, gradient)
         return found
 
     def solved(self, anchor: int, right: Floats) -> Floats:
@@ -167,7 +171,7 @@ def certified(
     The first step may use the anchor's curvature, further ones that of the row at w₀.
     """
     weights, solve, best = anchors.points[near.anchor], None, np.inf
-    gradient = ridge.gradient(weights) + near.times * anchors.pulls[near.anchor]
+    gradient = anchors.penalties[near.anchor] + near.times * anchors.pulls[near.anchor]
     gradient += anchors.objective(pairs, Row(near.queries, near.shares), weights).gradient
     if len(near.queries) > _CLOSE * len(row.queries):
         solve = anchors.solver(near, ridge.strength, curved)

@@ -184,8 +184,9 @@ class PreparedRankSVM:
             shares, tolerance = WeightRows.of(typical, self.pairs_, self.learner.pairs), self.learner.tolerance
             points = np.tile(self.centre_, (len(shares), 1)) if tolerance is None else self._all_at_once(shares)
             self._anchors = Anchors.of(shares, *self._parts().here(), points, self._ridge(), tolerance or 0.0)
-        one_each = [rows] if rows.shape[0] == 1 else [rows[[row]] for row in range(rows.shape[0])]
-        return np.array([self._beside(self._anchors, each) for each in one_each])
+        if rows.shape[0] == 1:
+            return self._beside(self._anchors, rows)[None, :]
+        return np.array([self._beside(self._anchors, rows[[row]]) for row in range(rows.shape[0])])
 
     def _beside(self, anchors: Anchors, weights: csr_array) -> Floats:
         """The model of one row: a step from the point of an anchor, then as many more as the tolerance asks for."""

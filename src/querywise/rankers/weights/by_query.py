@@ -134,12 +134,12 @@ class WeightsByQuery(Fusion):
             found = way.own(candidates, around.points(), around.is_far)
             return OwnWeights(shrunk(found.weights, common, shrinkage), found.local)
 
-        around = Surroundings(way.locality_, candidates, RankSVM(), lambda: None)
+        around = Surroundings(way.locality_, candidates)
         teachers = None
         if isinstance(way, NeighbourWeights):
             neighbours: NeighbourWeights = way
             teachers = Once(lambda: neighbours.neighbours(around.points(), around.is_far()))
-        return self.fused(seen, own, teachers=teachers, place=around.place, facts=facts)
+        return self.fused(seen, own, teachers=teachers, place=around.place(RankSVM(), lambda: None), facts=facts)
 
     @property
     def _facts(self) -> Callable[[], Facts]:
