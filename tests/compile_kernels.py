@@ -16,7 +16,7 @@ from querywise.data.json_rows import cut_rows
 from querywise.data.judged import Judged
 from querywise.data.letor import read_letor, write_letor
 from querywise.data.synthetic import make_judged
-from querywise.learners.ranksvm.anchors import Anchors, Row, certified
+from querywise.learners.ranksvm.anchors import Anchors, Given
 from querywise.learners.ranksvm.curvature_kernels import upper
 from querywise.learners.ranksvm.newton import Ridge
 from querywise.learners.ranksvm.preferences import Preferences
@@ -56,13 +56,15 @@ def _compile_anchors(data: Judged) -> None:
     pairs = Preferences(data.candidates.features, data.labels, data.candidates.starts)
     shares, ridge = WeightRows.of(csr_array(np.ones((1, len(data)))), pairs.pairs, "query"), Ridge(1.0, np.zeros(4))
     curved = Curved(np.ones((len(data), 4)), np.ones((len(data), 10), np.float32))
-    for tolerance in (0.0, 1.0):
-        anchors = Anchors.of(shares, curved, pairs if tolerance else None, np.zeros((1, 4)), ridge, tolerance)
-        anchors.bare(shares.matrix(), pairs.pairs, "query", ridge, curved)
-        row = Row.of(shares.matrix(), pairs.pairs, "query")
+    for tolerance in (None, 1.0):
+        given = Given.of(pairs.pairs, "query", curved, pairs, ridge, tolerance)
+        anchors = Anchors.of(shares, given, np.zeros((1, 4)))
+        anchors.bare(shares.matrix())
+        row = anchors.row(shares.matrix())
         near = anchors.nearest(row)
         assert near is not None
-        certified(anchors, near, row, ridge, curved, pairs, 1.0)
+        if tolerance is not None:
+            anchors.certified(near, row)
 
 
 if __name__ == "__main__":

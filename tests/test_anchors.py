@@ -15,14 +15,14 @@ from querywise.data.judged import Judged
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.learners.ranksvm.anchor_kernels import nearest_row
-from querywise.learners.ranksvm.anchors import Anchors, Row
+from querywise.learners.ranksvm.anchors import Anchors, Given
 from querywise.learners.ranksvm.local_models import PreparedRankSVM
 from querywise.learners.ranksvm.newton import Ridge
 from querywise.learners.ranksvm.preferences import Preferences
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.ranksvm.rounding import RoundedRows
 from querywise.learners.ranksvm.systems import solver
-from querywise.learners.ranksvm.weighted_sums import objective_sums
+from querywise.learners.ranksvm.weighted_sums import Curved, objective_sums
 from querywise.learners.weight_rows import WeightRows
 from querywise.rankers.knn import KnnOnline
 from querywise.runtime.arrays import Floats
@@ -170,7 +170,9 @@ def test_a_row_is_so_many_times_an_anchor_and_what_is_left() -> None:
 def test_a_row_has_the_shares_that_rows_have_together(count: Any) -> None:
     pairs, weights = np.arange(QUERIES) % 3, shifted(3)[[1]] * 0.3
     queries, shares = WeightRows.of(weights, pairs, count).row(0)
-    found = Row.of(weights, pairs, count)
+    curved, ridge = Curved(np.ones((QUERIES, 2)), np.ones((QUERIES, 3), np.float32)), Ridge(1.0, np.zeros(2))
+    given = Given.of(pairs, count, curved, None, ridge, None)
+    found = Anchors.of(WeightRows.of(weights, pairs, count), given, np.zeros((1, 2))).row(weights)
     assert np.array_equal(found.queries, queries)
     assert np.array_equal(found.shares, shares)
 

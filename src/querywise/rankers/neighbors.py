@@ -38,7 +38,7 @@ class Locality:
         self.neighborhood = neighborhood
         self.back_off = back_off
         self._known: Search | None = None
-        self._all_teach: bool | None = None
+        self._teaching: Bools | None = None
 
     def fit(self, data: Training, everyone: Ranker, /) -> Self:
         """Compute the training queries' positions."""
@@ -46,7 +46,7 @@ class Locality:
             raise DataError(f"back_off={self.back_off} must be a share above 0 and up to 1, or None.")
         self.view_ = fitted_view(self.view, data, everyone)
         self.points_ = self._training_points(data)
-        self._known = self._all_teach = None
+        self._known = self._teaching = None
         self.neighborhood_ = unfitted(self.neighborhood).fit(self.points_)
         self.pairs_ = data.pairs
         if data.query_weights is not None:
@@ -163,11 +163,10 @@ class Locality:
 
     def has_pairs(self, weights: csr_array) -> Bools:
         """Which rows of weights have a query with pairs to learn from."""
-        if self._all_teach is None:
-            self._all_teach = bool((self.pairs_ > 0).all())
-        if self._all_teach and weights.shape[0] == 1:
-            return np.array([weights.data.any()])
-        teaching = (self.pairs_[weights.indices] > 0) & (weights.data > 0)
+        if self._teaching is None:
+            self._teaching = self.pairs_ > 0
+        teaching = self._teaching[weights.indices]
+        teaching &= weights.data > 0
         if weights.shape[0] == 1:
             return np.array([np.count_nonzero(teaching) > 0])
         return np.diff(np.concatenate([[0], np.cumsum(teaching)])[weights.indptr]) > 0

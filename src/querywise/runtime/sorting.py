@@ -38,3 +38,27 @@ def ascending(scores: Floats) -> Ints:
         order[i] = i
     sort_by(scores, order)
     return order
+
+
+@compiled
+def smallest(values: Floats, k: int) -> float:
+    """The k-th smallest of some values."""
+    own, low, high = values.copy(), 0, len(values) - 1
+    while low < high:
+        pivot, left, right = own[(low + high) // 2], low, high
+        while left <= right:
+            while own[left] < pivot:
+                left += 1
+            while own[right] > pivot:
+                right -= 1
+            if left <= right:
+                own[left], own[right] = own[right], own[left]
+                left, right = left + 1, right - 1
+        if k - 1 <= right:
+            high = right
+        elif k - 1 >= left:
+            low = left
+        else:
+            break
+    found: float = own[k - 1]
+    return found

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -32,8 +32,38 @@ _CLOSE = 0.25  # where no more are left than that, a first step may use the anch
 _STEPS = 20
 _PROGRESS = 0.8  # a step must shrink the gap at least to this for another to be tried
 _ROUNDED = 1 / 2  # of the gradient's norm that the tolerance allows: what rounding may add to it
-Count = Literal["query", "pair"]  # what counts the same
 _ROOM = 500_000_000  # bytes for rows in single precision
+
+
+class Given(NamedTuple):
+    """What every model is trained from.
+
+    The pairs of each query, whether these count the same rather than the queries, G and H at w₀, the pairs themselves
+    unless models are bare, the penalties, and the tolerance.
+    """
+
+    counts: Ints
+    by_pair: bool
+    gradients: Floats
+    curvatures: Singles
+    pairs: Preferences | None
+    ridge: Ridge
+    tolerance: float
+
+    @staticmethod
+    def of(
+        counts: Ints, counted: str, curved: Curved, pairs: Preferences | None, ridge: Ridge, tolerance: float | None
+    ) -> Given:
+        """The same, its arrays as kernels take them."""
+        return Given(
+            for_kernels(counts),
+            counted == "pair",
+            for_kernels(curved.gradients),
+            for_kernels(curved.curvatures),
+            None if tolerance is None else pairs,
+            ridge,
+            tolerance or 0.0,
+        )
 
 
 class Row(NamedTuple):
@@ -41,13 +71,6 @@ class Row(NamedTuple):
 
     queries: Ints
     shares: Floats
-
-    @staticmethod
-    def of(weights: csr_array, pairs: Ints, count: Count) -> Row:
-        """What `WeightRows.of` makes of a row, faster; nothing where it refuses its weights."""
-        from querywise.learners.ranksvm import anchor_kernels
-
-        return Row(*anchor_kernels.shared_out(*_given(weights, pairs, count)))
 
 
 class Near(NamedTuple):
@@ -63,11 +86,11 @@ class Anchors(NamedTuple):
     """Some rows of V, dense, where each has a share (queries first), how many queries that are, and their a·H, packed.
 
     `points` is where models step from, w₀ or each anchor's own model, `pulls` has a·G there, and `penalties` the
-    gradients of these. Of certified models
-    `factors` has the Cholesky factors of the anchors' systems, and `rounded` the rows they are certified on, where
-    single precision is enough.
+    gradients of the penalties. Of certified models `factors` has the Cholesky factors of the anchors' systems, and
+    `rounded` the rows they are certified on, where single precision is enough.
     """
 
+    given: Given
     rows: Floats
     held: Singles
     sizes: Singles
@@ -79,21 +102,27 @@ class Anchors(NamedTuple):
     rounded: RoundedRows | None
 
     @staticmethod
-    def of(
-        shares: WeightRows, curved: Curved, pairs: Preferences | None, points: Floats, ridge: Ridge, tolerance: float
-    ) -> Anchors:
+    def of(shares: WeightRows, given: Given, points: Floats) -> Anchors:
         """Those of some rows; without pairs, models are bare and their points are w₀."""
         from querywise.learners.ranksvm import curvature_kernels
 
-        rows = shares.matrix().toarray()
+        rows, ridge = shares.matrix().toarray(), given.ridge
         held = np.ascontiguousarray((rows > 0).T, dtype=np.float32)
-        pulls, sums = step_sums(curved, shares)
+        pulls, sums = step_sums(Curved(given.gradients, given.curvatures), shares)
         factors, rounded = np.empty((0, 0), np.float32), None
-        if pairs is not None:
-            (losses, pulls), factors = objective_sums(pairs, shares, points), np.empty_like(sums)
+        if given.pairs is not None:
+            (losses, pulls), factors = objective_sums(given.pairs, shares, points), np.empty_like(sums)
             curvature_kernels.factorise(sums, ridge.strength, np.zeros_like(points), factors)
-            rounded = _rounded(pairs, points, losses, ridge, tolerance)
-        return Anchors(rows, held, held.sum(axis=0), sums, factors, points, pulls, ridge.gradient(points), rounded)
+            rounded = _rounded(given, given.pairs, points, losses)
+        penalties = ridge.gradient(points)
+        return Anchors(given, rows, held, held.sum(axis=0), sums, factors, points, pulls, penalties, rounded)
+
+    def row(self, weights: csr_array) -> Row:
+        """What `WeightRows.of` makes of a row, faster; nothing where it refuses its weights."""
+        from querywise.learners.ranksvm import anchor_kernels
+
+        queries = weights.indices.astype(np.int64, copy=False)
+        return Row(*anchor_kernels.shared_out(queries, weights.data, self.given.counts, self.given.by_pair))
 
     def nearest(self, row: Row) -> Near | None:
         """The anchor that a row resembles most; None where that is not much."""
@@ -104,32 +133,61 @@ class Anchors(NamedTuple):
         found = Near(*anchor_kernels.nearest_row(self.rows, self.held, self.sizes, *row))
         return found if len(found.queries) <= _FAR * len(row.queries) else None
 
-    def solver(self, near: Near, strength: float, curved: Curved) -> Callable[[Floats], Floats]:
-        """What solves a row's own system."""
-        from querywise.learners.ranksvm import anchor_kernels
-
-        packed, unused = np.empty((1, self.sums.shape[1]), np.float32), np.zeros(self.points.shape[1])
-        gradients, curvatures = for_kernels(curved.gradients), for_kernels(curved.curvatures)
-        own = self.sums[near.anchor]
-        anchor_kernels.add_system(near.times, near.queries, near.shares, gradients, curvatures, own, unused, packed)
-        return solver(packed[0], strength, len(unused))
-
-    def bare(self, weights: csr_array, pairs: Ints, count: Count, ridge: Ridge, curved: Curved) -> Floats | None:
+    def bare(self, weights: csr_array) -> Floats | None:
         """The model of a row by the one step from w₀; None where it resembles no anchor much."""
         from querywise.learners.ranksvm import anchor_kernels
 
-        gradient, packed = self.penalties[0].copy(), np.empty((1, self.sums.shape[1]), np.float32)
-        queries, shares, counts, by_pair = _given(weights, pairs, count)
+        given, gradient = self.given, self.penalties[0].copy()
+        packed, queries = np.empty((1, self.sums.shape[1]), np.float32), weights.indices.astype(np.int64, copy=False)
         near = anchor_kernels.bare_system(
-            queries, shares, counts, by_pair, self.rows, self.held, self.sizes, self.sums, self.pulls,
-            for_kernels(curved.gradients), for_kernels(curved.curvatures), _FAR, gradient, packed,
+            queries, weights.data, given.counts, given.by_pair, self.rows, self.held, self.sizes, self.sums, self.pulls,
+            given.gradients, given.curvatures, _FAR, gradient, packed,
         )  # fmt: skip
         if not near:
             return None
-        found: Floats = self.points[0] - solution(packed, ridge.strength, gradient)
+        found: Floats = self.points[0] - solution(packed, given.ridge.strength, gradient)
         return found
 
-    def solved(self, anchor: int, right: Floats) -> Floats:
+    def certified(self, near: Near, row: Row) -> tuple[Floats, bool]:
+        """The model of a row by steps from its anchor's, and whether it is proven to be within the tolerance.
+
+        The first step may use the anchor's curvature, further ones that of the row at w₀.
+        """
+        ridge, tolerance = self.given.ridge, self.given.tolerance
+        weights, solve, best = self.points[near.anchor], None, np.inf
+        gradient = self.penalties[near.anchor] + near.times * self.pulls[near.anchor]
+        gradient += self._objective(Row(near.queries, near.shares), weights).gradient
+        if len(near.queries) > _CLOSE * len(row.queries):
+            solve = self._solver(near)
+        for _ in range(_STEPS):
+            weights = weights - (self._solved(near.anchor, gradient) if solve is None else solve(gradient))
+            losses, gradient, off = self._objective(row, weights)
+            gradient += ridge.gradient(weights)
+            gap = (math.sqrt(gradient @ gradient) + off) ** 2 / (2 * ridge.strength)
+            if gap <= tolerance * (losses + ridge.value(weights)):
+                return weights, True
+            if gap >= _PROGRESS * best:
+                break
+            if solve is None:
+                solve = self._solver(near)
+            else:
+                best = gap
+        if self.rounded is not None:
+            return self._replace(rounded=None).certified(near, row)
+        return weights, False
+
+    def _solver(self, near: Near) -> Callable[[Floats], Floats]:
+        """What solves a row's own system."""
+        from querywise.learners.ranksvm import anchor_kernels
+
+        given, unused = self.given, np.zeros(self.points.shape[1])
+        packed, own = np.empty((1, self.sums.shape[1]), np.float32), self.sums[near.anchor]
+        anchor_kernels.add_system(
+            near.times, near.queries, near.shares, given.gradients, given.curvatures, own, unused, packed
+        )
+        return solver(packed[0], given.ridge.strength, len(unused))
+
+    def _solved(self, anchor: int, right: Floats) -> Floats:
         """The solution of an anchor's system."""
         from querywise.learners.ranksvm import curvature_kernels
 
@@ -137,57 +195,24 @@ class Anchors(NamedTuple):
         curvature_kernels.solve(self.factors, np.array([anchor]), found[None, :])
         return found
 
-    def objective(self, pairs: Preferences, row: Row, weights: Floats) -> Objective:
+    def _objective(self, row: Row, weights: Floats) -> Objective:
         """The losses of one model over a row's queries."""
         from querywise.learners.ranksvm import kernels
 
+        pairs = self.given.pairs
+        assert pairs is not None, "or models are bare"
         if self.rounded is not None:
             return self.rounded.objective(pairs, *row, weights)
         gradient = np.zeros(len(weights))
         return Objective(kernels.model_objective(*pairs.for_kernels(), *row, weights, gradient), gradient, 0.0)
 
 
-def _given(weights: csr_array, pairs: Ints, count: Count) -> tuple[Ints, Floats, Ints, bool]:
-    """A row of V as kernels take it."""
-    return weights.indices.astype(np.int64, copy=False), weights.data, for_kernels(pairs), count == "pair"
-
-
-def _rounded(pairs: Preferences, points: Floats, losses: Floats, ridge: Ridge, tolerance: float) -> RoundedRows | None:
+def _rounded(given: Given, pairs: Preferences, points: Floats, losses: Floats) -> RoundedRows | None:
     """Rows in single precision, if half the models at these points could be certified by them with room to spare."""
     if pairs.features.size * 4 > _ROOM:
         return None
     found = RoundedRows.of(pairs)
     _, off = errors(np.linalg.norm(points, axis=1), losses, points.shape[1], found.extent)
-    values = losses + np.array([ridge.value(point) for point in points])
-    enough = off <= _ROUNDED * np.sqrt(2 * ridge.strength * tolerance * values)
+    values = losses + np.array([given.ridge.value(point) for point in points])
+    enough = off <= _ROUNDED * np.sqrt(2 * given.ridge.strength * given.tolerance * values)
     return found if 2 * np.count_nonzero(enough) >= len(points) else None
-
-
-def certified(
-    anchors: Anchors, near: Near, row: Row, ridge: Ridge, curved: Curved, pairs: Preferences, tolerance: float
-) -> tuple[Floats, bool]:
-    """The model of a row by steps from its anchor's, and whether it is proven to be within the tolerance.
-
-    The first step may use the anchor's curvature, further ones that of the row at w₀.
-    """
-    weights, solve, best = anchors.points[near.anchor], None, np.inf
-    gradient = anchors.penalties[near.anchor] + near.times * anchors.pulls[near.anchor]
-    gradient += anchors.objective(pairs, Row(near.queries, near.shares), weights).gradient
-    if len(near.queries) > _CLOSE * len(row.queries):
-        solve = anchors.solver(near, ridge.strength, curved)
-    for _ in range(_STEPS):
-        weights = weights - (anchors.solved(near.anchor, gradient) if solve is None else solve(gradient))
-        losses, gradient, off = anchors.objective(pairs, row, weights)
-        gradient += ridge.gradient(weights)
-        gap = (math.sqrt(gradient @ gradient) + off) ** 2 / (2 * ridge.strength)
-        if gap <= tolerance * (losses + ridge.value(weights)):
-            return weights, True
-        if gap >= _PROGRESS * best:
-            break
-        if solve is None:
-            solve = anchors.solver(near, ridge.strength, curved)
-        else:
-            best = gap
-    if anchors.rounded is not None:
-        return certified(anchors._replace(rounded=None), near, row, ridge, curved, pairs, tolerance)
-    return weights, False

@@ -22,7 +22,7 @@ from scipy.sparse import csr_array
 
 from querywise.contracts.protocols import Learner
 from querywise.learners.linear import LinearModels
-from querywise.learners.ranksvm.anchors import Anchors, Row, certified
+from querywise.learners.ranksvm.anchors import Anchors, Given
 from querywise.learners.ranksvm.centres import Centres, centre_points, gradients_at, nearest, sums_at
 from querywise.learners.ranksvm.certificates import Gaps, gaps, gaps_if_rounded
 from querywise.learners.ranksvm.newton import Optimum, Ridge, minimise, minimise_hinge
@@ -170,9 +170,9 @@ class PreparedRankSVM:
 
     def _may_resemble(self, rows: csr_array) -> bool:
         """Whether rows weight so many training queries that anchors may pay, all of which are in memory here."""
+        d = len(self.centre_)
         if self.learner.loss == "hinge" or not rows.shape[0] or rows.shape[1] != len(self.pairs_):
             return False
-        d = len(self.centre_)
         fewest = len(rows.indices) if rows.shape[0] == 1 else np.diff(rows.indptr).min()
         likely = fewest >= max(_LIKELY * rows.shape[1], 2 * _LARGE / (d * (d + 1)))
         return bool(likely) and isinstance(self._parts().curved[0], Curved)
@@ -183,23 +183,23 @@ class PreparedRankSVM:
             typical = weighed(like(max(1, min(_ANCHORS, len(self.pairs_) // _APART))), self._weights_of_data())
             shares, tolerance = WeightRows.of(typical, self.pairs_, self.learner.pairs), self.learner.tolerance
             points = np.tile(self.centre_, (len(shares), 1)) if tolerance is None else self._all_at_once(shares)
-            self._anchors = Anchors.of(shares, *self._parts().here(), points, self._ridge(), tolerance or 0.0)
+            given = Given.of(self.pairs_, self.learner.pairs, *self._parts().here(), self._ridge(), tolerance)
+            self._anchors = Anchors.of(shares, given, points)
         if rows.shape[0] == 1:
             return self._beside(self._anchors, rows)[None, :]
         return np.array([self._beside(self._anchors, rows[[row]]) for row in range(rows.shape[0])])
 
     def _beside(self, anchors: Anchors, weights: csr_array) -> Floats:
         """The model of one row: a step from the point of an anchor, then as many more as the tolerance asks for."""
-        ridge, tolerance, (curved, pairs) = self._ridge(), self.learner.tolerance, self._parts().here()
-        given = (weights, self.pairs_, self.learner.pairs)
-        found: Floats | None = None
-        if tolerance is None or pairs is None:
-            found = anchors.bare(*given, ridge, curved)
-        elif (near := anchors.nearest(row := Row.of(*given))) is not None:
-            found, proven = certified(anchors, near, row, ridge, curved, pairs, tolerance)
-            if not proven:
-                found = self._one_by_one(WeightRows.of(*given), found[None, :])[0]
-        return np.asarray(self._all_at_once(WeightRows.of(*given))[0]) if found is None else found
+        found, proven = None, True
+        if anchors.given.pairs is None:
+            found = anchors.bare(weights)
+        elif (near := anchors.nearest(row := anchors.row(weights))) is not None:
+            found, proven = anchors.certified(near, row)
+        if found is not None and proven:
+            return found
+        own = WeightRows.of(weights, self.pairs_, self.learner.pairs)
+        return np.asarray((self._all_at_once(own) if found is None else self._one_by_one(own, found[None, :]))[0])
 
     def pulls(self) -> Floats:
         """Each query's gradient at the global model, whitened: in units in which the global curvature is 1.

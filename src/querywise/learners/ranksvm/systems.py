@@ -82,14 +82,13 @@ def solved(systems: Systems, rows: Ints, right: Floats) -> Floats:
 
 
 def solution(packed: Singles, strength: float, right: Floats) -> Floats:
-    """The solution of one system, given by its packed sum, a row."""
+    """The solution of one system, given by its packed sum, a row; the right side may become it."""
     from querywise.learners.ranksvm import curvature_kernels
 
     if len(right) >= _LARGE:
         return solver(packed[0], strength, len(right))(right)
-    found: Floats = right.copy()
-    curvature_kernels.factorise(packed, strength, found[None, :], _NONE)
-    return found
+    curvature_kernels.factorise(packed, strength, right[None, :], _NONE)
+    return right
 
 
 def solver(packed: Singles, strength: float, d: int) -> Callable[[Floats], Floats]:

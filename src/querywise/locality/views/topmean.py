@@ -13,8 +13,10 @@ from querywise.data.training import Training
 from querywise.errors import DataError, NotFittedError
 from querywise.locality.views.looking import described
 from querywise.locality.views.references import Reference, fitted_reference, reference_scores
-from querywise.runtime.arrays import Bools, Floats
+from querywise.runtime.arrays import Bools, Floats, for_kernels
+from querywise.runtime.compiled import compiled
 from querywise.runtime.scaling import Scaling
+from querywise.runtime.sorting import smallest
 
 
 class TopMean(Estimator):
@@ -87,14 +89,21 @@ def top_shares(scores: Floats, top: int) -> Floats:
     >>> top_shares(np.array([3.0, 1.0, 2.0, 1.0]), top=3)
     array([0.33333333, 0.16666667, 0.33333333, 0.16666667])
     """
-    if len(scores) <= top:
-        return np.full(len(scores), 1 / len(scores))
-    sorted_out = scores.copy()
-    sorted_out.partition(len(scores) - top)
-    cut = sorted_out[len(scores) - top]
-    kept = scores >= cut
-    if np.count_nonzero(kept) > top:
-        above, tied = scores > cut, scores == cut
-        kept = above + tied * ((top - above.sum()) / tied.sum())
-    shares: Floats = kept / top
+    shares = np.empty(len(scores))
+    _share(for_kernels(np.ascontiguousarray(scores)), int(top), shares)
     return shares
+
+
+@compiled
+def _share(scores: Floats, top: int, shares: Floats) -> None:
+    """Fill in what `top_shares` is of one query."""
+    count, above, tied = len(scores), 0, 0
+    if count <= top:
+        shares[:] = 1 / max(count, 1)
+        return
+    cut = smallest(scores, count - top + 1)
+    for score in scores:
+        above += score > cut
+        tied += score == cut
+    for row in range(count):
+        shares[row] = 1 / top if scores[row] > cut else (top - above) / tied / top if scores[row] == cut else 0.0
