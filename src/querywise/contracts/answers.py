@@ -99,8 +99,7 @@ class Models(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
-class Stored:
+class Stored(NamedTuple):
     """Models trained before any query arrives.
 
     whom: the queries that a model is for, in words. usable: models with training pairs; the global model replaces the
@@ -113,8 +112,7 @@ class Stored:
     taught: Ints | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingQueries:
+class TrainingQueries(NamedTuple):
     """The training queries of a nearest-neighbour ranker.
 
     limit: the distance from the nearest of them beyond which the global model is used; infinite without such a limit.
@@ -135,8 +133,7 @@ class TrainingQueries:
     far: Callable[[], Bools]
 
 
-@dataclass(frozen=True, eq=False)
-class Place:
+class Place(NamedTuple):
     """The positions of queries.
 
     by: what gives a query its position, any of text, vector, columns and documents. classes: those that a query may be
@@ -349,6 +346,8 @@ def picked(
 
 def scores_by(models: Models, chosen: Ints, seen: Candidates, everyone: Scorer) -> Floats:
     """Scores by the one model chosen for each query; −1 is the global one."""
+    if np.count_nonzero(chosen >= 0) == len(chosen):
+        return models.pick(seen, chosen)
     return local_or_global(seen, chosen >= 0, lambda queries, part: models.pick(part, chosen[queries]), everyone)
 
 

@@ -24,7 +24,8 @@ _ZEROS, _ABOVE, _HIGHEST = np.uint64(0x3030303030303030), np.uint64(0x7676767676
 _LOWEST, _PAIRS, _FOURS = np.uint64(0x0101010101010101), np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
 _EIGHT, _ONE, _FOUR, _BYTE, _HALF = np.uint64(0xFFFFFFFF), np.uint64(1), np.uint64(4), np.uint64(8), np.uint64(32)
 _FIRST, _TEN, _NOUGHT, _POINT = np.uint64(0xFF), np.uint64(10), np.uint64(48), np.uint64(46)
-_COMMA, _BRACKET = np.uint64(44), np.uint64(93)
+_COMMA, _BRACKET, _TWO = np.uint64(44), np.uint64(93), np.uint64(2)
+_RUN = 128  # bytes
 _KEY = np.frombuffer(b'"features"', np.uint8)
 
 
@@ -56,10 +57,8 @@ def _cut(text: Bytes, words: Words, width: int, absent: float) -> tuple[Floats, 
     while end and _is_space(text[end - 1]):
         end -= 1
     # No more rows than arrays: a table with room for more costs more than reading it, in fresh pages of memory.
-    arrays = 0
-    for i in range(len(text)):
-        arrays += text[i] == 91  # [
-    table, rest = np.empty((min(arrays, end // (2 * width)), width)), np.empty(end, np.uint8)
+    room = min(_arrays(text), end // (2 * width))
+    table, rest = np.empty((room, width)), np.empty(end, np.uint8)
     if not end or text[end - 1] != 125:  # }, at which every loop below stops
         return table, -1, rest, 0
     row = i = length = 0
@@ -90,6 +89,20 @@ def _cut(text: Bytes, words: Words, width: int, absent: float) -> tuple[Floats, 
 
 
 @compiled
+def _arrays(text: Bytes) -> int:
+    """How many brackets open: counted in single bytes, many at once, as far as one can hold."""
+    whole, found = len(text) // _RUN * _RUN, 0
+    for first in range(0, whole, _RUN):
+        run, here = text[first : first + _RUN], np.uint8(0)
+        for i in range(_RUN):
+            here = np.uint8(here + np.uint8(run[i] == 91))  # [
+        found += int(np.int64(here))
+    for i in range(whole, len(text)):
+        found += text[i] == 91
+    return found
+
+
+@compiled
 def _string_end(text: Bytes, i: int, end: int) -> tuple[int, bool]:
     """The position after the string that begins at `i`, and whether it has escapes."""
     i, escaped = i + 1, False
@@ -113,29 +126,33 @@ def _is_key(text: Bytes, i: int) -> bool:
 def _read_row(text: Bytes, words: Words, i: int, end: int, table: Floats, row: int, absent: float) -> int:
     """Fill a row from the array that begins at `i`; the position after it, −1 if it is none of so many numbers.
 
-    A digit, a point and up to seven digits are read at once; all else is read by `_number`.
+    A digit, a point and up to seven digits are read at once; all else is read by `_number`. Positions are unsigned: a
+    signed one is looked at before each use, for it could count from the end.
     """
     if text[i] != 91:
         return -1
-    last = table.shape[1] - 1
+    last, at = table.shape[1] - 1, np.uint64(i)
     for column in range(last + 1):
-        i = _past_space(text, i + 1)
-        negative = text[i] == 45
-        first = i + negative
-        head, tail = words[first], words[first + 2]
+        at += _ONE
+        while _is_space(text[at]):
+            at += _ONE
+        negative = text[at] == 45
+        first = at + np.uint64(negative)
+        head, tail = words[first], words[first + _TWO]
         whole, digits, before = (head & _FIRST) - _NOUGHT, *_eight(tail ^ _ZEROS)
         follows = (tail >> (_BYTE * before)) & _FIRST
         usual = (whole < _TEN) & ((head >> _BYTE) & _FIRST == _POINT) & (before > 0)
         if usual & (follows == (_BRACKET if column == last else _COMMA)):
             value = float(np.int64(whole * _WHOLE_POWERS[before] + digits)) / _POWERS[before]
-            i = first + 2 + np.int64(before)
+            at = first + _TWO + before
         else:
-            value, i, state = _number(text, words, first, end, absent)
+            value, i, state = _number(text, words, int(np.int64(first)), end, absent)
             i = _past_space(text, i)
             if state != EXACT or text[i] != (93 if column == last else 44):  # ] or ,
                 return -1
+            at = np.uint64(i)
         table[row, column] = -value if negative else value
-    return i + 1
+    return int(np.int64(at)) + 1
 
 
 @compiled

@@ -180,9 +180,9 @@ class LoadedModel:
             answers = [answer]
         else:
             scores, answers = self._answered_apart(candidates, np.array(lacking))
-        best = order(scores, candidates.starts)
-        names = candidates.document_ids or ()
-        ranked = list(map(RankedDocument, [names[row] for row in best.tolist()], scores[best].tolist()))
+        names, values = candidates.document_ids or (), scores.tolist()
+        best = order(scores, candidates.starts).tolist()
+        ranked = [RankedDocument(names[row], values[row]) for row in best]
         responses = [
             RankResponse(request.query.id, self.version, ranked[candidates.rows(number)][: request.top])
             for number, request in enumerate(requests)

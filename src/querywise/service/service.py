@@ -120,5 +120,6 @@ class Service:
         else:
             return
         self._sampled = time.monotonic()
-        for distance in distances[~known.lost()[: len(distances)]].tolist():
-            self.metrics.distances.add(distance)
+        for distance, lost in zip(distances.tolist(), known.lost().tolist(), strict=False):  # some may be left out
+            if not lost:
+                self.metrics.distances.add(distance)

@@ -9,7 +9,7 @@ from querywise.runtime.compiled import compiled
 
 _ROWS = 128  # at a time, so that what is kept of them stays in the processor's cache
 _LANES = 32  # rows that are compared at once by the widest processors
-_ONE = np.uint64(1)
+_ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 
 
 @compiled
@@ -68,21 +68,36 @@ def _bin(table: Floats, used: Ints, missing_left: Bools, first_cuts: Ints, cuts:
             for row in range(len(table)):
                 values[row] = table[row, used[column]]
         counts[:] = 0
-        for cut in range(np.uint64(first_cuts[column]), np.uint64(first_cuts[column + 1])):
-            _count(counts, values, cuts[cut], missing_left[column])
+        last = np.uint64(first_cuts[column + 1])
+        for cut in range(np.uint64(first_cuts[column]), last, _FOUR):
+            second, third, fourth = cut + _ONE, cut + _TWO, cut + _THREE
+            _count(
+                counts,
+                values,
+                cuts[cut],
+                cuts[second] if second < last else np.inf,
+                cuts[third] if third < last else np.inf,
+                cuts[fourth] if fourth < last else np.inf,
+                missing_left[column],
+            )
         for row in range(rows):
             codes[column, row] = counts[row]
 
 
 @compiled
-def _count(counts: Ints, values: Floats, cut: float, missing_left: bool) -> None:
-    """Count the rows that are above a threshold; where a missing value goes right, it is above, too."""
+def _count(
+    counts: Ints, values: Floats, first: float, second: float, third: float, fourth: float, missing_left: bool
+) -> None:
+    """Count the rows that are above each of four thresholds; where a missing value goes right, it is above, too."""
     if missing_left:
         for row in range(len(counts)):
-            counts[row] += values[row] > cut
+            value = values[row]
+            counts[row] += (value > first) + (value > second) + ((value > third) + (value > fourth))
     else:
         for row in range(len(counts)):
-            counts[row] += not values[row] <= cut
+            value = values[row]
+            low = (value <= first) + (value <= second) + ((value <= third) + (value <= fourth))
+            counts[row] += 4 - low
 
 
 @compiled

@@ -15,7 +15,7 @@ from querywise.runtime.arrays import Bits, Bools, Floats, Ints, Shorts, for_kern
 from querywise.runtime.threads import in_threads, slices
 
 _BLOCK = 4096  # rows at a time, in each thread
-_MOST_CUTS = 2**16 - 1  # of a column whose values are replaced by their place among these
+_MOST_CUTS = 2**16 - 4  # of a column whose values are replaced by their place among these; compared by fours
 # By the bits of a number: a factor, and how far to shift. A power of two times the factor has other highest bits than
 # any other power of two: from these, its place among leaves.
 _SEARCHES = {16: (0x09AF, 12), 64: (0x03F79D71B4CB0A89, 58)}
