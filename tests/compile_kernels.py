@@ -15,6 +15,7 @@ from querywise.data.collections import Document
 from querywise.data.json_rows import cut_rows
 from querywise.data.judged import Judged
 from querywise.data.letor import read_letor, write_letor
+from querywise.data.packed import read_base64
 from querywise.data.synthetic import make_judged
 from querywise.learners.ranksvm.anchors import Anchors, Given
 from querywise.learners.ranksvm.curvature_kernels import upper
@@ -38,6 +39,7 @@ def compile_kernels() -> None:
         write_letor(Path(folder, "data.txt"), data)
         read_letor(Path(folder, "data.txt"))
     cut_rows(b'{"features": [1.5, 2]}', 2, 0.0)
+    read_base64(np.frombuffer(b"aHR0cA==", np.uint8))
     Coarse.of(data.candidates.features).perhaps_nearest(data.candidates.features[0].copy(), 0.0)
     energy_in_blocks(data.candidates.features, 3)
     RankSVM().fit(make_judged(queries=2, documents=500, features=2))  # long lists are swept

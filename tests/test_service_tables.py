@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import numpy as np
 import pytest
 
@@ -85,13 +86,23 @@ def test_a_table_may_be_empty(service: Service) -> None:
     assert posted(service, "/v1/rank", asked(ROWS[:0], ids=[])).json()["documents"] == []
 
 
+def test_base64_may_have_escapes(service: Service) -> None:
+    rows = np.full(ROWS.shape, -np.nextafter(2.0, 0.0))  # its base64 is full of slashes, which some writers escape
+    plain, escaped = sent(rows)["base64"], sent(rows)["base64"].replace("/", "\\/")
+    assert escaped != plain
+    found = [msgspec.json.decode(b'"%s"' % each.encode(), type=msgspec.Raw) for each in (plain, escaped)]
+    tables = [Table(IDS, Numbers(each, "float64", list(rows.shape))) for each in found]
+    for table in tables:
+        assert np.array_equal(service.models.current.features.unpacked(table, "documents"), rows)
+
+
 def changed(value: float) -> Floats:
     rows = ROWS.copy()
     rows[1, 2] = value
     return rows
 
 
-FEATURES = "documents.features"
+FEATURES, BASE64 = "documents.features", sent(ROWS)["base64"]
 WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
     "NaN": (asked(changed(math.nan)), "Document 'd1' has nan for feature '3'", f"{FEATURES}.base64"),
     "infinity": (asked(changed(math.inf)), "Document 'd1' has inf for feature '3'", f"{FEATURES}.base64"),
@@ -105,6 +116,9 @@ WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
     "too many bytes": (asked(ROWS, "<f4", dtype="float64"), "There are 128 bytes; float64", f"{FEATURES}.base64"),
     "another kind": (asked(dtype="int64"), "Invalid enum value 'int64'", f"{FEATURES}.dtype"),
     "no base64": (asked(base64="…"), "Invalid base64", f"{FEATURES}.base64"),
+    "a space in it": (asked(base64=BASE64[:8] + " " + BASE64[9:]), "Invalid base64", f"{FEATURES}.base64"),
+    "cut off": (asked(base64=BASE64[:-1]), "Invalid base64", f"{FEATURES}.base64"),
+    "digits": (asked(base64=1234567890), "Expected `bytes`, got `int`", f"{FEATURES}.base64"),
     "an id twice": (asked(ids=[*IDS[:7], "d2"]), "Id 'd2' is also that of documents.ids[2]", "documents.ids[7]"),
     "another field": (asked(order="F"), "unknown field `order`", FEATURES),
 }  # fmt: skip
@@ -127,7 +141,7 @@ def test_numbers_too_large_to_compute_with_are_refused_in_both(service: Service)
 
 def test_nan_is_a_missing_value_where_the_model_knows_such() -> None:
     rows = np.array([[1.0, math.nan]])
-    table = Table(["d"], Numbers(rows.astype("<f8").tobytes(), "float64", [1, 2]))
+    table = Table(["d"], msgspec.json.decode(msgspec.json.encode(sent(rows)), type=Numbers))
     found = Features(("a", "b"), frozenset("ab"), math.nan).unpacked(table, "documents")
     assert found.tobytes() == rows.tobytes()
     with pytest.raises(RequestDataError, match="Send 0 for a missing one"):

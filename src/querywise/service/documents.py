@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from querywise.data.packed import read_base64
 from querywise.data.rows import is_moderate
-from querywise.runtime.arrays import Floats
+from querywise.runtime.arrays import Bytes, Floats
 from querywise.runtime.cancellation import checkpoint
 from querywise.service.errors import RequestDataError
-from querywise.service.schema import Document, Documents, Table, read_values
+from querywise.service.schema import Document, Documents, Numbers, Table, read_bytes, read_values
 
 
 class Features(NamedTuple):
@@ -52,14 +53,14 @@ class Features(NamedTuple):
                 f"{place}.shape",
             )
         kind = np.dtype("<f8" if sent.dtype == "float64" else "<f4")
-        expected = len(documents) * width * kind.itemsize
-        if len(sent.base64) != expected:
+        expected, content = len(documents) * width * kind.itemsize, _bytes(sent, f"{place}.base64")
+        if len(content) != expected:
             raise RequestDataError(
-                f"There are {len(sent.base64)} bytes; {sent.dtype} of shape {sent.shape} are {expected}. Send "
+                f"There are {len(content)} bytes; {sent.dtype} of shape {sent.shape} are {expected}. Send "
                 "the bytes of the whole table, row by row.",
                 f"{place}.base64",
             )
-        table = np.frombuffer(sent.base64, kind).astype(np.float64, copy=False).reshape(sent.shape)
+        table = np.frombuffer(content, kind).astype(np.float64, copy=False).reshape(sent.shape)
         if not is_moderate(table):
             self._require_numbers(table, documents.ids, f"{place}.base64")
         return table
@@ -107,6 +108,18 @@ def _row(document: Document, features: Features, where: str) -> list[float]:
     if absent == 0:
         return [value or 0.0 for value in given]
     return [absent if value is None else value or 0.0 for value in given]
+
+
+def _bytes(sent: Numbers, where: str) -> Bytes | bytes:
+    """The bytes of a table. What one pass does not read may be base64 with escapes, or is refused."""
+    text = np.frombuffer(sent.base64, np.uint8)
+    found = read_base64(text[1:-1]) if text[0] == ord('"') else None
+    if found is not None:
+        return found
+    try:
+        return read_bytes(sent.base64)
+    except ValueError as error:
+        raise RequestDataError(f"{error}.", where) from None
 
 
 def _values(document: Document, where: str) -> Any:

@@ -18,6 +18,7 @@ from querywise.contracts.run_weights import answer_to_query, named_weights
 from querywise.data.json_rows import cut_rows
 from querywise.data.judged import Candidates
 from querywise.data.missing import reading_for
+from querywise.data.packed import read_base64
 from querywise.data.query_table import QueryTable
 from querywise.errors import DataError, ModelFileError, QuerywiseError
 from querywise.explanations.explain import explain, why
@@ -83,6 +84,7 @@ class LoadedModel:
         documents = [Document(str(row), unread(each.tolist())) for row, each in enumerate(features)]
         request = RankRequest(Query("rehearsal", "rehearsal", vector=self._probe()), documents)
         cut = cut_rows(msgspec.json.encode(request), len(self.features.names), self.features.absent)
+        read_base64(np.frombuffer(b"", np.uint8))  # the other way to send them
         candidates = self.candidates([request], None if cut is None else cut.rows)
         best = np.inf
         for _ in range(times):
