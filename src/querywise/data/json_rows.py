@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ _EIGHT, _ONE, _FOUR, _BYTE, _HALF = np.uint64(0xFFFFFFFF), np.uint64(1), np.uint
 _FIRST, _TEN, _NOUGHT, _POINT = np.uint64(0xFF), np.uint64(10), np.uint64(48), np.uint64(46)
 _COMMA, _BRACKET, _TWO = np.uint64(44), np.uint64(93), np.uint64(2)
 _RUN = 128  # bytes
+_KEYED = re.compile(rb'"features"\s*:\s*(.)')
 _KEY = np.frombuffer(b'"features"', np.uint8)
 
 
@@ -42,7 +44,8 @@ def cut_rows(text: bytes, width: int, absent: float) -> Cut | None:
     The rest is JSON, of the same structure, if and only if the text is: that is left to whoever reads it. None if one
     of these arrays is of another kind, or if a key is written with escapes, and so may be such a key too.
     """
-    if not width:
+    first = _KEYED.search(text)
+    if not width or (first is not None and first[1] != b"["):  # features by name, or as bytes: known at once
         return None
     padded = text + b" " * 16  # so that eight bytes can be read from any place, and from two behind it
     words: Words = np.ndarray(len(text) + 9, "<u8", padded, strides=1)
