@@ -366,7 +366,7 @@ def test_the_upper_bound_never_falls_when_models_are_added(few: tuple[Judged, Ju
 
     def gap(count: int) -> OracleGap:
         some = Stored(LinearModels(weights[:count]), str, np.ones(count, np.bool_))
-        found = gap_in(replace(alone(LinearModel(weights[0]), test.candidates), stored=some), test)
+        found = gap_in(alone(LinearModel(weights[0]), test.candidates)._replace(stored=some), test)
         assert found is not None
         return found
 

@@ -54,7 +54,7 @@ class Linear:
 
     def answer(self, candidates: Candidates, /) -> Answer:
         stored = Stored(self, str, np.ones(len(self), np.bool_))
-        return replace(alone(self[0], candidates), varies=True, stored=stored)
+        return alone(self[0], candidates)._replace(varies=True, stored=stored)
 
     def scores(self, candidates: Candidates, /) -> Floats:
         found: Floats = candidates.features @ self.weights.T.astype(np.float64)

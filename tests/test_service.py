@@ -12,7 +12,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -552,8 +551,8 @@ def test_a_fault_of_our_own_has_the_shape_too_and_tells_nothing(model: Path) -> 
 def test_scores_that_are_not_numbers_are_not_sent(model: Path) -> None:
     service = Service(ModelFolder(model))
     original = service.models.current.ranker.answer
-    inside(service.models.current.ranker).answer = lambda candidates: replace(
-        original(candidates), scores=Once(lambda: np.full(len(candidates.features), np.nan))
+    inside(service.models.current.ranker).answer = lambda candidates: original(candidates)._replace(
+        scores=Once(lambda: np.full(len(candidates.features), np.nan))
     )
     (answer,) = asked_of(service, ("/v1/rank", request_of(DATA.candidates, 0)))
     assert answer.status_code == 422

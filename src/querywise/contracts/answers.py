@@ -201,8 +201,7 @@ def _no_shares() -> csr_array:
 _NO_MODELS, _NO_SHARES = Once(_no_models), Once(_no_shares)
 
 
-@dataclass(frozen=True, eq=False)
-class Answer:
+class Answer(NamedTuple):
     """How a fitted ranker scores some queries. Parts that take time are computed on first access.
 
     seen: the documents as the models get them. common: the global model. varies: whether any query can have another

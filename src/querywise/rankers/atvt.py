@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -140,7 +139,7 @@ class ATVT(AnyRanker):
     @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """One model for all queries: h."""
-        return replace(alone(self, ready(self, candidates)), facts=lambda: Facts(moved=self.moved))
+        return alone(self, ready(self, candidates))._replace(facts=lambda: Facts(moved=self.moved))
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms | Refusal:
         """Those of h: what each feature adds to the scores of these `rows` of the documents `seen`."""

@@ -7,7 +7,6 @@ group (Naive), or by all models, weighted by their quality on similar queries (S
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -177,8 +176,7 @@ class _Blended(_Grouped):
             "blends models whose scores it brings to 0 … 1 within the query",
             "Fit naive or knn-offline-2, which pick one model.",
         )
-        return replace(
-            self._picked(candidates, lambda: weights().argmax(axis=1)),
+        return self._picked(candidates, lambda: weights().argmax(axis=1))._replace(
             scores=Once(lambda: self.groups_.blend(candidates, weights())),
             shares=Once(lambda: csr_array(weights())),
             scale="range",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -37,4 +36,4 @@ class GivenScores:
     @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """Nothing is known but the scores."""
-        return replace(alone(Opaque(self), candidates), facts=lambda: Facts(elsewhere=True))
+        return alone(Opaque(self), candidates)._replace(facts=lambda: Facts(elsewhere=True))

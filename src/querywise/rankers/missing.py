@@ -85,7 +85,7 @@ class MissingValues(AnyRanker):
         """That of the ranker inside, for the documents without gaps."""
         seen = self.filled(ready(self, candidates))
         found = self.ranker_.answer(seen)
-        return replace(found, refused=found.refused or self._refusal())
+        return found._replace(refused=found.refused or self._refusal())
 
     def filled(self, candidates: Candidates, /) -> Candidates:
         """The same candidates without gaps, as the ranker inside sees them."""

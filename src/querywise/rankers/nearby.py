@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -95,8 +94,7 @@ class NearbyBlend(AnyRanker):
             return found
 
         options = self.several_models()
-        return replace(
-            blended,
+        return blended._replace(
             scores=Once(scores),
             varies=self.nearest_ is not None or blended.varies,
             shares=Once(lambda: csr_array(weights())),

@@ -51,7 +51,7 @@ class QueryNormalised(AnyRanker):
             "Fit the ranker inside it on raw features, and export that.",
         )
         seen = normalised(ready(self, candidates))
-        return replace(self.ranker_.answer(seen), refused=why)
+        return self.ranker_.answer(seen)._replace(refused=why)
 
 
 def normalised(candidates: Candidates) -> Candidates:

@@ -8,7 +8,6 @@ for every new query, so that similar documents of that query get similar scores:
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -114,7 +113,7 @@ class SER(AnyRanker):
         """One linear model for all queries, of scores on 0 … 1 within the query."""
         why = depends_on_the_list(type(self), "brings every feature to 0 … 1 within the query", _INSTEAD)
         seen = normalised(ready(self, candidates))
-        return replace(alone(LinearModel(self.weights_), seen), refused=why)
+        return alone(LinearModel(self.weights_), seen)._replace(refused=why)
 
     def _agreements(self, data: Judged) -> Floats:
         """The bⁱ of the queries with a preference."""

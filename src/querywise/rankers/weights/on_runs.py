@@ -56,7 +56,7 @@ class OnRuns(AnyRanker):
         """That of the ranker inside, for the runs' features."""
         why = depends_on_the_list(type(self), "sees every run's scores on the scale of its own list")
         seen = self.joined(ready(self, candidates))
-        return replace(self.ranker_.answer(seen), refused=why)
+        return self.ranker_.answer(seen)._replace(refused=why)
 
     def joined(self, candidates: Candidates) -> Candidates:
         """The documents with a feature per run."""
