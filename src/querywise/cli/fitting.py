@@ -114,50 +114,51 @@ def fit(
     Of a text collection all judged queries are trained on, and parameters are chosen by cross-validation over them.
     --method auto takes the simplest of ranksvm, lambdamart and blend that cross-validation does not find worse.
     """
-    from querywise.data.missing import reading_for
-    from querywise.evaluation.edges import without_hints
-    from querywise.jobs.choice import AMONG, AUTO
     from querywise.jobs.first_use import compiled_beside
-    from querywise.jobs.fit import Asked, run
-    from querywise.measures.flavours import find_flavour
-    from querywise.measures.formulas import find_measures
-    from querywise.methods import find_method, parse_settings
-    from querywise.runtime.progress import shown
-    from querywise.storage import check_model_folder
 
-    find_measures(measure)
-    find_flavour(flavour)
-    chosen = find_method(AMONG[0] if method == AUTO else method)
-    say_renamed([method], quiet=quiet)
-    fixed: dict[str, Any] = {**local_settings(k, clusters, view, reference)}
-    fixed |= parse_settings(chosen, settings or [], flag="--set ")
-    fixed |= _read_options(chosen, {"base": base, "penalty": penalty, "gamma": None if gamma == "auto" else gamma})
-    _refuse_settings(method, fixed)
-    _refuse_folds(folds, validated=bool(valid) or fold is not None)
-    _refuse_unknown(chosen, fixed)
-    check_model_folder(out)
-    how = retrieval_from(
-        vectors, embed, top, vector_top, language, skip_unknown=skip_unknown, vector_search=vector_search
-    )
-    with shown(quiet=quiet), without_hints(quiet=quiet), working(cluster, memory), compiled_beside(chosen) as compiled:
-        missing = reading_for(fixed.get("missing"))
-        read = read_training(
-            data, valid or [], fold=fold, features=features, queries=queries, retrieval=how, missing=missing
+    with compiled_beside(method) as compiled:  # what is below is slow to import
+        from querywise.data.missing import reading_for
+        from querywise.evaluation.edges import without_hints
+        from querywise.jobs.choice import AMONG, AUTO
+        from querywise.jobs.fit import Asked, run
+        from querywise.measures.flavours import find_flavour
+        from querywise.measures.formulas import find_measures
+        from querywise.methods import find_method, parse_settings
+        from querywise.runtime.progress import shown
+        from querywise.storage import check_model_folder
+
+        find_measures(measure)
+        find_flavour(flavour)
+        chosen = find_method(AMONG[0] if method == AUTO else method)
+        say_renamed([method], quiet=quiet)
+        fixed: dict[str, Any] = {**local_settings(k, clusters, view, reference)}
+        fixed |= parse_settings(chosen, settings or [], flag="--set ")
+        fixed |= _read_options(chosen, {"base": base, "penalty": penalty, "gamma": None if gamma == "auto" else gamma})
+        _refuse_settings(method, fixed)
+        _refuse_folds(folds, validated=bool(valid) or fold is not None)
+        _refuse_unknown(chosen, fixed)
+        check_model_folder(out)
+        how = retrieval_from(
+            vectors, embed, top, vector_top, language, skip_unknown=skip_unknown, vector_search=vector_search
         )
-        require_parts(read.train, memory)
-        compiled()
-        asked = Asked(chosen, fixed, measure, flavour, folds or (5 if read.whole else None), read.notes)
-        if method == AUTO:
-            asked = _chosen(asked, read.train, quiet=quiet or as_json)
-        fitted = run(asked, read.train, read.valid, out, cluster=cluster is not None)
-    if as_json:
-        print_json({"model": str(out), **fitted.notes})
-    elif not quiet:
-        _say_fitted(fitted)
-        say(f"{asked.method.name} trained on {len(read.train)} queries, saved in {out}")
+        with shown(quiet=quiet), without_hints(quiet=quiet), working(cluster, memory):
+            missing = reading_for(fixed.get("missing"))
+            read = read_training(
+                data, valid or [], fold=fold, features=features, queries=queries, retrieval=how, missing=missing
+            )
+            require_parts(read.train, memory)
+            compiled()
+            asked = Asked(chosen, fixed, measure, flavour, folds or (5 if read.whole else None), read.notes)
+            if method == AUTO:
+                asked = _chosen(asked, read.train, quiet=quiet or as_json)
+            fitted = run(asked, read.train, read.valid, out, cluster=cluster is not None)
+        if as_json:
+            print_json({"model": str(out), **fitted.notes})
+        elif not quiet:
+            _say_fitted(fitted, len(read.train), out)
 
 
-def _say_fitted(fitted: Fitted) -> None:
+def _say_fitted(fitted: Fitted, queries: int, out: Path) -> None:
     from querywise.report.terminal import trials_table
 
     if fitted.tuned.tried:
@@ -170,6 +171,7 @@ def _say_fitted(fitted: Fitted) -> None:
             f"{sizes.groups} clusters; {sizes.of_one_query} have one query to learn from and {sizes.empty} none: "
             "those are given the global model."
         )
+    say(f"{fitted.notes['method']} trained on {queries} queries, saved in {out}")
 
 
 def _read_options(method: Method, texts: Mapping[str, str | None]) -> dict[str, Any]:

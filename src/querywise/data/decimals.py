@@ -16,6 +16,7 @@ EXACT, HARD, NOT_A_NUMBER = range(3)
 
 _POWERS = 10.0 ** np.arange(23)  # all exact in double precision
 _SPLITTER = 134217729.0  # 2**27 + 1
+_ABSURD = 1 << 40  # whole numbers from here on say no more than that, and do not wrap around
 _FAR = 100_000  # powers of ten from here on are left to Python: as many zeros may stand after the point
 
 
@@ -50,67 +51,58 @@ def round_exactly(digits: np.uint64, exponent: int) -> tuple[float, int]:
 
 
 @compiled
-def _read_digits(text: Bytes, i: int, end: int) -> tuple[np.uint64, int, int, int, bool]:
-    """The digits from `i` on, with at most one point among them.
+def read_whole(text: Bytes, i: int) -> tuple[int, int]:
+    """The whole number that the digits from `i` on make, and the position after them; an absurd one stays absurd."""
+    number, digit = 0, text[i] - 48
+    while 0 <= digit <= 9:
+        if number < _ABSURD:
+            number = number * 10 + digit
+        i += 1
+        digit = text[i] - 48
+    return number, i
 
-    Returns them as a whole number, how many there are after leading zeros (20: more than fit), the power of ten that
-    the point stands for, the position after them, and whether there is any digit.
+
+@compiled
+def read_number(text: Bytes, i: int) -> tuple[float, int, int]:
+    """The number that starts at `i`, the position after it, and its state (HARD where Python must read it).
+
+    It is the whole number that its digits make, as far as they fit, times a power of ten. Something that is no part of
+    a number must follow in the text.
     """
-    digits, count, seen, exponent, point = np.uint64(0), 0, False, 0, False
-    while i < end:
+    byte = text[i]
+    negative = byte == 45
+    if negative or byte == 43:
+        i += 1
+    digits, count, point, exponent, power, first = np.uint64(0), 0, 0, 0, 0, i
+    while True:
         byte = text[i]
         if 48 <= byte <= 57:
-            seen = True
-            if count < 19:
+            if count < 19:  # after leading zeros; 20: more than fit
                 digits = digits * np.uint64(10) + np.uint64(byte - 48)
                 if digits:
                     count += 1
-                if point:
-                    exponent -= 1
+                exponent -= point
             else:
                 count = 20
-        elif byte == 46 and not point:
-            point = True
+        elif byte == 46 and point == 0:
+            point = 1
         else:
             break
         i += 1
-    return digits, count, exponent, i, seen
-
-
-@compiled
-def _read_power(text: Bytes, i: int, end: int) -> tuple[int, int, bool]:
-    """The whole number after an `e` that is before `i`, the position after it, and whether it has a digit."""
-    sign = 1
-    if i < end and (text[i] == 45 or text[i] == 43):
-        sign = -1 if text[i] == 45 else 1
-        i += 1
-    power, seen = 0, False
-    while i < end and 48 <= text[i] <= 57:
-        power = min(power * 10 + (text[i] - 48), _FAR)
-        seen = True
-        i += 1
-    return sign * power, i, seen
-
-
-@compiled
-def read_number(text: Bytes, i: int, end: int) -> tuple[float, int, int]:
-    """The number that starts at `i`, the position after it, and its state (HARD where Python must read it)."""
-    negative = False
-    if i < end and (text[i] == 45 or text[i] == 43):
-        negative = text[i] == 45
-        i += 1
-    digits, count, exponent, i, seen = _read_digits(text, i, end)
-    power = 0
-    if seen and i < end and (text[i] == 101 or text[i] == 69):
-        power, i, seen = _read_power(text, i + 1, end)
-        exponent += power
+    seen = i - first > point
+    if seen and (byte == 101 or byte == 69):
+        sign = 44 - text[i + 1]  # 1 for a plus, −1 for a minus
+        first = i + 2 if abs(sign) == 1 else i + 1
+        power, i = read_whole(text, first)
+        exponent += -power if sign == -1 else power
+        seen = i > first
     if not seen:
         return 0.0, i, NOT_A_NUMBER
     value, state = 0.0, EXACT
-    if count == 20 or (digits and (abs(exponent) > 22 or abs(power) >= _FAR)):
+    if count == 20 or (digits and (abs(exponent) > 22 or power >= _FAR)):
         state = HARD
-    elif digits and digits <= np.uint64(9007199254740992):
-        value = float(digits) / _POWERS[-exponent] if exponent < 0 else float(digits) * _POWERS[exponent]
-    elif digits:
+    elif digits > np.uint64(9007199254740992):
         value, state = round_exactly(digits, exponent)
+    elif digits:
+        value = float(digits) / _POWERS[-exponent] if exponent < 0 else float(digits) * _POWERS[exponent]
     return (-value if negative else value), i, state

@@ -218,7 +218,7 @@ def _unusual(text: Bytes, i: int, end: int, absent: float) -> tuple[float, int, 
     bare = point == first or (text[point] == 46 and after == fraction)
     if bare or (text[first] == 48 and point > first + 1) or (power > after and _past_digits(text, power) == power):
         return 0.0, i, NOT_A_NUMBER
-    return read_number(text, first, end)
+    return read_number(text, first)
 
 
 @compiled

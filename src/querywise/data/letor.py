@@ -186,37 +186,38 @@ def _parse_file(path: Path, width: int | None) -> _Parsed:
     labels = np.zeros(total, dtype=np.int64)
     spans = np.zeros((total, 4), dtype=np.int64)
     firsts = (np.cumsum(counts) - counts).tolist()
-    in_threads(
-        lambda each: _parse_chunk(path, text, buffer, each[0], each[1], features, labels, spans),
-        list(zip(chunks, firsts, strict=True)),
+    parsed = _Parsed(path, text, features, labels, spans, np.zeros(total, dtype=np.bool_))
+    pieces = in_threads(
+        lambda each: _parse_chunk(parsed, buffer, each[0], each[1]), list(zip(chunks, firsts, strict=True))
     )
-    return _Parsed(path, text, features, labels, spans, svmlight.query_begins(buffer, spans))
+    for row in (row for piece in pieces for row in piece if 0 < row < total):
+        parsed.begins[row] = text[slice(*spans[row, :2])] != text[slice(*spans[row - 1, :2])]
+    return parsed
 
 
 def _parse_chunk(
-    path: Path,
-    text: bytes,
-    buffer: np.ndarray[tuple[int], np.dtype[np.uint8]],
-    chunk: tuple[int, int],
-    row: int,
-    features: Floats,
-    labels: Ints,
-    spans: Ints,
-) -> None:
+    into: _Parsed, buffer: np.ndarray[tuple[int], np.dtype[np.uint8]], chunk: tuple[int, int], row: int
+) -> list[int]:
+    """Read some lines into a table from `row` on; the rows of which is not known yet whether a query begins there."""
     from querywise.data import svmlight
 
-    hard = np.zeros((_HARD_NUMBERS + features.shape[1], 3), dtype=np.int64)
-    position, state = chunk[0], svmlight.LIST_FULL
+    features, width = into.features, into.features.shape[1]
+    seen, hard = np.zeros(width, np.int64), np.zeros((_HARD_NUMBERS + width, 3), dtype=np.int64)
+    position, state, firsts = chunk[0], svmlight.LIST_FULL, []
     while state == svmlight.LIST_FULL:
-        state, position, row, count = svmlight.parse(buffer, position, chunk[1], row, features, labels, spans, hard)
+        firsts.append(row)
+        state, position, row, count = svmlight.parse(
+            buffer, position, chunk[1], row, features, into.labels, into.spans, into.begins, seen, hard
+        )
         for hard_row, column, place in hard[:count]:
-            value = float(_token(text, int(place)))
+            value = float(_token(into.text, int(place)))
             if not np.isfinite(value):
                 state, position = svmlight.BAD_VALUE, int(place)
                 break
             features[hard_row, column] = value
     if state != svmlight.DONE:
-        raise DataError(_complaint(path, text, state, position, features.shape[1]))
+        raise DataError(_complaint(into.path, into.text, state, position, width))
+    return firsts
 
 
 def _complaint(path: Path, text: bytes, state: int, position: int, width: int) -> str:
@@ -243,7 +244,8 @@ def _bytes_of(path: Path) -> bytes:
     raw = unpacked(path, read_bytes(path))
     if b"\x00" in raw[:4096]:
         raise DataError(f"{path}: this is a binary file. Expected LETOR text, plain, .gz or .xz.")
-    return raw.removeprefix(b"\xef\xbb\xbf")
+    text = raw.removeprefix(b"\xef\xbb\xbf")
+    return text if text.endswith(b"\n") else text + b"\n"
 
 
 def _chunks(text: bytes) -> list[tuple[int, int]]:
