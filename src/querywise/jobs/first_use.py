@@ -7,6 +7,7 @@ Neither imports here what takes long: the sooner that process begins, the sooner
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import subprocess
 import sys
@@ -68,4 +69,5 @@ def compile_training() -> None:
 
 
 if __name__ == "__main__":
+    gc.disable()  # soon all of it is given back
     compile_training()

@@ -39,6 +39,7 @@ def kept_in(function: Callable[_Parameters, _Result]) -> str | None:
 
 def _kept(function: Any, **how: Any) -> Any:
     """The function as numba compiles it, its machine code kept on disk where there is a place for it."""
+    how["no_cfunc_wrapper"] = True  # nobody calls them from C, and its wrappers take a while to compile
     if _no_place:
         return numba.njit(**how)(function)
     try:
