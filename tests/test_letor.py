@@ -213,6 +213,16 @@ def test_a_file_read_in_many_pieces_is_the_file_read_in_one(tmp_path: Path, monk
         read_letor(broken)
 
 
+def test_more_numbers_may_be_left_to_python_than_are_listed_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = put(tmp_path, "".join(f"1 qid:{row // 7} 1:{row}e-30\n" for row in range(1, 50)))
+    monkeypatch.setattr("querywise.data.letor._HARD_NUMBERS", 1)
+    found = read_letor(path).candidates
+    assert found.features.ravel().tolist() == [float(f"{row}e-30") for row in range(1, 50)]
+    assert found.starts.tolist() == [0, *range(6, 50, 7), 49]
+
+
 FINE = "1 qid:1 1:0.5 3:0.1\n"
 
 
