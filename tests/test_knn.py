@@ -161,12 +161,15 @@ def test_one_look_finds_what_two_find(halves: tuple[Judged, Judged]) -> None:
     locality = KnnOnline(RankSVM(), k=5).fit(train).locality_
     points = locality.points(test.candidates)
     for place in points[:, None, :]:
-        both = locality.around(place)
+        both, nearest = (locality.around(place, taught=taught) for taught in (True, False))
         assert both is not None
-        assert both[0].tolist() == locality.nearest_known(place).tolist()
+        assert nearest is not None
+        assert both[0].tolist() == nearest[0].tolist() == locality.nearest_known(place).tolist()
+        assert both[1] is not None
         assert np.array_equal(both[1].toarray(), locality.weights(place).toarray())
-    assert locality.around(points) is None
-    assert locality.around(np.full((1, points.shape[1]), np.nan)) is None
+    for taught in (True, False):
+        assert locality.around(points, taught=taught) is None
+        assert locality.around(np.full((1, points.shape[1]), np.nan), taught=taught) is None
 
 
 def test_back_off_sends_only_a_far_query_to_the_global_model(knn: Callable[..., Any]) -> None:

@@ -29,6 +29,7 @@ from querywise.errors import DataError, ModelFileError
 from querywise.explanations.explain import as_dict, explain, why
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.views.text import TextView
+from querywise.rankers import neighbors
 from querywise.rankers.clusters import SelectRanker
 from querywise.rankers.ensemble.ensemble import SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline
@@ -604,16 +605,16 @@ def test_counting_back_offs_computes_nothing_anew(tmp_path: Path, monkeypatch: p
     save(KnnOffline2(RankSVM(), k=10, back_off=0.5).fit(named(DATA)), tmp_path / "model")
     service = Service(ModelFolder(tmp_path / "model"))
     calls: list[str] = []
-    for name in ("points", "nearest", "distances"):
-        original = getattr(Locality, name)
+    for place, name in ((Locality, "points"), (Locality, "around"), (neighbors, "distances")):
+        original = getattr(place, name)
 
-        def counted(self: Locality, *given: Any, name: str = name, original: Any = original) -> Any:
+        def counted(*given: Any, name: str = name, original: Any = original, **more: Any) -> Any:
             calls.append(name)
-            return original(self, *given)
+            return original(*given, **more)
 
-        monkeypatch.setattr(Locality, name, counted)
+        monkeypatch.setattr(place, name, counted)
     asked_of(service, ("/v1/rank", request_of(DATA.candidates, 0)))
-    assert sorted(calls) == ["distances", "nearest", "points"]
+    assert sorted(calls) == ["around", "distances", "points"]
 
 
 # ---- looking things up

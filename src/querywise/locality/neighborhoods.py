@@ -167,7 +167,7 @@ class Search:
     def nearest(self, places: Floats, k: int) -> Ints:
         """The k points nearest to each place, nearest first; equally distant ones by their coordinates."""
         if k == 1 and len(places) == 1:
-            return np.array([[self._nearest_one(places[0])]])
+            return np.array([[self.nearest_one(places[0])]])
         found, shared = self.among_nearest(places, k)
         for row, each in shared.items():
             found[row] = self._first(places[row], each.columns, k)
@@ -187,7 +187,7 @@ class Search:
         first: Ints = columns[np.lexsort((*sides.T[::-1], level))[:k]]
         return first
 
-    def _nearest_one(self, place: Floats) -> int:
+    def nearest_one(self, place: Floats) -> int:
         """The nearest point to one place: what `among_nearest` finds, faster."""
         slack, rows = self._slack(float(place @ place)), _ALL
         if self.points.size >= _LARGE:

@@ -185,7 +185,8 @@ class KnnOffline2(AnyRanker):
 
     def fit(self, data: Training, /, *, valid: Judged | None = None) -> Self:
         """Train the models; a learner that stops early does so on `valid`."""
-        self.offline_ = _offline_models(self, data, valid)
+        locality = Locality(self.view, neighborhood_or_nearest(self.neighborhood, self.k), self.back_off)
+        self.offline_ = OfflineModels(locality, self.models, self.seed).fit(data, unfitted(self.learner), valid)
         self.feature_count_ = data.feature_count
         self.feature_names_ = data.feature_names
         return self
@@ -307,11 +308,6 @@ def _is_named(reference: int | str | Ranker | None) -> bool:
     return reference is None or isinstance(reference, (int, str))
 
 
-def _offline_models(ranker: KnnOffline2, data: Training, valid: Judged | None) -> OfflineModels:
-    locality = Locality(ranker.view, neighborhood_or_nearest(ranker.neighborhood, ranker.k), ranker.back_off)
-    return OfflineModels(locality, ranker.models, ranker.seed).fit(data, unfitted(ranker.learner), valid)
-
-
 class OfflineModels:
     """Models trained around anchors: every training query, or the centres of clusters of them."""
 
@@ -349,6 +345,8 @@ class OfflineModels:
 
     def trusted(self, index: Ints, far: Bools) -> Ints:
         """The models named, −1 for those without training pairs and for queries too far from every training query."""
+        if len(index) == 1:
+            return index if index[0] >= 0 and not far[0] and self.usable_[index[0]] else np.array([-1])
         good = (index >= 0) & ~far
         good[good] = self.usable_[index[good]]
         return np.where(good, index, -1)

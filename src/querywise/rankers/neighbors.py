@@ -141,10 +141,17 @@ class Locality:
         )
         return without(found, is_lost(points))
 
-    def around(self, points: Floats) -> tuple[Ints, csr_array] | None:
-        """The nearest training query to one point, and its neighbours, by one look; None where it takes two."""
+    def around(self, points: Floats, *, taught: bool) -> tuple[Ints, csr_array | None] | None:
+        """The nearest training query to one point that is somewhere; where `taught`, its neighbours by the same look.
+
+        None of several points, of one that is nowhere, and where its neighbours take a look of their own.
+        """
         near = self.neighborhood_
-        if len(points) != 1 or not (isinstance(near, Nearest) and near.search == "brute") or math.isnan(points.sum()):
+        if len(points) != 1 or math.isnan(points.sum()):
+            return None
+        if not taught:
+            return np.array([self.known().nearest_one(measured(points, self.metric)[0])]), None
+        if not (isinstance(near, Nearest) and near.search == "brute"):
             return None
         nearest, found = near.around(points[0])
         return np.array([nearest]), near.row(found)
@@ -185,7 +192,7 @@ class Surroundings:
         self._locality = locality
         self._candidates = candidates
         self._taught = taught
-        self._around: tuple[Ints, csr_array] | None = None
+        self._around: tuple[Ints, csr_array | None] | None = None
         self._points: Floats | None = None
         self._nearest: Ints | None = None
         self._distances: Floats | None = None
@@ -196,7 +203,7 @@ class Surroundings:
         """Where they are; rows of NaN where one is nowhere."""
         if self._points is None:
             self._points = self._locality.points(self._candidates)
-            self._around = self._locality.around(self._points) if self._taught else None
+            self._around = self._locality.around(self._points, taught=self._taught)
         return self._points
 
     def nearest(self) -> Ints:
@@ -208,13 +215,15 @@ class Surroundings:
 
     def weights(self) -> csr_array:
         """Their neighbours."""
-        points = self.points()
-        return self._locality.weights(points) if self._around is None else self._around[1]
+        points, found = self.points(), self._around
+        return self._locality.weights(points) if found is None or found[1] is None else found[1]
 
     def distances(self) -> Floats:
         """How far each is from its nearest training query."""
         if self._distances is None:
-            self._distances = self._locality.distances(self.points(), self.nearest())
+            points, locality, nearest = self.points(), self._locality, self.nearest()
+            somewhere = points if self._around is not None else locality.somewhere(points)
+            self._distances = distances(somewhere, locality.points_[nearest], locality.metric)
         return self._distances
 
     def lost(self) -> Bools:
