@@ -213,10 +213,9 @@ def _moved(shares: Floats, giver: int, taker: int, step: float) -> Floats:
 
 
 def _weighed(scaled: Floats, weights: Floats) -> Floats:
-    first, *others = scaled.T * weights[:, None]
-    total: Floats = first + 0.0
-    for column in others:  # one by one: the same bits whatever rows are beside it
-        total += column
+    total: Floats = scaled[:, 0] * weights[0] + 0.0
+    for column in range(1, len(weights)):  # one by one: the same bits whatever rows are beside it
+        total += scaled[:, column] * weights[column]
     return total
 
 

@@ -81,7 +81,9 @@ def cached(what: str, settings: object, of: object, make: Callable[[], _Value]) 
 
 def signature(thing: object) -> Hashable:  # of any type
     """What tells one setting from another: values by value, estimators by class and parameters, data by identity."""
-    if thing is None or isinstance(thing, (str, int, float, np.generic)):
+    if thing is None or type(thing) is str:
+        return thing
+    if isinstance(thing, (str, int, float, np.generic)):
         return (type(thing).__name__, str(thing))
     if isinstance(thing, dict):
         return tuple((name, signature(value)) for name, value in thing.items())

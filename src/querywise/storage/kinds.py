@@ -25,7 +25,7 @@ _PARTS = {
     "NearbyBlend": "querywise.rankers.nearby",
     "Nearest": "querywise.locality.neighborhoods",
     "NeighbourWeights": "querywise.rankers.weights.neighbours",
-    "OfflineModels": "querywise.rankers.knn",
+    "OfflineModels": "querywise.rankers.offline_models",
     "OnRuns": "querywise.rankers.weights.on_runs",
     "PreparedRankSVM": "querywise.learners.ranksvm.local_models",
     "PreparedRows": "querywise.learners.local_models",

@@ -148,7 +148,7 @@ class QueryContext(AnyRanker):
 
     def _asked(self) -> tuple[Sequence[str], tuple[str, ...] | None]:
         """What decides which columns there are and what they are called."""
-        return self.columns, self.feature_names_
+        return tuple(self.columns), self.feature_names_
 
     def _names(self, candidates: Candidates) -> tuple[str, ...]:
         """What every column is called: `rank of bm25`."""
