@@ -144,6 +144,23 @@ def test_blends_of_the_same_rankers_fit_them_once() -> None:
     assert fourth.rankers_[0] is not first.rankers_[1]
 
 
+def test_forests_that_see_the_same_are_asked_at_once_and_say_what_each_says() -> None:
+    data, other = make_judged(30, 12, 4, seed=2), make_judged(30, 12, 4, seed=3)
+    trees = [LambdaMART(5, leaves=4, bag=2), LambdaMART(4, leaves=4, objective="rank_xendcg"), LambdaMART(3, leaves=40)]
+    ranker = Blend([QueryContext(trees[0]), RankSVM(), QueryContext(trees[1]), QueryContext(trees[2], ("rank",))])
+    for train in (data, other):
+        ranker.fit(train)
+        for candidates in (data.candidates, data.candidates.select([3])):
+            each = [member.predict(candidates) for member in ranker.rankers_]
+            assert np.array_equal(ranker.scaled(candidates), ranker.comparable(np.column_stack(each), candidates))
+        assert ranker._forests is not None
+        assert ranker._forests[0] is not None
+        assert ranker._forests[0].numbers == (0, 2)
+    alone = Blend([QueryContext(trees[0]), trees[1], RankSVM()]).fit(data)
+    alone.predict(data)
+    assert alone._forests == (None,)
+
+
 def test_it_is_saved_with_its_weights(tmp_path: Path) -> None:
     train, valid = helpful_and_noise(1), helpful_and_noise(2)
     fitted = Blend([FIRST, SECOND, THIRD], weights="learned", shrinkage=0.2).fit(train, valid=valid)

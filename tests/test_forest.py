@@ -74,6 +74,11 @@ def test_values_by_their_place_among_thresholds_come_to_the_same_leaves(
     assert binned is not None
     assert np.array_equal(binned.scores(table), Followed.of(forests).scores(table))
     assert Binned.of([*forests, [drawn_tree(rng, 65)]]) is None
+    other = [[drawn_tree(rng, 15)]]
+    both = Binned.of(forests, other)
+    assert both is not None
+    expected = [Followed.of(each).scores(table) for each in (forests, other)]
+    assert np.array_equal(both.by_bag(table), np.column_stack(expected))
 
 
 @pytest.mark.parametrize("leaves", [64, 65, 200])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from querywise.learners.peers.peer import installed
 from querywise.learners.peers.xgboost import XGBoost
 from querywise.methods import PEERS, find_method
 from querywise.reproduction import peers
-from tests.commands import output
+from tests.commands import output, refused
 from tests.commands import run as shell
 
 DATA = make_judged(120, 12, 5, noise=0.3)
@@ -137,10 +138,18 @@ def test_one_table_has_every_set_and_one_correction(tmp_path: Path, monkeypatch:
     assert numbers["versions"]["xgboost"] == installed("xgboost").__version__
     assert set(numbers["chosen"]["catboost"][0]) >= {"depth", "learning_rate", "mode"}
     assert numbers["chosen"]["blend"][0]["bag"] == 1, "as many seeds for all"
-    page = peers.together({"one": tmp_path / "made", "two": tmp_path / "made"}, tmp_path / "all").read_text()
+    shutil.copytree(tmp_path / "made", tmp_path / "all" / "other with vectors")
+    page = output(shell(tmp_path, "reproduce", "peers", "data", "--also", "other:vectors", "--out", "all"))
+    assert (tmp_path / "all" / "data" / "rows.json").exists(), "made anew, and the other as it was"
     assert "2 sets, 80 test queries" in page
     assert "for all 12 tests" in page
-    assert f"| two | blend | {means['blend']['map']:.4f} |  |" in page
+    for name in ("data", "other with vectors"):
+        assert f"| {name} | blend | {means['blend']['map']:.4f} |  |" in page
     every = json.loads((tmp_path / "all" / "numbers.json").read_text())
     assert every["p_holm"] == holm([each["p"] for each in every["p"]])
     assert [each["p"] for each in every["p"][:3]] == list(numbers["p"]["map"].values())
+
+
+def test_several_sets_make_a_table_of_peers_alone(tmp_path: Path) -> None:
+    said = refused(shell(tmp_path, "reproduce", "curves", "data", "--also", "other", "--out", "all"))
+    assert "--also: there is no table of several sets of curves. Leave --also out, or name peers." in said

@@ -39,6 +39,7 @@ from querywise.cli.options import (
 from querywise.cli.workers import ClusterAddress, working
 
 if TYPE_CHECKING:
+    from querywise.data.folds import Folds
     from querywise.evaluation.findings import Findings
 
 FoldsData = Annotated[
@@ -198,6 +199,16 @@ def reproduce(
             show_default=False,
         ),
     ] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="<path>",
+            help="peers: a further set for one table of all, and after a colon the folder of its vectors, as in "
+            "cranfield:vectors/cranfield. May be given several times. Each set is kept in a folder of its own in "
+            "--out, and one that is there already is not made again.",
+            show_default=False,
+        ),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Of a paper: the first fold and thin grids, to see every table in minutes.")
     ] = False,
@@ -235,15 +246,43 @@ def reproduce(
         raise DataError(f"--quick: there is no quick run of {what}. Leave --quick out, or name {', '.join(quickly)}.")
     if rankers is not None and what != "hoi2008":
         raise DataError(f"--rankers: {what} takes no rankers. Leave --rankers out, or name hoi2008.")
+    if also and what != "peers":
+        raise DataError(f"--also: there is no table of several sets of {what}. Leave --also out, or name peers.")
+    _check_vectors(what, vectors, embed)
+    first = partial(folds_of, data, queries, retrieval=retrieval_from(vectors, embed))
+    with shown(quiet=quiet), without_hints():
+        if also:
+            name = _name_of_set(data, with_vectors=bool(vectors or embed))
+            written = peers.every({name: first, **_further(also)}, out)
+        else:
+            written = known[what](first(), out, **({"quick": True} if quick else {}))
+    if not quiet:
+        sys.stdout.write(written.read_text())
+
+
+def _check_vectors(what: str, vectors: list[Path] | None, embed: list[str] | None) -> None:
+    from querywise.errors import DataError
+
     if (vectors or embed) and what not in _OF_VECTORS:
         option = "--vectors" if vectors else "--embed"
         named = " or ".join(_OF_VECTORS)
         raise DataError(f"{option}: {what} takes no vectors. Leave {option} out, or name {named}.")
-    how = retrieval_from(vectors, embed)
-    with shown(quiet=quiet), without_hints():
-        written = known[what](folds_of(data, queries, retrieval=how), out, **({"quick": True} if quick else {}))
-    if not quiet:
-        sys.stdout.write(written.read_text())
+
+
+def _further(given: list[str]) -> dict[str, Callable[[], Folds]]:
+    """Sets by name, each with its vectors after a colon or without."""
+    from querywise.retrieval.reading import folds_of
+
+    sets: dict[str, Callable[[], Folds]] = {}
+    for each in given:
+        path, _, folder = each.partition(":")
+        how = retrieval_from([Path(folder)] if folder else None, None)
+        sets[_name_of_set(Path(path), with_vectors=bool(folder))] = partial(folds_of, Path(path), None, retrieval=how)
+    return sets
+
+
+def _name_of_set(data: Path, *, with_vectors: bool) -> str:
+    return data.name + (" with vectors" if with_vectors else "")
 
 
 @app.command()

@@ -16,6 +16,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
 from querywise.learners.classic.lists import Worth, check_worth
 from querywise.learners.local_models import FittedModels, side_by_side
+from querywise.learners.trees.side_by_side import SideBySide
 from querywise.learners.within_query import within_query
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached, caching
@@ -25,6 +26,7 @@ SCALES: dict[str, Scale] = {"standard": "z", "rank": "rank"}
 WEIGHTS = ("equal", "learned")
 _STEPS = (0.2, 0.1, 0.05)  # how much weight moves from one ranker to another at a time
 _RISE = 1e-9  # of a measure: less is rounding
+_FEW = 4096  # documents: of more, what is shared takes less time than what is not
 
 
 class Blend(AnyRanker):
@@ -64,6 +66,7 @@ class Blend(AnyRanker):
         self.weights = weights
         self.measure = measure
         self.shrinkage = shrinkage
+        self._forests: tuple[SideBySide | None] | None = None  # looked for when it is first asked
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Fit every ranker, then learn on `valid` how much each counts, if that is asked for."""
@@ -71,6 +74,7 @@ class Blend(AnyRanker):
         data.candidates.require_moderate()
         with caching():  # what several rankers need is made once
             self.rankers_ = tuple(_fitted(each, data, valid) for each in self.rankers)
+        self._forests = None
         self.feature_count_ = data.candidates.features.shape[1]
         self.feature_names_ = data.candidates.feature_names
         self.weights_ = np.full(len(self.rankers_), 1 / len(self.rankers_))
@@ -124,8 +128,22 @@ class Blend(AnyRanker):
     def scaled(self, candidates: Candidates, /) -> Floats:
         """Documents × rankers: every ranker's scores, comparable within the query."""
         seen = ready(self, candidates)
-        with caching("context"):
-            return self.comparable(self.several_models().scores(seen), seen)
+        return self.comparable(self._scores(seen), seen)
+
+    def _scores(self, seen: Candidates) -> Floats:
+        """Documents × rankers: the scores of each, forests that see the same asked at once where documents are few."""
+        if self._forests is None:
+            self._forests = (SideBySide.of(self.rankers_),)
+        (forests,) = self._forests
+        if forests is None or len(seen.features) > _FEW:
+            with caching("context"):
+                return self.several_models().scores(seen)
+        scores = np.empty((len(seen.features), len(self.rankers_)))
+        scores[:, forests.numbers] = forests.scores(seen)
+        for number, each in enumerate(self.rankers_):
+            if number not in forests.numbers:
+                scores[:, number] = each.predict(seen)
+        return scores
 
     def blended(self, scores: Floats, candidates: Candidates, /) -> Floats:
         """One score per document from any scores of as many rankers, such as each one's own predictions."""

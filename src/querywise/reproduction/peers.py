@@ -8,7 +8,7 @@ test queries, ranked together.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.claims import write_findings
 from querywise.reproduction.rows import usual_flavour
 from querywise.runtime.files import atomic_text, make_folder
+from querywise.runtime.progress import track
 from querywise.runtime.values import Json, JsonObject, json_text
 
 SEEDS = 5
@@ -90,6 +91,15 @@ def reproduce(folds: Folds, out: Path) -> Path:
         file.write(json_text(asdict(measured)))
     table = Table(tuple(_columns("p")), tuple(measured.rows(tests))).markdown()
     return write_findings(out, numbers, [table, _remark(compared)])
+
+
+def every(sets: Mapping[str, Callable[[], Folds]], out: Path) -> Path:
+    """Each set, by name, in a folder of its own, and the table of all; one that is there already is not made again."""
+    folders = {name: out / name for name in sets}
+    for name, folds in track(list(sets.items()), "Sets"):
+        if not (folders[name] / ROWS).exists():
+            reproduce(folds(), folders[name])
+    return together(folders, out)
 
 
 def together(parts: Mapping[str, Path], out: Path) -> Path:

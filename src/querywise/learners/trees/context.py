@@ -138,15 +138,15 @@ class QueryContext(AnyRanker):
         def made() -> Judged:
             return replace(data, candidates=self._shared(data.candidates))
 
-        return made() if self.view_ is not None else cached("widened", self._asked(), data, made)
+        return made() if self.view_ is not None else cached("widened", self.asked(), data, made)
 
     def _shared(self, candidates: Candidates) -> Candidates:
         """The context of queries, made once for all the learners that want the same."""
         if self.view_ is not None:
             return self.context(candidates)
-        return cached("context", self._asked(), candidates, lambda: self.context(candidates))
+        return cached("context", self.asked(), candidates, lambda: self.context(candidates))
 
-    def _asked(self) -> tuple[Sequence[str], tuple[str, ...] | None]:
+    def asked(self) -> tuple[Sequence[str], tuple[str, ...] | None]:
         """What decides which columns there are and what they are called."""
         return tuple(self.columns), self.feature_names_
 

@@ -15,6 +15,7 @@ _ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(
 @compiled
 def exclude(
     table: Floats,
+    bags: Ints,
     forests: Ints,
     nodes: Bits,
     used: Ints,
@@ -28,7 +29,7 @@ def exclude(
     leaves: Floats,
     found: Floats,
 ) -> None:
-    """The mean over forests of one sum of leaves per row, where no tree has more than a number has bits: see Binned.
+    """For every row and bag, the mean over its forests of one sum of leaves: see Binned.
 
     Every node is looked at: where a row goes right, the leaves to the left are out. The first leaf that is left is the
     row's. Many rows are compared with a threshold at a time, which is faster than following each on its way.
@@ -40,22 +41,23 @@ def exclude(
         here = found[begin : begin + rows]
         _bin(table[begin : begin + rows], used, missing_left, first_cuts, cuts, codes)
         here[:] = 0.0
-        for forest in range(len(forests) - 1):
-            total[:] = 0.0
-            for tree in range(forests[forest], forests[forest + 1]):
-                left[:] = all_leaves
-                for node in range(nodes[tree], nodes[tree + 1]):
-                    own, place, kept = codes[columns[node]], places[node], beyond[node]
+        for bag in range(len(bags) - 1):
+            for forest in range(bags[bag], bags[bag + 1]):
+                total[:] = 0.0
+                for tree in range(forests[forest], forests[forest + 1]):
+                    left[:] = all_leaves
+                    for node in range(nodes[tree], nodes[tree + 1]):
+                        own, place, kept = codes[columns[node]], places[node], beyond[node]
+                        for row in range(rows):
+                            left[row] &= kept if own[row] > place else all_leaves
                     for row in range(rows):
-                        left[row] &= kept if own[row] > place else all_leaves
-                for row in range(rows):
-                    left[row] = (left[row] & (~left[row] + _ONE)) * factor
+                        left[row] = (left[row] & (~left[row] + _ONE)) * factor
+                    for row in range(len(here)):
+                        total[row] += leaves[tree, left[row] >> shift]
                 for row in range(len(here)):
-                    total[row] += leaves[tree, left[row] >> shift]
+                    here[row, bag] += total[row]
             for row in range(len(here)):
-                here[row] += total[row]
-        for row in range(len(here)):
-            here[row] /= len(forests) - 1
+                here[row, bag] /= bags[bag + 1] - bags[bag]
 
 
 @compiled

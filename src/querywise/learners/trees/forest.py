@@ -22,9 +22,10 @@ _SEARCHES = {16: (0x09AF, 12), 64: (0x03F79D71B4CB0A89, 58)}
 
 
 class Binned(NamedTuple):
-    """The trees of one or more forests, end to end, on values that are replaced by their place among thresholds.
+    """The trees of bags of forests, end to end, on values that are replaced by their place among thresholds.
 
-    forests, nodes: where the trees of each forest begin, and the nodes of each tree; each with the end of the last.
+    bags, forests, nodes: where the forests of each bag begin, the trees of each forest, and the nodes of each tree;
+    each with the end of the last.
     used, missing_left: a column for every feature that any node looks at, and one more where some of its nodes send
     missing values left and others right. first_cuts, cuts: the thresholds of every column, ascending.
     columns, places: the column that each node looks at, and the place of its threshold among the column's.
@@ -32,6 +33,7 @@ class Binned(NamedTuple):
     of those that are left is found: a factor and how far to shift. leaves: trees × bits, each where it is found so.
     """
 
+    bags: Ints
     forests: Ints
     nodes: Bits
     used: Ints
@@ -45,8 +47,9 @@ class Binned(NamedTuple):
     leaves: Floats
 
     @staticmethod
-    def of(forests: Sequence[Sequence[Tree]]) -> Binned | None:
-        """Those of some forests; None where a tree has too many leaves, or a column too many thresholds."""
+    def of(*bags: Sequence[Sequence[Tree]]) -> Binned | None:
+        """Those of some bags; None where a tree has too many leaves, or a column too many thresholds."""
+        forests = [forest for bag in bags for forest in bag]
         trees = [tree for forest in forests for tree in forest]
         bits = next((bits for bits in _SEARCHES if all(len(tree.leaves) <= bits for tree in trees)), None)
         features, thresholds, missing_left = _nodes_of(trees)
@@ -65,6 +68,7 @@ class Binned(NamedTuple):
         beyond = np.array([each & every for tree in spread for each in tree.beyond()], np.uint64)
         search = np.array([every, factor, shift], np.uint64)
         return Binned(
+            bags=np.cumsum([0, *map(len, bags)]),
             forests=np.cumsum([0, *map(len, forests)]),
             nodes=np.cumsum([0, *(len(tree.left) for tree in trees)]).astype(np.uint64),
             used=columns // 2,
@@ -84,11 +88,16 @@ class Binned(NamedTuple):
         return int(self.forests[-1])
 
     def scores(self, table: Floats) -> Floats:
-        """The mean over the forests of one sum of leaves per row of features; those may be missing."""
+        """The mean over the forests of the only bag of one sum of leaves per row of features; those may be missing."""
+        return self.by_bag(table)[:, 0]
+
+    def by_bag(self, table: Floats) -> Floats:
+        """The same of every bag: rows × bags."""
         from querywise.learners.trees.descent import exclude  # numba takes half a second to import
 
-        own = Binned._make(map(for_kernels, self))
-        return _in_blocks(lambda rows, found: exclude(rows, *own, found), table)
+        own, found = Binned._make(map(for_kernels, self)), np.empty((len(table), len(self.bags) - 1))
+        _in_blocks(lambda rows, into: exclude(rows, *own, into), table, found)
+        return found
 
 
 class Followed(NamedTuple):
@@ -132,8 +141,9 @@ class Followed(NamedTuple):
         """What Binned gives."""
         from querywise.learners.trees.descent import follow
 
-        own = Followed._make(map(for_kernels, self))
-        return _in_blocks(lambda rows, found: follow(rows, *own, found), table)
+        own, found = Followed._make(map(for_kernels, self)), np.empty(len(table))
+        _in_blocks(lambda rows, into: follow(rows, *own, into), table, found)
+        return found
 
 
 Grown: TypeAlias = Binned | Followed
@@ -154,11 +164,9 @@ def _nodes_of(trees: Sequence[Tree]) -> tuple[Ints, Floats, Bools]:
     )
 
 
-def _in_blocks(work: Callable[[Floats, Floats], None], table: Floats) -> Floats:
-    """One number per row, which `work` finds for many rows at a time."""
-    found = np.empty(len(table))
+def _in_blocks(work: Callable[[Floats, Floats], None], table: Floats, found: Floats) -> None:
+    """What `work` finds, for many rows at a time."""
     in_threads(lambda block: work(table[block], found[block]), slices(len(table), _BLOCK))
-    return found
 
 
 class _Spread(NamedTuple):
