@@ -98,9 +98,11 @@ def run(names: list[str]) -> None:
     console.print(f"[bold]Machine[/bold]  {machine}", highlight=False)
     if os.getloadavg()[0] > _BUSY:
         console.print("[yellow]The machine has been busy; beside other programs, times come out too long.[/yellow]")
-    results = [result for name in names for result in _shown(name, console)]
+    results: list[Result] = []
     today = datetime.now(tz=UTC).date().isoformat()
-    save(merged(load(), Report(machine, tuple(results), today), list(BENCHES)))
+    for name in names:
+        results += _shown(name, console)
+        save(merged(load(), Report(machine, tuple(results), today), list(BENCHES)))  # after each: an hour may be lost
     if any(result.floor is not None for result in results):
         console.print(f"\n[bold]{LIMIT}[/bold]", limit_table(results, console.width), sep="\n")
     aims = [result.reached for result in results if result.reached is not None]

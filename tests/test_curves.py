@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from querywise.data.folds import Fold, make_folds
+from querywise.data.folds import Fold, Folds, make_folds
 from querywise.data.synthetic import make_judged
 from querywise.reproduction import curves
 
@@ -33,7 +34,8 @@ def test_fewer_queries_are_among_those_of_more_and_the_test_part_stays() -> None
 
 @pytest.mark.slow
 def test_the_table_has_every_method_at_every_size(tmp_path: Path) -> None:
-    table = curves.reproduce(make_folds(DATA, folds=3), tmp_path).read_text()
+    folds = make_folds(DATA, folds=3)
+    table = curves.reproduce(folds, tmp_path).read_text()
     numbers = json.loads((tmp_path / "numbers.json").read_text())
     assert numbers["sizes"] == [30, 40]
     for name in curves.LEADING:
@@ -45,3 +47,23 @@ def test_the_table_has_every_method_at_every_size(tmp_path: Path) -> None:
     assert every.shape == (2 * (len(curves.LEADING) - 1), 2)
     assert ((every >= 0) & (every <= 1)).all()
     assert {path.name for path in tmp_path.glob("*.svg")} == {"map.svg", "ndcg-10.svg"}
+    gap = numbers["gap"]
+    assert gap["reached"] == numbers["comparisons"]["40"]["methods"]["blend"]["mean"]["map"]
+    assert gap["baseline"] == numbers["comparisons"]["40"]["methods"]["ranksvm"]["mean"]["map"]
+    assert gap["reached"] <= gap["reachable"] <= gap["upper_bound"]
+
+    def never() -> Folds:
+        pytest.fail("a set that is there already is not made again")
+
+    (tmp_path / "all").mkdir()
+    shutil.copytree(tmp_path, tmp_path / "all" / "one-set", ignore=shutil.ignore_patterns("all"))
+    page = curves.every({"one set": never}, tmp_path / "all").read_text()
+    assert f"| one set | {gap['baseline']:.4f} | {gap['reached']:.4f} |" in page
+    assert "reachable" in (tmp_path / "all" / "gap.svg").read_text()
+
+
+def test_what_is_not_known_of_a_gap_is_left_out(tmp_path: Path) -> None:
+    gap = {"baseline": 0.4, "reached": 0.5, "reachable": None, "upper_bound": 0.6, "luck": None, "closed": 0.5}
+    page = curves.together({"a set": gap}, tmp_path).read_text()
+    assert "| a set | 0.4000 | 0.5000 |  | 0.6000 |  | 50.0% |" in page
+    assert ">reachable<" not in (tmp_path / "gap.svg").read_text()

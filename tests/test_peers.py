@@ -138,7 +138,7 @@ def test_one_table_has_every_set_and_one_correction(tmp_path: Path, monkeypatch:
     assert numbers["versions"]["xgboost"] == installed("xgboost").__version__
     assert set(numbers["chosen"]["catboost"][0]) >= {"depth", "learning_rate", "mode"}
     assert numbers["chosen"]["blend"][0]["bag"] == 1, "as many seeds for all"
-    shutil.copytree(tmp_path / "made", tmp_path / "all" / "other with vectors")
+    shutil.copytree(tmp_path / "made", tmp_path / "all" / "other-with-vectors")
     page = output(shell(tmp_path, "reproduce", "peers", "data", "--also", "other:vectors", "--out", "all"))
     assert (tmp_path / "all" / "data" / "rows.json").exists(), "made anew, and the other as it was"
     assert "2 sets, 80 test queries" in page
@@ -150,6 +150,6 @@ def test_one_table_has_every_set_and_one_correction(tmp_path: Path, monkeypatch:
     assert [each["p"] for each in every["p"][:3]] == list(numbers["p"]["map"].values())
 
 
-def test_several_sets_make_a_table_of_peers_alone(tmp_path: Path) -> None:
-    said = refused(shell(tmp_path, "reproduce", "curves", "data", "--also", "other", "--out", "all"))
-    assert "--also: there is no table of several sets of curves. Leave --also out, or name peers." in said
+def test_several_sets_make_a_table_of_peers_or_curves_alone(tmp_path: Path) -> None:
+    said = refused(shell(tmp_path, "reproduce", "blend", "data", "--also", "other", "--out", "all"))
+    assert "--also: there is no table of several sets of blend. Leave --also out, or name peers or curves." in said

@@ -203,8 +203,8 @@ def reproduce(
         list[str] | None,
         typer.Option(
             metavar="<path>",
-            help="peers: a further set for one table of all, and after a colon the folder of its vectors, as in "
-            "cranfield:vectors/cranfield. May be given several times. Each set is kept in a folder of its own in "
+            help="peers, curves: a further set for one table of all, and after a colon the folder of its vectors, as "
+            "in cranfield:vectors/cranfield. May be given several times. Each set is kept in a folder of its own in "
             "--out, and one that is there already is not made again.",
             show_default=False,
         ),
@@ -246,18 +246,26 @@ def reproduce(
         raise DataError(f"--quick: there is no quick run of {what}. Leave --quick out, or name {', '.join(quickly)}.")
     if rankers is not None and what != "hoi2008":
         raise DataError(f"--rankers: {what} takes no rankers. Leave --rankers out, or name hoi2008.")
-    if also and what != "peers":
-        raise DataError(f"--also: there is no table of several sets of {what}. Leave --also out, or name peers.")
+    several = {"peers": peers.every, "curves": curves.every}
+    _check_several(what, also, list(several))
     _check_vectors(what, vectors, embed)
     first = partial(folds_of, data, queries, retrieval=retrieval_from(vectors, embed))
     with shown(quiet=quiet), without_hints():
         if also:
             name = _name_of_set(data, with_vectors=bool(vectors or embed))
-            written = peers.every({name: first, **_further(also)}, out)
+            written = several[what]({name: first, **_further(also)}, out)
         else:
             written = known[what](first(), out, **({"quick": True} if quick else {}))
     if not quiet:
         sys.stdout.write(written.read_text())
+
+
+def _check_several(what: str, also: list[str] | None, known: list[str]) -> None:
+    from querywise.errors import DataError
+
+    if also and what not in known:
+        named = " or ".join(known)
+        raise DataError(f"--also: there is no table of several sets of {what}. Leave --also out, or name {named}.")
 
 
 def _check_vectors(what: str, vectors: list[Path] | None, embed: list[str] | None) -> None:

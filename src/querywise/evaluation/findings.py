@@ -139,7 +139,7 @@ def findings(compared: Compared, measure: str, *, test: str = "t", left_out: Seq
         tuple(breakdowns(compared, measure)),
         best,
         worst,
-        tuple(found for name in names if (found := _oracle(compared, name)) is not None),
+        tuple(found for name in names if (found := oracle_of(compared, name)) is not None),
         shown,
         len(counted),
         {name: _ndcg_curve(compared, name) for name in names},
@@ -207,11 +207,12 @@ def _against_k(folds: Sequence[Trained]) -> dict[float, float]:
     return {k: float(np.mean(found)) for k, found in sorted(values.items()) if len(found) == len(folds)}
 
 
-def _oracle(compared: Compared, name: str) -> OracleFinding | None:
+def oracle_of(compared: Compared, name: str, baseline: str | None = None) -> OracleFinding | None:
+    """The gap of a method, from the comparison's baseline or another method; None where it is not made of models."""
     best = compared.extra(name, lambda extra: extra.best_model)
     if best is None:
         return None
-    single = _precision(compared, compared.baseline)
+    single = _precision(compared, baseline or compared.baseline)
     curves = [np.array(each.extra.by_rank or []) for each in compared.trained[name]]
     sizes = np.bincount(compared.fold_of)
     length = min(map(len, curves))

@@ -49,6 +49,26 @@ def line_figure(
         out.write(done())
 
 
+def steps_figure(path: Path, rows: Mapping[str, Sequence[float | None]], *, steps: Sequence[str], label: str) -> None:
+    """Write a line for each row, with a mark for each of its values in the order of steps, to an SVG file."""
+    looks = looks_of(list(steps))
+    with _axes(height=1.0 + 0.36 * len(rows)) as (axes, done):
+        drawn: dict[str, Any] = {}
+        for place, values in enumerate(rows.values()):
+            known = [each for each in values if each is not None]
+            axes.plot([min(known), max(known)], [place, place], color="#999999", linewidth=1.2, zorder=1)
+            for step, value in zip(steps, values, strict=True):
+                if value is not None:
+                    colour, marker = looks[step]
+                    drawn[step] = axes.scatter([value], [place], color=colour, marker=marker, s=36, zorder=2)
+        axes.set_yticks(range(len(rows)), list(rows))
+        axes.invert_yaxis()
+        axes.set_xlabel(label)
+        legend(axes, [(step, drawn[step]) for step in steps if step in drawn], fontsize=8.5, beside=True)
+    with atomic_text(path) as out:
+        out.write(done())
+
+
 def plane_figure(places: Floats, classes: Mapping[str, Bools]) -> str:
     """Queries in a plane, by class."""
     with _axes(height=4.2) as (axes, done):

@@ -8,7 +8,7 @@ test queries, ranked together.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -25,8 +25,8 @@ from querywise.methods.table import RECOMMENDED
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.claims import write_findings
 from querywise.reproduction.rows import usual_flavour
+from querywise.reproduction.sets import Sets, each_in_a_folder
 from querywise.runtime.files import atomic_text, make_folder
-from querywise.runtime.progress import track
 from querywise.runtime.values import Json, JsonObject, json_text
 
 SEEDS = 5
@@ -50,7 +50,7 @@ class Measured:
         names, found = compared.names, compared.evaluations
         return Measured(
             list(compared.test.query_ids),
-            {measure: {name: found[name][measure].tolist() for name in names} for measure in MEASURES},
+            {measure: {name: np.round(found[name][measure], 6).tolist() for name in names} for measure in MEASURES},
             {name: compared.fit_seconds(name) for name in names},
             {name: compared.predict_milliseconds(name) for name in names},
         )
@@ -87,19 +87,16 @@ def reproduce(folds: Folds, out: Path) -> Path:
         "seeds": SEEDS,
         "versions": versions,
     }
+    table = Table(tuple(_columns("p")), tuple(measured.rows(tests))).markdown()
+    written = write_findings(out, numbers, [table, _remark(compared)])
     with atomic_text(out / ROWS) as file:
         file.write(json_text(asdict(measured)))
-    table = Table(tuple(_columns("p")), tuple(measured.rows(tests))).markdown()
-    return write_findings(out, numbers, [table, _remark(compared)])
+    return written
 
 
-def every(sets: Mapping[str, Callable[[], Folds]], out: Path) -> Path:
-    """Each set, by name, in a folder of its own, and the table of all; one that is there already is not made again."""
-    folders = {name: out / name for name in sets}
-    for name, folds in track(list(sets.items()), "Sets"):
-        if not (folders[name] / ROWS).exists():
-            reproduce(folds(), folders[name])
-    return together(folders, out)
+def every(sets: Sets, out: Path) -> Path:
+    """Each set in a folder of its own, and the table of all."""
+    return together(each_in_a_folder(sets, out, reproduce, ROWS), out)
 
 
 def together(parts: Mapping[str, Path], out: Path) -> Path:
