@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -56,10 +57,6 @@ def reproduce(folds: Folds, out: Path) -> Path:
         )
         for size in track(sizes, "Sizes")
     }
-    for measure, title in _MEASURES.items():
-        lines = {name: [curves[size].evaluations[name].mean()[measure] for size in sizes] for name in LEADING}
-        place = out / f"{measure.replace('@', '-')}.svg"
-        line_figure(place, sizes, lines, labels=("training queries", title), title=f"{title} by training queries")
     tables = [_table(curves, measure, title).markdown() for measure, title in _MEASURES.items()]
     numbers: JsonObject = {
         "sizes": list(sizes),
@@ -67,7 +64,21 @@ def reproduce(folds: Folds, out: Path) -> Path:
         "p": {measure: _tests(curves, measure) for measure in _MEASURES},
         "gap": _gap(curves[sizes[-1]]),
     }
+    draw(numbers, out)
     return write_findings(out, numbers, [*tables, _remark(curves[sizes[-1]])])
+
+
+def draw(numbers: JsonObject, out: Path) -> None:
+    """Write a figure for each measure into a folder, from what is in numbers.json."""
+    found: Any = numbers
+    means = {
+        size: {name: found["comparisons"][str(size)]["methods"][name]["mean"] for name in LEADING}
+        for size in found["sizes"]
+    }
+    for measure, title in _MEASURES.items():
+        lines = {name: [each[name][measure] for each in means.values()] for name in LEADING}
+        place = out / f"{measure.replace('@', '-')}.svg"
+        line_figure(place, list(means), lines, labels=("training queries", title), title="", doubling=True)
 
 
 def every(sets: Sets, out: Path) -> Path:

@@ -30,8 +30,12 @@ def line_figure(
     level: Mapping[str, float] | None = None,
     labels: tuple[str, str],
     title: str,
+    doubling: bool = False,
 ) -> None:
-    """Write lines over common positions, and level ones for what does not depend on them, to an SVG file."""
+    """Write lines over common positions, and level ones for what does not depend on them, to an SVG file.
+
+    doubling: as far from a position to twice as much, wherever it is, and each with its number.
+    """
     looks = looks_of([*(level or {}), *lines])
     with _axes() as (axes, done):
         drawn: list[tuple[str, Any]] = []
@@ -41,6 +45,10 @@ def line_figure(
             colour, marker = looks[name]
             (line,) = axes.plot(across, values, color=colour, marker=marker, markersize=5, linewidth=1.5)
             drawn.append((name, line))
+        if doubling:
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(across, [f"{each:g}" for each in across])
+            axes.minorticks_off()
         axes.set_xlabel(labels[0])
         axes.set_ylabel(labels[1])
         axes.set_title(title, fontsize=10, loc="left")
