@@ -6,13 +6,10 @@ import re
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from querywise.data.decimals import EXACT, NOT_A_NUMBER, Bytes, read_number, round_exactly
 from querywise.runtime.arrays import Floats
-from querywise.runtime.compiled import compiled
-
-Words = NDArray[np.uint64]
+from querywise.runtime.compiled import compiled, eight_bytes, trailing_zeros
 
 _POWERS = 10.0 ** np.arange(23)
 _WHOLE_POWERS = 10 ** np.arange(9, dtype=np.uint64)
@@ -22,10 +19,10 @@ _EXACT = np.uint64(2**53)  # whole numbers up to this one are exact in double pr
 # Eight letters as one number, the first in its lowest byte. Each byte becomes a digit by _ZEROS; above 9, _ABOVE sets
 # its highest bit. Neighbours are then put together: digits to pairs, pairs to fours, fours to eight.
 _ZEROS, _ABOVE, _HIGHEST = np.uint64(0x3030303030303030), np.uint64(0x7676767676767676), np.uint64(0x8080808080808080)
-_LOWEST, _PAIRS, _FOURS = np.uint64(0x0101010101010101), np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
+_PAIRS, _FOURS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
 _EIGHT, _ONE, _FOUR, _BYTE, _HALF = np.uint64(0xFFFFFFFF), np.uint64(1), np.uint64(4), np.uint64(8), np.uint64(32)
 _FIRST, _TEN, _NOUGHT, _POINT = np.uint64(0xFF), np.uint64(10), np.uint64(48), np.uint64(46)
-_COMMA, _BRACKET, _TWO = np.uint64(44), np.uint64(93), np.uint64(2)
+_COMMA, _BRACKET, _TWO, _THREE = np.uint64(44), np.uint64(93), np.uint64(2), np.uint64(3)
 _RUN = 128  # bytes
 _KEYED = re.compile(rb'"features"\s*:\s*(.)')
 _KEY = np.frombuffer(b'"features"', np.uint8)
@@ -48,13 +45,12 @@ def cut_rows(text: bytes, width: int, absent: float) -> Cut | None:
     if not width or (first is not None and first[1] != b"["):  # features by name, or as bytes: known at once
         return None
     padded = text + b" " * 16  # so that eight bytes can be read from any place, and from two behind it
-    words: Words = np.ndarray(len(text) + 9, "<u8", padded, strides=1)
-    table, rows, rest, length = _cut(np.frombuffer(padded, np.uint8), words, width, absent)
+    table, rows, rest, length = _cut(np.frombuffer(padded, np.uint8), width, absent)
     return None if rows < 0 else Cut(rest[:length].tobytes(), table[:rows])
 
 
 @compiled
-def _cut(text: Bytes, words: Words, width: int, absent: float) -> tuple[Floats, int, Bytes, int]:
+def _cut(text: Bytes, width: int, absent: float) -> tuple[Floats, int, Bytes, int]:
     """A table, how many of its rows were read, −1 for none that can be used; the rest, and its length."""
     end = len(text)
     while end and _is_space(text[end - 1]):
@@ -83,7 +79,7 @@ def _cut(text: Bytes, words: Words, width: int, absent: float) -> tuple[Floats, 
             continue
         if escaped or row == len(table):
             return table, -1, rest, 0
-        i = _read_row(text, words, _past_space(text, after + 1), end, table, row, absent)
+        i = _read_row(text, _past_space(text, after + 1), end, table, row, absent)
         if i < 0:
             return table, -1, rest, 0
         rest[length], rest[length + 1], rest[length + 2] = 58, 91, 93  # :[]
@@ -126,7 +122,7 @@ def _is_key(text: Bytes, i: int) -> bool:
 
 
 @compiled
-def _read_row(text: Bytes, words: Words, i: int, end: int, table: Floats, row: int, absent: float) -> int:
+def _read_row(text: Bytes, i: int, end: int, table: Floats, row: int, absent: float) -> int:
     """Fill a row from the array that begins at `i`; the position after it, −1 if it is none of so many numbers.
 
     A digit, a point and up to seven digits are read at once; all else is read by `_number`. Positions are unsigned: a
@@ -139,9 +135,12 @@ def _read_row(text: Bytes, words: Words, i: int, end: int, table: Floats, row: i
         at += _ONE
         while _is_space(text[at]):
             at += _ONE
-        negative = text[at] == 45
-        first = at + np.uint64(negative)
-        head, tail = words[first], words[first + _TWO]
+        negative = np.uint64(text[at] == 45)
+        first, sign = (
+            at + negative,
+            1.0 - 2.0 * float(np.int64(negative)),
+        )  # no branch: nobody can tell which it will be
+        head, tail = eight_bytes(text, first), eight_bytes(text, first + _TWO)
         whole, digits, before = (head & _FIRST) - _NOUGHT, *_eight(tail ^ _ZEROS)
         follows = (tail >> (_BYTE * before)) & _FIRST
         usual = (whole < _TEN) & ((head >> _BYTE) & _FIRST == _POINT) & (before > 0)
@@ -149,17 +148,17 @@ def _read_row(text: Bytes, words: Words, i: int, end: int, table: Floats, row: i
             value = float(np.int64(whole * _WHOLE_POWERS[before] + digits)) / _POWERS[before]
             at = first + _TWO + before
         else:
-            value, i, state = _number(text, words, int(np.int64(first)), end, absent)
+            value, i, state = _number(text, int(np.int64(first)), end, absent)
             i = _past_space(text, i)
             if state != EXACT or text[i] != (93 if column == last else 44):  # ] or ,
                 return -1
             at = np.uint64(i)
-        table[row, column] = -value if negative else value
+        table[row, column] = sign * value
     return int(np.int64(at)) + 1
 
 
 @compiled
-def _number(text: Bytes, words: Words, first: int, end: int, absent: float) -> tuple[float, int, int]:
+def _number(text: Bytes, first: int, end: int, absent: float) -> tuple[float, int, int]:
     """The number without its sign that begins at `first`; the position after it, and its state."""
     i, digits = first, np.uint64(0)
     while 48 <= text[i] <= 57:
@@ -167,7 +166,7 @@ def _number(text: Bytes, words: Words, first: int, end: int, absent: float) -> t
         i += 1
     whole, places = i - first, 0
     if text[i] == 46:
-        digits, i = _after_point(words, i + 1, digits)
+        digits, i = _after_point(text, i + 1, digits)
         places = i - first - whole - 1
     # One branch for all of this: it is hardly ever taken.
     odd = (whole == 0) | (whole + places > _FITTING) | (text[i - 1] == 46) | (text[i] | 32 == 101)
@@ -180,10 +179,10 @@ def _number(text: Bytes, words: Words, first: int, end: int, absent: float) -> t
 
 
 @compiled
-def _after_point(words: Words, i: int, digits: np.uint64) -> tuple[np.uint64, int]:
+def _after_point(text: Bytes, i: int, digits: np.uint64) -> tuple[np.uint64, int]:
     """Digits with those from `i` on behind them, and the position after these."""
     while True:
-        more, before = _eight(words[i] ^ _ZEROS)
+        more, before = _eight(eight_bytes(text, np.uint64(i)) ^ _ZEROS)
         digits = digits * _WHOLE_POWERS[before] + more
         i += int(np.int64(before))
         if before < _BYTE:
@@ -194,8 +193,7 @@ def _after_point(words: Words, i: int, digits: np.uint64) -> tuple[np.uint64, in
 def _eight(word: np.uint64) -> tuple[np.uint64, np.uint64]:
     """The number that up to eight letters from the first on make, as far as they are digits, and how many are."""
     others = ((word + _ABOVE) | word) & _HIGHEST
-    # The lowest of these bits is that of the first letter that is no digit: how many lowest bits are below it?
-    before = ((((others & (~others + _ONE)) - _ONE) >> np.uint64(7)) & _LOWEST) * _LOWEST >> np.uint64(56)
+    before = trailing_zeros(others) >> _THREE  # the lowest bit is that of the first letter that is no digit
     word = (word << (_HALF - _FOUR * before)) << (_HALF - _FOUR * before)  # in two steps: one of 64 bits would be none
     word = (word * _TEN + (word >> _BYTE)) & _PAIRS
     word = (word * np.uint64(100) + (word >> np.uint64(16))) & _FOURS

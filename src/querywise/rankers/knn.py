@@ -84,9 +84,12 @@ class KnnOnline(AnyRanker):
         """One score per document, each query by the model of its own neighbours."""
         if len(candidates) != 1:
             return self.answer(candidates).scores()
-        # What `answer` does, without what explains it: that would take as long as the kernels.
-        seen, locality = ready(self, candidates), self.locality_
-        around = Surroundings(locality, seen, taught=True)
+        seen = ready(self, candidates)
+        return self._of_one(seen, Surroundings(self.locality_, seen, taught=True))
+
+    def _of_one(self, seen: Candidates, around: Surroundings) -> Floats:
+        """The scores of one query, without what explains them: that would take as long as the kernels."""
+        locality = self.locality_
         if around.is_far()[0] or not locality.has_pairs(around.weights())[0]:
             return self.prepared_.everyone.predict(seen)
         return self.prepared_.models(around.weights(), like=locality.typical).pick(seen, _ONLY)
@@ -110,14 +113,15 @@ class KnnOnline(AnyRanker):
             rows = teachers() if np.count_nonzero(local()) == len(local()) else teachers()[np.flatnonzero(local())]
             return self.prepared_.models(rows, like=self.locality_.typical)
 
+        def of_many() -> Floats:
+            return local_or_global(
+                seen, local(), lambda queries, part: models().pick(part, np.arange(len(queries))), everyone
+            )
+
         return Answer(
             seen,
             lambda: everyone.answer(seen).everyone,
-            Once(
-                lambda: local_or_global(
-                    seen, local(), lambda queries, part: models().pick(part, np.arange(len(queries))), everyone
-                )
-            ),
+            Once(lambda: self._of_one(seen, around) if len(seen) == 1 else of_many()),
             varies=True,
             models=models,
             shares=Once(lambda: one_each(np.where(local(), np.cumsum(local()) - 1, -1), int(local().sum()))),

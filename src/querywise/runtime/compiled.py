@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
-from numba.core import event
+from numba.core import cgutils, event, types
+from numba.extending import intrinsic
 
 from querywise.errors import Hint
 from querywise.runtime.progress import COMPILING, Ongoing
@@ -29,6 +30,31 @@ def compiled_loosely(function: Callable[_Parameters, _Result]) -> Callable[_Para
     """The same, where sums may be added up in any order, several numbers at a time."""
     freedom = {"reassoc", "contract", "nsz"}  # but infinities stay infinities
     return cast("Callable[_Parameters, _Result]", _kept(function, nogil=True, fastmath=freedom))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def trailing_zeros(_: Any, word: Any) -> Any:
+    """How many of the lowest bits of a number of 64 bits are 0; 64 of 0. Only for compiled functions."""
+
+    def made(_: Any, builder: Any, __: Any, given: Any) -> Any:
+        return builder.cttz(given[0], cgutils.false_bit)
+
+    return types.uint64(word), made
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def eight_bytes(_: Any, text: Any, place: Any) -> Any:
+    """Those from a place of some bytes on, as one number, the first in its lowest byte. Only for compiled functions.
+
+    The place is unsigned, and whoever calls sees to it that there are eight.
+    """
+
+    def made(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, given[0])
+        first = builder.bitcast(builder.gep(array.data, [given[1]]), context.get_value_type(types.uint64).as_pointer())
+        return builder.load(first, align=1)
+
+    return types.uint64(text, types.uint64), made
 
 
 def kept_in(function: Callable[_Parameters, _Result]) -> str | None:
