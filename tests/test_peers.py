@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from querywise.data.folds import read_folds
+from querywise.data.folds import Fold, Folds, read_folds
 from querywise.data.judged import Judged
 from querywise.data.letor import write_letor
 from querywise.data.synthetic import make_judged
@@ -148,6 +148,26 @@ def test_one_table_has_every_set_and_one_correction(tmp_path: Path, monkeypatch:
     every = json.loads((tmp_path / "all" / "numbers.json").read_text())
     assert every["p_holm"] == holm([each["p"] for each in every["p"]])
     assert [each["p"] for each in every["p"][:3]] == list(numbers["p"]["map"].values())
+
+
+@pytest.mark.slow
+def test_what_is_finished_before_an_interrupt_is_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "SEEDS", 1)
+    folds, fit = Folds([lambda: Fold(TRAIN, VALID, TEST)]), CatBoost.fit
+
+    def interrupted(*_: object, **__: object) -> CatBoost:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(CatBoost, "fit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        peers.reproduce(folds, tmp_path)
+    assert {path.name for path in (tmp_path / "runs").glob("*.csv")} == {"fold1-lambdamart.csv", "fold1-xgboost.csv"}
+    monkeypatch.setattr(CatBoost, "fit", fit)
+    monkeypatch.setattr(XGBoost, "fit", interrupted)
+    assert "| xgboost |" in peers.reproduce(folds, tmp_path).read_text()
+    assert not (tmp_path / "runs").exists()
 
 
 def test_several_sets_make_a_table_of_peers_or_curves_alone(tmp_path: Path) -> None:

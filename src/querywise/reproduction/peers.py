@@ -8,6 +8,7 @@ test queries, ranked together.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 
 from querywise.data.folds import Folds
 from querywise.evaluation.compare import Compared, compare
+from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import holm, paired_t_test
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import tuned_fit
@@ -27,7 +29,7 @@ from querywise.reproduction.claims import write_findings
 from querywise.reproduction.rows import usual_flavour
 from querywise.reproduction.sets import Sets, each_in_a_folder
 from querywise.runtime.files import atomic_text, make_folder
-from querywise.runtime.values import Json, JsonObject, json_text
+from querywise.runtime.values import Json, JsonObject, Settings, json_text
 
 SEEDS = 5
 RIVALS = {"lambdamart": "lightgbm", "xgboost": "xgboost", "catboost": "catboost"}  # by method, its library
@@ -77,7 +79,10 @@ def reproduce(folds: Folds, out: Path) -> Path:
     parts = list(folds)
     make_folder(out)
     flavour = usual_flavour(parts[0].train)
-    compared = compare(_fits(flavour), parts, measures=tuple(MEASURES), flavour=flavour, baseline=RECOMMENDED)
+    kept = Kept(out / "runs", _settings())  # until all is done: it may take hours
+    compared = compare(
+        _fits(flavour), parts, measures=tuple(MEASURES), flavour=flavour, baseline=RECOMMENDED, kept=kept
+    )
     measured = Measured.of(compared)
     tests = {measure: {name: measured.p(name, measure) for name in RIVALS} for measure in MEASURES}
     numbers: JsonObject = {
@@ -91,6 +96,7 @@ def reproduce(folds: Folds, out: Path) -> Path:
     written = write_findings(out, numbers, [table, _remark(compared)])
     with atomic_text(out / ROWS) as file:
         file.write(json_text(asdict(measured)))
+    shutil.rmtree(kept.folder)
     return written
 
 
@@ -127,6 +133,11 @@ def together(parts: Mapping[str, Path], out: Path) -> Path:
     }
     make_folder(out)
     return write_findings(out, numbers, [Table(tuple(columns), tuple(rows), caption).markdown()])
+
+
+def _settings() -> Settings:
+    """What the rows are made with, by which a result that is kept is known again."""
+    return {name: {"grid": repr(find_method(name, peers=True).grid), "bag": SEEDS} for name in (*RIVALS, RECOMMENDED)}
 
 
 def _fits(flavour: str) -> dict[str, Fit]:
