@@ -138,9 +138,9 @@ def test_one_table_has_every_set_and_one_correction(tmp_path: Path, monkeypatch:
     assert numbers["versions"]["xgboost"] == installed("xgboost").__version__
     assert set(numbers["chosen"]["catboost"][0]) >= {"depth", "learning_rate", "mode"}
     assert numbers["chosen"]["blend"][0]["bag"] == 1, "as many seeds for all"
-    rows = json.loads((tmp_path / "made" / "rows.json").read_text())
-    assert set(rows["milliseconds"]) == set(means)
-    assert all(each > 0 for each in rows["milliseconds"].values())
+    costs = json.loads((tmp_path / "made" / "costs.json").read_text())
+    assert set(costs) == set(means)
+    assert all(each["training"] > 0 and each["answer"] > 0 for each in costs.values())
     shutil.copytree(tmp_path / "made", tmp_path / "all" / "other-with-vectors")
     page = output(shell(tmp_path, "reproduce", "peers", "data", "--also", "other:vectors", "--out", "all"))
     assert (tmp_path / "all" / "data" / "rows.json").exists(), "made anew, and the other as it was"
@@ -148,6 +148,9 @@ def test_one_table_has_every_set_and_one_correction(tmp_path: Path, monkeypatch:
     assert "for all 12 tests" in page
     for name in ("data", "other with vectors"):
         assert f"| {name} | blend | {means['blend']['map']:.4f} |  |" in page
+    (tmp_path / "all" / "data" / "costs.json").unlink()
+    output(shell(tmp_path, "reproduce", "peers", "data", "--also", "other:vectors", "--out", "all"))
+    assert (tmp_path / "all" / "data" / "costs.json").exists(), "measured again by themselves"
     every = json.loads((tmp_path / "all" / "numbers.json").read_text())
     assert every["p_holm"] == holm([each["p"] for each in every["p"]])
     assert [each["p"] for each in every["p"][:3]] == list(numbers["p"]["map"].values())
@@ -169,7 +172,7 @@ def test_what_is_finished_before_an_interrupt_is_not_made_again(
     assert {path.name for path in (tmp_path / "runs").glob("*.csv")} == {"fold1-lambdamart.csv", "fold1-xgboost.csv"}
     monkeypatch.setattr(CatBoost, "fit", fit)
     monkeypatch.setattr(XGBoost, "fit", interrupted)
-    monkeypatch.setattr(peers, "answer_times", lambda _, chosen: dict.fromkeys(chosen, 1.0))  # which trains all again
+    monkeypatch.setattr(peers.Cost, "of", lambda *_: peers.Cost(1.0, 1.0))  # which trains all again
     assert "| xgboost |" in peers.reproduce(folds, tmp_path).read_text()
     assert not (tmp_path / "runs").exists()
 
