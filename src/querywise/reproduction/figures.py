@@ -6,6 +6,7 @@ import contextlib
 import io
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from querywise.runtime.files import atomic_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_CLOSE = 1.3  # times a position: nearer ones have room for one number
 _COMPONENTS = ("first principal component", "second principal component")
 
 
@@ -34,7 +36,7 @@ def line_figure(
 ) -> None:
     """Write lines over common positions, and level ones for what does not depend on them, to an SVG file.
 
-    doubling: as far from a position to twice as much, wherever it is, and each with its number.
+    doubling: as far from a position to twice as much, wherever it is, and each with its number where there is room.
     """
     looks = looks_of([*(level or {}), *lines])
     with _axes() as (axes, done):
@@ -47,7 +49,8 @@ def line_figure(
             drawn.append((name, line))
         if doubling:
             axes.set_xscale("log", base=2)
-            axes.set_xticks(across, [f"{each:g}" for each in across])
+            room = [after > _CLOSE * each for each, after in pairwise([*across, np.inf])]
+            axes.set_xticks(across, [f"{each:g}" if there else "" for each, there in zip(across, room, strict=True)])
             axes.minorticks_off()
         axes.set_xlabel(labels[0])
         axes.set_ylabel(labels[1])
