@@ -31,7 +31,7 @@ def sections(page: Path) -> Iterator[tuple[str, str]]:
 
 def sources(section: str) -> list[Path]:
     """The files that a section names: beside its tables, or in a comment; `x.md` is a page that a command writes."""
-    named = [f"figures/{name}/numbers.json" for name in re.findall(r"figures/([\w-]+)/table.md", section)]
+    named = [f"figures/{name}/numbers.json" for name in re.findall(r"figures/([\w/-]+)/table.md", section)]
     for comment in re.findall(r"<!-- numbers: (.*?) -->", section):
         named += [name if name.endswith(".md") else f"figures/{name}/numbers.json" for name in comment.split()]
     return [ROOT / "docs" / name for name in dict.fromkeys([*named, "figures/published/numbers.json"])]
