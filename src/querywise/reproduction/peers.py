@@ -13,7 +13,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -110,7 +109,7 @@ def reproduce(folds: Folds, out: Path) -> Path:
         "seeds": SEEDS,
         "versions": versions,
     }
-    costs = measure_costs(parts[0], numbers, out)
+    costs = measure_costs(parts[0], {name: compared.parameters(name)[0] or {} for name in compared.names}, out)
     table = Table(tuple(_columns("p")), tuple(_rows(measured, costs, tests))).markdown()
     written = write_findings(out, numbers, [table, _remark(compared)])
     with atomic_text(out / ROWS) as file:
@@ -119,14 +118,14 @@ def reproduce(folds: Folds, out: Path) -> Path:
     return written
 
 
-def measure_costs(fold: Fold, numbers: Any, out: Path) -> dict[str, Cost]:
+def measure_costs(fold: Fold, chosen: Mapping[str, Settings], out: Path) -> dict[str, Cost]:
     """Train and ask each ranker with what was chosen on the first fold, and write that to costs.json.
 
-    numbers: what is in numbers.json. Times want a machine with nothing else to do; they can be measured again by
-    themselves, by a second run after costs.json was removed.
+    Times want a machine with nothing else to do; they can be measured again by themselves, by a second run after
+    costs.json was removed.
     """
     names = track((*RIVALS, RECOMMENDED), "Costs")
-    found = {name: Cost.of(name, numbers["chosen"][name][0], fold) for name in names}
+    found = {name: Cost.of(name, chosen[name], fold) for name in names}
     with atomic_text(out / COSTS) as file:
         file.write(json_text({name: asdict(each) for name, each in found.items()}))
     return found
@@ -137,7 +136,8 @@ def every(sets: Sets, out: Path) -> Path:
     folders = each_in_a_folder(sets, out, reproduce, ROWS)
     for name, folder in folders.items():
         if not (folder / COSTS).exists():
-            measure_costs(sets[name]()[0], json.loads((folder / NUMBERS).read_text()), folder)
+            chosen = json.loads((folder / NUMBERS).read_text())["chosen"]
+            measure_costs(sets[name]()[0], {ranker: of_folds[0] for ranker, of_folds in chosen.items()}, folder)
     return together(folders, out)
 
 

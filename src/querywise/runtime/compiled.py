@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
+import numpy as np
 from numba.core import cgutils, event, types
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
 from querywise.errors import Hint
 from querywise.runtime.progress import COMPILING, Ongoing
@@ -32,9 +34,7 @@ def compiled_loosely(function: Callable[_Parameters, _Result]) -> Callable[_Para
     return cast("Callable[_Parameters, _Result]", _kept(function, nogil=True, fastmath=freedom))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def trailing_zeros(_: Any, word: Any) -> Any:
-    """How many of the lowest bits of a number of 64 bits are 0; 64 of 0. Only for compiled functions."""
+def _trailing_zeros(_: Any, word: Any) -> Any:
 
     def made(_: Any, builder: Any, __: Any, given: Any) -> Any:
         return builder.cttz(given[0], cgutils.false_bit)
@@ -42,12 +42,7 @@ def trailing_zeros(_: Any, word: Any) -> Any:
     return types.uint64(word), made
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def eight_bytes(_: Any, text: Any, place: Any) -> Any:
-    """Those from a place of some bytes on, as one number, the first in its lowest byte. Only for compiled functions.
-
-    The place is unsigned, and whoever calls sees to it that there are eight.
-    """
+def _eight_bytes(_: Any, text: Any, __: Any) -> Any:
 
     def made(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, given[0])
@@ -55,6 +50,12 @@ def eight_bytes(_: Any, text: Any, place: Any) -> Any:
         return builder.load(first, align=1)
 
     return types.uint64(text, types.uint64), made
+
+
+# For compiled functions alone. How many of the lowest bits of a number are 0; 64 of 0.
+trailing_zeros = cast("Callable[[np.uint64], np.uint64]", intrinsic(_trailing_zeros))
+# The bytes from a place on as one number, the first in its lowest byte; whoever calls sees to it that there are eight.
+eight_bytes = cast("Callable[[NDArray[np.uint8], np.uint64], np.uint64]", intrinsic(_eight_bytes))
 
 
 def kept_in(function: Callable[_Parameters, _Result]) -> str | None:
