@@ -142,6 +142,8 @@ def test_one_table_has_every_set_and_one_correction(tmp_path: Path, monkeypatch:
     assert set(costs) == set(means)
     assert all(each["training"] > 0 and each["answer"] > 0 for each in costs.values())
     shutil.copytree(tmp_path / "made", tmp_path / "all" / "other-with-vectors")
+    for name in ("other", "vectors"):
+        (tmp_path / name).mkdir()
     page = output(shell(tmp_path, "reproduce", "peers", "data", "--also", "other:vectors", "--out", "all"))
     assert (tmp_path / "all" / "data" / "rows.json").exists(), "made anew, and the other as it was"
     assert "2 sets, 80 test queries" in page
@@ -178,5 +180,7 @@ def test_what_is_finished_before_an_interrupt_is_not_made_again(
 
 
 def test_several_sets_make_a_table_of_peers_or_curves_alone(tmp_path: Path) -> None:
+    said = refused(shell(tmp_path, "reproduce", "peers", "stdlib", "--also", "other:nowhere", "--out", "all"))
+    assert "--also other:nowhere: other: there is no such file or folder." in said
     said = refused(shell(tmp_path, "reproduce", "blend", "data", "--also", "other", "--out", "all"))
     assert "--also: there is no table of several sets of blend. Leave --also out, or name peers or curves." in said

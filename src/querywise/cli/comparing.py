@@ -279,11 +279,16 @@ def _check_vectors(what: str, vectors: list[Path] | None, embed: list[str] | Non
 
 def _further(given: list[str]) -> dict[str, Callable[[], Folds]]:
     """Sets by name, each with its vectors after a colon or without."""
+    from querywise.errors import DataError
     from querywise.retrieval.reading import folds_of
+    from querywise.retrieval.stdlib import NAME
 
     sets: dict[str, Callable[[], Folds]] = {}
     for each in given:
         path, _, folder = each.partition(":")
+        for place in filter(None, (path, folder)):  # now, and not after hours with the sets before it
+            if place != NAME and not Path(place).exists():
+                raise DataError(f"--also {each}: {place}: there is no such file or folder.")
         how = retrieval_from([Path(folder)] if folder else None, None)
         sets[_name_of_set(Path(path), with_vectors=bool(folder))] = partial(folds_of, Path(path), None, retrieval=how)
     return sets

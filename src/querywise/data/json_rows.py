@@ -136,10 +136,8 @@ def _read_row(text: Bytes, i: int, end: int, table: Floats, row: int, absent: fl
         while _is_space(text[at]):
             at += _ONE
         negative = np.uint64(text[at] == 45)
-        first, sign = (
-            at + negative,
-            1.0 - 2.0 * float(np.int64(negative)),
-        )  # no branch: nobody can tell which it will be
+        sign = 1.0 - 2.0 * float(np.int64(negative))  # no branch: nobody can tell which it will be
+        first = at + negative
         head, tail = eight_bytes(text, first), eight_bytes(text, first + _TWO)
         whole, digits, before = (head & _FIRST) - _NOUGHT, *_eight(tail ^ _ZEROS)
         follows = (tail >> (_BYTE * before)) & _FIRST

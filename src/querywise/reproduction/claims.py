@@ -12,6 +12,7 @@ from querywise.runtime.files import atomic_text
 from querywise.runtime.values import Json
 
 SIGNIFICANT = 0.05
+NUMBERS = "numbers.json"
 SAME_SIGNIFICANT = "same direction, significant"
 SAME = "same direction, not significant"
 NOT_REPRODUCED = "not reproduced"
@@ -58,7 +59,7 @@ def write_findings(out: Path, numbers: Mapping[str, Json], tables: Sequence[str]
     content = {**numbers, "printed": [printed(each) for each in tables]}
     if claims:
         content["claims"] = [each._asdict() for each in claims]
-    with atomic_text(out / "numbers.json") as file:
+    with atomic_text(out / NUMBERS) as file:
         json.dump(content, file, indent=1)
         file.write("\n")
     with atomic_text(out / "table.md") as file:

@@ -24,7 +24,7 @@ from querywise.evaluation.trained import Fit
 from querywise.methods import Method, find_method
 from querywise.methods.table import RECOMMENDED
 from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.claims import write_findings
+from querywise.reproduction.claims import NUMBERS, write_findings
 from querywise.reproduction.figures import line_figure, steps_figure
 from querywise.reproduction.peers import SEEDS
 from querywise.reproduction.rows import usual_flavour
@@ -36,7 +36,6 @@ from querywise.runtime.values import JsonObject
 LEADING = ("ranksvm", "knn-online", "select-ranker", "lambdamart", RECOMMENDED)
 SMALLEST = 30  # training queries
 SIMPLEST = LEADING[0]
-NUMBERS = "numbers.json"
 _FEWEST = 10  # validation queries
 _MEASURES = {"map": "MAP", "ndcg@10": "NDCG@10"}
 

@@ -12,6 +12,7 @@ import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,17 +27,18 @@ from querywise.learners.peers.peer import installed
 from querywise.methods import find_method
 from querywise.methods.table import RECOMMENDED
 from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.claims import write_findings
+from querywise.reproduction.claims import NUMBERS, write_findings
 from querywise.reproduction.rows import usual_flavour
 from querywise.reproduction.sets import Sets, each_in_a_folder
 from querywise.runtime.files import atomic_text, make_folder
 from querywise.runtime.progress import track
+from querywise.runtime.stopping import keeping
 from querywise.runtime.values import Json, JsonObject, Settings, json_text
 
 SEEDS = 5
 RIVALS = {"lambdamart": "lightgbm", "xgboost": "xgboost", "catboost": "catboost"}  # by method, its library
 MEASURES = {"map": "MAP", "ndcg@10": "NDCG@10"}
-ROWS, COSTS, NUMBERS = "rows.json", "costs.json", "numbers.json"
+ROWS, COSTS = "rows.json", "costs.json"
 _TIMES = "training in seconds, once on the first fold; an answer in milliseconds, one query at a time"
 _ASKED = 100  # queries at most whose answers are timed
 
@@ -97,9 +99,10 @@ def reproduce(folds: Folds, out: Path) -> Path:
     make_folder(out)
     flavour = usual_flavour(parts[0].train)
     kept = Kept(out / "runs", _settings())  # until all is done: it may take hours
-    compared = compare(
-        _fits(flavour), parts, measures=tuple(MEASURES), flavour=flavour, baseline=RECOMMENDED, kept=kept
-    )
+    with keeping(partial(kept.told, len(parts))):
+        compared = compare(
+            _fits(flavour), parts, measures=tuple(MEASURES), flavour=flavour, baseline=RECOMMENDED, kept=kept
+        )
     measured = Measured.of(compared)
     tests = {measure: {name: measured.p(name, measure) for name in RIVALS} for measure in MEASURES}
     numbers: JsonObject = {

@@ -35,7 +35,6 @@ def compiled_loosely(function: Callable[_Parameters, _Result]) -> Callable[_Para
 
 
 def _trailing_zeros(_: Any, word: Any) -> Any:
-
     def made(_: Any, builder: Any, __: Any, given: Any) -> Any:
         return builder.cttz(given[0], cgutils.false_bit)
 
@@ -43,7 +42,6 @@ def _trailing_zeros(_: Any, word: Any) -> Any:
 
 
 def _eight_bytes(_: Any, text: Any, __: Any) -> Any:
-
     def made(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, given[0])
         first = builder.bitcast(builder.gep(array.data, [given[1]]), context.get_value_type(types.uint64).as_pointer())
