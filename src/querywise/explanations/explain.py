@@ -19,6 +19,8 @@ from querywise.learners.linear import LinearModels
 from querywise.runtime.arrays import Floats
 from querywise.runtime.values import JsonObject
 
+_ROUNDING = 1e-12  # of the largest effect of a weight: a departure below it is none
+
 
 def depends_on_query(ranker: Ranker) -> bool:
     """Whether a fitted ranker has more than one model for all queries."""
@@ -257,4 +259,5 @@ def _departures(everyone: Floats, here: Floats, query: Candidates) -> tuple[Depa
         Departure(query.feature_label(column), float(everyone[column]), float(here[column]), float(spread[column]))
         for column in range(len(here))
     ]
-    return tuple(sorted(found, key=lambda each: -abs(each.effect)))
+    smallest = _ROUNDING * float((np.abs(everyone) * spread).max(initial=0.0))
+    return tuple(sorted(found, key=lambda each: -abs(each.effect) if abs(each.effect) > smallest else 0.0))

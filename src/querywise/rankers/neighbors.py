@@ -39,6 +39,7 @@ class Locality:
         self.back_off = back_off
         self._known: Search | None = None
         self._teaching: Bools | None = None
+        self._farthest: float | None = None
 
     def fit(self, data: Training, everyone: Ranker, /) -> Self:
         """Compute the training queries' positions."""
@@ -46,7 +47,7 @@ class Locality:
             raise DataError(f"back_off={self.back_off} must be a share above 0 and up to 1, or None.")
         self.view_ = fitted_view(self.view, data, everyone)
         self.points_ = self._training_points(data)
-        self._known = self._teaching = None
+        self._known = self._teaching = self._farthest = None
         self.neighborhood_ = unfitted(self.neighborhood).fit(self.points_)
         self.pairs_ = data.pairs
         if data.query_weights is not None:
@@ -63,8 +64,17 @@ class Locality:
         if len(self.points_) < 2:
             return float("inf")
         gaps = cached("gaps", (self.view_, self.metric), data, self._gaps)
-        size = float(np.sqrt(np.einsum("ij,ij->i", self.points_, self.points_).max(initial=0.0)))
-        return max(float(np.quantile(gaps, share)), _ROUNDING * size)
+        return max(float(np.quantile(gaps, share)), self._rounding())
+
+    def _rounding(self) -> float:
+        """How far apart points that coincide may seem, since machines add up in different orders."""
+        return _ROUNDING * float(np.sqrt(np.einsum("ij,ij->i", self.points_, self.points_).max(initial=0.0)))
+
+    def farthest(self) -> float:
+        """The distance beyond which it backs off. Folders of earlier versions know of no rounding in it."""
+        if self._farthest is None:
+            self._farthest = max(self.limit_, self._rounding())
+        return self._farthest
 
     def _gaps(self) -> Floats:
         """How far each training query is from the nearest other one."""
@@ -125,7 +135,8 @@ class Locality:
     def is_far(self, points: Floats) -> Bools:
         """Which points are nowhere, or too far from every training query: these use the global model."""
         lost = is_lost(points)
-        return lost if not np.isfinite(self.limit_) else lost | (self.distances(points) > self.limit_)
+        limit = self.farthest()
+        return lost | (self.distances(points) > limit) if math.isfinite(limit) else lost
 
     def search(self, anchors: Floats) -> Search:
         """Anchors prepared for the search."""
@@ -236,7 +247,7 @@ class Surroundings:
     def is_far(self) -> Bools:
         """Which are nowhere, or too far from every training query: these use the global model."""
         if self._far is None:
-            limit, lost = self._locality.limit_, self.lost()
+            limit, lost = self._locality.farthest(), self.lost()
             self._far = lost | (self.distances() > limit) if math.isfinite(limit) else lost
         return self._far
 
@@ -261,7 +272,7 @@ class Surroundings:
             known=TrainingQueries(
                 locality.query_ids_,
                 locality.pairs_,
-                locality.limit_,
+                locality.farthest(),
                 self.distances,
                 self._few,
                 self._away,

@@ -82,7 +82,7 @@ class NeighbourWeights(Estimator):
         assert isinstance(nearest_queries, Nearest), "fit has made it"
         nearest, found = nearest_queries.around(points[0])
         gap = distances(points, self.locality_.points_[[nearest]], nearest_queries.metric)[0]
-        if gap > self.locality_.limit_:
+        if gap > self.locality_.farthest():
             return nobody
         total = found.weights.sum()
         near = np.add.reduce(self.table_[found.columns] * found.weights[:, None], axis=0)
