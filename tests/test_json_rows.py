@@ -49,6 +49,7 @@ def test_ordinary_numbers_are_not_left_to_python() -> None:
 
 def test_null_is_a_missing_value() -> None:
     assert read("[1,null,3]", "[null,\nnull ,null]") == [[1, math.pi, 3], [math.pi] * 3]
+    assert read("[1,-null,3]") is None
 
 
 @settings(deadline=None)

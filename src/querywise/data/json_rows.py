@@ -203,7 +203,7 @@ def _eight(word: np.uint64) -> tuple[np.uint64, np.uint64]:
 def _unusual(text: Bytes, i: int, end: int, absent: float) -> tuple[float, int, int]:
     """A long number, one with an exponent, or null, without its sign; the position after it, and its state."""
     if text[i] == 110 and text[i + 1] == 117 and text[i + 2] == 108 and text[i + 3] == 108:
-        return absent, i + 4, EXACT
+        return absent, i + 4, NOT_A_NUMBER if text[i - 1] == 45 else EXACT  # −null is nothing
     first = i + (text[i] == 45)
     point = _past_digits(text, first)
     fraction = point + (text[point] == 46)
