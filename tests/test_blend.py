@@ -153,6 +153,7 @@ def test_forests_that_see_the_same_are_asked_at_once_and_say_what_each_says() ->
         for candidates in (data.candidates, data.candidates.select([3])):
             each = [member.predict(candidates) for member in ranker.rankers_]
             assert np.array_equal(ranker.scaled(candidates), ranker.comparable(np.column_stack(each), candidates))
+            assert np.array_equal(ranker.answer(candidates).scores(), ranker.predict(candidates))
         assert ranker._forests is not None
         assert ranker._forests[0] is not None
         assert ranker._forests[0].numbers == (0, 2)

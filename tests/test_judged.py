@@ -13,7 +13,7 @@ from querywise.data.frames import from_arrays
 from querywise.data.joining import concatenate
 from querywise.data.judged import Candidates, Judged
 from querywise.data.query_table import QueryTable
-from querywise.data.rows import count_pairs
+from querywise.data.rows import LARGEST, count_pairs, is_moderate
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
 
@@ -267,3 +267,14 @@ def test_data_without_any_preference_teaches_nothing() -> None:
     three_queries().require_preferences()
     with pytest.raises(DataError, match="None of the 2 queries has two documents with different labels"):
         plain("x", "y").require_preferences()
+
+
+@pytest.mark.parametrize("rows", [0, 1, 1000, 1024, 1025, 5000])  # of 8: pieces of 8,192 numbers
+@pytest.mark.parametrize("value", [LARGEST * 1.001, -LARGEST * 2, np.inf, np.nan])
+def test_one_number_too_large_is_found_wherever_it_is(rows: int, value: float) -> None:
+    numbers = np.random.default_rng(0).normal(size=(rows, 8))
+    assert is_moderate(numbers)
+    for row in {0, rows // 2, rows - 1} if rows else ():
+        before, numbers[row, 3] = numbers[row, 3], value
+        assert not is_moderate(numbers)
+        numbers[row, 3] = before

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from querywise.data.missing import ALLOW, Missing
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints, frozen
+from querywise.runtime.threads import FEW_FOR_BLAS
 
 
 def count_pairs(labels: Ints, starts: Ints) -> Ints:
@@ -66,6 +67,7 @@ def column_of(feature: int | str, count: int, names: tuple[str, ...] | None) -> 
     return int(feature)
 
 
+_MANY = 10_000_000  # numbers from which on waiting for threads pays
 LARGEST = 1e120  # the largest number that rankers compute with: its square, and sums of many such, are finite
 
 
@@ -157,8 +159,13 @@ def checked_matrix(
 
 def is_moderate(matrix: Floats) -> bool:
     """Whether all numbers surely are moderate: none is larger than the root of the sum of their squares."""
-    numbers = matrix.ravel()
-    return bool(np.vdot(numbers, numbers) <= LARGEST**2)
+    numbers, square = matrix.ravel(), 0.0
+    # In pieces that BLAS adds up by itself: a query's few numbers may wait for its threads a hundred times as long.
+    size = FEW_FOR_BLAS if len(numbers) < _MANY else len(numbers)
+    for first in range(0, len(numbers), size):
+        piece = numbers[first : first + size]
+        square += float(np.vdot(piece, piece))
+    return square <= LARGEST**2
 
 
 def checked_starts(values: Ints, queries: int, rows: int) -> Ints:

@@ -91,12 +91,12 @@ class Blend(AnyRanker):
     @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """Every ranker's answer, with the same weights for all queries."""
-        members = self.members(ready(self, candidates))
-        models = self.several_models()
+        seen = ready(self, candidates)
+        members, models = self.members(seen), self.several_models()
         return Answer(
             candidates,
             lambda: Common(self),
-            Once(lambda: self.blended(scores_of(members), candidates)),
+            Once(lambda: self.blended(self._scores(seen, members), candidates)),
             varies=any(each.varies for each in members),
             models=Once(lambda: models),
             shares=Once(lambda: csr_array(np.tile(self.weights_, (len(candidates), 1)))),
@@ -130,19 +130,22 @@ class Blend(AnyRanker):
         seen = ready(self, candidates)
         return self.comparable(self._scores(seen), seen)
 
-    def _scores(self, seen: Candidates) -> Floats:
-        """Documents × rankers: the scores of each, forests that see the same asked at once where documents are few."""
+    def _scores(self, seen: Candidates, members: tuple[Answer, ...] | None = None) -> Floats:
+        """Documents × rankers: the scores of each, forests that see the same asked at once where documents are few.
+
+        members: the rankers' answers, where there are any: what one of them finds out is then found once.
+        """
         if self._forests is None:
             self._forests = (SideBySide.of(self.rankers_),)
         (forests,) = self._forests
         if forests is None or len(seen.features) > _FEW:
             with caching("context"):
-                return self.several_models().scores(seen)
+                return self.several_models().scores(seen) if members is None else scores_of(members)
         scores = np.empty((len(seen.features), len(self.rankers_)))
         scores[:, forests.numbers] = forests.scores(seen)
         for number, each in enumerate(self.rankers_):
             if number not in forests.numbers:
-                scores[:, number] = each.predict(seen)
+                scores[:, number] = each.predict(seen) if members is None else members[number].scores()
         return scores
 
     def blended(self, scores: Floats, candidates: Candidates, /) -> Floats:

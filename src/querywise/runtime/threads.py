@@ -98,6 +98,9 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(available_cores(), thread_name_prefix="querywise")
 
 
+FEW_FOR_BLAS = 8192  # numbers of a vector or a matrix that BLAS works on without threads
+
+
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Keep BLAS to one thread per caller while the block runs."""

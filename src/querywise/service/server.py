@@ -14,6 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from querywise.errors import DataError
+from querywise.runtime.threads import one_blas_thread
 from querywise.service.app import create_api
 from querywise.service.connection import Connection
 from querywise.service.connections import Connections
@@ -108,7 +109,8 @@ def run(
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
-    with contextlib.suppress(KeyboardInterrupt):
+    # Where others use the machine too, a query's few sums would wait for the threads of BLAS, milliseconds at a time.
+    with one_blas_thread(), contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listening, *(listening.dup() for _ in range(_ACCEPTED - 1))])
 
 

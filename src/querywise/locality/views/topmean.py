@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from querywise.runtime.arrays import Bools, Floats, for_kernels
 from querywise.runtime.compiled import compiled
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.sorting import smallest
+from querywise.runtime.threads import FEW_FOR_BLAS, one_blas_thread
 
 
 class TopMean(Estimator):
@@ -73,6 +75,11 @@ class TopMean(Estimator):
 
     def _means(self, candidates: Candidates) -> Floats:
         scores = reference_scores(self.reference_, candidates)
+        # Threads would wait for each other longer than a query's documents take.
+        with contextlib.nullcontext() if candidates.features.size <= FEW_FOR_BLAS else one_blas_thread():
+            return self._means_by(scores, candidates)
+
+    def _means_by(self, scores: Floats, candidates: Candidates) -> Floats:
         if len(candidates) == 1 and len(scores):
             return (top_shares(scores, self.top) @ candidates.features)[None, :]
         means = np.zeros((len(candidates), candidates.features.shape[1]))
