@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from querywise.data.folds import Fold, Folds
-from querywise.data.judged import Judged
+from querywise.data.folds import Folds
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.findings import oracle_of
+from querywise.evaluation.learning_curves import cut, sizes_up_to
 from querywise.evaluation.significance import holm, paired_t_test
 from querywise.evaluation.trained import Fit
 from querywise.methods import Method, find_method
@@ -34,9 +34,7 @@ from querywise.runtime.progress import track
 from querywise.runtime.values import JsonObject
 
 LEADING = ("ranksvm", "knn-online", "select-ranker", "lambdamart", RECOMMENDED)
-SMALLEST = 30  # training queries
 SIMPLEST = LEADING[0]
-_FEWEST = 10  # validation queries
 _MEASURES = {"map": "MAP", "ndcg@10": "NDCG@10"}
 
 
@@ -104,31 +102,6 @@ def together(gaps: Mapping[str, Mapping[str, float | None]], out: Path) -> Path:
     steps_figure(out / "gap.svg", lines, steps=list(steps), label="MAP")
     table = Table((*columns, Column("gap closed", "share")), tuple(rows), caption)
     return write_findings(out, {"gaps": {name: dict(gap) for name, gap in gaps.items()}}, [table.markdown()])
-
-
-def sizes_up_to(most: int) -> tuple[int, ...]:
-    """30 and twice as many each time, and all of them.
-
-    >>> sizes_up_to(300)
-    (30, 60, 120, 240, 300)
-    """
-    sizes, size = [], SMALLEST
-    while size < most:
-        sizes.append(size)
-        size *= 2
-    return (*sizes, most)
-
-
-def cut(fold: Fold, size: int) -> Fold:
-    """A fold with so many of its training queries, and as small a share of its validation queries."""
-    share = size / len(fold.train)
-    few = min(max(round(share * len(fold.valid)), _FEWEST), len(fold.valid))
-    return Fold(some(fold.train, size), some(fold.valid, few), fold.test)
-
-
-def some(data: Judged, count: int) -> Judged:
-    """So many queries, drawn at random; fewer are among those of more."""
-    return data.select(np.sort(np.random.default_rng(0).permutation(len(data))[:count]))
 
 
 def _fit(method: Method) -> Fit:
