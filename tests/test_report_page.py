@@ -479,6 +479,40 @@ def test_all_text_can_be_read_in_both_colour_schemes(page: Page, scheme: Any, me
     assert {name: ratio for name, ratio in ratios.items() if ratio < 4.5} == {}
 
 
+@pytest.fixture(scope="module")
+def curves(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report with learning curves, one of them level and of a long name."""
+    folder = tmp_path_factory.mktemp("curves")
+    data = make_judged(120, 8, 4, kinds=2, noise=0.5)
+    write_scores(folder / "theirs.txt", data.labels + np.random.default_rng(0).normal(size=len(data.labels)))
+    asked = Asked(("single", "ranksvm"), (f"{LONG}={folder / 'theirs.txt'}",), fixed={"l2": 1.0}, curves=True)
+    page = run(asked, make_folds(data), folder / "r", title=TITLE)[1]
+    assert page is not None
+    return page
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_learning_curves_are_a_table_and_a_figure_that_can_be_read(page: Page, curves: Path, scheme: Any) -> None:
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.emulate_media(color_scheme=scheme)
+    page.goto(f"{curves.as_uri()}#curves")
+    page.get_by_role("link", name="Learning curves").click()
+    table = table_with(page, "training queries")
+    assert column(page, table, "training queries") == ["30", "60", "72"]
+    assert len(set(column(page, table, LONG))) == 1
+    chart = page.locator("#curves svg.chart")
+    assert chart.get_attribute("aria-label") == "map with more and more training queries"
+    assert chart.locator("polyline").count() == 3
+    assert chart.locator("path title").count() == 9, "values under the pointer"
+    colours = chart.locator("polyline").evaluate_all("(every) => every.map((each) => getComputedStyle(each).stroke)")
+    assert len(set(colours)) == 3
+    assert page.evaluate(OVERLAPS) == []
+    assert min(page.evaluate(CONTRASTS).values()) >= 4.5
+    scrolled = page.locator("#curves .scroll").evaluate("(each) => each.scrollWidth - each.clientWidth")
+    assert scrolled <= 1, "the table is not cut"
+    assert violations(page) == []
+
+
 def test_the_two_colour_schemes_are_two(page: Page) -> None:
     grounds = set()
     for scheme in ("light", "dark"):

@@ -48,7 +48,7 @@ API = {
     "evaluation": (
         "Evaluation",
         "Measures per query, paired tests, the best of a grid.",
-        ("evaluate", "compare", "tune"),
+        ("evaluate", "compare", "learning_curves", "tune"),
     ),
     "explanations": ("Explanations", "What a ranker does, and why.", ("explain", "why", "feature_importance")),
     "storage": (

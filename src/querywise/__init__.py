@@ -18,6 +18,7 @@ Data flows one way:
     recommended                                         the ranker to try first: a blend
     ranker.predict                                      Candidates → one score per document
     evaluate, compare, tune                             a table per query, paired tests, the best of a grid
+    learning_curves                                     the same comparison with fewer training queries
     explain, why, feature_importance                    a query's own model; one document above another; what counts
     save, load                                          a fitted ranker ↔ a folder
     export_model, Router, HybridRouter                  a fitted ranker → the engine that runs it
@@ -75,6 +76,7 @@ _HOMES = {
     "from_arrays": "querywise.data.frames",
     "from_frame": "querywise.data.frames",
     "judged_candidates": "querywise.retrieval.features",
+    "learning_curves": "querywise.evaluation.learning_curves",
     "load": "querywise.storage.models",
     "make_folds": "querywise.data.folds",
     "make_judged": "querywise.data.synthetic",

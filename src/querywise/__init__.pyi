@@ -36,6 +36,7 @@ from querywise.evaluation.compare import compare as compare
 from querywise.evaluation.evaluate import Evaluation as Evaluation
 from querywise.evaluation.evaluate import evaluate as evaluate
 from querywise.evaluation.evaluate import evaluate_run as evaluate_run
+from querywise.evaluation.learning_curves import learning_curves as learning_curves
 from querywise.evaluation.tuning import tune as tune
 from querywise.explanations.explain import explain as explain
 from querywise.explanations.explain import why as why

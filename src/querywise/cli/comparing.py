@@ -108,6 +108,14 @@ def compare(
             show_default=False,
         ),
     ] = None,
+    curves: Annotated[
+        bool,
+        typer.Option(
+            "--curves",
+            help="Also train every method on 30, 60, 120, … of the training queries: would more judged queries help? "
+            "Takes one to two times as long again.",
+        ),
+    ] = False,
     queries: Queries = None,
     judgements: Judgements = None,
     top: Top = None,
@@ -149,6 +157,7 @@ def compare(
         test=test,
         baseline=baseline,
         fixed=fixed,
+        curves=curves,
     )
     how = retrieval_from(
         vectors, embed, top, vector_top, language, skip_unknown=skip_unknown, vector_search=vector_search
@@ -159,15 +168,18 @@ def compare(
         called = title or f"Methods compared on {data.absolute().name}"
         found, page = run(asked, folds, out, title=called, origin=origin, titles=titles_of(data))
     if as_json:
-        print_json(found.compared.as_json(test))
+        learned = {} if found.curves is None else {"learning_curves": found.curves.as_json(test)}
+        print_json(found.compared.as_json(test) | learned)
     else:
         _say_found(found, test, None if quiet else page)
 
 
 def _say_found(found: Findings, test: str, page: Path | None) -> None:
-    from querywise.report.terminal import comparison_table, gap_lines
+    from querywise.report.terminal import comparison_table, curves_table, gap_lines
 
     say(comparison_table(found.compared, test), *gap_lines(found), found.verdict)
+    if found.curves is not None:
+        say(curves_table(found.curves, found.measure, test))
     if page is not None:
         say(f"The report is {page}")
 

@@ -40,3 +40,19 @@ def short(name: str, longest: int = _LONGEST) -> str:
 def p_value(p: float) -> str:
     """A p-value as people read it; nothing where there is none."""
     return "" if math.isnan(p) else "< 0.0001" if p < 1e-4 else f"{p:.4f}"
+
+
+def in_columns(lines: Sequence[Sequence[str]], *, first_to_the_right: bool = False) -> list[str]:
+    """Lines of cells as text, in columns as wide as their widest cell: names to the left, the others to the right.
+
+    >>> in_columns([["method", "map"], ["svm", "0.5"]])
+    ['method  map', 'svm     0.5']
+    """
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if place or first_to_the_right else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from querywise.display.frames import Column
 from querywise.display.html import Cell, table
-from querywise.display.words import p_value, short
+from querywise.display.words import in_columns, p_value, short
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import Evaluation
 from querywise.evaluation.significance import TEST_NAMES, bootstrap_interval, find_test, holm
@@ -105,16 +105,8 @@ class Differences:
         """A line, and a line per method below it, numbers in columns."""
         headings, rows = self.rows(test)
         lines = [headings, *([str(cell) for cell in row] for row in rows[:_MOST])]
-        widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
-        written = [
-            "  ".join(
-                cell.ljust(width) if not place else cell.rjust(width)
-                for place, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        ]
         left = [f"… and {len(rows) - _MOST} more"] if len(rows) > _MOST else []
-        return "\n  ".join([first, *written, *left])
+        return "\n  ".join([first, *in_columns(lines), *left])
 
     def html(self, title: str, test: str = "t", notes: Sequence[str] = ()) -> str:
         """The same as an HTML table, with notes below it."""

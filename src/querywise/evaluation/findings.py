@@ -9,6 +9,7 @@ import numpy as np
 
 from querywise.evaluation.breakdown import Breakdown, breakdowns, relevant_documents
 from querywise.evaluation.compare import Compared
+from querywise.evaluation.curves import LearningCurves
 from querywise.evaluation.differences import Differences
 from querywise.evaluation.examples import Example, extremes
 from querywise.evaluation.oracle import Halves, best_of, reachable
@@ -96,6 +97,7 @@ class Findings:
     against_k: dict[str, dict[float, float]]  # the best value on validation data at every k tried, mean over folds
     uses: dict[str, tuple[Use, ...]]  # the features of each method that could be explained, the main ones first
     unexplained: dict[str, str]  # why not, for each of the others
+    curves: LearningCurves | None = None  # where they were asked for
 
     @property
     def baseline(self) -> MethodFinding:
@@ -316,6 +318,7 @@ def as_json(found: Findings) -> JsonObject:
             each.title: {group.label: group._asdict() for group in each.groups} for each in found.breakdowns
         },
         **({"features": {name: _told(each) for name, each in found.uses.items()}} if found.uses else {}),
+        **({} if found.curves is None else {"learning_curves": found.curves.as_json(found.test)}),
         "oracles": {
             each.name: {
                 "models": each.models,

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from querywise.display.axes import COLOURS, DOWN, UP, axes_or_new, finish, looks, plain
+from querywise.display.axes import COLOURS, DOWN, UP, axes_or_new, finish, legend, looks, plain
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+_ROOM = 0.06  # of the width, for a number below the axis
 
 
 class Drawn(Protocol):
@@ -110,4 +113,29 @@ def draw_tried(
     axes.margins(x=0.08, y=0.15)
     axes.set_xlabel(plain(labels[0]))
     axes.set_ylabel(plain(labels[1]))
+    return finish(axes)
+
+
+def draw_curves(
+    lines: Mapping[str, Sequence[tuple[float, float]]],
+    names: Sequence[str],
+    labels: tuple[str, str],
+    ax: Axes | None,
+) -> Axes:
+    """Lines over numbers that double, each with its text where there is room; names: of all, for their colours."""
+    axes, colours, drawn = axes_or_new(ax), looks(names), []
+    for name, points in lines.items():
+        colour, marker = colours[name]
+        across, up = [place for place, _ in points], [value for _, value in points]
+        (line,) = axes.plot(across, up, color=colour, marker=marker, markersize=5, linewidth=1.5)
+        drawn.append((name, line))
+    places = sorted({place for points in lines.values() for place, _ in points})
+    axes.set_xscale("log", base=2)
+    least = (places[-1] / places[0]) ** _ROOM
+    room = [after > least * each for each, after in pairwise([*places, np.inf])]
+    axes.set_xticks(places, [f"{each:g}" if there else "" for each, there in zip(places, room, strict=True)])
+    axes.minorticks_off()
+    axes.set_xlabel(plain(labels[0]))
+    axes.set_ylabel(plain(labels[1]))
+    legend(axes, drawn, fontsize=8.5)
     return finish(axes)

@@ -40,13 +40,21 @@ class Kept:
         self.folder = folder
         self.settings = settings  # of each method that can be used again, as JSON can hold them
         self._finished: set[tuple[int, str]] = set()
+        self._parts: dict[str, Kept] = {}
+
+    def part(self, name: str) -> Kept:
+        """A folder within this one for further runs of the same methods, which are counted with these."""
+        return self._parts.setdefault(name, Kept(self.folder / name, self.settings))
 
     def told(self, folds: int) -> str:
-        """What is kept so far, of how much; empty where there is nothing."""
-        if not self._finished:
+        """What is kept so far, of how much; empty where there is nothing. folds: of all runs together."""
+        if not (finished := self._count()):
             return ""
         every = counted(folds * len(self.settings), "result")
-        return f"{len(self._finished)} of {every} (a method on a fold each) are kept in {self.folder}"
+        return f"{finished} of {every} (a method on a fold each) are kept in {self.folder}"
+
+    def _count(self) -> int:
+        return len(self._finished) + sum(each._count() for each in self._parts.values())
 
     def get(self, number: int, name: str, fold: Fold) -> Trained | None:
         """The stored result of a method on a fold, if data and settings are the same."""

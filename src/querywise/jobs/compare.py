@@ -15,6 +15,7 @@ from querywise.data.runs import Run, is_run, read_run, scores_in
 from querywise.errors import DataError
 from querywise.evaluation.compare import compare, find_baseline
 from querywise.evaluation.findings import Findings, findings
+from querywise.evaluation.learning_curves import FEWEST, curves_up_to, sizes_for, training_queries
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import find_test
 from querywise.evaluation.trained import Fit
@@ -29,14 +30,17 @@ from querywise.report.origin import Origin, Titles
 from querywise.report.writing import write_report
 from querywise.runtime.files import make_folder
 from querywise.runtime.locks import locked
-from querywise.runtime.progress import doing
+from querywise.runtime.progress import announce, doing
 from querywise.runtime.stopping import keeping
 from querywise.runtime.values import Grid, JsonObject, Settings
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be compared, and how. `scores` are texts like `ours=run.trec`; `fixed` are settings of all methods."""
+    """What is to be compared, and how.
+
+    scores: texts like `ours=run.trec`. fixed: settings of all methods. curves: also with fewer training queries.
+    """
 
     methods: tuple[str, ...]
     scores: tuple[str, ...] = ()
@@ -46,6 +50,7 @@ class Asked:
     test: str = "t"
     baseline: str | None = None
     fixed: Settings = field(default_factory=dict)
+    curves: bool = False
 
 
 def run(
@@ -59,17 +64,14 @@ def run(
 ) -> tuple[Findings, Path | None]:
     """Compare; with a folder to write to, keep what is finished there and write a report, whose path is returned.
 
+    Where learning curves are asked for, the report is there before they are, and is written again with them.
+
     origin: what the report says of this run. titles: of documents, by their ids.
     """
     find_test(asked.test)
     asked = replace(asked, measure=find_measure(asked.measure).name)
     chosen = [find_method(name, peers=True) for name in asked.methods]
-    files: dict[str, Path] = {}
-    for name, path in map(_name_and_path, asked.scores):
-        if name in files or name in {method.name for method in chosen}:
-            said = f"scores={name!r}: two systems have the same name; give each its own."
-            raise DataError(said, arguments=("scores",))
-        files[name] = path
+    files = _files(asked, chosen)
     seeds = {method.name: _seeds(method, chosen, asked) for method in chosen}
     fits: dict[str, Fit] = {method.name: _fitting(method, asked, seeds[method.name]) for method in chosen}
     given, runs = _given(files, folds)
@@ -78,10 +80,16 @@ def run(
         asked = replace(asked, baseline=current_name(asked.baseline))
     settings = {method.name: _settings(method, asked, seeds[method.name]) for method in chosen}
     find_baseline(fits, asked.baseline)
+
+    def written(found: Findings) -> Path | None:
+        return None if out is None else write_report(found, out, title=title, origin=ended(origin), titles=titles)
+
     with _writing(out), contextlib.ExitStack() as stack:
+        counts = _counts(folds) if asked.curves else []
         kept = None if out is None else Kept(out / "runs", settings)
         if kept is not None:
-            stack.enter_context(keeping(partial(kept.told, len(folds))))
+            runs_of_each = len(folds) * len(sizes_for(counts)) if counts else len(folds)
+            stack.enter_context(keeping(partial(kept.told, runs_of_each)))
         compared = compare(
             fits,
             folds,
@@ -94,9 +102,33 @@ def run(
         compared = replace(compared, runs=runs)
         with doing("Tests and tables"):
             found = findings(compared, asked.measure, test=asked.test)
-            if out is None:
-                return found, None
-            return found, write_report(found, out, title=title, origin=ended(origin), titles=titles)
+            page = written(found)
+        if asked.curves:
+            learning = {method.name: fits[method.name] for method in chosen}
+            found = replace(found, curves=curves_up_to(compared, learning, folds, counts, kept=kept))
+            page = written(found)
+        return found, page
+
+
+def _counts(folds: Folds) -> list[int]:
+    """The training queries of every fold. That they are too few for curves is said before anything is trained."""
+    counts = training_queries(folds)
+    if min(counts) < FEWEST:
+        announce(
+            f"learning curves need {FEWEST} training queries, and the smallest fold has {min(counts)}: none are made"
+        )
+    return counts
+
+
+def _files(asked: Asked, chosen: Sequence[Method]) -> dict[str, Path]:
+    """The files of other systems' scores, by name; names are not those of methods."""
+    files: dict[str, Path] = {}
+    for name, path in map(_name_and_path, asked.scores):
+        if name in files or name in {method.name for method in chosen}:
+            said = f"scores={name!r}: two systems have the same name; give each its own."
+            raise DataError(said, arguments=("scores",))
+        files[name] = path
+    return files
 
 
 @contextlib.contextmanager

@@ -92,19 +92,21 @@ def line_chart(
     names: Sequence[str],
     labels: tuple[str, str],
     ticks: Sequence[str] | None = None,
+    at: Sequence[float] | None = None,
     level: tuple[str, float] | None = None,
     log: bool = False,
     said: str,
 ) -> Chart:
     """Lines through points, and a level one for what does not depend on where.
 
-    names: all methods, for their colours. ticks: texts of the positions 0, 1, …, instead of numbers.
+    names: all methods, for their colours. ticks: texts of the positions 0, 1, …, instead of numbers. at: the numbers
+    that are written below, instead of round ones.
     """
     seen = looks(names)
     every = [point for each in lines.values() for point in each]
     values = [up for _, up in every] + ([] if level is None else [level[1]])
     across = [place for place, _ in every] if ticks is None else list(range(len(ticks)))
-    frame = Frame.around(across, values, labels=labels, ticks=ticks, log=log)
+    frame = Frame.around(across, values, labels=labels, ticks=ticks, at=at, log=log)
     parts = [] if level is None else [frame.level(level[1], f"{level[0]}: {level[1]:.4f}", seen[level[0]][0])]
     for name, each in lines.items():
         look, shape = seen[name]
@@ -204,6 +206,7 @@ class Frame:
         *,
         labels: tuple[str, str],
         ticks: Sequence[str] | None = None,
+        at: Sequence[float] | None = None,
         log: bool = False,
         air: float = 0.03,
         tight: bool = False,
@@ -225,6 +228,8 @@ class Frame:
 
         if ticks is not None:
             named = list(zip(across, ticks, strict=True))
+        elif at is not None:
+            named = [(each, f"{each:,g}") for each in at]
         else:
             named = _log_ticks(first, last) if log else round_numbers(first, last, 8)
         inside = [(value, text) for value, text in named if left - 0.5 <= x(value) <= WIDTH - _RIGHT + 0.5]

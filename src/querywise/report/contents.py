@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from querywise.evaluation.breakdown import Breakdown
+from querywise.evaluation.curves import LearningCurves
 from querywise.evaluation.examples import Example
 from querywise.evaluation.findings import Findings
 from querywise.evaluation.significance import TEST_NAMES
 from querywise.report import drawings
+from querywise.report.curves import curves_figure, curves_table, curves_text
 from querywise.report.drawings import Figure
 from querywise.report.features import features_figure, features_table, features_text
 from querywise.report.origin import Origin
@@ -41,6 +43,7 @@ def contents(found: Findings, title: str, story: str, origin: Origin | None = No
         _where(found),
         *([_oracles(found)] if found.oracles else []),
         *([_features(found)] if found.uses else []),
+        *([_curves(found, found.curves)] if found.curves is not None else []),
         _cost(found),
         Section(
             "What was tried",
@@ -215,6 +218,16 @@ def _features(found: Findings) -> Section:
         (("features", features_table(found)),),
         features_figure(found),
         "features",
+    )
+
+
+def _curves(found: Findings, curves: LearningCurves) -> Section:
+    return Section(
+        "Learning curves",
+        curves_text(found, curves),
+        (("learning-curves", curves_table(found, curves)),) if len(curves.sizes) > 1 else (),
+        curves_figure(found, curves),
+        "curves",
     )
 
 

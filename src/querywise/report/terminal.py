@@ -12,6 +12,7 @@ from rich.table import Table
 from querywise.contracts.protocols import Ranker
 from querywise.data.coverage import Coverage
 from querywise.evaluation.compare import Compared
+from querywise.evaluation.curves import LearningCurves
 from querywise.evaluation.evaluate import Evaluation
 from querywise.evaluation.evaluated import Evaluated
 from querywise.evaluation.examples import Example
@@ -108,6 +109,24 @@ def gap_lines(found: Findings) -> list[str]:
         elif each.reached < each.baseline:
             lines.append(f"{each.name} ({each.reached:.4f}) is below {base} ({each.baseline:.4f}), and below {best}.")
     return lines
+
+
+def curves_table(curves: LearningCurves, measure: str, test: str = "t") -> Group:
+    """What every ranker reaches with more and more training queries, and what that says."""
+    said = [escape(each) for each in curves.said(measure, test)]
+    if len(curves.sizes) < 2:
+        return Group(*said)
+    tested = curves.against_baseline(measure, test)
+    others = [name for name in curves.names if name != curves.baseline]
+    headings = [each for name in others for each in (escape(name), "p")]
+    table = _table("training queries", escape(curves.baseline), *headings)
+    for size in curves.sizes:
+        cells = [_mean(curves.mean(size, curves.baseline, measure))]
+        for name in others:
+            found = tested.get((size, name))
+            cells += [_mean(curves.mean(size, name, measure)), "" if found is None else _p(found.p_holm)]
+        table.add_row(f"{size:,}", *cells)
+    return Group(table, escape(f"{measure}; {curves.how(measure, test)}".rstrip("; ")), *said)
 
 
 def classes_table(compared: Compared, measure: str) -> Group:
@@ -260,6 +279,10 @@ def _table(first: str, *others: str) -> Table:
     for heading in others:
         table.add_column(heading, justify="right")
     return table
+
+
+def _mean(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
 
 
 def _p(value: float) -> str:

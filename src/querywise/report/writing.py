@@ -25,6 +25,7 @@ SOMETIMES = (
     "worst-queries",
     "oracle",
     "features",
+    "learning-curves",
     "by-relevant-documents",
     "by-class",
     "by-distance-to-the-nearest-training-query",
