@@ -24,7 +24,7 @@ _UNKNOWN = "whether more judged queries would help is not known from this"
 _Key = TypeVar("_Key")
 
 
-class Tested(NamedTuple):
+class Corrected(NamedTuple):
     """A paired test, and its p by Holm's correction for all tests that were made with it."""
 
     found: Comparison
@@ -53,6 +53,8 @@ class LearningCurves:
     counts: tuple[int, ...]
     given: tuple[str, ...] = ()
     refused: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    # Tests that were made, by measure and name: one by randomisation takes a while.
+    _found: dict[tuple[str, str], dict[tuple[int, str], Corrected]] = field(default_factory=dict, init=False)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -79,17 +81,28 @@ class LearningCurves:
         known = self.evaluations[size]
         return float(known[name][measure].mean()) if name in known else None
 
-    def against_baseline(self, measure: str, test: str = "t") -> dict[tuple[int, str], Tested]:
+    def against_baseline(self, measure: str, test: str = "t") -> dict[tuple[int, str], Corrected]:
         """By size and method, the paired test against the baseline at that size; by Holm for all of these together."""
-        pairs = {
-            (size, name): (each[measure], known[self.baseline][measure])
-            for size, known in self.evaluations.items()
-            for name, each in known.items()
-            if name != self.baseline and self.baseline in known
-        }
-        return _tested({key: find_test(test)(*pair) for key, pair in pairs.items()})
+        if (measure, test) not in self._found:
+            every, base = self.evaluations, self.baseline
+            self._found[measure, test] = _tested(
+                {
+                    (size, name): find_test(test)(every[size][name][measure], every[size][base][measure])
+                    for size, name in self._compared()
+                }
+            )
+        return self._found[measure, test]
 
-    def rises(self, measure: str, test: str = "t") -> dict[str, Tested]:
+    def _compared(self) -> list[tuple[int, str]]:
+        """What is tested: every method but the baseline, where both are trained."""
+        return [
+            (size, name)
+            for size, known in self.evaluations.items()
+            for name in known
+            if name != self.baseline and self.baseline in known
+        ]
+
+    def rises(self, measure: str, test: str = "t") -> dict[str, Corrected]:
         """Of every method that is trained: all training queries against `since`, by Holm for the number of methods."""
         if self.since is None:
             return {}
@@ -172,16 +185,16 @@ class LearningCurves:
         for measure in self.measures:
             headings, rows = self._rows(measure)
             title = f"{measure} of {self._title}, flavour {self.flavour}"
-            parts.append(table(headings, rows, title=title, notes=[self.how(measure)], text=()))
+            parts.append(table(headings, rows, title=title, notes=[self.how()], text=()))
         return together(parts)
 
     @property
     def _title(self) -> str:
         return f"{counted(len(self.names), 'method')} on {counted(self.queries, 'test query', 'test queries')}"
 
-    def how(self, measure: str, test: str = "t") -> str:
-        """What the p of the table is."""
-        count = len(self.against_baseline(measure, test))
+    def how(self, test: str = "t") -> str:
+        """What the p of a table is; nothing where there is none."""
+        count = len(self._compared())
         if not count:
             return ""
         many = f", Holm's correction for {count} comparisons" if count > 1 else ""
@@ -260,16 +273,16 @@ class LearningCurves:
         }
 
 
-def _tested(found: Mapping[_Key, Comparison]) -> dict[_Key, Tested]:
+def _tested(found: Mapping[_Key, Comparison]) -> dict[_Key, Corrected]:
     corrected = holm([each.p for each in found.values()])
-    return {key: Tested(each, p) for (key, each), p in zip(found.items(), corrected, strict=True)}
+    return {key: Corrected(each, p) for (key, each), p in zip(found.items(), corrected, strict=True)}
 
 
-def _ps(tested: Tested) -> tuple[float, float]:
+def _ps(tested: Corrected) -> tuple[float, float]:
     return tested.found.p, tested.p_holm
 
 
-def _where(tested: Mapping[int, Tested], sizes: Sequence[int]) -> str:
+def _where(tested: Mapping[int, Corrected], sizes: Sequence[int]) -> str:
     """At which sizes a method is surely ahead of the baseline, {base}, and at which behind it."""
     found = [
         f"significantly {word} {{base}} {_at(chosen, sizes)}"

@@ -43,7 +43,7 @@ def curves_table(found: Findings, curves: LearningCurves) -> Table:
             cells.append(curves.mean(size, name, found.measure))
             cells += [] if name == curves.baseline else [None if test is None else test.p_holm]
         rows.append(tuple(cells))
-    how = curves.how(found.measure, found.test)
+    how = curves.how(found.test)
     told = f"{found.measure} on {curves.queries:,} test queries, flavour {curves.flavour}; {how}".rstrip("; ")
     same = f" The same at every size, as they are not trained here: {', '.join(curves.given)}." if curves.given else ""
     uneven = f" The last row is with {curves.all_queries()}." if len(set(curves.counts)) > 1 else ""

@@ -126,7 +126,7 @@ def curves_table(curves: LearningCurves, measure: str, test: str = "t") -> Group
             found = tested.get((size, name))
             cells += [_mean(curves.mean(size, name, measure)), "" if found is None else _p(found.p_holm)]
         table.add_row(f"{size:,}", *cells)
-    return Group(table, escape(f"{measure}; {curves.how(measure, test)}".rstrip("; ")), *said)
+    return Group(table, escape(f"{measure}; {curves.how(test)}".rstrip("; ")), *said)
 
 
 def classes_table(compared: Compared, measure: str) -> Group:
