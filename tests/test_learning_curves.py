@@ -178,6 +178,13 @@ def test_it_is_said_from_which_size_on_a_method_is_ahead(other: dict[int, float]
     assert curves({"base": LEVEL, "other": other}).said("map")[0] == f"other {where}"
 
 
+@pytest.mark.parametrize(
+    ("sizes", "since"), [((30, 60, 120, 240, 470), 240), ((30, 60, 120, 240, 300), 120), ((30, 60), 30), ((50,), None)]
+)
+def test_the_last_doubling_begins_as_near_to_half_as_it_can(sizes: tuple[int, ...], since: int | None) -> None:
+    assert curves({"base": dict.fromkeys(sizes, 0.0)}, counts=sizes[-1:]).since == since
+
+
 def test_methods_of_which_the_same_is_true_are_named_together() -> None:
     higher = dict.fromkeys(LEVEL, 0.1)
     said = curves({"base": LEVEL, "one": higher, "two": higher, "three": higher}).said("map")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -73,8 +74,9 @@ class LearningCurves:
 
     @property
     def since(self) -> int | None:
-        """The largest size that is at most half of all: where the last doubling begins; None without one."""
-        return max((size for size in self.sizes if 2 * size <= self.sizes[-1]), default=None)
+        """The size that is nearest to half of all: where the last doubling begins; None without one."""
+        most = self.sizes[-1]
+        return min(self.sizes[:-1], key=lambda size: abs(math.log(most / (2 * size))), default=None)
 
     def mean(self, size: int, name: str, measure: str) -> float | None:
         """What a method reaches with so many training queries; None where it cannot be trained on them."""
