@@ -113,8 +113,7 @@ def reproduce(folds: Folds, out: Path) -> Path:
         "versions": versions,
     }
     costs = measure_costs(parts[0], {name: compared.parameters(name)[0] or {} for name in compared.names}, out)
-    table = Table(tuple(_columns("p")), tuple(_rows(measured, costs, tests))).markdown()
-    written = write_findings(out, numbers, [table, _remark(compared)])
+    written = write_findings(out, numbers, [_table(measured, costs, tests), _remark(compared)])
     with atomic_text(out / ROWS) as file:
         file.write(json_text(asdict(measured)))
     shutil.rmtree(kept.folder)
@@ -140,8 +139,17 @@ def every(sets: Sets, out: Path) -> Path:
     for name, folder in folders.items():
         if not (folder / COSTS).exists():
             chosen = json.loads((folder / NUMBERS).read_text())["chosen"]
-            measure_costs(sets[name]()[0], {ranker: of_folds[0] for ranker, of_folds in chosen.items()}, folder)
+            first = {ranker: of_folds[0] for ranker, of_folds in chosen.items()}
+            _put_in(folder, measure_costs(sets[name]()[0], first, folder))
     return together(folders, out)
+
+
+def _put_in(folder: Path, costs: Mapping[str, Cost]) -> None:
+    """Other costs into the table of a set."""
+    numbers = json.loads((folder / NUMBERS).read_text())
+    measured = Measured(**json.loads((folder / ROWS).read_text()))
+    remark = (folder / "table.md").read_text().partition("\n\n")[2]
+    write_findings(folder, numbers, [_table(measured, costs, numbers["p"]), remark])
 
 
 def together(parts: Mapping[str, Path], out: Path) -> Path:
@@ -172,6 +180,11 @@ def together(parts: Mapping[str, Path], out: Path) -> Path:
     }
     make_folder(out)
     return write_findings(out, numbers, [Table(tuple(columns), tuple(rows), caption).markdown()])
+
+
+def _table(measured: Measured, costs: Mapping[str, Cost], ps: Mapping[str, Mapping[str, float]]) -> str:
+    """That of one set."""
+    return Table(tuple(_columns("p")), tuple(_rows(measured, costs, ps))).markdown()
 
 
 def _rows(
