@@ -7,7 +7,7 @@ from querywise.methods.method import Method
 
 _GROWTH = ("trees", "depth", "learning_rate", "patience", "bag", "seed")
 
-# As large as LambdaMART's own grid, around what their documentation recommends.
+# Two settings more than LambdaMART's own grid, around what their documentation recommends.
 PEERS = {
     method.name: method
     for method in (
