@@ -139,8 +139,10 @@ class Blend(AnyRanker):
             self._forests = (SideBySide.of(self.rankers_),)
         (forests,) = self._forests
         if forests is None or len(seen.features) > _FEW:
+            if members is not None:
+                return scores_of(members)
             with caching("context"):
-                return self.several_models().scores(seen) if members is None else scores_of(members)
+                return self.several_models().scores(seen)
         scores = np.empty((len(seen.features), len(self.rankers_)))
         scores[:, forests.numbers] = forests.scores(seen)
         for number, each in enumerate(self.rankers_):
