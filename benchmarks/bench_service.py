@@ -19,7 +19,7 @@ from querywise import KnnOffline2, KnnOnline, LambdaMART, RankSVM, Single, save
 from querywise.rankers.ensemble.ensemble import SSER
 from tests.serving import started
 
-_FEATURES, _DOCUMENTS, _TRAINING, _SECONDS, _ROUNDS = 46, 100, 500, 2.0, 9
+_FEATURES, _DOCUMENTS, _TRAINING, _SECONDS, _ROUNDS = 46, 100, 500, 1.0, 19
 _AIMS = {"KNN Offline-2": 0.8, "KNN Online": 0.6, "LambdaMART": 0.7}  # of the requests that are only read
 _LEAST = {"SSER": 500.0}  # requests per second
 
@@ -55,10 +55,10 @@ def measure() -> Iterator[Result]:
 
     wrk drives it from a process of its own over 8 connections. Theirs is a route that this benchmark adds to the same
     server; it is found and called as ours is, reads the same body as JSON into Python's objects and ranks nothing. Both
-    are driven in turn, nine times two seconds each, and the middle run counts. The ratio is ours / theirs, the middle
-    one of nine, each of two runs after one another: machines do not keep their pace for a minute. Latencies are those
-    of a busy server: eight requests wait. Features as bytes are the same request with a table in base64 in the place of
-    numbers; theirs is still the request in JSON that is only read.
+    are driven in turn, nineteen times a second each, and the middle run counts. The ratio is ours / theirs, the middle
+    one of nineteen, each of two runs after one another: machines do not keep their pace for a minute. Latencies are
+    those of a busy server: eight requests wait. Features as bytes are the same request with a table in base64 in the
+    place of numbers; theirs is still the request in JSON that is only read.
     """
     if not is_there():
         return

@@ -233,8 +233,10 @@ class Surroundings:
         """How far each is from its nearest training query."""
         if self._distances is None:
             points, locality, nearest = self.points(), self._locality, self.nearest()
-            somewhere = points if self._around is not None else locality.somewhere(points)
-            self._distances = distances(somewhere, locality.points_[nearest], locality.metric)
+            if self._around is not None:  # one query
+                self._distances = distances(points, locality.points_[nearest[0], None], locality.metric)
+            else:
+                self._distances = distances(locality.somewhere(points), locality.points_[nearest], locality.metric)
         return self._distances
 
     def lost(self) -> Bools:

@@ -182,9 +182,8 @@ class LoadedModel:
             answers = [answer]
         else:
             scores, answers = self._answered_apart(candidates, np.array(lacking))
-        names, values = candidates.document_ids or (), scores.tolist()
-        best = order(scores, candidates.starts).tolist()
-        ranked = [RankedDocument(names[row], values[row]) for row in best]
+        names, best = candidates.document_ids or (), order(scores, candidates.starts)
+        ranked = list(map(RankedDocument, [names[row] for row in best.tolist()], scores[best].tolist()))
         responses = [
             RankResponse(request.query.id, self.version, ranked[candidates.rows(number)][: request.top])
             for number, request in enumerate(requests)
