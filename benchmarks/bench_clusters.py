@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from benchmarks.bench_knn import REAL, A, each_query, floor_of_models, milliseconds
 from benchmarks.floors import least_seconds
 from benchmarks.results import Result, above, at_most
-from benchmarks.timing import best_seconds
+from benchmarks.timing import best_in_turn
 from querywise import Candidates, Judged, RankSVM, Single, read_letor
 from querywise.locality.groupings import RelevantClusters
 from querywise.locality.views.divergence import Divergence
@@ -24,6 +24,7 @@ _CLUSTERS = 100
 _K = 10
 _STARTS = 4  # of K-means
 _ASKED = 200
+_ROUNDS = 9  # each of them one call of everything that is compared
 _TOLERANCES = {"bare": None, "checked": 1e-3}
 
 
@@ -38,7 +39,7 @@ def measure() -> Iterator[Result]:
     finding that feature, fitting, and the points of the training queries. SelectRanker.fit is all there is to do, from
     K-means to the precision of every model. The floor counts what must be multiplied: for K-means the distances of all
     points from every candidate of its four starts, for models what they take in the bench of local models and the
-    scores of all documents under each.
+    scores of all documents under each. All are measured in turn, nine times.
 
     An answer is to one query at a time, the median of 200: other queries of A's world, some of MQ2008's own. Theirs is
     Single's. Models are checked.
@@ -55,16 +56,18 @@ def measure() -> Iterator[Result]:
 def _measure_set(name: str, data: Judged, asked: Sequence[Candidates], *, aims: bool) -> Iterator[Result]:
     members = _clustered(data).members_
     _models_and_views(data, members, None)  # whatever is compiled or loaded only once
-    one_fit = best_seconds(lambda: RankSVM().fit(data), times=9)
-    for kind, tolerance in _TOLERANCES.items():
-        took = best_seconds(functools.partial(_models_and_views, data, members, tolerance), times=5)
+    tolerances = _TOLERANCES.values()
+    works: list[Callable[[], object]] = [lambda: RankSVM().fit(data), lambda: _clustered(data)]
+    works += [functools.partial(_models_and_views, data, members, each) for each in tolerances]
+    works += [functools.partial(SelectRanker(RankSVM(tolerance=each), _CLUSTERS, _K).fit, data) for each in tolerances]
+    one_fit, grouping, *others = best_in_turn(works, times=_ROUNDS)
+    models, whole = (dict(zip(_TOLERANCES, part, strict=True)) for part in (others[:2], others[2:]))
+    for kind, took in models.items():
         found = _over(f"{name}, models and views, {kind}", took, one_fit, "s", most=5 if aims else None)
         yield above(_floor_of_views(data, members, kind), found)
     clustering = _floor_of_clusters(data)
-    yield above(clustering, _over(f"{name}, K-means alone", best_seconds(lambda: _clustered(data)), one_fit, "s"))
-    for kind, tolerance in _TOLERANCES.items():
-        ranker = SelectRanker(RankSVM(tolerance=tolerance), _CLUSTERS, _K)
-        took = best_seconds(functools.partial(ranker.fit, data))
+    yield above(clustering, _over(f"{name}, K-means alone", grouping, one_fit, "s"))
+    for kind, took in whole.items():
         found = _over(f"{name}, SelectRanker.fit, {kind}", took, one_fit, "s", most=8 if aims else None)
         yield above(clustering + _floor_of_views(data, members, kind), found)
     yield from _answering(name, data, asked)

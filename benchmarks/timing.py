@@ -32,6 +32,12 @@ def best_seconds(work: Callable[[], object], *, times: int = 3) -> float:
     return min(seconds(work) for _ in range(times))
 
 
+def best_in_turn(works: Sequence[Callable[[], object]], *, times: int) -> list[float]:
+    """The shortest of several calls of each, all in turn: a machine that changes its pace changes it for each."""
+    rounds = [[seconds(work) for work in works] for _ in range(times)]
+    return [min(each) for each in zip(*rounds, strict=True)]
+
+
 def process_seconds(command: Sequence[str], *, times: int = 5) -> float:
     """The shortest of several runs of a command, from start to exit, after one that fills the disk cache."""
 
