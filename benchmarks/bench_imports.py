@@ -14,9 +14,14 @@ from benchmarks.results import Result, above, alone
 from benchmarks.timing import process_seconds, seconds
 from querywise import make_judged, write_letor
 
+_INSTALLATIONS = 3
+
 
 def measure() -> Iterator[Result]:
-    """Starting: Python in a fresh process, wall time from its start to its exit."""
+    """Starting: Python in a fresh process, wall time from its start to its exit.
+
+    The first fit is that of a fresh installation, which compiles; the best of three counts.
+    """
     nothing = _python("pass")
     yield alone("imports", "pass", ours=nothing, unit="s")
     everything = _python("import querywise")
@@ -25,9 +30,8 @@ def measure() -> Iterator[Result]:
     yield alone("imports", "from querywise import RankSVM", ours=_python("from querywise import RankSVM"), unit="s")
     script = Path(sys.executable).with_name("querywise")
     yield alone("imports", "querywise --help", ours=process_seconds([str(script), "--help"]), unit="s", below=1)
-    yield above(
-        0.0, alone("imports", "the first querywise fit over the second", ours=_compiling(script), unit="s", below=4)
-    )
+    compiling = min(_compiling(script) for _ in range(_INSTALLATIONS))
+    yield above(0.0, alone("imports", "the first querywise fit over the second", ours=compiling, unit="s", below=4))
 
 
 def _compiling(script: Path) -> float:

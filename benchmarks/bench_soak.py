@@ -9,6 +9,7 @@ import random
 import re
 import shutil
 import socket
+import statistics
 import subprocess
 import tempfile
 import threading
@@ -42,7 +43,7 @@ def measure_soak() -> Iterator[Result]:
 
     Four clients send single rankings of 1 to 1,000 documents, batches, explanations and requests that are wrong; four
     kinds of model take turns. Memory is that of the server process whenever the first model has been served for
-    twenty seconds. QUERYWISE_SOAK_MINUTES sets another length.
+    twenty seconds, the median of ten looks at it. QUERYWISE_SOAK_MINUTES sets another length.
     """
     data = World(_FEATURES, kinds=3).draw(300, 20, seed=1)
     models: list[Any] = [
@@ -65,7 +66,7 @@ def measure_soak() -> Iterator[Result]:
                 save(fitted[turn % len(fitted)], folder)
                 time.sleep(min(20.0, max(end - time.monotonic(), 1.0)))
                 if turn % len(fitted) == 0:
-                    memory.append(_megabytes(process))
+                    memory.append(_usual_megabytes(process))
             clients.stop()
     yield alone("soak", "requests answered", ours=float(sum(clients.seen.values())), unit="")
     yield alone("soak", "requests that failed", ours=float(clients.failed), unit="", below=1)
@@ -247,6 +248,15 @@ def _wrong(url: str) -> None:
         line.request("POST", "/v1/rank", _WRONG[turn % len(_WRONG)])
         assert line.getresponse().status in (400, 422)
         line.close()
+
+
+def _usual_megabytes(process: subprocess.Popen[str]) -> float:
+    """The median of ten looks, half a second apart: the requests of a moment need more or less."""
+    looks = []
+    for _ in range(10):
+        looks.append(_megabytes(process))
+        time.sleep(0.5)
+    return statistics.median(looks)
 
 
 def _megabytes(process: subprocess.Popen[str]) -> float:
