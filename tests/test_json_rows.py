@@ -6,6 +6,7 @@ import json
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -83,3 +84,29 @@ def test_all_else_stays_as_it_is() -> None:
     assert cut_rows(b'{"featur\\u0065s": [1], "features": [1]}', 1, 0.0) is None  # two keys of one name
     for cut_off in range(len(text) - 2):
         assert cut_rows(text[:cut_off], 1, 0.0) is None or text[cut_off - 1 : cut_off] == b"}"
+
+
+@settings(deadline=None)
+@given(st.lists(st.text('ab"\\[]{}:, é', max_size=20), min_size=1, max_size=6), SPACE, st.booleans())
+def test_strings_of_any_length_stay_as_they_are(strings: list[str], space: str, indented: bool) -> None:
+    documents = [{"id": each, "features": [number, 0.5], "of": [each]} for number, each in enumerate(strings)]
+    text = json.dumps({"documents": documents}, indent=1 if indented else None).encode() + space.encode()
+    found = cut_rows(text, 2, 0.0)
+    assert found is not None
+    emptied = [{**each, "features": []} for each in documents]
+    assert json.loads(found.rest) == {"documents": emptied}
+    assert found.rows.tolist() == [[float(number), 0.5] for number in range(len(strings))]
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.text('ab"\\é', max_size=12), st.integers(0, 200))
+def test_text_that_ends_too_early_is_no_json_after_it_either(name: str, places: int) -> None:
+    whole = json.dumps({"documents": [{"id": name, "features": [1, 0.5]}, {"features": [2.25, 3], "id": name}]})
+    text = whole.encode()[: places % len(whole.encode())] + b"}"
+    found = cut_rows(text, 2, 0.0)
+    try:
+        json.loads(text)
+    except json.JSONDecodeError:
+        if found is not None:
+            with pytest.raises(json.JSONDecodeError):
+                json.loads(found.rest)

@@ -9,7 +9,7 @@ import numpy as np
 
 from querywise.data.decimals import EXACT, NOT_A_NUMBER, Bytes, read_number, round_exactly
 from querywise.runtime.arrays import Floats
-from querywise.runtime.compiled import compiled, eight_bytes, trailing_zeros
+from querywise.runtime.compiled import compiled, eight_bytes, put_eight_bytes, trailing_zeros
 
 _POWERS = 10.0 ** np.arange(23)
 _WHOLE_POWERS = 10 ** np.arange(9, dtype=np.uint64)
@@ -23,9 +23,13 @@ _PAIRS, _FOURS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
 _EIGHT, _ONE, _FOUR, _BYTE, _HALF = np.uint64(0xFFFFFFFF), np.uint64(1), np.uint64(4), np.uint64(8), np.uint64(32)
 _FIRST, _TEN, _NOUGHT, _POINT = np.uint64(0xFF), np.uint64(10), np.uint64(48), np.uint64(46)
 _COMMA, _BRACKET, _TWO, _THREE = np.uint64(44), np.uint64(93), np.uint64(2), np.uint64(3)
+_ONES, _QUOTES = np.uint64(0x0101010101010101), np.uint64(0x2222222222222222)
+_BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
 _RUN = 128  # bytes
 _KEYED = re.compile(rb'"features"\s*:\s*(.)')
-_KEY = np.frombuffer(b'"features"', np.uint8)
+_KEY = b'"features"'
+_KEY_LENGTH = len(_KEY)
+_KEY_BEGINS, _KEY_ENDS = (np.uint64(int.from_bytes(_KEY[i : i + 8], "little")) for i in (0, 2))
 
 
 class Cut(NamedTuple):
@@ -57,34 +61,28 @@ def _cut(text: Bytes, width: int, absent: float) -> tuple[Floats, int, Bytes, in
         end -= 1
     # No more rows than arrays: a table with room for more costs more than reading it, in fresh pages of memory.
     room = min(_arrays(text), end // (2 * width))
-    table, rest = np.empty((room, width)), np.empty(end, np.uint8)
+    table, rest = np.empty((room, width)), np.empty(end + 8, np.uint8)
     if not end or text[end - 1] != 125:  # }, at which every loop below stops
         return table, -1, rest, 0
-    row = i = length = 0
+    row = kept = length = 0
+    i = _first(text, 0, end, _QUOTES, _QUOTES)
     while i < end:
-        if text[i] != 34:  # "
-            rest[length] = text[i]
-            i, length = i + 1, length + 1
-            continue
         after, escaped = _string_end(text, i, end)
-        for place in range(i, after):
-            rest[length] = text[place]
-            length += 1
-        named = after - i == len(_KEY) and _is_key(text, i)
+        named = after - i == _KEY_LENGTH and _is_key(text, i)
         i = after
-        if not named and not escaped:
-            continue
-        after = _past_space(text, i) if i < end else end
-        if after == end or text[after] != 58:  # no key
-            continue
-        if escaped or row == len(table):
-            return table, -1, rest, 0
-        i = _read_row(text, _past_space(text, after + 1), end, table, row, absent)
-        if i < 0:
-            return table, -1, rest, 0
-        rest[length], rest[length + 1], rest[length + 2] = 58, 91, 93  # :[]
-        row, length = row + 1, length + 3
-    return table, row, rest, length
+        if named or escaped:
+            after = _past_space(text, i) if i < end else end
+            if after < end and text[after] == 58:  # a key
+                if escaped or row == len(table):
+                    return table, -1, rest, 0
+                length = _copy(text, kept, i, rest, length)
+                i = kept = _read_row(text, _past_space(text, after + 1), end, table, row, absent)
+                if i < 0:
+                    return table, -1, rest, 0
+                rest[length], rest[length + 1], rest[length + 2] = 58, 91, 93  # :[]
+                row, length = row + 1, length + 3
+        i = _first(text, i, end, _QUOTES, _QUOTES)
+    return table, row, rest, _copy(text, kept, end, rest, length)
 
 
 @compiled
@@ -102,23 +100,39 @@ def _arrays(text: Bytes) -> int:
 
 
 @compiled
+def _first(text: Bytes, i: int, end: int, one: np.uint64, other: np.uint64) -> int:
+    """The first position from `i` on of either of two letters, each given eight times; `end` without any."""
+    for place in range(i, end, 8):
+        word = eight_bytes(text, np.uint64(place))
+        x, y = word ^ one, word ^ other
+        found = (((x - _ONES) & ~x) | ((y - _ONES) & ~y)) & _HIGHEST  # the lowest bit is that of the first
+        if found:
+            return min(place + int(np.int64(trailing_zeros(found) >> _THREE)), end)
+    return end
+
+
+@compiled
 def _string_end(text: Bytes, i: int, end: int) -> tuple[int, bool]:
     """The position after the string that begins at `i`, and whether it has escapes."""
-    i, escaped = i + 1, False
-    while i < end and text[i] != 34:
-        if text[i] == 92:
-            escaped = True
-            i += 1
-        i += 1
+    i, escaped = _first(text, i + 1, end, _QUOTES, _BACKSLASHES), False
+    while i < end and text[i] == 92:
+        i, escaped = _first(text, i + 2, end, _QUOTES, _BACKSLASHES), True
     return min(i + 1, end), escaped
 
 
 @compiled
+def _copy(text: Bytes, begin: int, end: int, rest: Bytes, length: int) -> int:
+    """Put text behind the rest, eight letters at a time, and how long that is then."""
+    for place in range(begin, end, 8):
+        put_eight_bytes(rest, np.uint64(length + place - begin), eight_bytes(text, np.uint64(place)))
+    return length + end - begin
+
+
+@compiled
 def _is_key(text: Bytes, i: int) -> bool:
-    same = 0
-    for place in range(len(_KEY)):
-        same += text[i + place] == _KEY[place]
-    return same == len(_KEY)
+    """Whether "features", in quotes, begins at `i`: its first and its last eight letters."""
+    begins, ends = eight_bytes(text, np.uint64(i)), eight_bytes(text, np.uint64(i + 2))
+    return bool(begins == _KEY_BEGINS) and bool(ends == _KEY_ENDS)
 
 
 @compiled

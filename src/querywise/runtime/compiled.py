@@ -50,10 +50,22 @@ def _eight_bytes(_: Any, text: Any, __: Any) -> Any:
     return types.uint64(text, types.uint64), made
 
 
+def _put_eight_bytes(_: Any, text: Any, __: Any, ___: Any) -> Any:
+    def made(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, given[0])
+        first = builder.bitcast(builder.gep(array.data, [given[1]]), context.get_value_type(types.uint64).as_pointer())
+        builder.store(given[2], first, align=1)
+        return context.get_dummy_value()
+
+    return types.none(text, types.uint64, types.uint64), made
+
+
 # For compiled functions alone. How many of the lowest bits of a number are 0; 64 of 0.
 trailing_zeros = cast("Callable[[np.uint64], np.uint64]", intrinsic(_trailing_zeros))
 # The bytes from a place on as one number, the first in its lowest byte; whoever calls sees to it that there are eight.
 eight_bytes = cast("Callable[[NDArray[np.uint8], np.uint64], np.uint64]", intrinsic(_eight_bytes))
+# Such a number written as bytes from a place on; there must be room for eight.
+put_eight_bytes = cast("Callable[[NDArray[np.uint8], np.uint64, np.uint64], None]", intrinsic(_put_eight_bytes))
 
 
 def kept_in(function: Callable[_Parameters, _Result]) -> str | None:

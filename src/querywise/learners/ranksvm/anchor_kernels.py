@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from querywise.learners.ranksvm.curvature_kernels import packed_sums
+from querywise.learners.ranksvm.curvature_kernels import factorise, packed_sums
 from querywise.learners.ranksvm.kernels import model_sum
 from querywise.runtime.arrays import Floats, Ints, Singles
 from querywise.runtime.compiled import compiled, compiled_loosely
@@ -99,13 +99,15 @@ def bare_system(
     gradients: Floats,
     curvatures: Singles,
     far: float,
+    strength: float,
     gradient: Floats,
     packed: Singles,
 ) -> bool:
     """The system of a row's step from w₀, beside the anchor that it resembles most; False where that is not much.
 
     The row is what `shared_out` is given; `rows` to `pulls` are those of the anchors, the tables are G and H. v·G is
-    added to `gradient`, and v·H written to `packed`. far: the share of its queries that may be left.
+    added to `gradient`, a row, and v·H written to `packed`. far: the share of its queries that may be left. strength:
+    what `factorise` adds to the diagonal, so that the gradient becomes the step; below 0 it stays.
     """
     queries, shares = shared_out(queries, weights, pairs, by_pair)
     if len(queries) == 0:
@@ -113,9 +115,11 @@ def bare_system(
     anchor, times, left, differences = nearest_row(rows, held, sizes, queries, shares)
     if len(left) > far * len(queries):
         return False
-    for j in range(len(gradient)):
-        gradient[j] += times * pulls[anchor, j]
-    add_system(times, left, differences, gradients, curvatures, sums[anchor], gradient, packed)
+    for j in range(gradient.shape[1]):
+        gradient[0, j] += times * pulls[anchor, j]
+    add_system(times, left, differences, gradients, curvatures, sums[anchor], gradient[0], packed)
+    if strength >= 0.0:
+        factorise(packed, strength, gradient, packed[:0])
     return True
 
 

@@ -22,7 +22,7 @@ from scipy.sparse import csr_array
 from querywise.learners.ranksvm.newton import Ridge
 from querywise.learners.ranksvm.preferences import Preferences
 from querywise.learners.ranksvm.rounding import Objective, RoundedRows, errors
-from querywise.learners.ranksvm.systems import solution, solver
+from querywise.learners.ranksvm.systems import LARGE, solver
 from querywise.learners.ranksvm.weighted_sums import Curved, objective_sums, step_sums
 from querywise.learners.weight_rows import WeightRows
 from querywise.runtime.arrays import Floats, Ints, Singles, for_kernels
@@ -137,15 +137,16 @@ class Anchors(NamedTuple):
         """The model of a row by the one step from w₀; None where it resembles no anchor much."""
         from querywise.learners.ranksvm import anchor_kernels
 
-        given, gradient = self.given, self.penalties[0].copy()
+        given, step = self.given, self.penalties[:1].copy()
         packed, queries = np.empty((1, self.sums.shape[1]), np.float32), weights.indices.astype(np.int64, copy=False)
+        strength, by_kernel = given.ridge.strength, step.shape[1] < LARGE
         near = anchor_kernels.bare_system(
             queries, weights.data, given.counts, given.by_pair, self.rows, self.held, self.sizes, self.sums, self.pulls,
-            given.gradients, given.curvatures, _FAR, gradient, packed,
+            given.gradients, given.curvatures, _FAR, strength if by_kernel else -1.0, step, packed,
         )  # fmt: skip
         if not near:
             return None
-        found: Floats = self.points[0] - solution(packed, given.ridge.strength, gradient)
+        found: Floats = self.points[0] - (step[0] if by_kernel else solver(packed[0], strength, step.shape[1])(step[0]))
         return found
 
     def certified(self, near: Near, row: Row) -> tuple[Floats, bool]:

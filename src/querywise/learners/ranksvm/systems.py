@@ -14,7 +14,7 @@ from querywise.runtime.threads import in_threads, slices
 
 _FEW = 16  # features below which LAPACK's LU is as fast
 _BLOCK = 64  # systems in hand at a time
-_LARGE = 96  # features from which on LAPACK factorises one system faster, the call included
+LARGE = 96  # features from which on LAPACK factorises one system faster, the call included
 
 _NONE = np.empty((0, 0), np.float32)
 
@@ -81,21 +81,11 @@ def solved(systems: Systems, rows: Ints, right: Floats) -> Floats:
     return found
 
 
-def solution(packed: Singles, strength: float, right: Floats) -> Floats:
-    """The solution of one system, given by its packed sum, a row; the right side may become it."""
-    from querywise.learners.ranksvm import curvature_kernels
-
-    if len(right) >= _LARGE:
-        return solver(packed[0], strength, len(right))(right)
-    curvature_kernels.factorise(packed, strength, right[None, :], _NONE)
-    return right
-
-
 def solver(packed: Singles, strength: float, d: int) -> Callable[[Floats], Floats]:
     """One system, given by its packed sum: a function of right sides that returns the solutions."""
     from querywise.learners.ranksvm import curvature_kernels
 
-    if d >= _LARGE:
+    if d >= LARGE:
         from scipy.linalg.lapack import dpotrf, dpotrs
 
         full = np.empty((d, d))
