@@ -6,10 +6,11 @@ import re
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from querywise.data.decimals import EXACT, NOT_A_NUMBER, Bytes, read_number, round_exactly
 from querywise.runtime.arrays import Floats
-from querywise.runtime.compiled import compiled, eight_bytes, put_eight_bytes, trailing_zeros
+from querywise.runtime.compiled import compiled, eight_bytes, inlined, put_eight_bytes, trailing_zeros
 
 _POWERS = 10.0 ** np.arange(23)
 _WHOLE_POWERS = 10 ** np.arange(9, dtype=np.uint64)
@@ -24,7 +25,7 @@ _EIGHT, _ONE, _FOUR, _BYTE, _HALF = np.uint64(0xFFFFFFFF), np.uint64(1), np.uint
 _FIRST, _TEN, _NOUGHT, _POINT = np.uint64(0xFF), np.uint64(10), np.uint64(48), np.uint64(46)
 _COMMA, _BRACKET, _TWO, _THREE = np.uint64(44), np.uint64(93), np.uint64(2), np.uint64(3)
 _ONES, _QUOTES = np.uint64(0x0101010101010101), np.uint64(0x2222222222222222)
-_BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
+_BACKSLASHES, _BRACKETS = np.uint64(0x5C5C5C5C5C5C5C5C), np.uint64(0x5D5D5D5D5D5D5D5D)
 _RUN = 128  # bytes
 _KEYED = re.compile(rb'"features"\s*:\s*(.)')
 _KEY = b'"features"'
@@ -61,7 +62,7 @@ def _cut(text: Bytes, width: int, absent: float) -> tuple[Floats, int, Bytes, in
         end -= 1
     # No more rows than arrays: a table with room for more costs more than reading it, in fresh pages of memory.
     room = min(_arrays(text), end // (2 * width))
-    table, rest = np.empty((room, width)), np.empty(end + 8, np.uint8)
+    table, rest, spans = np.empty((room, width)), np.empty(end + 8, np.uint8), np.empty((room, 2), np.uint64)
     if not end or text[end - 1] != 125:  # }, at which every loop below stops
         return table, -1, rest, 0
     row = kept = length = 0
@@ -76,13 +77,17 @@ def _cut(text: Bytes, width: int, absent: float) -> tuple[Floats, int, Bytes, in
                 if escaped or row == len(table):
                     return table, -1, rest, 0
                 length = _copy(text, kept, i, rest, length)
-                i = kept = _read_row(text, _past_space(text, after + 1), end, table, row, absent)
-                if i < 0:
+                begin = _past_space(text, after + 1)
+                i = _first(text, begin, end, _BRACKETS, _BRACKETS)
+                if i == end or text[begin] != 91:  # [
                     return table, -1, rest, 0
+                spans[row, 0], spans[row, 1] = np.uint64(begin), np.uint64(i)
+                i = kept = i + 1
                 rest[length], rest[length + 1], rest[length + 2] = 58, 91, 93  # :[]
                 row, length = row + 1, length + 3
         i = _first(text, i, end, _QUOTES, _QUOTES)
-    return table, row, rest, _copy(text, kept, end, rest, length)
+    length = _copy(text, kept, end, rest, length)
+    return table, row if _read_rows(text, spans[:row], end, table, absent) else -1, rest, length
 
 
 @compiled
@@ -136,37 +141,63 @@ def _is_key(text: Bytes, i: int) -> bool:
 
 
 @compiled
-def _read_row(text: Bytes, i: int, end: int, table: Floats, row: int, absent: float) -> int:
-    """Fill a row from the array that begins at `i`; the position after it, −1 if it is none of so many numbers.
+def _read_rows(text: Bytes, spans: NDArray[np.uint64], end: int, table: Floats, absent: float) -> bool:
+    """Fill a table from arrays, given by the positions of their brackets; False if one is none of so many numbers.
 
-    A digit, a point and up to seven digits are read at once; all else is read by `_number`. Positions are unsigned: a
-    signed one is looked at before each use, for it could count from the end.
+    Each number begins where the one before it ends, which takes longer to find than to read: two rows are read in turn,
+    so that one is worked on while the other waits.
     """
-    if text[i] != 91:
-        return -1
-    last, at = table.shape[1] - 1, np.uint64(i)
-    for column in range(last + 1):
+    last = table.shape[1] - 1
+    for row in range(0, len(spans), 2):
+        other = min(row + 1, len(spans) - 1)
+        after, behind = spans[row, 0], spans[other, 0]
+        for column in range(last + 1):
+            at, by = after + _ONE, behind + _ONE
+            stop = _BRACKET if column == last else _COMMA
+            table[row, column], after, fine = _usual(text, at, stop)
+            table[other, column], behind, well = _usual(text, by, stop)
+            if fine & well:
+                continue
+            if not fine:
+                table[row, column], after = _any(text, at, stop, end, absent)
+            if not well:
+                table[other, column], behind = _any(text, by, stop, end, absent)
+            if (after == 0) | (behind == 0):
+                return False
+        if (after != spans[row, 1]) | (behind != spans[other, 1]):
+            return False
+    return True
+
+
+@inlined
+def _usual(text: Bytes, at: np.uint64, stop: np.uint64) -> tuple[float, np.uint64, bool]:
+    """The number from `at` on, the position after it, and whether it is a digit, a point, up to seven digits, `stop`.
+
+    If it is not, what is returned means nothing. Positions are unsigned: a signed one is looked at before each use, for
+    it could count from the end.
+    """
+    while _is_space(text[at]):
         at += _ONE
-        while _is_space(text[at]):
-            at += _ONE
-        negative = np.uint64(text[at] == 45)
-        sign = 1.0 - 2.0 * float(np.int64(negative))  # no branch: nobody can tell which it will be
-        first = at + negative
-        head, tail = eight_bytes(text, first), eight_bytes(text, first + _TWO)
-        whole, digits, before = (head & _FIRST) - _NOUGHT, *_eight(tail ^ _ZEROS)
-        follows = (tail >> (_BYTE * before)) & _FIRST
-        usual = (whole < _TEN) & ((head >> _BYTE) & _FIRST == _POINT) & (before > 0)
-        if usual & (follows == (_BRACKET if column == last else _COMMA)):
-            value = float(np.int64(whole * _WHOLE_POWERS[before] + digits)) / _POWERS[before]
-            at = first + _TWO + before
-        else:
-            value, i, state = _number(text, int(np.int64(first)), end, absent)
-            i = _past_space(text, i)
-            if state != EXACT or text[i] != (93 if column == last else 44):  # ] or ,
-                return -1
-            at = np.uint64(i)
-        table[row, column] = sign * value
-    return int(np.int64(at)) + 1
+    negative = np.uint64(text[at] == 45)
+    sign = 1.0 - 2.0 * float(np.int64(negative))  # no branch: nobody can tell which it will be
+    first = at + negative
+    head, tail = eight_bytes(text, first), eight_bytes(text, first + _TWO)
+    whole, digits, before = (head & _FIRST) - _NOUGHT, *_eight(tail ^ _ZEROS)
+    follows = (tail >> (_BYTE * before)) & _FIRST
+    usual = (whole < _TEN) & ((head >> _BYTE) & _FIRST == _POINT) & (before > 0) & (follows == stop)
+    value = float(np.int64(whole * _WHOLE_POWERS[before] + digits)) / _POWERS[before]
+    return sign * value, first + _TWO + before, usual
+
+
+@compiled
+def _any(text: Bytes, at: np.uint64, stop: np.uint64, end: int, absent: float) -> tuple[float, np.uint64]:
+    """The number from `at` on, and the position of the letter after it, 0 if that is not `stop`."""
+    first = _past_space(text, int(np.int64(at)))
+    negative = text[first] == 45
+    value, i, state = _number(text, first + negative, end, absent)
+    i = _past_space(text, i)
+    fine = state == EXACT and np.uint64(text[i]) == stop
+    return -value if negative else value, np.uint64(i if fine else 0)
 
 
 @compiled

@@ -34,6 +34,11 @@ def compiled_loosely(function: Callable[_Parameters, _Result]) -> Callable[_Para
     return cast("Callable[_Parameters, _Result]", _kept(function, nogil=True, fastmath=freedom))
 
 
+def inlined(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """The same of a part of other compiled functions, put into each of its callers."""
+    return cast("Callable[_Parameters, _Result]", _kept(function, nogil=True, forceinline=True))
+
+
 def _trailing_zeros(_: Any, word: Any) -> Any:
     def made(_: Any, builder: Any, __: Any, given: Any) -> Any:
         return builder.cttz(given[0], cgutils.false_bit)
