@@ -6,10 +6,9 @@ import re
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from querywise.data.decimals import EXACT, NOT_A_NUMBER, Bytes, read_number, round_exactly
-from querywise.runtime.arrays import Floats
+from querywise.runtime.arrays import Bits, Floats
 from querywise.runtime.compiled import compiled, eight_bytes, inlined, put_eight_bytes, trailing_zeros
 
 _POWERS = 10.0 ** np.arange(23)
@@ -141,7 +140,7 @@ def _is_key(text: Bytes, i: int) -> bool:
 
 
 @compiled
-def _read_rows(text: Bytes, spans: NDArray[np.uint64], end: int, table: Floats, absent: float) -> bool:
+def _read_rows(text: Bytes, spans: Bits, end: int, table: Floats, absent: float) -> bool:
     """Fill a table from arrays, given by the positions of their brackets; False if one is none of so many numbers.
 
     Each number begins where the one before it ends, which takes longer to find than to read: two rows are read in turn,

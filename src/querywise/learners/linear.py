@@ -8,15 +8,14 @@ from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
 from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import Linear
 from querywise.data.judged import Candidates
-from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.arrays import Floats, Ints, sums_of_products
 
 _NOISE = 1e-12  # of the scores' size: a range below it is rounding
 
 
 def linear_scores(features: Floats, weights: Floats) -> Floats:
     """Weighted sums, row by row in a fixed order: a document's score does not depend on how many others there are."""
-    scores: Floats = np.einsum("ij,j->i", features, weights)
-    return scores
+    return sums_of_products("ij,j->i", features, weights)
 
 
 class LinearModel:

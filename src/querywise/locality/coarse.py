@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from querywise.runtime.arrays import Floats, Ints, Singles
 from querywise.runtime.compiled import compiled, compiled_loosely
+from querywise.runtime.sorting import smallest
 
 _MOST = 127  # of the whole numbers of points
 _MOST_OF_PLACES = 32_767
@@ -250,11 +251,9 @@ def _bound(rough: float, square: float, error: float, off: float, slack: float) 
 
 
 @compiled_loosely
-def square_gaps(points: Floats, place: Floats, found: Floats) -> float:
-    """The squared norm of a place; `found` gets its squared distances from points, four at a time."""
-    square, row = 0.0, 0
-    for axis in range(len(place)):
-        square += place[axis] * place[axis]
+def square_gaps(points: Floats, place: Floats, found: Floats) -> None:
+    """The squared distances of a place from points, four at a time."""
+    row = 0
     while row + 4 <= len(points):
         p0, p1, p2, p3 = points[row], points[row + 1], points[row + 2], points[row + 3]
         s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
@@ -272,7 +271,6 @@ def square_gaps(points: Floats, place: Floats, found: Floats) -> float:
             total += (points[row, axis] - place[axis]) ** 2
         found[row] = total
         row += 1
-    return square
 
 
 @compiled
@@ -287,6 +285,18 @@ def least_gaps(gaps: Floats, cut: float, slack: float) -> tuple[int, int, Ints]:
     for place in range(len(gaps)):
         tied += gaps[place] <= gaps[least] + 2 * slack
     return least, tied, close[:count]
+
+
+@compiled
+def look_around(points: Floats, place: Floats, k: int, slack: float, gaps: Floats) -> tuple[int, int, Ints, float]:
+    """What `least_gaps` says of the squared distances of points from a place, cut at the k-th of them, and that cut.
+
+    `gaps` gets all of them.
+    """
+    square_gaps(points, place, gaps)
+    cut = smallest(gaps, k)
+    nearest, tied, close = least_gaps(gaps, cut, slack)
+    return nearest, tied, close, cut
 
 
 @compiled_loosely

@@ -18,8 +18,8 @@ from scipy.sparse import csr_array
 from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import Metric
 from querywise.errors import DataError, NotFittedError
-from querywise.locality.coarse import Coarse, closest, least_gaps, square_gaps
-from querywise.runtime.arrays import Floats, Ints, for_kernels
+from querywise.locality.coarse import Coarse, closest, least_gaps, look_around
+from querywise.runtime.arrays import Floats, Ints, for_kernels, sums_of_products
 from querywise.runtime.parameters import number_of
 from querywise.runtime.threads import in_threads
 
@@ -207,18 +207,19 @@ class Search:
 
     def around(self, place: Floats, k: int) -> tuple[int, Shared]:
         """The nearest point to one place and the k nearest, by one look at all points."""
-        gaps, slack = self._rough(place)
-        cut = _smallest(gaps, k)
-        nearest, tied, close = least_gaps(gaps, cut, slack)
+        if self.points.size < _LARGE:  # the threads of BLAS would wait for each other longer than it takes
+            gaps, slack = np.empty(len(self.points)), self._slack(float(place @ place))
+            nearest, tied, close, cut = look_around(self._plain, for_kernels(place), k, slack, gaps)
+        else:
+            gaps, slack = self._rough(place)
+            cut = _smallest(gaps, k)
+            nearest, tied, close = least_gaps(gaps, cut, slack)
         if tied > 1:
             nearest = self._nearest_by(place, gaps, slack)
         return nearest, self._shared(place, gaps, slack, k, cut, close)
 
     def _rough(self, place: Floats) -> tuple[Floats, float]:
         """Squared distances to one place, up to a constant, and how far they can be off."""
-        if self.points.size < _LARGE:  # the threads of BLAS would wait for each other longer than it takes
-            gaps = np.empty(len(self.points))
-            return gaps, self._slack(square_gaps(self._plain, for_kernels(place), gaps))
         gaps = self.points @ place
         gaps *= -2
         gaps += self.squares
@@ -335,8 +336,7 @@ def _exact(place: Floats, points: Floats) -> Floats:
 
 
 def _lengths(vectors: Floats) -> Floats:
-    squares: Floats = np.einsum("ij,ij->i", vectors, vectors)
-    return np.sqrt(squares)
+    return np.sqrt(sums_of_products("ij,ij->i", vectors, vectors))
 
 
 def measured(points: Floats, metric: Metric) -> Floats:

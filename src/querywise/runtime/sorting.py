@@ -42,23 +42,33 @@ def ascending(scores: Floats) -> Ints:
 
 @compiled
 def smallest(values: Floats, k: int) -> float:
-    """The k-th smallest of some values."""
+    """The k-th smallest of some values.
+
+    They are divided around one of them until it is the one. Whether a value is smaller moves a count and not the next
+    instruction: nobody can tell beforehand.
+    """
     own, low, high = values.copy(), 0, len(values) - 1
     while low < high:
-        pivot, left, right = own[(low + high) // 2], low, high
-        while left <= right:
-            while own[left] < pivot:
-                left += 1
-            while own[right] > pivot:
-                right -= 1
-            if left <= right:
-                own[left], own[right] = own[right], own[left]
-                left, right = left + 1, right - 1
-        if k - 1 <= right:
-            high = right
-        elif k - 1 >= left:
-            low = left
-        else:
-            break
-    found: float = own[k - 1]
-    return found
+        first, middle, last = own[low], own[(low + high) // 2], own[high]
+        pivot = max(min(first, middle), min(max(first, middle), last))
+        below = _moved_down(own, low, high, pivot, False)
+        if k - 1 < below:
+            high = below - 1
+            continue
+        equal = _moved_down(own, below, high, pivot, True)
+        if k - 1 < equal or equal == low:  # not a number
+            return float(pivot)
+        low = equal
+    return float(own[k - 1])
+
+
+@compiled
+def _moved_down(own: Floats, low: int, high: int, pivot: float, equal: bool) -> int:
+    """Move what is below a pivot, or equal to it, to the beginning of a part, and say where that ends."""
+    end = low
+    for i in range(low, high + 1):
+        value = own[i]
+        own[i] = own[end]
+        own[end] = value
+        end += (value < pivot) | (equal & (value == pivot))
+    return end
