@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.significance import paired_t_test
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees.boosting import LambdaMART
+from querywise.locality import neighborhoods
+from querywise.locality.coarse import Coarse
 from querywise.locality.neighborhoods import Nearest, Radius
 from querywise.locality.views.topmean import TopMean
 from querywise.rankers.classes import QueryClasses
@@ -313,3 +316,12 @@ def test_missing_classes_say_where_to_get_them() -> None:
     for each in (data, texts, classified(data, *[None] * 15)):
         with pytest.raises(DataError, match=r"needs the class of the training queries.*queries\.jsonl"):
             QueryClasses(RankSVM()).fit(each)
+
+
+def test_models_that_are_trained_answer_their_first_query_at_once() -> None:
+    data = make_judged(40, 6, 6, kinds=2, seed=1)
+    with patch.object(neighborhoods, "_LARGE", 1):
+        for ranker in (KnnOffline2(RankSVM(), k=5), KnnOffline2(RankSVM(), k=5, models=8)):
+            ranker.fit(data)
+            with patch.object(Coarse, "of", side_effect=AssertionError("made for a query")):
+                ranker.predict(data.candidates.select([0]))

@@ -61,24 +61,19 @@ class Coarse(NamedTuple):
         """Those of some points."""
         middle = points.mean(axis=0)
         turned, axes = points - middle, None
-        size = float(np.abs(turned).max()) or 1.0
+        size = max(float(turned.max()), -float(turned.min())) or 1.0
         turned /= size
         if points.shape[1] <= _TURNED:
             axes = np.linalg.eigh(turned.T @ turned)[1][:, ::-1].copy()
             turned = turned @ axes
         numbers = _together(turned)
-        turned = turned[numbers]
         lowest, highest = turned.min(axis=0), turned.max(axis=0)
         centre = lowest / 2 + highest / 2
         step = (highest - lowest) / (2 * _MOST)
         step[step == 0] = 1.0
-        turned -= centre
-        codes = np.clip(np.rint(turned / step), -_MOST, _MOST).astype(np.int8)
-        kept = codes * step
-        turned -= kept
-        squares, others = (np.einsum("ij,ij->i", each, each) for each in (kept, kept[:, _WIDEST:]))
+        codes, squares, beside, off = _coded(turned, numbers, centre, step)
         longest, blocks = float(squares.max()), np.arange(0, len(points), _BLOCK)
-        off = math.sqrt(float(np.einsum("ij,ij->i", turned, turned).max()))
+        widest = codes[:, :_WIDEST] * step[:_WIDEST]
         return cls(
             middle,
             size,
@@ -86,11 +81,11 @@ class Coarse(NamedTuple):
             centre,
             step,
             numbers,
-            np.add.reduceat(kept[:, :_WIDEST], blocks) / np.diff([*blocks, len(points)])[:, None],
+            np.add.reduceat(widest, blocks) / np.diff([*blocks, len(points)])[:, None],
             np.ascontiguousarray(codes[:, :_WIDEST].T),
             np.ascontiguousarray(codes[:, _WIDEST:]),
             squares.astype(np.float32),
-            np.sqrt(others).astype(np.float32),
+            beside.astype(np.float32),
             longest,
             off + _ROUNDING * (math.sqrt(longest) + float(np.abs(middle).sum()) / size),
         )
@@ -116,6 +111,24 @@ class Coarse(NamedTuple):
             self.off,
         )
         return np.sort(self.numbers[found])
+
+
+def _coded(
+    turned: Floats, numbers: Ints, centre: Floats, step: Floats
+) -> tuple[NDArray[np.int8], Floats, Floats, float]:
+    """Points in some order as whole numbers; their squares, their lengths beside the widest axes, and how far off."""
+    codes, off = np.empty(turned.shape, np.int8), 0.0
+    squares, beside = np.empty(len(turned)), np.empty(len(turned))
+    for first in range(0, len(turned), _BLOCK):  # so few that they stay in the cache
+        own = slice(first, first + _BLOCK)
+        rows = turned[numbers[own]] - centre
+        codes[own] = np.clip(np.rint(rows / step), -_MOST, _MOST)
+        kept = codes[own] * step
+        rows -= kept
+        squares[own] = np.einsum("ij,ij->i", kept, kept)
+        beside[own] = np.sqrt(np.einsum("ij,ij->i", kept[:, _WIDEST:], kept[:, _WIDEST:]))
+        off = max(off, float(np.einsum("ij,ij->i", rows, rows).max()))
+    return codes, squares, beside, math.sqrt(off)
 
 
 def _together(turned: Floats) -> Ints:

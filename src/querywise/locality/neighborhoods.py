@@ -164,6 +164,12 @@ class Search:
         self.longest = float(self.squares.max(initial=0.0))
         self._coarse: Coarse | None = None
 
+    def make_ready(self) -> Coarse | None:
+        """Many points in eight bits, made once: after this the first place asked for waits no longer than others."""
+        if self._coarse is None and self.points.size >= _LARGE:
+            self._coarse = Coarse.of(self.points)
+        return self._coarse
+
     def nearest(self, places: Floats, k: int) -> Ints:
         """The k points nearest to each place, nearest first; equally distant ones by their coordinates."""
         if k == 1 and len(places) == 1:
@@ -189,11 +195,8 @@ class Search:
 
     def nearest_one(self, place: Floats) -> int:
         """The nearest point to one place: what `among_nearest` finds, faster."""
-        slack, rows = self._slack(float(place @ place)), _ALL
-        if self.points.size >= _LARGE:
-            if self._coarse is None:
-                self._coarse = Coarse.of(self.points)
-            rows = self._coarse.perhaps_nearest(place, 4 * slack)
+        slack, coarse = self._slack(float(place @ place)), self.make_ready()
+        rows = _ALL if coarse is None else coarse.perhaps_nearest(place, 4 * slack)
         row, tied = closest(self._plain, for_kernels(place), rows, 2 * slack)
         if tied == 1:
             return row

@@ -46,6 +46,8 @@ class OfflineModels:
         self.everyone_ = ready.everyone
         self.gradients_ = ready.gradients()
         self._search = self._whole = None
+        for searched in (self.locality.known(), self._anchors()):
+            searched.make_ready()
         return self
 
     def _centres(self, points: Floats) -> Floats:
@@ -54,9 +56,13 @@ class OfflineModels:
 
     def nearest_anchor(self, points: Floats) -> Ints:
         """The number of the anchor nearest to each point."""
+        return self.locality.nearest(points, self._anchors())
+
+    def _anchors(self) -> Search:
+        """The anchors, ready to be searched."""
         if self._search is None:
             self._search = self.locality.known() if self.models is None else self.locality.search(self.anchors_)
-        return self.locality.nearest(points, self._search)
+        return self._search
 
     def trusted(self, index: Ints, far: Bools) -> Ints:
         """The models named, −1 for those without training pairs and for queries too far from every training query."""
