@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shlex
@@ -107,11 +108,14 @@ def test_a_query_of_stop_words_and_one_nobody_judged_are_counted(place: Path, tm
     text = run(place, "features", "docs", "--out", tmp_path / "new")
     assert "24 of 25 relevant documents (96%) are among the candidates, at most 24 a query: recall 0.9600." in text
     assert "\n1 query has no candidate at all" in text
-    assert "\n1 query has no judgement and is left out." in text
+    assert "\nLeft out: 1 of " in text
     coverage = json.loads(run(place, "features", "docs", "--out", tmp_path / "new", "--json"))
     expected = {"queries": 25, "unjudged": 1, "without_candidates": 1, "without_relevant": 0}
     expected |= {"relevant": 25, "found": 24, "depth": 24, "added": 0}
+    lost = {each["kind"]: each["number"] for each in coverage.pop("losses")}
     assert coverage == {**expected, "recall": 0.96, "out": str(tmp_path / "new")}
+    # The words "buy" and "grow" of these queries are in no document.
+    assert lost == {"queries without a judgment": 1, "queries without a known word": 1, "queries shortened": 24}
 
 
 def test_fewer_candidates_can_miss_what_is_relevant(place: Path, tmp_path: Path) -> None:
@@ -559,3 +563,39 @@ def test_search_shows_grades_and_what_was_missed(place: Path, tmp_path: Path) ->
     assert {each["document"]: each["grade"] for each in content["answers"]}["shop-plum"] == 1
     message = refused(call(place, "search", tmp_path / "index", "sell plum", "--judged", "docs"))
     assert "none of its 26 queries" in message
+
+
+def test_compare_names_everything_that_is_lost(tmp_path: Path) -> None:
+    """One folder with every kind of loss: each is told in the output, the report and JSON."""
+    fruits = ("apple", "pear", "plum", "fig", "kiwi", "lime", "melon", "grape")
+    corpus = [{"_id": f"D{number}", "title": fruit, "text": f"{fruit} tree"} for number, fruit in enumerate(fruits)]
+    queries = [{"_id": f"q{number}", "text": fruit} for number, fruit in enumerate(fruits)]
+    queries += [{"_id": "unjudged", "text": "apple pie"}, {"_id": "strange", "text": "zzz"}]
+    queries += [{"_id": "long", "text": "plum zzz"}, {"_id": "gone", "text": "fig"}]
+    grades = [f"q{number} 0 D{number} 1" for number in range(8)] + ["strange 0 D1 1", "long 0 D2 1", "gone 0 D99 1"]
+    for name, records in {"corpus": [*corpus, {"_id": "blank", "title": "", "text": ""}], "queries": queries}.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    (tmp_path / "qrels.txt").write_text("\n".join(grades) + "\n")
+    words = ["compare", ".", "--methods", "bm25", "--skip-unknown"]
+    expected = [
+        "Left out: 1 of 12 queries without a judgment, such as 'unjudged' (apple pie).",
+        "Left out: 1 of 12 queries whose judged documents are not in the corpus, such as 'gone' (fig).",
+        "Left out: 1 of 11 judgments of documents that are not in the corpus, such as 'D99' of query 'gone'.",
+        "Never found by words: 1 of 9 documents without a word in title and text, such as 'blank'.",
+        "Nothing is found by words for: 1 of 10 queries without a word that is in the corpus, such as 'strange' (zzz).",
+        "Shortened: 1 of 10 queries with words that no document has, which are not searched for, such as 'long' "
+        "(plum zzz).",
+    ]
+
+    told = " ".join(run(tmp_path, *words, "--out", "report").split())
+    found = json.loads(run(tmp_path, *words, "--json"))
+    page, text = ((tmp_path / "report" / f"report.{kind}").read_text() for kind in ("html", "md"))
+
+    assert [each for each in expected if each not in told] == []
+    assert [each["text"] for each in found["losses"]] == expected
+    for each in expected:
+        assert html.escape(each) in page
+        assert each in text
+    assert [each["kind"] for each in json.loads((tmp_path / "report" / "report.json").read_text())["losses"]] == [
+        each["kind"] for each in found["losses"]
+    ]

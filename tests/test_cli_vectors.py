@@ -62,7 +62,7 @@ def test_features_with_vectors_are_files_that_can_be_compared(place: Path, tmp_p
         place, "features", "docs", "--vectors", "vectors", "--top", 5, "--vector-top", 4, "--out", tmp_path / "f"
     )
 
-    assert "Recall of each list: " in text
+    assert "Recall of the candidates that each list found: " in text
     parts = read_folds(tmp_path / "f").whole().candidates
     assert [run.name for run in run_columns(parts.feature_names)] == ["bm25", "vectors"]
     assert parts.queries is not None
@@ -81,7 +81,7 @@ def test_vectors_help_where_words_do_not(place: Path) -> None:
 
 def test_recall_of_either_list_is_under_the_table(place: Path) -> None:
     text = run(place, "compare", "docs", "--methods", "single", "--vectors", "vectors", "-q")
-    assert "Recall of each list: " in text
+    assert "Recall of the candidates that each list found: " in text
 
 
 def test_fit_remembers_the_vectors_and_search_uses_an_index_with_them(place: Path, tmp_path: Path) -> None:

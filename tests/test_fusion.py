@@ -407,7 +407,7 @@ def test_with_judgements_it_compares_gives_a_verdict_and_writes_all_queries(plac
     assert "18 test queries, flavour standard; p: paired t-test against" in text
     assert re.search(r"^(Nothing beats|[a-z-]+ is better than) ", text, re.MULTILINE)
     assert "36 of 36 relevant documents (100%) are among the candidates" in text
-    assert "2 queries of the runs have no judgement; nothing is learned there." in text
+    assert "Left out: 2 of 20 queries without a judgment, such as " in text
     assert re.search(rf"220 documents of 20 queries fused by [a-z-]+, written to {out}\n$", text)
     assert set(read_run(out).scores) == {str(query) for query in range(20)}
 

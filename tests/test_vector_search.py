@@ -182,6 +182,9 @@ def test_recall_is_told_of_either_list_and_of_both() -> None:
     assert isinstance(coverage, CoverageByRuns)
     assert coverage.by_run == {"bm25": 0.5, "vectors": 0.5}
     assert (coverage.recall, coverage.added) == (0.75, 1)
-    assert "Recall of each list: 0.5000 of bm25, 0.5000 of vectors; together 0.7500." in coverage.lines()
+    assert (
+        "Recall of the candidates that each list found: bm25 0.5000, vectors 0.5000; together 0.7500."
+        in coverage.lines()
+    )
     assert judged.candidates.queries is not None
     assert judged.candidates.queries.vectors is not None

@@ -97,12 +97,12 @@ def features(
         )
         write_parts(judged, out, seed=seed)
     if as_json:
-        print_json({"out": str(out), **asdict(coverage)})
+        print_json({"out": str(out), **asdict(coverage), "losses": [each.as_json() for each in judged.losses]})
     elif not quiet:
         rows, columns = judged.candidates.features.shape
         written = len(judged) - coverage.without_candidates
         say(f"{rows} documents of {written} queries with {columns} features written to {out}")
-        say(*coverage.lines())
+        say(*coverage.lines(), *map(str, judged.losses))
 
 
 @app.command()

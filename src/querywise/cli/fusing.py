@@ -125,7 +125,7 @@ def fuse(
     if as_json:
         print_json(_as_json(candidates, [each.name for each in every], done, out))
     else:
-        _say_fused(done, quiet=quiet)
+        _say_fused(done)
         if out is not None and not quiet:
             _say_written(done, candidates, out)
 
@@ -168,15 +168,11 @@ def _as_json(candidates: Candidates, runs: list[str], done: Fused, out: Path | N
     return content
 
 
-def _say_fused(done: Fused, *, quiet: bool) -> None:
+def _say_fused(done: Fused) -> None:
     from querywise.report.terminal import comparison_table
 
     if done.found is not None:
         say(comparison_table(done.found.compared), done.found.verdict)
-    if done.coverage is not None and done.coverage.unjudged and not quiet:
-        count = done.coverage.unjudged
-        which = "1 query of the runs has" if count == 1 else f"{count} queries of the runs have"
-        say(f"{which} no judgement; nothing is learned there.")
 
 
 def _known(

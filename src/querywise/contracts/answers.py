@@ -180,7 +180,8 @@ class Facts:
     """What fitting found: a classifier's F1, the sizes of clusters, the (α, β) of training queries.
 
     elsewhere: the scores are another system's, so the time to look them up is meaningless. gains: of what was compared
-    with one set of weights for all queries, where that was chosen among others.
+    with one set of weights for all queries, where that was chosen among others. feature: the one that is the score,
+    where documents are ranked by one.
     """
 
     f1: float | None = None
@@ -188,6 +189,7 @@ class Facts:
     moved: Callable[[], tuple[Moved, ...]] | None = None
     elsewhere: bool = False
     gains: tuple[Gain, ...] = ()
+    feature: str | None = None
 
 
 def _no_models() -> Models:

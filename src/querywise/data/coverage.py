@@ -42,8 +42,6 @@ class Coverage:
             said.append(f"{_queries(self.without_relevant)} no relevant document among the candidates; that counts 0.")
         if self.without_candidates:
             said.append(f"{_queries(self.without_candidates)} no candidate at all; that counts 0.")
-        if self.unjudged:
-            said.append(f"{_queries(self.unjudged)} no judgement and {'is' if self.unjudged == 1 else 'are'} left out.")
         return said
 
 
@@ -56,8 +54,8 @@ class CoverageByRuns(Coverage):
     def lines(self) -> list[str]:
         """What it says, in a few sentences."""
         first, *rest = super().lines()
-        each = ", ".join(f"{recall:.4f} of {name}" for name, recall in self.by_run.items())
-        return [first, f"Recall of each list: {each}; together {self.recall:.4f}.", *rest]
+        each = ", ".join(f"{name} {recall:.4f}" for name, recall in self.by_run.items())
+        return [first, f"Recall of the candidates that each list found: {each}; together {self.recall:.4f}.", *rest]
 
 
 def _queries(count: int) -> str:

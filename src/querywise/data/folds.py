@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -19,8 +20,10 @@ from querywise.data.sidefiles import (
     FEATURES,
     QRELS,
     QUERIES,
+    RUN_FILES,
     check_names,
     side_judgements,
+    side_runs,
     with_side_files,
     with_side_judgements,
     write_side_files,
@@ -173,7 +176,7 @@ def _part_names(ending: str) -> list[str]:
 
 
 _FOLDER = OutputFolder(
-    belongs=lambda name: name in {QUERIES, FEATURES, *_part_names(".txt"), *_part_names(QRELS)},
+    belongs=lambda name: name in {QUERIES, FEATURES, *RUN_FILES, *_part_names(".txt"), *_part_names(QRELS)},
     stray="is in this folder, which would be replaced as a whole. Name another.",
 )
 check_parts_folder = _FOLDER.check
@@ -280,4 +283,6 @@ def _read_parts(files: Sequence[Path], root: Path) -> list[Judged]:
                     "give every query an id of its own."
                 )
     width = max(part.candidates.features.shape[1] for part in parts)
-    return [with_side_files(part.widened(width), root) for part in parts]
+    parts = [with_side_files(part.widened(width), root) for part in parts]
+    runs = side_runs(root, parts[0].feature_names or ())
+    return [replace(part, runs=runs) for part in parts]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from querywise.data.gains import joined_labels
 from querywise.data.judged import Candidates, Judged
 from querywise.data.judgements import join_judgements
+from querywise.data.losses import Loss
 from querywise.data.query_table import join_tables
 from querywise.data.rows import join_known
+from querywise.data.run_columns import Run
 from querywise.data.weighting import joined_weights
 from querywise.errors import DataError
 
@@ -46,4 +50,28 @@ def concatenate(parts: Sequence[Judged]) -> Judged:
     labels, gains = joined_labels(parts)
     by_query = joined_weights([part.query_weights for part in parts], [len(part) for part in parts])
     by_row = joined_weights([part.document_weights for part in parts], [len(part.labels) for part in parts])
-    return Judged(joined, labels, judged, missed, gains, by_query, by_row)
+    return Judged(joined, labels, judged, missed, gains, by_query, by_row, _joined_runs(parts), _joined_losses(parts))
+
+
+def _joined_runs(parts: Sequence[Judged]) -> tuple[Run, ...]:
+    """The runs that all parts have, each with the lists of all of them."""
+    first = parts[0].runs
+    if all(part.runs is first for part in parts):  # the parts of one set
+        return first
+    by_name = [{run.name: run for run in part.runs} for part in parts]
+    shared = [run for run in first if all(run.name in each for each in by_name)]
+    return tuple(replace(run, scores=ChainMap(*(dict(each[run.name].scores) for each in by_name))) for run in shared)
+
+
+def _joined_losses(parts: Sequence[Judged]) -> tuple[Loss, ...]:
+    """The losses of all parts, those of one kind added up; parts of one set have the same ones."""
+    distinct = {id(part.losses): part.losses for part in parts}.values()
+    found: dict[str, Loss] = {}
+    for each in (loss for own in distinct for loss in own):
+        before = found.get(each.kind)
+        found[each.kind] = (
+            each
+            if before is None
+            else before._replace(number=before.number + each.number, total=before.total + each.total)
+        )
+    return tuple(found.values())

@@ -24,6 +24,7 @@ from querywise.data.judgements import (
     refuse_contradiction,
     refuse_strangers,
 )
+from querywise.data.losses import Loss
 from querywise.data.missing import Missing
 from querywise.data.query_table import QueryTable
 from querywise.data.rows import (
@@ -34,6 +35,7 @@ from querywise.data.rows import (
     require_some_features,
     rows_of,
 )
+from querywise.data.run_columns import Run
 from querywise.data.survey import Survey
 from querywise.data.weighting import checked_weights, new_weights
 from querywise.errors import DataError
@@ -59,6 +61,9 @@ class Judged(JudgedDescribed):
     query_weights, document_weights: how much each query and each row counts in training, relative to the others, above
     0;
     None: the same.
+    runs: the whole lists of the systems that found the candidates, where known. A ranking by one of these systems alone
+    is measured on its list; candidates that other systems found are not in it.
+    losses: what was read and left out, or shortened, where that is known.
 
     Refused: with DataError, lengths that do not fit, labels below 0 or not whole, and an unjudged document with a
     label.
@@ -76,6 +81,8 @@ class Judged(JudgedDescribed):
     gains: Floats | None = None
     query_weights: Floats | None = None
     document_weights: Floats | None = None
+    runs: tuple[Run, ...] = ()
+    losses: tuple[Loss, ...] = ()
 
     def __post_init__(self) -> None:
         rows = len(self.candidates.features)
@@ -138,7 +145,8 @@ class Judged(JudgedDescribed):
         missed = None if self.missed is None else self.missed.select(queries)
         by_query = None if self.query_weights is None else self.query_weights[chosen]
         by_row = None if self.document_weights is None else self.document_weights[rows]
-        return Judged(self.candidates.select(queries), self.labels[rows], mask, missed, self.gains, by_query, by_row)
+        picked = self.candidates.select(queries)
+        return Judged(picked, self.labels[rows], mask, missed, self.gains, by_query, by_row, self.runs, self.losses)
 
     def with_queries(self, table: QueryTable) -> Judged:
         """The same judgements with the query data of `table`."""

@@ -1,4 +1,4 @@
-"""The two features of every first-stage run: what it scored a document, and how high it ranked it.
+"""First-stage runs: the list of one system, and the two features that candidates have of it.
 
 A run called NAME has the columns `run.NAME.score` (the raw score, 0 where the run did not find the document) and
 `run.NAME.reciprocal_rank` (1 / rank in the run's own list, 0 where the run did not find the document).
@@ -6,11 +6,34 @@ A run called NAME has the columns `run.NAME.score` (the raw score, 0 where the r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
+
+from querywise.display.words import counted
+from querywise.runtime.arrays import Floats
+
+_ROUNDING = 1e-9  # how far two sums of the same terms may be apart
 _PREFIX, _SCORE, _RECIPROCAL_RANK = "run.", ".score", ".reciprocal_rank"
+
+
+@dataclass(frozen=True)
+class Run:
+    """The run of one system: query → document → score, the higher the better.
+
+    feature: the column of candidates that holds its scores, where one does.
+    """
+
+    name: str
+    scores: Mapping[str, Mapping[str, float]]
+    feature: str | None = None
+
+    def __repr__(self) -> str:
+        documents = counted(sum(map(len, self.scores.values())), "document")
+        return f"Run({self.name!r}, {counted(len(self.scores), 'query', 'queries')}, {documents})"
 
 
 class RunColumns(NamedTuple):
@@ -50,3 +73,26 @@ def _found(feature_names: tuple[str, ...]) -> tuple[RunColumns, ...]:
             if rank is not None:
                 found.append(RunColumns(name, place, rank))
     return tuple(found)
+
+
+def run_ranked_by(feature: str, features: Floats, feature_names: Sequence[str] | None) -> str | None:
+    """The run whose order a feature has, by the columns that tell of runs.
+
+    The feature is one of the run's own columns, or it is the run's score, up to rounding, wherever the run found a
+    document.
+
+    >>> names = ["bm25 of all fields", "run.bm25.score", "run.bm25.reciprocal_rank"]
+    >>> run_ranked_by("bm25 of all fields", np.array([[7.0, 7.0, 1.0], [2.0, 0.0, 0.0]]), names)
+    'bm25'
+    """
+    names = tuple(feature_names or ())
+    runs = run_columns(names)
+    named = [run.name for run in runs if feature in (run.name, *run_feature_names([run.name]))]
+    if named or feature not in names:
+        return named[0] if named else None
+    values = features[:, names.index(feature)]
+    for run in runs:
+        found = features[:, run.reciprocal_rank] > 0
+        if found.any() and np.allclose(values[found], features[found, run.score], rtol=_ROUNDING, atol=0.0):
+            return run.name
+    return None

@@ -6,8 +6,8 @@ as in trec_eval; the rank in the file is not read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,26 +17,16 @@ from querywise.data.coverage import Coverage, coverage_of
 from querywise.data.judged import Candidates, Judged, judged_by
 from querywise.data.judgements import Grades, Judgement, grades_of
 from querywise.data.letor import PathLike
+from querywise.data.losses import losses
 from querywise.data.normalisation import NORMALISATIONS, borda
-from querywise.data.run_columns import run_feature_names
-from querywise.display.words import counted
+from querywise.data.run_columns import Run as Run
+from querywise.data.run_columns import run_columns, run_feature_names
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
+from querywise.runtime.files import atomic_text
 from querywise.runtime.numerals import finite_number
 
 _FORM = "'query Q0 document rank score tag'"
-
-
-@dataclass(frozen=True)
-class Run:
-    """The run of one system: query → document → score, the higher the better."""
-
-    name: str
-    scores: Mapping[str, Mapping[str, float]]
-
-    def __repr__(self) -> str:
-        documents = counted(sum(map(len, self.scores.values())), "document")
-        return f"Run({self.name!r}, {counted(len(self.scores), 'query', 'queries')}, {documents})"
 
 
 def read_run(path: PathLike, name: str | None = None) -> Run:
@@ -63,6 +53,14 @@ def read_run(path: PathLike, name: str | None = None) -> Run:
     return Run(name_of(Path(path)) if name is None else name, scores)
 
 
+def write_list(path: PathLike, run: Run) -> None:
+    """A run as a TREC file, its documents in the order in which it has them, scores exact to the last bit."""
+    with atomic_text(Path(path)) as out:
+        for query, own in run.scores.items():
+            for rank, (document, score) in enumerate(own.items(), start=1):
+                out.write(f"{query} Q0 {document} {rank} {score!r} {run.name}\n")
+
+
 def name_of(path: Path) -> str:
     """What a run is called: its file without the ending."""
     return path.with_suffix("").stem if path.suffix in (".gz", ".xz") else path.stem
@@ -87,6 +85,20 @@ def in_judged(run: Run, grades: Grades) -> Judged:
     starts = np.cumsum([0, *map(len, lists)])
     documents = tuple(document for each in lists for document in each)
     return judged_by(Candidates(np.zeros((len(documents), 0)), starts, tuple(grades), documents), grades)
+
+
+def runs_in(data: Judged) -> list[Run]:
+    """The first-stage runs that the columns of candidates tell of: the documents that each found, best first."""
+    candidates, found = data.candidates, []
+    for run in run_columns(candidates.feature_names):
+        ranks, scores = candidates.features[:, run.reciprocal_rank], candidates.features[:, run.score]
+        lists: dict[str, dict[str, float]] = {}
+        for query, query_id in enumerate(candidates.query_ids):
+            first, last = candidates.starts[query : query + 2].tolist()
+            best = first + np.argsort(-ranks[first:last], kind="stable")[: int(np.sum(ranks[first:last] > 0))]
+            lists[query_id] = {candidates.document_label(row): float(scores[row]) for row in best.tolist()}
+        found.append(Run(run.name, lists))
+    return found
 
 
 def scores_in(run: Run, candidates: Candidates) -> Floats:
@@ -187,7 +199,9 @@ def judge(candidates: Candidates, judgements: Iterable[Judgement]) -> tuple[Judg
     known = set(candidates.query_ids)
     absent = [query for query in grades if query not in known]
     judged = judged_by(candidates.select(chosen).with_empty(absent), grades)
-    return judged, replace(coverage_of(judged), unjudged=len(candidates) - len(chosen))
+    unjudged = [repr(query) for query in candidates.query_ids if query not in grades]
+    judged = replace(judged, losses=losses([("queries without a judgment", unjudged, len(candidates))]))
+    return judged, replace(coverage_of(judged), unjudged=len(unjudged))
 
 
 def _score(word: str, where: str) -> float:

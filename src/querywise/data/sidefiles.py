@@ -1,7 +1,7 @@
 """The side files of LETOR files: `queries.jsonl`, query data, `features.txt`, a feature name per line, and judgements.
 
 Beside `S1.txt` the file `S1.qrels` holds all that was judged of its queries, in TREC form; without it only the labels
-of the candidates are known.
+of the candidates are known. `bm25.trec`, beside features of words and vectors, is the whole list of BM25.
 """
 
 from __future__ import annotations
@@ -14,12 +14,16 @@ from querywise.data.judged import Judged
 from querywise.data.judgements import grades_of, read_judgements
 from querywise.data.letor import place_of_row
 from querywise.data.queries import read_queries, write_queries
+from querywise.data.run_columns import Run, run_columns
+from querywise.data.runs import read_run, write_list
 from querywise.errors import DataError
 from querywise.runtime.files import atomic_text, read_text
 
 QUERIES = "queries.jsonl"
 FEATURES = "features.txt"
 QRELS = ".qrels"
+RUN = ".trec"
+RUN_FILES = (f"bm25{RUN}", f"vectors{RUN}")  # of the systems that find candidates in a text collection
 
 
 def with_side_files(data: Judged, folder: Path, *, queries: Path | None = None) -> Judged:
@@ -85,6 +89,12 @@ def _judgements_beside(file: Path) -> Path:
     return next((path for path in (plain, *packed) if path.is_file()), plain)
 
 
+def side_runs(folder: Path, names: Sequence[str]) -> tuple[Run, ...]:
+    """The whole lists of the systems that these features tell of, where they are in the folder."""
+    paths = [folder / f"{run.name}{RUN}" for run in run_columns(names)]
+    return tuple(read_run(path) for path in paths if path.is_file())
+
+
 def check_names(data: Judged) -> None:
     """Refuse feature names that `features.txt` cannot give back."""
     names = data.candidates.feature_names or ()
@@ -103,6 +113,8 @@ def write_side_files(data: Judged, folder: Path) -> None:
     if names is not None:
         with atomic_text(folder / FEATURES) as out:
             out.writelines(f"{name}\n" for name in names)
+    for run in data.runs if run_columns(names) else ():
+        write_list(folder / f"{run.name}{RUN}", run)
     if data.candidates.queries is not None:
         write_queries(folder / QUERIES, data.candidates.queries)
 

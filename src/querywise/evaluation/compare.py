@@ -15,8 +15,9 @@ from querywise.data.gains import require_same_labels
 from querywise.data.joining import concatenate
 from querywise.data.judged import Judged
 from querywise.data.judgements import Grades
+from querywise.data.losses import Loss
 from querywise.data.run_columns import run_columns
-from querywise.data.runs import Run, in_judged
+from querywise.data.runs import Run
 from querywise.display.frames import Frame, as_frame
 from querywise.display.words import counted
 from querywise.errors import DataError
@@ -24,6 +25,7 @@ from querywise.evaluation.differences import Differences, require_known
 from querywise.evaluation.edges import Edge, edges_in, hint_at
 from querywise.evaluation.evaluate import Evaluation, evaluate, evaluate_run
 from querywise.evaluation.foreign import System
+from querywise.evaluation.own_lists import own_coverage, own_lists
 from querywise.evaluation.pace import Pace
 from querywise.evaluation.plots import plot_differences
 from querywise.evaluation.reasons import Explain
@@ -110,13 +112,19 @@ class Compared:
         return {name: self.measured(name, self.measures) for name in self.names}
 
     def measured(self, name: str, measures: Sequence[str]) -> Evaluation:
-        """Some measures of one ranker on every test query; another system's run is measured on its own list."""
-        if name in self.runs:
-            return evaluate_run(self.runs[name], self._judgements, measures=measures, flavour=self.flavour)
+        """Some measures of one ranker on every test query; the run of one system is measured on its own list."""
+        if name in self.lists:
+            return evaluate_run(self.lists[name], self.judgements, measures=measures, flavour=self.flavour)
         return evaluate(self.scores[name], self.test, measures=measures, flavour=self.flavour, order="grouped")
 
     @cached_property
-    def _judgements(self) -> Grades:
+    def lists(self) -> dict[str, Run]:
+        """The rankers that are the run of one system, each with its own list: no document that only others found."""
+        return own_lists(self.test, self.fold_of, self.trained) | dict(self.runs)
+
+    @cached_property
+    def judgements(self) -> Grades:
+        """All that was judged: query → document → grade."""
         return dict(zip(self.test.query_ids, whole_grades(self.test), strict=True))
 
     @property
@@ -124,12 +132,17 @@ class Compared:
         """What the candidates of the test queries hold of all that was judged; None where that is not known."""
         return None if self.test.missed is None else coverage_of(self.test)
 
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """What was read and left out, or shortened, as far as the data tells."""
+        return self.test.losses
+
     def counted(self) -> list[str]:
         """What was counted, what retrieval missed and what was not fitted here, in a few sentences, as far as known."""
         known, before = self.coverage, _used_as_given(self.given)
         if known is None:
             return before
-        told = [_found_by(name, coverage_of(in_judged(run, self._judgements))) for name, run in self.runs.items()]
+        told = [_found_by(name, own_coverage(run, self.judgements)) for name, run in self.lists.items()]
         return [f"The flavour {find_flavour(self.flavour).conventions}.", *known.lines(), *told, *before]
 
     def against_baseline(self, name: str, measure: str, queries: Bools | None = None, *, test: str = "t") -> Comparison:
@@ -208,6 +221,7 @@ class Compared:
             "baseline": self.baseline,
             "test": TEST_NAMES[test],
             **({} if self.coverage is None else {"coverage": asdict(self.coverage)}),
+            "losses": [each.as_json() for each in self.losses],
             **({"edges": [each.as_json() for each in self.edges]} if self.edges else {}),
             "methods": {
                 name: {

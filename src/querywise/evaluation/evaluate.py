@@ -214,15 +214,20 @@ def _check_run(run: Run) -> None:
                 raise DataError(f"Run {run.name}: the score of document {document!r} of query {query!r} is {score}.")
 
 
-def _ranked(scores: Mapping[str, float], own: Mapping[str, int], flavour: Flavour) -> RankedList:
-    """One query of a run: its documents by score, those of equals by the flavour's rule."""
+def own_order(scores: Mapping[str, float], flavour: Flavour) -> list[str]:
+    """The documents of a run's list by score, best first; those of equals by the flavour's rule."""
     values = as_compared(np.array(list(scores.values())), flavour)
     documents = list(scores)
     if flavour.ties == "document id":
         turn = sorted(range(len(documents)), key=lambda each: (values[each], documents[each]), reverse=True)
     else:
         turn = np.argsort(-values, kind="stable").tolist()
-    names = [documents[each] for each in turn]
+    return [documents[each] for each in turn]
+
+
+def _ranked(scores: Mapping[str, float], own: Mapping[str, int], flavour: Flavour) -> RankedList:
+    """One query of a run."""
+    names = own_order(scores, flavour)
     return RankedList(
         np.array([own.get(name, 0) for name in names], np.int64),
         np.array([name in own for name in names], np.bool_),

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from querywise.evaluation.compare import Compared
+from querywise.evaluation.evaluate import own_order
+from querywise.measures.flavours import find_flavour
 from querywise.measures.order import order
 
 
@@ -68,6 +70,11 @@ def _example(compared: Compared, names: tuple[str, str], query: int, title: str,
     offset = first if candidates.document_ids is None else 0
 
     def best(name: str) -> tuple[tuple[str, int], ...]:
+        if name in compared.lists:
+            query_id = candidates.query_ids[query]
+            judged = compared.judgements[query_id]
+            own = own_order(compared.lists[name].scores.get(query_id, {}), find_flavour(compared.flavour))[:top]
+            return tuple((document, max(judged.get(document, 0), 0)) for document in own)
         ranked = rows.start + order(compared.scores[name][rows], whole)[:top]
         return tuple((candidates.document_label(row - offset), grades[row]) for row in ranked.tolist())
 

@@ -312,6 +312,7 @@ def as_json(found: Findings) -> JsonObject:
         "baseline": found.compared.baseline,
         "queries": len(found.compared.test),
         **({} if found.compared.coverage is None else {"coverage": asdict(found.compared.coverage)}),
+        "losses": [each.as_json() for each in found.compared.losses],
         **({"edges": [each.as_json() for each in found.compared.edges]} if found.compared.edges else {}),
         "methods": {each.name: _of_method(each) for each in found.methods},
         "breakdowns": {

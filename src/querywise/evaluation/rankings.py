@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from querywise.data.runs import Run
 from querywise.evaluation.compare import Compared
+from querywise.evaluation.evaluate import own_order
+from querywise.measures.flavours import find_flavour
 from querywise.measures.order import order
 from querywise.runtime.arrays import Floats, Ints
 
@@ -17,7 +20,7 @@ _FURTHER = 5  # relevant ones below them
 class Ranked(NamedTuple):
     """One query's documents that some ranker puts among the first, and the next relevant ones.
 
-    rows: of the documents among all candidates. ranks: documents × rankers, from 1.
+    rows: of the documents among all candidates. ranks: documents × rankers, from 1; 0 for one that is not in the list.
     """
 
     rows: Ints
@@ -36,19 +39,49 @@ def ranks_of(scores: Floats, starts: Ints) -> Ints:
 
 
 def all_ranks(compared: Compared) -> Ints:
-    """Documents × rankers: every rank."""
+    """Documents × rankers: every rank, from 1; 0 for a document that is not in the list of one system's run."""
     starts = compared.test.candidates.starts
-    return np.column_stack([ranks_of(compared.scores[name], starts) for name in compared.names])
+    every = [
+        _own_ranks(compared, name) if name in compared.lists else ranks_of(compared.scores[name], starts)
+        for name in compared.names
+    ]
+    return np.column_stack(every)
+
+
+def _own_ranks(compared: Compared, name: str) -> Ints:
+    """The rank of every candidate in a run's own list; 0 where the run does not have it."""
+    candidates, flavour = compared.test.candidates, find_flavour(compared.flavour)
+    ids = candidates.document_ids or [str(row + 1) for row in range(len(candidates.features))]
+    ranks = np.zeros(len(candidates.features), np.int64)
+    for query, query_id in enumerate(candidates.query_ids):
+        own = own_order(compared.lists[name].scores.get(query_id, {}), flavour)
+        places = {document: place for place, document in enumerate(own, start=1)}
+        rows = candidates.rows(query)
+        ranks[rows] = [places.get(document, 0) for document in ids[rows]]
+    return ranks
+
+
+def run_of(compared: Compared, name: str) -> Run:
+    """A ranker's ranking of every test query: of a run its own list, of any other ranker all candidates."""
+    if name in compared.lists:
+        lists = compared.lists[name].scores
+        return Run(name, {query: lists.get(query, {}) for query in compared.test.query_ids})
+    candidates, scores = compared.test.candidates, compared.scores[name].tolist()
+    found = {}
+    for query, query_id in enumerate(candidates.query_ids):
+        rows = range(*candidates.rows(query).indices(len(scores)))
+        found[query_id] = {candidates.document_label(row): scores[row] for row in rows}
+    return Run(name, found)
 
 
 def ranked(compared: Compared, ranks: Ints, query: int) -> Ranked:
     """One query's documents to look at."""
     rows = np.arange(*compared.test.candidates.rows(query).indices(len(ranks)))
-    best = ranks[rows].min(axis=1, initial=len(ranks) + 1)
-    first = rows[best <= TOP]
-    below = rows[(best > TOP) & (compared.test.labels[rows] > 0)]
-    further = below[np.argsort(ranks[below].min(axis=1, initial=len(ranks) + 1), kind="stable")[:_FURTHER]]
-    chosen = np.concatenate([first, further])
+    own = ranks[rows]
+    best = np.where(own > 0, own, len(ranks) + 1).min(axis=1, initial=len(ranks) + 1)
+    below = np.flatnonzero((best > TOP) & (compared.test.labels[rows] > 0))
+    further = below[np.argsort(best[below], kind="stable")[:_FURTHER]]
+    chosen = rows[np.concatenate([np.flatnonzero(best <= TOP), further])]
     return Ranked(chosen, ranks[chosen])
 
 

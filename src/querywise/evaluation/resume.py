@@ -104,10 +104,14 @@ class Kept:
         return Record(self._paths(number, name)[1], settings)
 
     def _paths(self, number: int, name: str) -> tuple[Path, Path, Path]:
-        plain = re.sub(r"[^A-Za-z0-9.+-]+", "-", name)
-        own = plain if plain == name else f"{plain}-{_checksum(name)[:8]}"  # names that look alike stay apart
-        stem = f"fold{number + 1}-{own}"
+        stem = f"fold{number + 1}-{file_name(name)}"
         return self.folder / f"{stem}.csv", self.folder / f"{stem}.json", self.folder / f"{stem}.times.json"
+
+
+def file_name(method: str) -> str:
+    """What the files of a method are called."""
+    plain = re.sub(r"[^A-Za-z0-9.+-]+", "-", method)
+    return plain if plain == method else f"{plain}-{_checksum(method)[:8]}"  # names that look alike stay apart
 
 
 def _read(notes: Any, text: str, spent: Any) -> Trained:  # what was read from JSON files; it may be anything

@@ -12,6 +12,7 @@ from querywise.contracts.answers import Answer, Scorer, answer_of
 from querywise.contracts.protocols import Fittable
 from querywise.data.folds import Fold
 from querywise.data.judged import Judged
+from querywise.data.run_columns import run_ranked_by
 from querywise.display.words import counted
 from querywise.evaluation.oracle import gap_in
 from querywise.evaluation.reasons import Explain, Reasons
@@ -42,6 +43,7 @@ class Extra:
     halves: dict[str, list[float]] | None = None  # of halves of some queries: oracle.Halves, by name
     moved: dict[str, list[float]] | None = None  # the scale and the shift of each training query, by its id
     places: list[list[float]] | None = None  # each query in a plane
+    run: str | None = None  # the first-stage run that it ranks by alone
 
     def __repr__(self) -> str:
         return f"Extra({', '.join(self.as_json())})"
@@ -128,7 +130,16 @@ def _extra(ranker: Scorer, answer: Answer, fold: Fold, flavour: str) -> Extra:
         halves=None if gap is None or gap.halves is None else gap.halves.as_lists(),
         moved=None if moved is None else {each.query_id: [each.scale, each.shift] for each in moved()},
         places=plane,
+        run=_run(answer.facts().feature, fold.test),
     )
+
+
+def _run(feature: str | None, test: Judged) -> str | None:
+    """The run that a ranking by one feature is; None of any other ranking."""
+    if feature is None:
+        return None
+    known = next((run.name for run in test.runs if run.feature == feature), None)
+    return known or run_ranked_by(feature, test.candidates.features, test.feature_names)
 
 
 def _plane(train: Floats, test: Floats) -> list[list[float]]:

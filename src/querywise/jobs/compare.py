@@ -172,6 +172,7 @@ def _settings(method: Method, asked: Asked, seeds: JsonObject) -> JsonObject:
         "defaults": {name: each.default for name, each in method.settings.items()},
         "measure": asked.measure,
         "flavour": asked.flavour,
+        "lists": "own",  # results from before a run's own list was measured are not used again
         "version": version("querywise"),
     }
 

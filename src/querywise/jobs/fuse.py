@@ -113,7 +113,8 @@ def run(
             write_run(out, candidates, done.scores, tag=method)
         return done
     judged, coverage = judge(candidates, judgements)
-    found = compare_fusions(judged, asked, runs, explain=None if out is None or not is_folder(out) else reasons)
+    judged = replace(judged, runs=tuple(runs))
+    found = compare_fusions(judged, asked, explain=None if out is None or not is_folder(out) else reasons)
     asked = replace(asked, method=asked.method or best_fusion(found.compared, asked))
     assert asked.method is not None
     done = Fused(asked.method, found, coverage)
@@ -178,9 +179,7 @@ def vote(candidates: Candidates, method: str, normalise: str = "minmax") -> Floa
     return scores
 
 
-def compare_fusions(
-    judged: Judged, asked: Fusing, runs: Sequence[Run] = (), *, explain: Explain | None = None
-) -> Findings:
+def compare_fusions(judged: Judged, asked: Fusing, *, explain: Explain | None = None) -> Findings:
     """Every run, the best of them, the votes and what learns weights, each query ranked by weights from others.
 
     The baseline, unless one is named, is the best of the votes and of the best run, by its mean over the test queries:
@@ -200,7 +199,6 @@ def compare_fusions(
         baseline=asked.baseline,
         explain=explain,
     )
-    compared = replace(compared, runs=_own_lists(compared, runs))
     if asked.baseline is None:
         compared = replace(compared, baseline=_best_plain(compared, measure))
     with doing("Tests and tables"):
@@ -301,19 +299,6 @@ def _write_model(out: Path, candidates: Candidates, done: Fused, origin: Origin 
 def _best_plain(compared: Compared, measure: str) -> str:
     means = {name: compared.evaluations[name].mean()[measure] for name in PLAIN}
     return max(PLAIN, key=lambda name: means[name])
-
-
-def _own_lists(compared: Compared, runs: Sequence[Run]) -> dict[str, Run]:
-    """The lists of the runs, and of the best one in each fold: without the documents that only others found."""
-    own = {_alone(run.name): run for run in runs}
-    if not own:
-        return {}
-    rows, best = compared.test.candidates.rows, compared.scores[BEST_RUN]
-    lists: dict[str, Mapping[str, float]] = {}
-    for query, query_id in enumerate(compared.test.query_ids):
-        chosen = next(name for name in own if np.array_equal(best[rows(query)], compared.scores[name][rows(query)]))
-        lists[query_id] = own[chosen].scores.get(query_id, {})
-    return {**own, BEST_RUN: Run(BEST_RUN, lists)}
 
 
 def _alone(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -92,7 +92,7 @@ class PreparedRows:
         return self
 
     def _data(self) -> Judged:
-        worth = {name: getattr(self, f"{name}_", None) for name in _WORTH}
+        worth: dict[str, Any] = {name: getattr(self, f"{name}_", None) for name in _WORTH}
         return Judged(Candidates(self.features_, self.starts_, self.query_ids_), self.labels_, **worth)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -31,13 +32,18 @@ def write_run(path: PathLike, candidates: Candidates, scores: Floats, *, tag: st
     """A TREC run: `query Q0 document rank score tag`, best first. Documents without an id are called by row number."""
     values = check_scores(scores, candidates)
     rows = order(values, candidates.starts)
-    for name in (*candidates.query_ids, *(candidates.document_ids or ())):
-        if not name or re.search(r"\s", name):
-            raise DataError(f"{name!r} cannot stand in a TREC run: it is empty or has a space in it.")
+    unfit = unfit_for_runs((*candidates.query_ids, *(candidates.document_ids or ())))
+    if unfit:
+        raise DataError(f"{unfit[0]!r} cannot stand in a TREC run: it is empty or has a space in it.")
     with atomic_text(Path(path)) as out:
         for query, query_id in enumerate(candidates.query_ids):
             for rank, row in enumerate(rows[candidates.rows(query)].tolist(), start=1):
                 out.write(f"{query_id} Q0 {candidates.document_label(row)} {rank} {float(values[row])!r} {tag}\n")
+
+
+def unfit_for_runs(names: Iterable[str]) -> list[str]:
+    """The first id that a TREC run cannot hold, if there is one: it is empty, or has a space in it."""
+    return list(islice((name for name in names if not name or re.search(r"\s", name)), 1))
 
 
 def read_scores(path: PathLike, candidates: Candidates, *, order: ScoreOrder | None = None) -> Floats:

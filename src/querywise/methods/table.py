@@ -111,6 +111,12 @@ METHODS = {
             normalisable=False,
         ),
         Method(
+            "vectors",
+            "no learning: the similarity of a document's vector and the query's as the score",
+            Part(f"{_RANKERS}.column:OneFeature", differs={"feature": "similarity"}),
+            normalisable=False,
+        ),
+        Method(
             "ranksvm",
             "one linear model for all queries, trained on preference pairs",
             _WHOLE_SVM,

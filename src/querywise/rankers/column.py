@@ -6,14 +6,16 @@ from typing import Self
 
 import numpy as np
 
-from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
+from querywise.contracts.answers import ALL, Answer, Facts, Rows, Terms, alone, ready
 from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import Linear
 from querywise.data.judged import Candidates, Judged
 from querywise.data.missing import require_whole
+from querywise.errors import DataError
 from querywise.learners.linear import LinearModels
 from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import precision_table
+from querywise.retrieval.lists import SIMILARITY
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached
 
@@ -36,6 +38,12 @@ class OneFeature(AnyRanker):
         if self.feature is None:
             data.require_learnable()
             self.column_ = cached("best feature", None, data, lambda: _best_feature(data))
+        elif self.feature == SIMILARITY and SIMILARITY not in (self.feature_names_ or ()):
+            raise DataError(
+                f"There is no feature {SIMILARITY!r}: these documents have no vectors. Give a text collection with "
+                "vectors=FOLDER or embed=NAME.",
+                arguments=("vectors", "embed"),
+            )
         else:
             self.column_ = data.candidates.column_of(self.feature)
         return self
@@ -48,7 +56,9 @@ class OneFeature(AnyRanker):
     @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """One model for all queries: this one."""
-        return alone(self, ready(self, candidates))
+        names = self.feature_names_
+        facts = Facts(feature=None if names is None else names[self.column_])
+        return alone(self, ready(self, candidates))._replace(facts=lambda: facts)
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms:
         """The feature, and nothing of the others."""

@@ -38,7 +38,7 @@ def contents(found: Findings, title: str, story: str, origin: Origin | None = No
     """The sections of a report, in the order in which a reader asks."""
     every = [
         Section(title, f"{found.verdict} {story}".strip(), (), drawings.differences(found)),
-        Section("All methods", "", (("table", main_table(found)),), drawings.ndcg_curves(found), "methods"),
+        _methods(found),
         _queries(found),
         _where(found),
         *([_oracles(found)] if found.oracles else []),
@@ -62,6 +62,12 @@ def contents(found: Findings, title: str, story: str, origin: Origin | None = No
         _repeat(origin or Origin()),
     ]
     return [each for each in every if each.text or each.tables or each.figures]
+
+
+def _methods(found: Findings) -> Section:
+    """Every method; before the table, what was read and does not count."""
+    lost = " ".join(map(str, found.compared.losses))
+    return Section("All methods", lost, (("table", main_table(found)),), drawings.ndcg_curves(found), "methods")
 
 
 def main_table(found: Findings) -> Table:

@@ -172,6 +172,7 @@ def facts(found: Findings, origin: Origin) -> Sequence[tuple[str, str]]:
         ("queries", f"{len(compared.test):,}"),
         ("folds", str(folds)),
         ("coverage", known),
+        ("lost", " ".join(map(str, compared.losses))),
         ("date", "" if origin.date is None else f"{origin.date:%Y-%m-%d %H:%M %Z}".strip()),
         ("duration", "; ".join(took)),
         ("versions", ", ".join(f"{name} {number}" for name, number in origin.versions.items())),

@@ -92,7 +92,7 @@ def comparison_table(compared: Compared, test: str = "t") -> Group:
         if math.isfinite(seconds):
             cost = (f"{seconds:.1f} s", f"{milliseconds:.3f}", f"{compared.megabytes(name):.2g}")
         table.add_row(escape(name), *cells, *cost)
-    return Group(table, escape(caption), *compared.counted())
+    return Group(table, escape(caption), *compared.counted(), *(escape(str(each)) for each in compared.losses))
 
 
 def gap_lines(found: Findings) -> list[str]:

@@ -6,12 +6,15 @@ import csv
 import io
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from querywise.evaluation.breakdown import nearest_distances, relevant_documents
 from querywise.evaluation.compare import Compared
 from querywise.evaluation.findings import Findings, as_json
-from querywise.evaluation.rankings import query_texts, titles_needed
+from querywise.evaluation.rankings import query_texts, run_of, titles_needed
+from querywise.evaluation.resume import file_name
+from querywise.measures.score_files import unfit_for_runs, write_runs
 from querywise.report.contents import Section, contents, files_of
 from querywise.report.html import RANKINGS, Page
 from querywise.report.origin import Origin, Titles
@@ -60,6 +63,7 @@ def write_report(
             _write(folder / "figures" / figure.name, figure.chart.file())
     _write(folder / "values.csv", _csv(_value_rows(found.compared)))
     _write(folder / "queries.csv", _csv(_query_rows(found.compared)))
+    _write_runs(found.compared, folder / "runs")
     _write(folder / "report.json", json_text(as_json(found)))
     _write(folder / "report.md", markdown_page(sections))
     if queries.files:
@@ -69,6 +73,13 @@ def write_report(
     page = Page(found, title, story, origin or Origin(), sections, queries)
     _write(folder / "report.html", page.html())
     return folder / "report.html"
+
+
+def _write_runs(compared: Compared, folder: Path) -> None:
+    """Every method's ranking of the test queries as a TREC run, where its form can hold the ids."""
+    candidates = compared.test.candidates
+    if candidates.document_ids is not None and not unfit_for_runs((*candidates.query_ids, *candidates.document_ids)):
+        write_runs((replace(run_of(compared, name), name=file_name(name)) for name in compared.names), folder)
 
 
 def _older(folder: Path) -> list[Path]:

@@ -1,10 +1,10 @@
 """Words and vectors: lists alone, fused, weighed for all queries or for each, and as features of learned rankers.
 
-Candidates are what BM25 or the vectors find, the best 50 of each, and every row ranks the same candidates. A run alone
-puts what it did not find last. Measures count all that was judged. Parameters are chosen on the validation part of each
-fold by MAP; weights are fitted on the training and the validation part. *single, words* has only the columns that a
-collection without vectors has. LambdaMART has its default settings; it and the blend average five seeds; where
-there are more than 1,000 queries, which take long, either has one seed.
+Candidates are what BM25 or the vectors find, the best 50 of each, and every fusion and every model ranks these. A run
+alone is measured on its own list, the best 100. Measures count all that was judged. Parameters are chosen on the
+validation part of each fold by MAP; weights are fitted on the training and the validation part. *single, words* has
+only the columns that a collection without vectors has. LambdaMART has its default settings; it and the blend average
+five seeds; where there are more than 1,000 queries, which take long, either has one seed.
 
 The oracle takes for every query the weights, in steps of 0.05, that rank it best; it looks at the judgements.
 """
@@ -20,13 +20,14 @@ from typing import NamedTuple
 import numpy as np
 
 from querywise.contracts.answers import Scorer
-from querywise.data.coverage import CoverageByRuns
+from querywise.data.coverage import coverage_of
 from querywise.data.folds import Fold, Folds
 from querywise.data.judged import Judged
 from querywise.data.run_columns import run_columns
 from querywise.errors import DataError
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.evaluate import evaluate
+from querywise.evaluation.own_lists import own_coverage
 from querywise.evaluation.significance import holm, paired_t_test
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import tuned_fit
@@ -116,7 +117,7 @@ def _fits(names: Sequence[str], bag: int) -> dict[str, Fit]:
 
 
 def _alone(run: str) -> Fit:
-    """A run's own order: what it did not find has reciprocal rank 0."""
+    """A run's own order, which is measured on its own list."""
     feature = f"run.{run}.reciprocal_rank"
     return lambda train, valid: OneFeature(feature).fit(train, valid=valid)
 
@@ -171,9 +172,11 @@ def _closed(compared: Compared, best: Mapping[str, Floats]) -> dict[str, dict[st
 
 def _recalls(compared: Compared) -> dict[str, float]:
     """Of each row the share of relevant documents in its list: of a run alone its own, of any other the union."""
-    known = compared.coverage
-    assert isinstance(known, CoverageByRuns), "of a text collection with two lists"
-    return {name: known.by_run.get(name.removeprefix("run "), known.recall) for name in compared.names}
+    every = coverage_of(compared.test).recall
+    return {
+        name: own_coverage(compared.lists[name], compared.judgements).recall if name in compared.lists else every
+        for name in compared.names
+    }
 
 
 def _tests(compared: Compared, *, corrected: bool = False) -> dict[str, dict[str, dict[str, float]]]:

@@ -6,7 +6,7 @@ tell how similar they are and where they are in either list.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
@@ -15,12 +15,14 @@ import numpy as np
 from querywise.data.collections import Collection
 from querywise.data.coverage import ADDED, Coverage, coverage_of
 from querywise.data.judged import Candidates, Judged, judged_by
+from querywise.data.losses import Loss, losses, named
 from querywise.data.query_table import QueryTable
+from querywise.data.run_columns import Run
 from querywise.errors import DataError
 from querywise.retrieval.bm25 import Found, search
 from querywise.retrieval.index import Index
 from querywise.retrieval.indexed_vectors import hint_at_recall, vectors_of
-from querywise.retrieval.lists import list_feature_names, list_features, union
+from querywise.retrieval.lists import FEATURES, VECTORS, WORDS, OwnLists, list_feature_names, list_features, union
 from querywise.retrieval.scores import NAMES, USUAL, Smoothing, write_scores
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.threads import in_threads
@@ -71,7 +73,8 @@ def candidates_for(
     vectors find; None is 50.
     """
     smooth = smoothing or Smoothing()
-    lists = _found(index, queries, top, vector_top, smooth)
+    depths = _depths(index, top, vector_top)
+    lists = _cut(_lists(index, queries, depths, smooth), depths)
     return _assembled(index, queries, lists, [union(each) for each in lists], smooth)
 
 
@@ -121,7 +124,11 @@ def judged_candidates(
     asked = [query_id for query_id in collection.queries.ids if query_id in grades]
     table = collection.queries.select(asked)
     smooth = smoothing or Smoothing()
-    lists = _found(index, table, top, vector_top, smooth)
+    # A system's own list is as deep whatever others find beside it.
+    own = (TOP if top is None else top), (TOP if vector_top is None else vector_top)
+    whole, depths = _lists(index, table, own, smooth), _depths(index, top, vector_top)
+    # Approximate search for fewer documents may find others: candidates are those that a service would find.
+    lists = _cut(_lists(index, table, depths, smooth) if _is_approximate(index) else whole, depths)
     _hint_at_recall(index, table, vector_top)
     found = [union(each) for each in lists]
     others = [
@@ -131,16 +138,60 @@ def judged_candidates(
     documents = [np.concatenate([each, more]) for each, more in zip(found, others, strict=True)]
     candidates = _assembled(index, table, lists, documents, smooth, added=[len(more) for more in others])
     judged = judged_by(candidates, {query: grades[query] for query in asked})
+    runs = tuple(_run(name, index, asked, own) for name, own in whole.items())
+    judged = replace(judged, runs=runs, losses=_losses(collection, index, table))
     return judged, replace(coverage_of(judged), unjudged=len(collection.queries) - len(asked))
+
+
+def _losses(collection: Collection, index: Index, asked: QueryTable) -> tuple[Loss, ...]:
+    """What of a collection does not count in an evaluation of these of its queries, or only in part."""
+    every = collection.queries or QueryTable(())
+    texts = dict(zip(every.ids, every.texts or (), strict=False))
+    judged, evaluated = {each.query for each in collection.judgements}, set(asked.ids)
+    terms = {query: index.numbers_of(texts.get(query) or "") for query in asked.ids}
+    unknown = [each for each in collection.judgements if index.place_of(each.document) is None]
+    silent = np.flatnonzero(index.fields["both"].lengths == 0).tolist()
+
+    def queries(some: Iterable[str]) -> list[str]:
+        return [named(query, texts.get(query)) for query in some]
+
+    lacking = [query for query, own in terms.items() if -1 in own and max(own) >= 0]
+    return losses(
+        [
+            ("queries without a judgment", queries(each for each in every.ids if each not in judged), len(every)),
+            (
+                "queries judged on unknown documents",
+                queries(each for each in every.ids if each in judged - evaluated),
+                len(every),
+            ),
+            (
+                "judgments of unknown documents",
+                [f"{each.document!r} of query {each.query!r}" for each in unknown],
+                len(collection.judgements),
+            ),
+            ("documents without text", [repr(index.document_ids[document]) for document in silent], len(index)),
+            (
+                "queries without a known word",
+                queries(query for query, own in terms.items() if max(own, default=-1) < 0),
+                len(asked),
+            ),
+            ("queries shortened", queries(lacking), len(asked)),
+        ]
+    )
 
 
 def _hint_at_recall(index: Index, queries: QueryTable, vector_top: int | None) -> None:
     """Tell what approximate search misses of these queries' documents."""
     vectors = vectors_of(index)
-    if vectors is not None and vectors.graph is not None and queries.vectors is not None:
+    if vectors is not None and _is_approximate(index) and queries.vectors is not None:
         hint_at_recall(
             vectors.recall(queries.vectors, top=BOTH if vector_top is None else vector_top), "of the queries"
         )
+
+
+def _is_approximate(index: Index) -> bool:
+    vectors = vectors_of(index)
+    return vectors is not None and vectors.graph is not None
 
 
 def _known_grades(collection: Collection, index: Index, *, skip_unknown: bool) -> dict[str, dict[str, int]]:
@@ -163,22 +214,37 @@ def _known_grades(collection: Collection, index: Index, *, skip_unknown: bool) -
     return grades
 
 
-def _found(
-    index: Index, queries: QueryTable, top: int | None, vector_top: int | None, smoothing: Smoothing
-) -> list[list[Found]]:
-    """Each query's lists: BM25's, and the vectors' where documents have them."""
+def _lists(index: Index, queries: QueryTable, depths: tuple[int, int], smoothing: Smoothing) -> dict[str, list[Found]]:
+    """Every query's list by each system: BM25's, and the vectors' where documents have them."""
     vectors = vectors_of(index)
     if vectors is not None and queries.vectors is None:
         raise DataError("The documents of this index have vectors, so the queries need vectors too; they have none.")
     texts = queries.texts or (None,) * len(queries)
     batches = _batches([text or "" for text in texts])
-    depth = top if top is not None else TOP if vectors is None else BOTH
-    words = workers().each(_best, batches, shared=(index, depth, smoothing), label="Candidates")
-    lists = [[found] for batch in words for found in batch]
+    words = workers().each(_best, batches, shared=(index, depths[0], smoothing), label="Candidates")
+    found = {WORDS: [each for batch in words for each in batch]}
     if vectors is not None and queries.vectors is not None:
-        similar = vectors.search(queries.vectors, top=BOTH if vector_top is None else vector_top)
-        lists = [[*each, other] for each, other in zip(lists, similar, strict=True)]
-    return lists
+        found[VECTORS] = vectors.search(queries.vectors, top=depths[1])
+    return found
+
+
+def _depths(index: Index, top: int | None, vector_top: int | None) -> tuple[int, int]:
+    """How many candidates each system finds: BM25 alone 100, each of two 50, unless that is given."""
+    words = TOP if vectors_of(index) is None else BOTH
+    return (words if top is None else top), (BOTH if vector_top is None else vector_top)
+
+
+def _cut(lists: Mapping[str, Sequence[Found]], depths: tuple[int, int]) -> list[list[Found]]:
+    """The first documents of each system's list, query by query."""
+    return [
+        [Found(each.documents[:depth], each.scores[:depth]) for each, depth in zip(own, depths, strict=False)]
+        for own in zip(*lists.values(), strict=True)
+    ]
+
+
+def _run(name: str, index: Index, query_ids: Sequence[str], lists: Sequence[Found]) -> Run:
+    lists_by_query = dict(zip(query_ids, lists, strict=True))
+    return Run(name, OwnLists(index.document_ids, lists_by_query), FEATURES[name])
 
 
 def _best(texts: Sequence[str], index: Index, top: int, smoothing: Smoothing) -> list[Found]:

@@ -2,24 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from querywise.data.run_columns import run_feature_names
 from querywise.retrieval.bm25 import Found
+from querywise.retrieval.scores import BM25
 from querywise.retrieval.vector_search import VectorIndex
 from querywise.runtime.arrays import Floats, Ints
 
-RUNS = ("bm25", "vectors")
+SIMILARITY = "similarity"
+RUNS = WORDS, VECTORS = "bm25", "vectors"
+FEATURES = {WORDS: BM25, VECTORS: SIMILARITY}  # the column that holds a run's scores
 _RANKS = tuple(f"run.{name}.rank" for name in RUNS)
 _FOUND_BY = "found_by"
+
+
+@dataclass(frozen=True, eq=False)
+class OwnLists(Mapping[str, Mapping[str, float]]):
+    """The scores of a run: query → document → score, best first; made of a query's list when it is looked at."""
+
+    document_ids: Sequence[str]
+    lists: Mapping[str, Found]
+
+    def __getitem__(self, query: str) -> Mapping[str, float]:
+        own = self.lists[query]
+        ids = [self.document_ids[document] for document in own.documents.tolist()]
+        return dict(zip(ids, own.scores.tolist(), strict=True))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.lists)
+
+    def __len__(self) -> int:
+        return len(self.lists)
 
 
 def list_feature_names(vectors: VectorIndex) -> tuple[str, ...]:
     """The columns that documents with vectors have beside those of words."""
     titles = () if vectors.titles is None else ("similarity.title",)
-    return ("similarity", *titles, *run_feature_names(RUNS), *_RANKS, _FOUND_BY)
+    return (SIMILARITY, *titles, *run_feature_names(RUNS), *_RANKS, _FOUND_BY)
 
 
 def union(lists: Sequence[Found]) -> Ints:

@@ -125,11 +125,11 @@
       make("td", { class: "number" }, String(here)),
       make("td", {}, make("span", { class: "grade" }, grade === null ? unjudged() : String(grade))),
       make("td", {}, ...name),
-      make("td", { class: "number" }, `${there}${other === base ? arrow(here, there) : ""}`));
+      make("td", { class: "number" }, there ? `${there}${other === base ? arrow(here, there) : ""}` : "not found"));
   };
   const list = (ranking, query, method, other) => {
     const ranks = ranking.ranks[method];
-    const ordered = [...ranks.keys()].sort((one, two) => ranks[one] - ranks[two]);
+    const ordered = [...ranks.keys()].filter((each) => ranks[each] > 0).sort((one, two) => ranks[one] - ranks[two]);
     const first = ordered.filter((each) => ranks[each] <= TOP);
     const further = ordered.filter((each) => ranks[each] > TOP && ranking.grades[each] > 0);
     const body = make("tbody", {}, ...first.map((each) => row(ranking, method, other, each)));
