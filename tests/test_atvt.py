@@ -561,7 +561,7 @@ def test_compared_averages_over_the_folds_a_query_was_trained_on() -> None:
     moved = compared.moved("atvt")
     assert moved is not None
     assert {len(times) for times in known.values()} == {3}
-    expected = [np.mean(known[name], axis=0) for name in compared.test.candidates.query_ids]
+    expected = [np.mean(known[name], axis=0) for name in compared.judged.candidates.query_ids]
     assert moved == pytest.approx(np.array(expected))
     assert len(np.unique(moved[:, 1])) > 1
 

@@ -117,7 +117,7 @@ def test_classes_are_those_of_the_test_queries_and_unknown_ones_are_in_none(comp
     assert list(classes) == ["even", "odd"]
     assert [int(each.sum()) for each in classes.values()] == [8, 6]
     assert not np.any(classes["even"] & classes["odd"])
-    ids = np.array(compared.test.candidates.query_ids)
+    ids = np.array(compared.judged.candidates.query_ids)
     assert set(ids[classes["odd"]]) == {f"{seed}-{query}" for seed in (3, 6) for query in (3, 5, 7)}
 
 
@@ -136,7 +136,7 @@ def test_the_paired_test_can_be_of_some_queries(compared: Compared) -> None:
         assert result.difference == pytest.approx(float(np.mean(ours - theirs)))
         assert result.p == pytest.approx(float(expected.pvalue))
         assert result.wins + result.ties + result.losses == int(chosen.sum())
-    everyone = np.ones(len(compared.test), dtype=np.bool_)
+    everyone = np.ones(len(compared.judged), dtype=np.bool_)
     assert compared.against_baseline("f0", "map", everyone) == compared.against_baseline("f0", "map")
 
 
@@ -158,9 +158,9 @@ def test_the_observer_is_told_of_every_ranker_of_every_fold_once_it_is_fitted() 
 
 def test_the_test_queries_come_fold_by_fold_without_their_features(compared: Compared) -> None:
     ids = [each for fold in FOLDS for each in fold.test.candidates.query_ids]
-    assert list(compared.test.candidates.query_ids) == ids
+    assert list(compared.judged.candidates.query_ids) == ids
     assert compared.fold_of.tolist() == [0] * 8 + [1] * 8
-    assert compared.test.candidates.features.shape == (96, 0)
+    assert compared.judged.candidates.features.shape == (96, 0)
 
 
 # Shares of a class

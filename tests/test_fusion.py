@@ -291,7 +291,7 @@ def test_every_judged_query_is_scored_by_folds_that_did_not_see_it_and_the_other
     asked = Fusing(method="sser")
     found = compare_fusions(data, asked)
     scores = fused(candidates, data, found.compared, asked)
-    tested = found.compared.test.candidates
+    tested = found.compared.judged.candidates
     for number, query in enumerate(tested.query_ids):
         place = candidates.query_ids.index(query)
         assert np.array_equal(scores[candidates.rows(place)], found.compared.scores["sser"][tested.rows(number)])

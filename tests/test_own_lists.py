@@ -51,13 +51,13 @@ def same_whatever_is_beside(data: Path | str, vectors: Path, tmp_path: Path) -> 
         words = alone(data, flavour=flavour)
         for how in ({"embed": "lsa"}, {"vectors": vectors}):
             both = alone(data, flavour=flavour, **how)
-            assert both.test.query_ids == words.test.query_ids
+            assert both.judged.query_ids == words.judged.query_ids
             assert np.array_equal(both.evaluations["bm25"].values, words.evaluations["bm25"].values)
             assert both.evaluations["bm25"].mean() == words.evaluations["bm25"].mean()
         judgements = stdlib_collection().judgements if data == "stdlib" else _judgements(Path(data))
         of_run = evaluate_run(kept, grades_of(judgements), measures=MEASURES, flavour=flavour)
         values = dict(zip(of_run.query_ids, of_run.values.tolist(), strict=True))
-        assert [values[query] for query in words.test.query_ids] == words.evaluations["bm25"].values.tolist()
+        assert [values[query] for query in words.judged.query_ids] == words.evaluations["bm25"].values.tolist()
 
 
 def _judgements(folder: Path) -> list[Judgement]:
@@ -89,7 +89,7 @@ def test_vectors_are_measured_on_what_they_found_and_no_more(place: Path) -> Non
     found = alone(place / "docs", "vectors", vectors=place / "vectors", top=3, vector_top=4)
 
     assert {len(each) for each in found.lists["vectors"].scores.values()} == {4}
-    assert found.test.candidates.sizes.max() > 4
+    assert found.judged.candidates.sizes.max() > 4
     assert (
         own_coverage(found.lists["vectors"], found.judgements).recall
         == found.evaluations["vectors"].mean()["recall@50"]
@@ -128,11 +128,11 @@ def test_features_in_files_keep_the_whole_lists(place: Path, tmp_path: Path) -> 
     without = compare({"bm25": METHODS["bm25"].build()}, read_folds(tmp_path / "parts"), measures=MEASURES)
     whole = alone(place / "docs", flavour="standard")
 
-    expected = dict(zip(whole.test.query_ids, whole.evaluations["bm25"].values.tolist(), strict=True))
+    expected = dict(zip(whole.judged.query_ids, whole.evaluations["bm25"].values.tolist(), strict=True))
     for each in (found, without):  # BM25 finds ten documents here: all of them are candidates, and columns tell which
-        assert [expected[query] for query in each.test.query_ids] == each.evaluations["bm25"].values.tolist()
-    assert [run.name for run in found.test.runs] == ["bm25", "vectors"]
-    assert without.test.runs == ()
+        assert [expected[query] for query in each.judged.query_ids] == each.evaluations["bm25"].values.tolist()
+    assert [run.name for run in found.judged.runs] == ["bm25", "vectors"]
+    assert without.judged.runs == ()
 
 
 def test_a_document_that_a_run_did_not_find_has_no_rank_in_its_list(place: Path) -> None:

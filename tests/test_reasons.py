@@ -137,8 +137,8 @@ def test_reasons_are_kept_with_their_fold(tmp_path: Any) -> None:
 
 def test_reasons_are_found_by_query_and_document() -> None:
     compared = compare({"svm": RankSVM()}, list(make_folds(DATA)), explain=reasons)
-    starts = compared.test.candidates.starts
-    for query in range(len(compared.test)):
+    starts = compared.judged.candidates.starts
+    for query in range(len(compared.judged)):
         rows = np.arange(starts[query], starts[query + 1])
         told = why(compared, query, rows)["svm"]
         assert told is not None

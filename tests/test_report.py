@@ -26,6 +26,7 @@ from scipy import stats
 from querywise.data.folds import Fold, make_folds
 from querywise.data.judged import Candidates, Judged
 from querywise.data.query_table import QueryTable
+from querywise.errors import DataError
 from querywise.evaluation.breakdown import breakdowns, by_difficulty, by_quarter
 from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.examples import extremes
@@ -562,6 +563,133 @@ def test_what_is_left_out_cannot_be_the_answer() -> None:
 def test_a_baseline_of_nothing_has_no_per_cent() -> None:
     found = planted(base=[10] * 10, new=[1] * 10, measure="p@1")
     assert "p@1 1.0000 against 0.0000, p" in found.verdict
+
+
+def with_costs(found: Findings, **costs: tuple[float, float]) -> Findings:
+    """The same findings of methods that took so many seconds to train and milliseconds per query to rank."""
+    compared = found.compared
+    trained = {
+        name: tuple(
+            replace(each, fit_seconds=costs[name][0], predict_seconds=costs[name][1] * len(compared.judged) / 1000)
+            if name in costs
+            else each
+            for each in folds
+        )
+        for name, folds in compared.trained.items()
+    }
+    return findings(replace(compared, trained=trained), found.measure, test=found.test)
+
+
+BLENDLIKE = {
+    "base": [2] * 40,
+    "blend": [1] * 30 + [2] * 10,
+    "weights": [1] * 28 + [2] * 11 + [3],
+    "poor": [3] * 38 + [4, 5],
+}
+
+
+def test_the_cheapest_method_that_is_not_significantly_worse_is_named_with_its_difference_and_costs() -> None:
+    costs = {"base": (0.1, 0.01), "blend": (83.0, 0.31), "weights": (1.0, 0.02), "poor": (0.2, 0.01)}
+    found = with_costs(planted(BLENDLIKE), **costs)
+    ours, theirs = found.compared.evaluations["weights"]["map"], found.compared.evaluations["blend"]["map"]
+    ps = [p_of(found.compared.evaluations[name]["map"], theirs) for name in ("base", "weights", "poor")]
+    assert found.winner == "blend"
+    assert found.cheapest is not None
+    assert found.cheapest.others == ("weights",)
+    assert [each.is_worse for each in found.cheapest.tests] == [True, False, True]
+    assert found.advice == (
+        f"weights is the cheapest method not significantly worse than blend: map {(ours - theirs).mean():+.4f}, "
+        f"p = {holm_of(ps)[1]:.4f} (Holm, 3 tests), trained in 1 s instead of 83 s, 0.02 ms per query instead of 0.31."
+    )
+    decided: Any = found.decided()
+    assert decided["cheapest"]["to_train"] == "weights"
+
+
+def test_where_one_is_cheapest_to_train_and_another_to_rank_by_both_are_named() -> None:
+    ranks = {**BLENDLIKE, "quick": BLENDLIKE["weights"]}
+    costs = {"base": (0.1, 0.01), "blend": (83.0, 0.31), "weights": (1.0, 0.2), "quick": (9.0, 0.02), "poor": (1, 1)}
+    found = with_costs(planted(ranks), **costs)
+    assert found.cheapest is not None
+    assert (found.cheapest.training, found.cheapest.ranking) == ("weights", "quick")
+    assert "weights is the cheapest method to train that is not significantly worse than blend: " in found.advice
+    assert "quick is the cheapest method to rank by that is not significantly worse than blend: " in found.advice
+
+
+def test_no_method_is_advised_that_costs_more_than_the_best_or_is_significantly_worse() -> None:
+    costs = {"base": (0.1, 0.01), "blend": (0.5, 0.02), "weights": (1.0, 0.03), "poor": (0.2, 0.01)}
+    found = with_costs(planted(BLENDLIKE), **costs)
+    assert found.cheapest is not None
+    assert found.cheapest.others == ()
+    assert found.advice == "No method is both cheaper than blend and not significantly worse."
+
+
+def test_where_nothing_beats_the_baseline_costs_are_beside_the_highest_mean() -> None:
+    costs = {"base": (50.0, 1.0), "new": (2.0, 0.1)}
+    found = with_costs(planted(base=[2] * 30, new=[1, 10] * 15), **costs)
+    assert found.winner is None
+    assert (
+        found.advice == "No method is both cheaper than new, which has the highest mean, and not significantly worse."
+    )
+    turned = with_costs(planted(base=[2] * 30, new=[1, 10] * 15), base=(2.0, 0.1), new=(50.0, 1.0))
+    start = "base is the cheapest method not significantly worse than new, which has the highest mean: map -0.0500, p ="
+    assert turned.advice.startswith(start)
+
+
+def test_systems_whose_costs_are_not_known_are_not_advised() -> None:
+    found = planted(BLENDLIKE)  # given scores cost nothing that is known
+    assert found.cheapest is not None
+    assert (found.cheapest.tests, found.advice) == ((), "")
+    some = with_costs(found, base=(0.1, 0.01))
+    assert some.advice == "Every method whose cost is known is significantly worse than blend."
+
+
+def test_the_first_screen_and_markdown_name_the_cheapest_method(tmp_path: Path) -> None:
+    costs = {"base": (0.1, 0.01), "blend": (83.0, 0.31), "weights": (1.0, 0.02), "poor": (0.2, 0.01)}
+    found = with_costs(planted(BLENDLIKE), **costs)
+    page = write_report(found, tmp_path, title="T").read_text(encoding="utf-8")
+    first = page[: page.index("</header>")]
+    assert "Cheapest, not significantly worse than blend</span> <strong>weights</strong>" in first
+    assert found.advice in (tmp_path / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("test", ["t", "wilcoxon"])
+def test_any_two_methods_are_tested_against_each_other(tmp_path: Path, test: str) -> None:
+    found = planted(BLENDLIKE, test=test)
+    tables = {name: each["map"] for name, each in found.compared.evaluations.items()}
+    by_hand: Any = {"t": stats.ttest_rel, "wilcoxon": stats.wilcoxon}[test]
+    named = list(itertools.combinations(BLENDLIKE, 2))
+    ps = [float(by_hand(tables[one], tables[two]).pvalue) for one, two in named]
+    assert [(each.first, each.second) for each in found.pairs] == named
+    assert [each.p for each in found.pairs] == pytest.approx(ps)
+    assert [each.p_holm for each in found.pairs] == pytest.approx(holm_of(ps))
+    alone = found.compared.test("poor", "weights", "map", test=test)
+    assert alone.difference == pytest.approx((tables["poor"] - tables["weights"]).mean())
+    assert alone.p == pytest.approx(ps[named.index(("weights", "poor"))])
+    write_report(found, tmp_path, title="T")
+    made = Made(tmp_path, found)
+    cells = {(row["method"], name): row[f"− {name}"] for row in made.records("pairs") for name in BLENDLIKE}
+    for (one, two), p in zip(named, holm_of(ps), strict=True):
+        for first, second in ((one, two), (two, one)):
+            difference, told = map(float, cells[first, second].split(" p "))
+            assert difference == pytest.approx((tables[first] - tables[second]).mean())
+            assert told == pytest.approx(p)
+    assert all(cells[name, name] == "" for name in BLENDLIKE)
+    assert made.json["pairs"] == [each.as_json() for each in found.pairs]
+
+
+def test_only_significant_pairs_are_colored(tmp_path: Path) -> None:
+    page = write_report(planted(BLENDLIKE), tmp_path, title="T").read_text(encoding="utf-8")
+    pairs = page[page.index('id="pairs"') :]
+    assert len(re.findall('class="number tested"', pairs)) == 2, "blend and weights, in both orders"
+    assert len(re.findall('class="number tested rise"', pairs)) == len(re.findall("tested fall", pairs)) == 5
+
+
+def test_what_is_not_in_a_comparison_cannot_be_tested() -> None:
+    compared = planted(base=[2] * 8, new=[1] * 8).compared
+    with pytest.raises(DataError, match=r"There is no method 'nwe' in this comparison. There are: base, new\."):
+        compared.test("nwe", "base")
+    with pytest.raises(DataError, match=r"Measure 'mrr' was not evaluated\. Evaluated: map\."):
+        compared.test("new", "base", "mrr")
 
 
 def test_what_a_hollow_dot_means_is_said(tmp_path: Path) -> None:

@@ -333,7 +333,7 @@ def test_a_comparison_of_objects_is_that_of_functions_that_fit_them() -> None:
 
 def test_over_folds_every_fold_has_a_model_of_its_own() -> None:
     compared = qw.compare([qw.RankSVM(), Ridge()], qw.make_folds(DATA), measures=["map"])
-    assert len(compared.test) == len(DATA)
+    assert len(compared.judged) == len(DATA)
     assert len(compared.trained["Ridge"]) == 5
 
 

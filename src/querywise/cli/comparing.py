@@ -169,7 +169,7 @@ def compare(
         found, page = run(asked, folds, out, title=called, origin=origin, titles=titles_of(data))
     if as_json:
         learned = {} if found.curves is None else {"learning_curves": found.curves.as_json(test)}
-        print_json(found.compared.as_json(test) | learned)
+        print_json(found.compared.as_json(test) | found.decided() | learned)
     else:
         _say_found(found, test, None if quiet else page)
 
@@ -177,7 +177,7 @@ def compare(
 def _say_found(found: Findings, test: str, page: Path | None) -> None:
     from querywise.report.terminal import comparison_table, curves_table, gap_lines
 
-    say(comparison_table(found.compared, test), *gap_lines(found), found.verdict)
+    say(comparison_table(found.compared, test), *gap_lines(found), *filter(None, (found.verdict, found.advice)))
     if found.curves is not None:
         say(curves_table(found.curves, found.measure, test))
     if page is not None:

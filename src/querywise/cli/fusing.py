@@ -160,7 +160,7 @@ def _as_json(candidates: Candidates, runs: list[str], done: Fused, out: Path | N
     content: JsonObject = {"method": done.method, "runs": list(runs)}
     if done.found is not None and done.coverage is not None:
         compared = done.found.compared.as_json()
-        content |= {"coverage": asdict(done.coverage), **compared, "verdict": done.found.verdict}
+        content |= {"coverage": asdict(done.coverage), **compared, **done.found.decided()}
     if done.scores is not None:
         content |= {"out": str(out), "queries_written": len(candidates), "documents": len(done.scores)}
     if done.ranker is not None:
@@ -172,7 +172,7 @@ def _say_fused(done: Fused) -> None:
     from querywise.report.terminal import comparison_table
 
     if done.found is not None:
-        say(comparison_table(done.found.compared), done.found.verdict)
+        say(comparison_table(done.found.compared), *filter(None, (done.found.verdict, done.found.advice)))
 
 
 def _known(

@@ -35,7 +35,7 @@ def breakdowns(compared: Compared, measure: str) -> list[Breakdown]:
     found = [
         difficulty_breakdown(compared, measure),
         _broken_down("class", compared, measure, compared.classes),
-        _broken_down("number of candidates", compared, measure, by_quarter(compared.test.candidates.sizes)),
+        _broken_down("number of candidates", compared, measure, by_quarter(compared.judged.candidates.sizes)),
     ]
     words = query_words(compared)
     if words is not None:
@@ -55,12 +55,12 @@ def difficulty_breakdown(compared: Compared, measure: str) -> Breakdown:
 
 def relevant_documents(compared: Compared) -> Ints:
     """How many relevant documents each test query has, judged; where that is known, also those retrieval missed."""
-    return relevant_judged(compared.test)
+    return relevant_judged(compared.judged)
 
 
 def query_words(compared: Compared) -> Ints | None:
     """How many words each query has; None unless all have a text."""
-    table = compared.test.candidates.queries
+    table = compared.judged.candidates.queries
     if table is None or table.texts is None or not all(table.texts):
         return None
     return np.array([len((text or "").split()) for text in table.texts])

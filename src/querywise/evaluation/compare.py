@@ -49,9 +49,9 @@ CHOSEN = "chosen on validation"
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """The test queries of all folds together, under every ranker. `test` carries no features."""
+    """The test queries of all folds together, under every ranker. `judged` carries no features."""
 
-    test: Judged
+    judged: Judged
     fold_of: Ints  # which fold tested each query
     trained: dict[str, tuple[Trained, ...]]  # a ranker's folds
     baseline: str
@@ -71,7 +71,7 @@ class Compared:
 
     @property
     def _title(self) -> str:
-        queries, folds = counted(len(self.test), "test query", "test queries"), int(self.fold_of.max(initial=-1)) + 1
+        queries, folds = counted(len(self.judged), "test query", "test queries"), int(self.fold_of.max(initial=-1)) + 1
         return f"{counted(len(self.names), 'method')} on {queries}{f' of {folds} folds' if folds > 1 else ''}"
 
     @property
@@ -115,27 +115,27 @@ class Compared:
         """Some measures of one ranker on every test query; the run of one system is measured on its own list."""
         if name in self.lists:
             return evaluate_run(self.lists[name], self.judgements, measures=measures, flavour=self.flavour)
-        return evaluate(self.scores[name], self.test, measures=measures, flavour=self.flavour, order="grouped")
+        return evaluate(self.scores[name], self.judged, measures=measures, flavour=self.flavour, order="grouped")
 
     @cached_property
     def lists(self) -> dict[str, Run]:
         """The rankers that are the run of one system, each with its own list: no document that only others found."""
-        return own_lists(self.test, self.fold_of, self.trained) | dict(self.runs)
+        return own_lists(self.judged, self.fold_of, self.trained) | dict(self.runs)
 
     @cached_property
     def judgements(self) -> Grades:
         """All that was judged: query → document → grade."""
-        return dict(zip(self.test.query_ids, whole_grades(self.test), strict=True))
+        return dict(zip(self.judged.query_ids, whole_grades(self.judged), strict=True))
 
     @property
     def coverage(self) -> Coverage | None:
         """What the candidates of the test queries hold of all that was judged; None where that is not known."""
-        return None if self.test.missed is None else coverage_of(self.test)
+        return None if self.judged.missed is None else coverage_of(self.judged)
 
     @property
     def losses(self) -> tuple[Loss, ...]:
         """What was read and left out, or shortened, as far as the data tells."""
-        return self.test.losses
+        return self.judged.losses
 
     def counted(self) -> list[str]:
         """What was counted, what retrieval missed and what was not fitted here, in a few sentences, as far as known."""
@@ -151,6 +151,31 @@ class Compared:
         chosen = slice(None) if queries is None else queries
         return find_test(test)(ours[chosen], theirs[chosen])
 
+    def test(self, first: str, second: str, measure: str | None = None, *, test: str = "t") -> Comparison:
+        """Test any two methods against each other, query by query.
+
+        first, second: their names.
+        measure: one of those evaluated; by default the first.
+        test: the paired test: `t`, `wilcoxon` or `randomisation`.
+
+        Returns: a Comparison: `.difference`, the first method's mean less the second's, and `.p`, for these two alone;
+        `holm` corrects the p of several.
+
+        Refused: with DataError, a method, measure or test that is not there.
+
+        >>> from querywise import RankSVM, compare, make_judged, split
+        >>> train, valid, test = split(make_judged(30, 10, 4))
+        >>> compared = compare({"svm": RankSVM(), "a": lambda X: X[:, 0], "b": lambda X: X[:, 1]}, train, valid, test)
+        >>> found = compared.test("a", "b", "ndcg@10")
+        >>> found.test, found.wins + found.ties + found.losses
+        ('paired t-test', 6)
+        """
+        for name in (first, second):
+            if name not in self.trained:
+                raise DataError(f"There is no method {name!r} in this comparison. There are: {', '.join(self.names)}.")
+        chosen = self.measures[0] if measure is None else measure
+        return find_test(test)(self.evaluations[first][chosen], self.evaluations[second][chosen])
+
     def corrected(self, test: str = "t") -> dict[str, dict[str, float]]:
         """The p of every measure of each but the baseline, against the baseline, by Holm for their number."""
         return self.differences.corrected(test)
@@ -161,7 +186,7 @@ class Compared:
 
     def predict_milliseconds(self, name: str) -> float:
         """The milliseconds of ranking, per query."""
-        return 1000 * sum(each.predict_seconds for each in self.trained[name]) / max(len(self.test), 1)
+        return 1000 * sum(each.predict_seconds for each in self.trained[name]) / max(len(self.judged), 1)
 
     def megabytes(self, name: str) -> float:
         """How much a fitted ranker holds, the mean over the folds; NaN for given scores."""
@@ -171,7 +196,7 @@ class Compared:
     @property
     def classes(self) -> dict[str, Bools]:
         """The test queries of each class, where they have one."""
-        known = self.test.classes
+        known = self.judged.classes
         return {name: np.array([each == name for each in known]) for name in sorted({name for name in known if name})}
 
     def moved(self, name: str) -> Floats | None:
@@ -183,7 +208,7 @@ class Compared:
         return np.array(
             [
                 np.mean([each[query] for each in found if query in each] or nothing, axis=0)
-                for query in self.test.candidates.query_ids
+                for query in self.judged.candidates.query_ids
             ]
         )
 
@@ -216,7 +241,7 @@ class Compared:
     def as_json(self, test: str = "t") -> JsonObject:
         """Everything the table shows, as JSON can hold it."""
         return {
-            "queries": len(self.test),
+            "queries": len(self.judged),
             "flavour": self.flavour,
             "baseline": self.baseline,
             "test": TEST_NAMES[test],
@@ -292,7 +317,7 @@ def compare(
     >>> from querywise import RankSVM, compare, make_judged, split
     >>> train, valid, test = split(make_judged(30, 10, 4))
     >>> found = compare({"svm": RankSVM(), "first feature": lambda X: X[:, 0]}, train, valid, test, measures="map")
-    >>> found.names, found.baseline, len(found.test)
+    >>> found.names, found.baseline, len(found.judged)
     (('svm', 'first feature'), 'svm', 6)
     """
     known = systems_of(systems)
@@ -326,7 +351,7 @@ def compare(
     parts = pool.together(one, range(len(folds)), "Folds")
     tests = [test for test, _ in parts]
     compared = Compared(
-        test=concatenate(tests),
+        judged=concatenate(tests),
         fold_of=np.repeat(np.arange(len(tests)), [len(each) for each in tests]),
         trained={name: tuple(_costs(found[name], name in known.given) for _, found in parts) for name in fits},
         baseline=base,

@@ -57,9 +57,9 @@ def examples(compared: Compared, name: str, measure: str, *, top: int = 5) -> li
 
 
 def _example(compared: Compared, names: tuple[str, str], query: int, title: str, measure: str, top: int) -> Example:
-    candidates = compared.test.candidates
+    candidates = compared.judged.candidates
     # Of real-valued labels, of which there may be many, only what is relevant.
-    labels = compared.test.labels if compared.test.gains is None else (compared.test.labels > 0).astype(np.int64)
+    labels = compared.judged.labels if compared.judged.gains is None else (compared.judged.labels > 0).astype(np.int64)
     grades = labels.tolist()
     table = candidates.queries
     text = None if table is None or table.texts is None else table.texts[query]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -13,12 +13,12 @@ from querywise.evaluation.curves import LearningCurves
 from querywise.evaluation.differences import Differences
 from querywise.evaluation.examples import Example, extremes
 from querywise.evaluation.oracle import Halves, best_of, reachable
+from querywise.evaluation.pairs import SIGNIFICANT, Cheapest, Pair, all_pairs, cheapest
 from querywise.evaluation.reasons import Use, uses
 from querywise.evaluation.significance import TEST_NAMES, TESTS, bootstrap_interval, effect_size, find_test
 from querywise.evaluation.trained import Trained
 from querywise.runtime.values import JsonObject
 
-SIGNIFICANT = 0.05
 _NUMBERS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 
 
@@ -97,6 +97,8 @@ class Findings:
     against_k: dict[str, dict[float, float]]  # the best value on validation data at every k tried, mean over folds
     uses: dict[str, tuple[Use, ...]]  # the features of each method that could be explained, the main ones first
     unexplained: dict[str, str]  # why not, for each of the others
+    pairs: tuple[Pair, ...]  # any two methods tested against each other
+    cheapest: Cheapest | None  # of those not significantly worse than the best; None of one method alone
     curves: LearningCurves | None = None  # where they were asked for
 
     @property
@@ -119,6 +121,19 @@ class Findings:
     def verdict(self) -> str:
         """The conclusion, in a sentence or two."""
         return _verdict(self)
+
+    @property
+    def advice(self) -> str:
+        """The cheapest method that is not significantly worse than the best, in a sentence; empty without one."""
+        return "" if self.cheapest is None else self.cheapest.text
+
+    def decided(self) -> JsonObject:
+        """The verdict, the cheapest method not significantly worse and all pairs, for a command's JSON."""
+        return {
+            "verdict": self.verdict,
+            "cheapest": None if self.cheapest is None else self.cheapest.as_json(),
+            "pairs": [each.as_json() for each in self.pairs],
+        }
 
 
 def findings(compared: Compared, measure: str, *, test: str = "t", left_out: Sequence[str] = ()) -> Findings:
@@ -149,7 +164,25 @@ def findings(compared: Compared, measure: str, *, test: str = "t", left_out: Seq
         {name: points for name in names if len(points := _against_k(compared.trained[name])) > 1},
         used,
         unexplained,
+        all_pairs(compared, measure, test),
+        _cheapest(compared, counted, by_name, shown, measure, test),
     )
+
+
+def _cheapest(
+    compared: Compared,
+    counted: Sequence[str],
+    by_name: Mapping[str, MethodFinding],
+    shown: str | None,
+    measure: str,
+    test: str,
+) -> Cheapest | None:
+    """Against the winner; where nothing beats the baseline, against the highest mean."""
+    if shown is None:
+        return None
+    won, among = by_name[shown].is_better, (compared.baseline, *counted)
+    best = shown if won else max(among, key=lambda name: by_name[name].means[measure])
+    return cheapest(compared, best, among, measure, test, is_winner=won)
 
 
 def _uses(compared: Compared) -> tuple[dict[str, tuple[Use, ...]], dict[str, str]]:
@@ -248,7 +281,7 @@ def _precision(compared: Compared, name: str) -> float:
 
 
 def _verdict(found: Findings) -> str:
-    base, queries = found.baseline, len(found.compared.test)
+    base, queries = found.baseline, len(found.compared.judged)
     top = next((each for each in found.others if each.name == found.shown), None)
     if top is None:
         return f"Only {base.name} was evaluated: {found.measure} {base.means[found.measure]:.4f} on {queries} queries."
@@ -310,11 +343,13 @@ def as_json(found: Findings) -> JsonObject:
         "flavour": found.compared.flavour,
         "test": found.test,
         "baseline": found.compared.baseline,
-        "queries": len(found.compared.test),
+        "queries": len(found.compared.judged),
         **({} if found.compared.coverage is None else {"coverage": asdict(found.compared.coverage)}),
         "losses": [each.as_json() for each in found.compared.losses],
         **({"edges": [each.as_json() for each in found.compared.edges]} if found.compared.edges else {}),
         "methods": {each.name: _of_method(each) for each in found.methods},
+        **({} if found.cheapest is None else {"against_the_best": found.cheapest.tests_as_json()}),
+        "pairs": [each.as_json() for each in found.pairs],
         "breakdowns": {
             each.title: {group.label: group._asdict() for group in each.groups} for each in found.breakdowns
         },

@@ -40,7 +40,7 @@ def ranks_of(scores: Floats, starts: Ints) -> Ints:
 
 def all_ranks(compared: Compared) -> Ints:
     """Documents × rankers: every rank, from 1; 0 for a document that is not in the list of one system's run."""
-    starts = compared.test.candidates.starts
+    starts = compared.judged.candidates.starts
     every = [
         _own_ranks(compared, name) if name in compared.lists else ranks_of(compared.scores[name], starts)
         for name in compared.names
@@ -50,7 +50,7 @@ def all_ranks(compared: Compared) -> Ints:
 
 def _own_ranks(compared: Compared, name: str) -> Ints:
     """The rank of every candidate in a run's own list; 0 where the run does not have it."""
-    candidates, flavour = compared.test.candidates, find_flavour(compared.flavour)
+    candidates, flavour = compared.judged.candidates, find_flavour(compared.flavour)
     ids = candidates.document_ids or [str(row + 1) for row in range(len(candidates.features))]
     ranks = np.zeros(len(candidates.features), np.int64)
     for query, query_id in enumerate(candidates.query_ids):
@@ -65,8 +65,8 @@ def run_of(compared: Compared, name: str) -> Run:
     """A ranker's ranking of every test query: of a run its own list, of any other ranker all candidates."""
     if name in compared.lists:
         lists = compared.lists[name].scores
-        return Run(name, {query: lists.get(query, {}) for query in compared.test.query_ids})
-    candidates, scores = compared.test.candidates, compared.scores[name].tolist()
+        return Run(name, {query: lists.get(query, {}) for query in compared.judged.query_ids})
+    candidates, scores = compared.judged.candidates, compared.scores[name].tolist()
     found = {}
     for query, query_id in enumerate(candidates.query_ids):
         rows = range(*candidates.rows(query).indices(len(scores)))
@@ -76,10 +76,10 @@ def run_of(compared: Compared, name: str) -> Run:
 
 def ranked(compared: Compared, ranks: Ints, query: int) -> Ranked:
     """One query's documents to look at."""
-    rows = np.arange(*compared.test.candidates.rows(query).indices(len(ranks)))
+    rows = np.arange(*compared.judged.candidates.rows(query).indices(len(ranks)))
     own = ranks[rows]
     best = np.where(own > 0, own, len(ranks) + 1).min(axis=1, initial=len(ranks) + 1)
-    below = np.flatnonzero((best > TOP) & (compared.test.labels[rows] > 0))
+    below = np.flatnonzero((best > TOP) & (compared.judged.labels[rows] > 0))
     further = below[np.argsort(best[below], kind="stable")[:_FURTHER]]
     chosen = rows[np.concatenate([np.flatnonzero(best <= TOP), further])]
     return Ranked(chosen, ranks[chosen])
@@ -87,7 +87,7 @@ def ranked(compared: Compared, ranks: Ints, query: int) -> Ranked:
 
 def document_names(compared: Compared, query: int, rows: Ints) -> list[str]:
     """Documents by their ids, or by their row in the fold's test part, as where the scores are kept."""
-    candidates = compared.test.candidates
+    candidates = compared.judged.candidates
     first = int(candidates.starts[np.searchsorted(compared.fold_of, compared.fold_of[query])])
     offset = first if candidates.document_ids is None else 0
     return [candidates.document_label(row - offset) for row in rows.tolist()]
@@ -95,7 +95,7 @@ def document_names(compared: Compared, query: int, rows: Ints) -> list[str]:
 
 def grades(compared: Compared, rows: Ints) -> list[float | None]:
     """The grade of each document; None of one that nobody judged."""
-    test = compared.test
+    test = compared.judged
     values = test.labels[rows].astype(np.float64) if test.gains is None else test.gains[test.labels[rows]]
     known = np.ones(len(rows), np.bool_) if test.judged is None else test.judged[rows]
     return [float(value) if judged else None for value, judged in zip(values.tolist(), known.tolist(), strict=True)]
@@ -105,7 +105,7 @@ def why(compared: Compared, query: int, rows: Ints) -> dict[str, list[list[tuple
     """By ranker, for each document the features that set it apart most, as far as known; None of no document at all."""
     fold = int(compared.fold_of[query])
     number = query - int(np.searchsorted(compared.fold_of, fold))
-    first = int(compared.test.candidates.starts[query])
+    first = int(compared.judged.candidates.starts[query])
     found: dict[str, list[list[tuple[str, float]]] | None] = {}
     for name, folds in compared.trained.items():
         reasons = folds[fold].reasons
@@ -123,14 +123,14 @@ def why(compared: Compared, query: int, rows: Ints) -> dict[str, list[list[tuple
 
 def query_texts(compared: Compared) -> tuple[str | None, ...]:
     """The text of every query; None where it has none."""
-    table = compared.test.candidates.queries
-    return (None,) * len(compared.test) if table is None or table.texts is None else table.texts
+    table = compared.judged.candidates.queries
+    return (None,) * len(compared.judged) if table is None or table.texts is None else table.texts
 
 
 def titles_needed(compared: Compared) -> set[str]:
     """The ids of the documents that are looked at, where documents have ids."""
-    ids = compared.test.candidates.document_ids
+    ids = compared.judged.candidates.document_ids
     if ids is None:
         return set()
     ranks = all_ranks(compared)
-    return {ids[row] for query in range(len(compared.test)) for row in ranked(compared, ranks, query).rows.tolist()}
+    return {ids[row] for query in range(len(compared.judged)) for row in ranked(compared, ranks, query).rows.tolist()}

@@ -231,7 +231,7 @@ def fused(candidates: Candidates, judged: Judged, compared: Compared, asked: Fus
         return vote(candidates, asked.method, _for_others(asked.normalise))
     scores = np.empty(len(candidates.features))
     place = {query: number for number, query in enumerate(candidates.query_ids)}
-    tested = compared.test.candidates
+    tested = compared.judged.candidates
     for number, query in enumerate(tested.query_ids):
         if query not in place:  # judged, but in no run
             continue

@@ -15,7 +15,7 @@ from querywise.report.curves import curves_figure, curves_table, curves_text
 from querywise.report.drawings import Figure
 from querywise.report.features import features_figure, features_table, features_text
 from querywise.report.origin import Origin
-from querywise.report.tables import Cell, Column, Table
+from querywise.report.tables import Cell, Column, Table, Tested
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Section:
 def contents(found: Findings, title: str, story: str, origin: Origin | None = None) -> list[Section]:
     """The sections of a report, in the order in which a reader asks."""
     every = [
-        Section(title, f"{found.verdict} {story}".strip(), (), drawings.differences(found)),
+        Section(title, " ".join(filter(None, (found.verdict, found.advice, story))), (), drawings.differences(found)),
         _methods(found),
         _queries(found),
         _where(found),
@@ -59,6 +59,7 @@ def contents(found: Findings, title: str, story: str, origin: Origin | None = No
             (("tests", tests_table(found)),),
             anchor="statistics",
         ),
+        *([_pairs(found)] if len(found.methods) > 2 else []),
         _repeat(origin or Origin()),
     ]
     return [each for each in every if each.text or each.tables or each.figures]
@@ -89,7 +90,7 @@ def main_table(found: Findings) -> Table:
     return Table(
         tuple(columns),
         tuple(rows),
-        f"{len(compared.test)} test queries, flavour {compared.flavour}; p: {TEST_NAMES[found.test]} against "
+        f"{len(compared.judged)} test queries, flavour {compared.flavour}; p: {TEST_NAMES[found.test]} against "
         f"{compared.baseline}; Holm: corrected for {_counted(found.compared_with, 'method', 'methods')}; parameters "
         + " ".join(["chosen on validation data.", *compared.counted()]),
         names.index(found.winner) if found.winner is not None else None,
@@ -119,6 +120,17 @@ def tests_table(found: Findings) -> Table:
         for each in found.others
     ]
     return Table(columns, tuple(rows), f"{found.measure}, against {found.compared.baseline}.")
+
+
+def pairs_table(found: Findings) -> Table:
+    """Every method against every other one, the highest mean first."""
+    names = [each.name for each in sorted(found.methods, key=lambda each: -each.means[found.measure])]
+    cells: dict[tuple[str, str], Tested] = {}
+    for each in found.pairs:
+        cells[each.first, each.second] = Tested(each.difference, each.p_holm, each.is_significant)
+        cells[each.second, each.first] = Tested(-each.difference, each.p_holm, each.is_significant)
+    rows = tuple((name, *(cells.get((name, other)) for other in names)) for name in names)
+    return Table((Column("method"), *(Column(f"− {name}", "tested") for name in names)), rows)
 
 
 def breakdown_table(found: Findings, breakdown: Breakdown) -> Table:
@@ -246,6 +258,17 @@ def _cost(found: Findings) -> Section:
         (("timings", timings_table(found)),),
         drawings.quality_against_time(found),
         "cost",
+    )
+
+
+def _pairs(found: Findings) -> Section:
+    return Section(
+        "Any two methods",
+        f"The {found.measure} of the method in the row less that of the method in the column, and p of the "
+        f"{TEST_NAMES[found.test]} after Holm's correction for all {len(found.pairs)} pairs. "
+        "Colored cells have p < 0.05.",
+        (("pairs", pairs_table(found)),),
+        anchor="pairs",
     )
 
 

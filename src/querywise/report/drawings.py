@@ -188,7 +188,7 @@ def transforms_by_gain(found: Findings) -> tuple[Figure, ...]:
 
 def _by_class(found: Findings, queries: Ints) -> tuple[list[str], dict[str, tuple[str, str]]]:
     """The class of each query, and the looks of classes; no looks where there are none."""
-    classes = found.compared.test.classes
+    classes = found.compared.judged.classes
     kinds = [classes[query] or "no class" for query in queries.tolist()]
     known = [*found.compared.classes, *(["no class"] if "no class" in kinds else [])]
     looks = {name: (f"c{1 + place % 6}", _SHAPES[place % 6]) for place, name in enumerate(known)}
@@ -222,7 +222,7 @@ def gains_of(found: Findings) -> Floats | None:
 
 def name_of_query(found: Findings, query: int) -> str:
     """A query's text, cut short, or its id."""
-    candidates = found.compared.test.candidates
+    candidates = found.compared.judged.candidates
     table = candidates.queries
     text = None if table is None or table.texts is None else table.texts[query]
     return short(text or candidates.query_ids[query], 60)

@@ -79,7 +79,7 @@ def _safe(text: str) -> str:
 
 def _known(found: Findings) -> JsonObject:
     """What is known of every query, column by column."""
-    compared, test = found.compared, found.compared.test
+    compared, test = found.compared, found.compared.judged
     texts, nearest = query_texts(compared), nearest_distances(compared)
     shown = [text or name for text, name in zip(texts, test.query_ids, strict=True)]
     return {
@@ -105,7 +105,7 @@ def _rankings(compared: Compared, titles: Mapping[str, str], features: Sequence[
     numbers = {name: number for number, name in enumerate(features)}
     ranks, texts = all_ranks(compared), query_texts(compared)
     made = []
-    for query in range(len(compared.test)):
+    for query in range(len(compared.judged)):
         some = ranked(compared, ranks, query)
         names = document_names(compared, query, some.rows)
         text = texts[query]

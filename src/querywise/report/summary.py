@@ -22,6 +22,7 @@ def summary(found: Findings, title: str, story: str, origin: Origin) -> list[str
         '<div class="glance"><div class="answer">',
         _winner(found),
         _numbers(found),
+        _cheapest(found),
         "</div>",
         differences(found),
         "</div>",
@@ -61,6 +62,22 @@ def _numbers(found: Findings) -> str:
         "" if top is None or found.winner else f'<p class="whose">Of the best of the others, {escape(top.name)}:</p>'
     )
     return f'{whose}<dl class="numbers">{tiles}</dl>'
+
+
+def _cheapest(found: Findings) -> str:
+    """The cheapest methods that are not significantly worse than the best one, each with its difference and costs."""
+    known = found.cheapest
+    if known is None or not known.text:
+        return ""
+    if not known.others:
+        return f'<p class="cheapest">{escape(known.text)}</p>'
+    ways = {known.training: " to train", known.ranking: " to rank by"} if known.training != known.ranking else {}
+    return "".join(
+        f'<p class="cheapest"><span>Cheapest{ways.get(name, "")}, not significantly worse than '
+        f"{escape(short(known.best))}</span> <strong>{escape(name)}</strong> "
+        f"<small>{escape(known.told(name))}</small></p>"
+        for name in known.others
+    )
 
 
 def _gain(found: Findings, top: MethodFinding) -> tuple[str, str, str]:
@@ -169,7 +186,7 @@ def facts(found: Findings, origin: Origin) -> Sequence[tuple[str, str]]:
     took += [f"training {duration(sum(spent))}"] if spent and took else []
     return [
         ("data", origin.data),
-        ("queries", f"{len(compared.test):,}"),
+        ("queries", f"{len(compared.judged):,}"),
         ("folds", str(folds)),
         ("coverage", known),
         ("lost", " ".join(map(str, compared.losses))),

@@ -8,8 +8,18 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-Cell = str | int | float | None
+
+class Tested(NamedTuple):
+    """A difference with its p, and whether it is significant."""
+
+    difference: float
+    p: float
+    is_significant: bool
+
+
+Cell = str | int | float | Tested | None
 _TEX = {
     **{mark: "\\" + mark for mark in "&%$#_{}"},
     "\\": r"\textbackslash{}",
@@ -25,7 +35,7 @@ _SHORT = 28  # characters that stay on one line
 
 @dataclass(frozen=True)
 class Column:
-    """A heading and how what is below it is written: `text`, `value`, `signed`, `p`, `count`, `time` or `share`."""
+    """A heading and how what is below it is written: text, value, signed, p, count, time, share or tested."""
 
     heading: str
     kind: str = "text"
@@ -36,8 +46,10 @@ class Column:
             return ""
         if isinstance(cell, str):
             return cell
+        if isinstance(cell, Tested):
+            return f"{cell.difference:+.4f} p\u00a0{_p(cell.p)}"
         if self.kind == "p":
-            return "< 0.0001" if cell < 1e-4 else f"{cell:.4f}"
+            return _p(cell)
         if self.kind == "count" or isinstance(cell, int):
             return f"{int(cell):,}"
         return {"signed": f"{cell:+.4f}", "time": f"{cell:.3g}", "share": f"{cell:.1%}"}.get(self.kind, f"{cell:.4f}")
@@ -94,14 +106,23 @@ class Table:
         return f'<div class="scroll" tabindex="0" role="region" aria-label="{html.escape(name)}">{table}</div>'
 
 
+def _p(value: float) -> str:
+    return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
+
+
 def _exact(cell: Cell) -> Cell:
     """A cell as CSV holds it: a float to the last bit, what is not known as nothing."""
+    if isinstance(cell, Tested):
+        return f"{cell.difference!r} p {cell.p!r}"
     if isinstance(cell, float):
         return None if math.isnan(cell) else repr(cell)
     return cell
 
 
 def _cell(column: Column, cell: Cell, written: str) -> str:
+    if isinstance(cell, Tested):
+        side = (" rise" if cell.difference > 0 else " fall") if cell.is_significant else ""
+        return f'<td class="number tested{side}" data-value="{cell.difference!r}">{html.escape(written)}</td>'
     number = f' data-value="{cell!r}"' if isinstance(cell, (int, float)) and not math.isnan(cell) else ""
     length = "short" if len(written) <= _SHORT else "long"
     kind = f' class="{length}"' if column.kind == "text" else _aligned(column)

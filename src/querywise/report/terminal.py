@@ -78,7 +78,7 @@ def comparison_table(compared: Compared, test: str = "t") -> Group:
     base = compared.baseline
     headings = [each for measure in compared.measures for each in (measure, "p")]
     caption = (
-        f"{len(compared.test)} test queries, flavour {compared.flavour}; "
+        f"{len(compared.judged)} test queries, flavour {compared.flavour}; "
         f"p: {TEST_NAMES[test]} against {base}, parameters chosen on validation data"
     )
     table = _table("method", *headings, "training", "ms/query", "MB")

@@ -29,6 +29,7 @@ SOMETIMES = (
     "oracle",
     "features",
     "learning-curves",
+    "pairs",
     "by-relevant-documents",
     "by-class",
     "by-distance-to-the-nearest-training-query",
@@ -77,7 +78,7 @@ def write_report(
 
 def _write_runs(compared: Compared, folder: Path) -> None:
     """Every method's ranking of the test queries as a TREC run, where its form can hold the ids."""
-    candidates = compared.test.candidates
+    candidates = compared.judged.candidates
     if candidates.document_ids is not None and not unfit_for_runs((*candidates.query_ids, *candidates.document_ids)):
         write_runs((replace(run_of(compared, name), name=file_name(name)) for name in compared.names), folder)
 
@@ -118,7 +119,7 @@ def _value_rows(compared: Compared) -> Iterable[list[str]]:
 
 def _query_rows(compared: Compared) -> Iterable[list[str]]:
     """What is known of every test query."""
-    test = compared.test
+    test = compared.judged
     nearest = nearest_distances(compared)
     relevant = relevant_documents(compared).tolist()
     yield ["query", "fold", "class", "candidates", "relevant", "distance", "text"]

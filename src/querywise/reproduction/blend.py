@@ -169,7 +169,7 @@ def _table(compared: Compared, valid: dict[str, float], tested: dict[str, float]
                 cells += [tested.get(name), *others]
         rows.append(tuple(cells))
     caption = (
-        f"{len(compared.test)} test queries, flavour {compared.flavour}; p: paired t-test against {PLAIN}, and "
+        f"{len(compared.judged)} test queries, flavour {compared.flavour}; p: paired t-test against {PLAIN}, and "
         f"on MAP against {' and '.join(RIVALS)}; all trees averaged over {BAG} seeds."
     )
     return Table(tuple(columns), tuple(rows), " ".join([caption, *compared.counted()])).markdown()

@@ -154,8 +154,8 @@ def _table(curves: dict[int, Compared], measure: str, title: str) -> Table:
 
 def _remark(compared: Compared) -> str:
     told: Sequence[str] = [
-        f"{len(compared.test)} test queries, flavour {compared.flavour}; p: paired t-test of {RECOMMENDED} against the "
-        "row, with Holm's correction for all methods and sizes of the table.",
+        f"{len(compared.judged)} test queries, flavour {compared.flavour}; p: paired t-test of {RECOMMENDED} against "
+        "the row, with Holm's correction for all methods and sizes of the table.",
         *compared.counted(),
     ]
     return " ".join(told) + "\n"

@@ -83,7 +83,7 @@ def _table(compared: Compared) -> str:
             same = name == compared.baseline
             cells += [mean, None if same else compared.against_baseline(name, measure).p]
         rows.append(tuple(cells))
-    caption = f"{len(compared.test)} test queries, flavour {compared.flavour}; p: paired t-test against single."
+    caption = f"{len(compared.judged)} test queries, flavour {compared.flavour}; p: paired t-test against single."
     return Table(tuple(columns), tuple(rows), " ".join([caption, *compared.counted()])).markdown()
 
 

@@ -231,7 +231,7 @@ def _median_distance(places: Floats, share: float) -> float:
 
 def _lists(compared: Compared) -> dict[str, int]:
     """How many test queries there are, and how many whose top T documents are all they have."""
-    sizes = compared.test.candidates.sizes
+    sizes = compared.judged.candidates.sizes
     return {"queries": len(sizes), "no_longer_than_top": int(np.sum(sizes <= TOP))}
 
 

@@ -74,7 +74,7 @@ def reproduce(folds: Folds, out: Path) -> Path:
     compared = compare(_fits(names, bag), parts, measures=tuple(MEASURES), observe=observe)
     words = compare({WORDS: _chosen(SINGLE)}, [_of_words(each) for each in parts], measures=tuple(MEASURES))
     compared = _with_row(compared, words)
-    best = oracle(compared.test)
+    best = oracle(compared.judged)
     numbers: JsonObject = {
         "comparison": compared.as_json(),
         "oracle": {measure: float(each.mean()) for measure, each in best.items()},
@@ -172,7 +172,7 @@ def _closed(compared: Compared, best: Mapping[str, Floats]) -> dict[str, dict[st
 
 def _recalls(compared: Compared) -> dict[str, float]:
     """Of each row the share of relevant documents in its list: of a run alone its own, of any other the union."""
-    every = coverage_of(compared.test).recall
+    every = coverage_of(compared.judged).recall
     return {
         name: own_coverage(compared.lists[name], compared.judgements).recall if name in compared.lists else every
         for name in compared.names
@@ -192,7 +192,7 @@ def _tests(compared: Compared, *, corrected: bool = False) -> dict[str, dict[str
 
 def _by_query(compared: Compared) -> JsonObject:
     tables = {measure: {name: compared.evaluations[name][measure].tolist() for name in POOLED} for measure in MEASURES}
-    return {"queries": list(compared.test.query_ids), **tables}
+    return {"queries": list(compared.judged.query_ids), **tables}
 
 
 def _table(compared: Compared, best: Mapping[str, Floats]) -> str:
@@ -216,7 +216,7 @@ def _table(compared: Compared, best: Mapping[str, Floats]) -> str:
 
 def _remark(compared: Compared, bag: int) -> str:
     told = [
-        f"{len(compared.test)} test queries, flavour {compared.flavour}; p: paired t-test against rrf, weights and "
+        f"{len(compared.judged)} test queries, flavour {compared.flavour}; p: paired t-test against rrf, weights and "
         f"single, each with Holm's correction for all {len(compared.names) - 1} other rows; gap closed: of the gap "
         f"between weights and the oracle; trees of {bag} seed{'' if bag == 1 else 's'}.",
         *compared.counted(),

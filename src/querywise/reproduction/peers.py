@@ -55,7 +55,7 @@ class Measured:
         """That of a comparison."""
         found = compared.evaluations
         return Measured(
-            list(compared.test.query_ids),
+            list(compared.judged.query_ids),
             {
                 measure: {name: np.round(found[name][measure], 6).tolist() for name in compared.names}
                 for measure in MEASURES
@@ -223,8 +223,8 @@ def _columns(heading: str) -> list[Column]:
 
 def _remark(compared: Compared) -> str:
     told = [
-        f"{len(compared.test)} test queries, flavour {compared.flavour}; p: paired t-test of {RECOMMENDED} against the "
-        f"row; {_TIMES}; {SEEDS} seeds each.",
+        f"{len(compared.judged)} test queries, flavour {compared.flavour}; p: paired t-test of {RECOMMENDED} against "
+        f"the row; {_TIMES}; {SEEDS} seeds each.",
         *compared.counted(),
     ]
     return " ".join(told) + "\n"

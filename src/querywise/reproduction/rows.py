@@ -75,5 +75,7 @@ def rows_table(
         means = compared.evaluations[name].mean()
         ps = [None if name == rival else p_of(compared, name, rival, each) for rival in rivals for each in tested]
         rows.append((name, *(means[measure] for measure in shown), *ps))
-    caption = f"{len(compared.test)} test queries, flavour {FLAVOUR}; p: paired t-test against {' and '.join(rivals)}."
+    caption = (
+        f"{len(compared.judged)} test queries, flavour {FLAVOUR}; p: paired t-test against {' and '.join(rivals)}."
+    )
     return Table(tuple(columns), tuple(rows), " ".join([caption, *compared.counted()]))

@@ -79,7 +79,7 @@ def grid_table(compared: Compared) -> Table:
     """Tables 2 and 3."""
     rows = _over_grid(compared, lambda name: _shown(compared, name))
     caption = (
-        f"The paper's algorithm. {len(compared.test)} test queries, flavour {compared.flavour}; without aTVT "
+        f"The paper's algorithm. {len(compared.judged)} test queries, flavour {compared.flavour}; without aTVT "
         f"{values(compared, PLAIN).mean():.4f}; p: Wilcoxon's signed-rank test against that."
     )
     return Table(_grid_columns("DCG@5 with aTVT"), rows, " ".join([caption, *compared.counted()]))
