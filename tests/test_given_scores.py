@@ -188,8 +188,38 @@ def test_a_file_name_may_have_an_equals_sign(place: Path, tmp_path: Path) -> Non
 
 def test_a_measure_may_be_written_in_capitals(place: Path) -> None:
     words = ["--methods", "none", "--scores", f"a={place / 'one.scores'}", "--measures", "MAP,NDCG@3"]
-    found = content("compare", place / "one.txt", *words, "--measure", "NDCG@3")
+    found = content("compare", place / "one.txt", *words)
     assert list(found["methods"]["a"]["mean"]) == ["map", "ndcg@3"]
+
+
+def test_the_verdict_is_about_the_first_measure(place: Path) -> None:
+    scores = ["--scores", f"a={place / 'one.scores'}", "--scores", f"b={place / 'other.scores'}"]
+    for measures in ("map,ndcg@3", "ndcg@3,map"):
+        found = content("compare", place / "one.txt", "--methods", "none", *scores, "--measures", measures)
+        first, second = measures.split(",")
+        value = found["methods"]["b"]["mean"][first]
+        assert f": {first} {value:.4f} against" in found["verdict"]
+        assert second not in found["verdict"]
+
+
+@pytest.mark.parametrize("command", ["compare", "fuse"])
+def test_the_former_option_puts_its_measure_first_and_says_what_to_write(place: Path, command: str) -> None:
+    words: list[object] = ["compare", place / "one.txt", "--methods", "none", "--scores", f"a={place / 'one.scores'}"]
+    if command == "fuse":
+        lines = [f"{each} 0 d{number} {number % 2}" for each in DATA.query_ids for number in range(3)]
+        runs = [place / f"{name}.trec" for name in ("first", "second")]
+        for run_file, sign in zip(runs, (1, -1), strict=True):
+            ranked = [(each, number) for each in DATA.query_ids for number in range(3)]
+            run_file.write_text("".join(f"{each} Q0 d{n} {n + 1} {sign * n} x\n" for each, n in ranked))
+        (place / "some.qrels").write_text("\n".join(lines) + "\n")
+        words = ["fuse", *runs, "--judged", place / "some.qrels", "--folds", 3]
+    done = call(*words, "--measures", "map,p@2", "--measure", "NDCG@3", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "--measure is now the first of --measures: --measures ndcg@3,map,p@2\n" in done.stderr
+    methods = json.loads(done.stdout)["methods"]
+    assert list(next(iter(methods.values()))["mean"]) == ["ndcg@3", "map", "p@2"]
+    assert call(*words, "--measure", "map", "--quiet", "--json").stderr == ""
+    assert "--measure " not in call(command, "--help").stdout
 
 
 # What does not fit is refused, with the first thing that does not

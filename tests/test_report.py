@@ -679,7 +679,7 @@ def test_any_two_methods_are_tested_against_each_other(tmp_path: Path, test: str
 
 def test_only_significant_pairs_are_colored(tmp_path: Path) -> None:
     page = write_report(planted(BLENDLIKE), tmp_path, title="T").read_text(encoding="utf-8")
-    pairs = page[page.index('id="pairs"') :]
+    pairs = page[page.index('aria-label="Table: pairs"') :]
     assert len(re.findall('class="number tested"', pairs)) == 2, "blend and weights, in both orders"
     assert len(re.findall('class="number tested rise"', pairs)) == len(re.findall("tested fall", pairs)) == 5
 

@@ -181,7 +181,7 @@ def test_a_killed_process_goes_on_where_it_stopped(tmp_path: Path) -> None:
     "other",
     [
         Asked(("single",), measures="map", fixed={"l2": 0.01}),
-        Asked(("single",), measures="map", measure="p@1", fixed={"l2": 1.0}),
+        Asked(("single",), measures="p@1,map", fixed={"l2": 1.0}),
         Asked(("single",), measures="map", flavour="letor4", fixed={"l2": 1.0}),
     ],
     ids=["l2", "measure", "flavour"],

@@ -18,9 +18,9 @@ from querywise.cli.options import (
     Clusters,
     EmbedderName,
     FlavourName,
+    FormerMeasure,
     Judgements,
     Language,
-    Measures,
     Neighbours,
     Queries,
     Quiet,
@@ -30,8 +30,10 @@ from querywise.cli.options import (
     VectorFolder,
     VectorSearch,
     VectorTop,
+    VerdictMeasures,
     ViewName,
     guarded_command,
+    measures_from,
     print_json,
     say,
     say_renamed,
@@ -80,9 +82,9 @@ def compare(
     note: Annotated[
         str, typer.Option(help="A sentence below the report's title, as in --note 'after the new index'.")
     ] = "",
-    measures: Measures = "map,ndcg@10,mean_ndcg",
+    measures: VerdictMeasures = "map,ndcg@10,mean_ndcg",
     flavour: FlavourName = "standard",
-    measure: Annotated[str, typer.Option(help="The measure for choosing parameters and for the verdict.")] = "map",
+    measure: FormerMeasure = None,
     test: Annotated[str, typer.Option(help="The paired test: t, wilcoxon or randomisation.")] = "t",
     baseline: Annotated[
         str | None, typer.Option(help="What the others are compared with; else the first.", show_default=False)
@@ -136,13 +138,12 @@ def compare(
     from querywise.jobs.compare import Asked, run
     from querywise.jobs.origins import begun, titles_of
     from querywise.measures.flavours import find_flavour
-    from querywise.measures.formulas import find_measures
     from querywise.methods import find_method, settings_of_several
     from querywise.retrieval.reading import folds_of
     from querywise.runtime.progress import shown
 
     origin = begun("compare", data.absolute().name, note)
-    find_measures([*measures.split(","), measure])
+    measures = measures_from(measures, measure, quiet=quiet)
     find_flavour(flavour)
     names = () if methods == "none" else tuple(name.strip() for name in methods.split(","))
     say_renamed([*names, baseline], quiet=quiet)
@@ -153,7 +154,6 @@ def compare(
         scores=tuple(scores or ()),
         measures=measures,
         flavour=flavour,
-        measure=measure,
         test=test,
         baseline=baseline,
         fixed=fixed,

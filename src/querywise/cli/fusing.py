@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from querywise.cli.app import app
-from querywise.cli.options import AsJson, FlavourName, Measures, Quiet, guarded_command, print_json, say, say_renamed
+from querywise.cli.options import (
+    AsJson,
+    FlavourName,
+    FormerMeasure,
+    Quiet,
+    VerdictMeasures,
+    guarded_command,
+    measures_from,
+    print_json,
+    say,
+    say_renamed,
+)
 
 if TYPE_CHECKING:
     from querywise.data.judged import Candidates
@@ -76,8 +87,8 @@ def fuse(
         int,
         typer.Option(min=3, help="Parts the judged queries are cut into; each is ranked by weights from the others."),
     ] = 5,
-    measures: Measures = "map,ndcg@10",
-    measure: Annotated[str, typer.Option(help="The measure for choosing parameters and for the verdict.")] = "map",
+    measures: VerdictMeasures = "map,ndcg@10",
+    measure: FormerMeasure = None,
     flavour: FlavourName = "standard",
     baseline: Annotated[
         str | None,
@@ -97,11 +108,10 @@ def fuse(
     from querywise.jobs.fuse import Fusing, check_fusing, check_normalisation, run
     from querywise.jobs.origins import begun
     from querywise.measures.flavours import find_flavour
-    from querywise.measures.formulas import find_measures
     from querywise.methods import current_name
     from querywise.runtime.progress import shown
 
-    find_measures([*measures.split(","), measure])
+    measures = measures_from(measures, measure, quiet=quiet)
     find_flavour(flavour)
     called = None if names is None else _names(names)
     check_normalisation(normalise)
@@ -120,7 +130,7 @@ def fuse(
             check_positive(every)
         candidates = _with_texts(candidates, table, queries)
         origin = begun("fuse", ", ".join(each.name for each in every))
-        asked = Fusing(method, measures, measure, flavour, baseline, folds, seed, normalise)
+        asked = Fusing(method, measures, flavour, baseline, folds, seed, normalise)
         done = run(candidates, judgements, asked, out, every, origin)
     if as_json:
         print_json(_as_json(candidates, [each.name for each in every], done, out))

@@ -34,6 +34,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON."
 Measures = Annotated[
     str, typer.Option(help="Measures, separated by commas: map, mrr, p@10, ndcg@10, mean_ndcg, dcg@5, err.")
 ]
+VerdictMeasures = Annotated[
+    str,
+    typer.Option(
+        help="Measures, separated by commas: map, mrr, p@10, ndcg@10, mean_ndcg, dcg@5, err. Parameters are chosen and "
+        "the verdict is given by the first."
+    ),
+]
+FormerMeasure = Annotated[str | None, typer.Option("--measure", hidden=True)]
 FlavourName = Annotated[str, typer.Option(help="Whose conventions: standard, letor4, mslr, trec or lightgbm.")]
 Features = Annotated[
     int | None,
@@ -138,6 +146,18 @@ def say_renamed(names: Iterable[str | None], *, quiet: bool) -> None:
     if now and not quiet:
         told = " and ".join(f"{old} is called {new}" for old, new in now.items())
         sys.stderr.write(f"The method {told} now; the old name goes on working.\n")
+
+
+def measures_from(measures: str, former: str | None, *, quiet: bool) -> str:
+    """The names of measures, checked; the one that the former option --measure names is put first, which is said."""
+    from querywise.measures.formulas import find_measure, find_measures
+
+    names = [each.name for each in find_measures(measures)]
+    if former is not None:
+        names = list(dict.fromkeys([find_measure(former).name, *names]))
+        if not quiet:
+            sys.stderr.write(f"--measure is now the first of --measures: --measures {','.join(names)}\n")
+    return ",".join(names)
 
 
 def only_one(option: str, given: Sequence[_Result] | None) -> _Result | None:

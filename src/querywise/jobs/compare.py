@@ -22,7 +22,7 @@ from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import tuned_fit
 from querywise.explanations.reasons import reasons
 from querywise.jobs.origins import ended
-from querywise.measures.formulas import find_measure, find_measures
+from querywise.measures.formulas import find_measures
 from querywise.measures.score_files import read_scores
 from querywise.methods import TEXT_VIEW, Method, current_name, find_method
 from querywise.rankers.given import GivenScores
@@ -39,18 +39,23 @@ from querywise.runtime.values import Grid, JsonObject, Settings
 class Asked:
     """What is to be compared, and how.
 
-    scores: texts like `ours=run.trec`. fixed: settings of all methods. curves: also with fewer training queries.
+    scores: texts like `ours=run.trec`. measures: names with commas between; the first is what parameters are chosen by
+    and what the verdict is about. fixed: settings of all methods. curves: also with fewer training queries.
     """
 
     methods: tuple[str, ...]
     scores: tuple[str, ...] = ()
     measures: str = "map,ndcg@10,mean_ndcg"
     flavour: str = "standard"
-    measure: str = "map"
     test: str = "t"
     baseline: str | None = None
     fixed: Settings = field(default_factory=dict)
     curves: bool = False
+
+    @property
+    def measure(self) -> str:
+        """The first of the measures."""
+        return find_measures(self.measures)[0].name
 
 
 def run(
@@ -69,7 +74,6 @@ def run(
     origin: what the report says of this run. titles: of documents, by their ids.
     """
     find_test(asked.test)
-    asked = replace(asked, measure=find_measure(asked.measure).name)
     chosen = [find_method(name, peers=True) for name in asked.methods]
     files = _files(asked, chosen)
     seeds = {method.name: _seeds(method, chosen, asked) for method in chosen}
@@ -93,7 +97,7 @@ def run(
         compared = compare(
             fits,
             folds,
-            measures=_with(asked.measures, asked.measure),
+            measures=asked.measures,
             flavour=asked.flavour,
             baseline=asked.baseline,
             kept=kept,
@@ -202,8 +206,3 @@ def _name_and_path(text: str) -> tuple[str, Path]:
         said = f"scores={text!r}: expected NAME=FILE, as in scores='ours=run.trec'."
         raise DataError(said, arguments=("scores",))
     return name.strip(), Path(path)
-
-
-def _with(measures: str, measure: str) -> list[str]:
-    asked = [each.name for each in find_measures(measures)]
-    return asked if measure in asked else [*asked, measure]

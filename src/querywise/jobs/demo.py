@@ -114,6 +114,7 @@ def run(out: Path, *, folds: int = 1, origin: Origin | None = None) -> list[Rend
         _neighbours(np.concatenate(shares), judged),
         *(examples_table(each) for each in examples(compared, SHOWN, CHOSEN_BY)),
         found.verdict,
+        found.advice,
         _onward(out, page, folds),
     ]
 

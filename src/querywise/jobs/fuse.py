@@ -68,12 +68,16 @@ class Fusing:
 
     method: str | None = None
     measures: str = "map,ndcg@10"
-    measure: str = "map"
     flavour: str = "standard"
     baseline: str | None = None
     folds: int = 5
     seed: int = 0
     normalise: str = "minmax"
+
+    @property
+    def measure(self) -> str:
+        """The first of the measures: what parameters are chosen by and what the verdict is about."""
+        return find_measures(self.measures)[0].name
 
 
 @dataclass(frozen=True)
@@ -186,15 +190,13 @@ def compare_fusions(judged: Judged, asked: Fusing, *, explain: Explain | None = 
     the hardest to beat. Only what learns weights is counted in the verdict.
     """
     check_normalisation(asked.normalise)
-    measure = find_measure(asked.measure).name
-    fits = _fits(judged, replace(asked, measure=measure))
+    measure, fits = asked.measure, _fits(judged, asked)
     if asked.baseline is not None and asked.baseline not in fits:
         raise DataError(f"The baseline {asked.baseline!r} is not among the methods: {', '.join(fits)}.")
-    names = [each.name for each in find_measures(asked.measures)]
     compared = compare(
         fits,
         make_folds(judged, folds=asked.folds, seed=asked.seed),
-        measures=names if measure in names else [*names, measure],
+        measures=asked.measures,
         flavour=asked.flavour,
         baseline=asked.baseline,
         explain=explain,
@@ -212,7 +214,7 @@ def best_fusion(compared: Compared, asked: Fusing) -> str:
     That is the best of the votes and of the best run, unless what learns weights has a mean gain over it that exceeds
     one standard error: then the one with the highest mean.
     """
-    measure = find_measure(asked.measure).name
+    measure = asked.measure
     plain = _best_plain(compared, measure)
     usual = compared.evaluations[plain][measure]
     best, highest = plain, 0.0
@@ -264,7 +266,7 @@ def on_everything(judged: Judged, asked: Fusing) -> Ranker:
         fixed=fixed,
         data=judged,
         folds=asked.folds,
-        measure=find_measure(asked.measure).name,
+        measure=asked.measure,
         flavour=asked.flavour,
         seed=asked.seed,
     ).ranker
@@ -340,7 +342,7 @@ def _fixed(method: Method, asked: Fusing) -> JsonObject:
     if not _weighs(method):
         return {}
     learnable = find_measure(asked.measure).function in (average_precision, ndcg)
-    found: JsonObject = {"measure": find_measure(asked.measure).name if learnable else "map"}
+    found: JsonObject = {"measure": asked.measure if learnable else "map"}
     if asked.normalise in ENGINE_NORMALISATIONS:
         found["normalise"] = asked.normalise
     return {name: value for name, value in found.items() if name in method.settings}

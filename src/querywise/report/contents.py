@@ -56,10 +56,9 @@ def contents(found: Findings, title: str, story: str, origin: Origin | None = No
             "The statistics in full",
             "The same difference by three tests, before Holm's correction for several comparisons and after it; the "
             "interval holds 95 % of 10,000 bootstrap means; effect is the mean difference in standard deviations.",
-            (("tests", tests_table(found)),),
+            (("tests", tests_table(found)), *((("pairs", pairs_table(found)),) if len(found.methods) > 2 else ())),
             anchor="statistics",
         ),
-        *([_pairs(found)] if len(found.methods) > 2 else []),
         _repeat(origin or Origin()),
     ]
     return [each for each in every if each.text or each.tables or each.figures]
@@ -130,7 +129,11 @@ def pairs_table(found: Findings) -> Table:
         cells[each.first, each.second] = Tested(each.difference, each.p_holm, each.is_significant)
         cells[each.second, each.first] = Tested(-each.difference, each.p_holm, each.is_significant)
     rows = tuple((name, *(cells.get((name, other)) for other in names)) for name in names)
-    return Table((Column("method"), *(Column(f"− {name}", "tested") for name in names)), rows)
+    caption = (
+        f"Any two methods: {found.measure} of the row less that of the column, and p of the {TEST_NAMES[found.test]} "
+        f"after Holm's correction for all {len(found.pairs)} pairs. Colored: p < 0.05."
+    )
+    return Table((Column("method"), *(Column(f"− {name}", "tested") for name in names)), rows, caption)
 
 
 def breakdown_table(found: Findings, breakdown: Breakdown) -> Table:
@@ -258,17 +261,6 @@ def _cost(found: Findings) -> Section:
         (("timings", timings_table(found)),),
         drawings.quality_against_time(found),
         "cost",
-    )
-
-
-def _pairs(found: Findings) -> Section:
-    return Section(
-        "Any two methods",
-        f"The {found.measure} of the method in the row less that of the method in the column, and p of the "
-        f"{TEST_NAMES[found.test]} after Holm's correction for all {len(found.pairs)} pairs. "
-        "Colored cells have p < 0.05.",
-        (("pairs", pairs_table(found)),),
-        anchor="pairs",
     )
 
 
