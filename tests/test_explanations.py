@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.sparse import csr_array
 
+from querywise.data.judged import Candidates, Judged
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
 from querywise.evaluation.analysis import change_ratios, stability_bounds
@@ -26,6 +27,7 @@ from querywise.rankers.knn import KnnOffline2, KnnOnline
 from querywise.rankers.nearby import NearbyBlend
 from querywise.rankers.normalised import QueryNormalised
 from querywise.rankers.single import Single
+from querywise.rankers.voting import ReciprocalRank
 from querywise.runtime.arrays import Floats, Ints
 from tests.worlds import explicit_pairs
 
@@ -120,6 +122,60 @@ def test_a_blend_of_rankers_names_them_and_shows_the_neighbours_of_the_local_one
     assert found.departures == explain(ranker.rankers_[1], DATA.candidates, "q5").departures
     terms = {each.feature for each in why(ranker, DATA.candidates, "q5", "1", "2").terms}
     assert {"feature 1", "z-score of feature 1"} <= terms
+
+
+def test_a_blend_of_ranks_names_features_and_not_its_rankers() -> None:
+    ranker = RANKERS["several, by ranks"].fit(DATA)
+    scores = ranker.predict(DATA.candidates)
+    for query in range(0, len(DATA), 7):
+        rows = DATA.candidates.rows(query)
+        for one, two in ((1, 2), (2, 7), (4, 8)):
+            found = why(ranker, DATA.candidates, DATA.query_ids[query], str(one), str(two))
+            gap = scores[rows.start + one - 1] - scores[rows.start + two - 1]
+            assert sum(each.here for each in found.terms) == pytest.approx(gap, abs=1e-9)
+            assert sum(each.here for each in found.models) == pytest.approx(gap, abs=1e-9)
+            assert sum(each.everyone for each in found.terms) == pytest.approx(found.everyone, abs=1e-9)
+            assert all(each.feature.removeprefix("z-score of ").startswith("feature ") for each in found.terms)
+
+
+def test_a_rank_is_shared_out_in_proportion_to_what_features_add_to_the_score() -> None:
+    # Weights 1 and 3 on two features that both favor the first document: the rank's parts are as 1 to 3.
+    features = np.array([[2.0, 2.0], [1.0, 1.0], [0.0, 0.0], [0.5, 0.2]])
+    data = Judged(Candidates(features, np.array([0, 4]), ("q",)), np.array([1, 0, 0, 0]))
+    member = RankSVM().fit(data)
+    member.weights_ = np.array([1.0, 3.0])
+    blend = Blend([member], scores="rank").fit(data)
+    blend.rankers_ = (member,)
+    found = why(blend, data.candidates, "q", "1", "3")
+    assert found.difference == pytest.approx(1.0), "first of four and last: all others are between"
+    parts = {each.feature: each.here for each in found.terms}
+    assert parts == {"1": pytest.approx(0.25), "2": pytest.approx(0.75)}
+
+
+def test_features_that_cancel_are_not_blown_up_where_two_ranks_are_close() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(50, 2))
+    features[0], features[1] = [1.0, -1.0], [-1.0, 1.0 - 1e-7]  # scores differ by 1e-7, the features by 2
+    data = Judged(Candidates(features, np.array([0, 50]), ("q",)), np.r_[1, np.zeros(49, np.int64)])
+    member = RankSVM().fit(data)
+    member.weights_ = np.ones(2)
+    blend = Blend([member], scores="rank").fit(data)
+    blend.rankers_ = (member,)
+    found = why(blend, data.candidates, "q", "1", "2")
+    assert found.difference == pytest.approx(1 / 49)
+    assert sum(each.here for each in found.terms) == pytest.approx(1 / 49, abs=1e-12)
+    parts = {each.feature: each.here for each in found.terms}
+    assert 0 < parts["1"] < 1
+    assert -1 < parts["2"] < 0
+
+
+def test_a_ranker_whose_score_is_no_sum_keeps_its_rank_as_one_term() -> None:
+    ranker = Blend([RankSVM(), ReciprocalRank()], scores="rank").fit(DATA)
+    found = why(ranker, DATA.candidates, "q5", "3", "6")
+    names = {each.feature for each in found.terms}
+    assert "rank by ReciprocalRank" in names
+    assert "1" in names
+    assert sum(each.here for each in found.terms) == pytest.approx(found.difference, abs=1e-9)
 
 
 def test_a_pull_is_the_fall_of_a_neighbours_loss_along_the_way() -> None:

@@ -34,6 +34,7 @@ RANKERS: dict[str, Any] = {
     "stored models": lambda: KnnOffline2(RankSVM(), k=5, back_off=None),
     "trees": lambda: LambdaMART(5, leaves=4, min_documents=2),
     "blend": lambda: Blend([RankSVM(), LambdaMART(5, leaves=4, min_documents=2)]),
+    "blend of ranks": lambda: Blend([RankSVM(), LambdaMART(5, leaves=4, min_documents=2)], scores="rank"),
 }
 
 

@@ -141,12 +141,12 @@ def test_another_method_is_added_without_training_the_first_again(tmp_path: Path
     assert counted.fits == 10, "its setting l2 is another"
     assert [each.name for each in found.methods] == ["single", "counted"]
     run(
-        Asked(("counted", "single"), measures="p@1,map", baseline="single", fixed={"l2": 1.0}),
+        Asked(("counted", "single"), measures="map,p@1", baseline="single", fixed={"l2": 1.0}),
         make_folds(DATA),
         tmp_path / "r",
         title="Another title",
     )
-    assert counted.fits == 10, "order, measures, test, baseline and title are no settings of a method"
+    assert counted.fits == 10, "order, further measures, test, baseline and title are no settings of a method"
 
 
 @pytest.mark.slow

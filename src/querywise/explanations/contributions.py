@@ -1,9 +1,10 @@
 """What each feature adds to a document's score, for this query's model and for the global one.
 
 Rows sum to the score, up to what all documents of the query have in common: the differences between documents are
-exact. A linear model adds weight × value, a stump its value, a forest its Shapley values, a blend the shares
-of its models. Parts are computed for the documents asked about alone; where scores are brought to one scale within the
-query, that scale is of the scores of all its documents.
+exact. A linear model adds weight × value, a stump its value, a forest its Shapley values. A blend adds what each
+feature adds to its rankers' scores, on the blend's scale and times each ranker's share. Parts are computed for the
+documents asked about alone; where scores are brought to one scale within the query, that scale is of the scores of all
+its documents.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from querywise.data.judged import Candidates
 from querywise.errors import DataError
 from querywise.learners.within_query import within_query
 from querywise.runtime.arrays import Floats
+
+_ROUNDING = 1e-12  # of the sum of the absolute parts of a score: a difference below it is rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,26 +141,74 @@ def _added_up(answer: Answer, rows: Rows) -> Contributions:
 
 
 def _added_ranks(answer: Answer, rows: Rows) -> Contributions:
-    """A blend of ranks is no sum over features, but one over rankers: the share of documents each puts below."""
+    """A blend of ranks adds up the share of documents that each ranker puts below.
+
+    A rank is no sum over features, so each ranker's rank is shared out among the features of its score (`_shared_out`).
+    A ranker whose score is no sum either keeps a column of its own.
+    """
     shares, seen, usual = _shares_of(answer), answer.seen, answer.usual
     assert usual is not None, "a blend has usual shares"
     ranks = within_query(np.column_stack([each.scores() for each in answer.members]), seen).ranks
-    common = np.column_stack([each.by_everyone() for each in answer.members])
-    everyone = within_query(common, seen).ranks * usual
-    here = ranks * shares
-    labels = tuple(f"rank by {name}" for name in answer.names)
-    common_parts = everyone[rows]
-    parts = common_parts if np.array_equal(here, everyone) else here[rows]
+    common = within_query(np.column_stack([each.by_everyone() for each in answer.members]), seen).ranks
+    here, everyone = ranks * shares, common * usual
+    every = [_if_a_sum(each, rows) for each in answer.members]
+    widest = max((each for each in every if each is not None), key=lambda each: each.seen.shape[1], default=None)
+    opaque = [number for number, each in enumerate(every) if each is None]
+    labels = () if widest is None else widest.labels
+    values = np.zeros((len(ranks[rows]), 0)) if widest is None else widest.seen
+    parts, common_parts = np.zeros_like(values), np.zeros_like(values)
+    for number, part in enumerate(every):
+        if part is not None:
+            width = part.seen.shape[1]
+            parts[:, :width] += _shared_out(part.here, part.scores(), here[:, number], rows)
+            common_parts[:, :width] += _shared_out(part.everyone, part.common_scores(), everyone[:, number], rows)
+    common_parts = np.column_stack([common_parts, everyone[rows][:, opaque]])
+    same = np.array_equal(here, everyone) and all(each is None or each.is_global for each in every)
     return Contributions(
-        labels,
-        ranks[rows],
-        parts,
+        (*labels, *(f"rank by {answer.names[number]}" for number in opaque)),
+        np.column_stack([values, ranks[rows][:, opaque]]),
+        common_parts if same else np.column_stack([parts, here[rows][:, opaque]]),
         common_parts,
         here[rows],
         bool(here.any()),
         Once(lambda: here.sum(axis=1)),
         Once(lambda: everyone.sum(axis=1)),
     )
+
+
+def _if_a_sum(answer: Answer, rows: Rows) -> Contributions | None:
+    """The contributions in an answer; None where its scores are no sums over features."""
+    try:
+        return contributions_in(answer, rows)
+    except DataError:
+        return None
+
+
+def _shared_out(parts: Floats, scores: Floats, ranks: Floats, rows: Rows) -> Floats:
+    """The ranks of some documents as sums over features, up to what all these documents have in common.
+
+    parts: what each feature adds to their scores. scores, ranks: of all documents of the query.
+
+    A document's rank, less the rank that the mean score of these documents would have, is shared out in proportion to
+    what each feature adds to its score, less the mean. Of two documents, their difference in rank is shared out in
+    proportion to the difference of their parts. Features that add and features that take away nearly cancel where two
+    scores are close, and proportion alone would give them huge parts: those against the difference in rank count with
+    at most the ratio of the spreads of ranks and scores, and those in its favor have the rest, in proportion.
+    """
+    own, order = scores[rows], np.argsort(scores, kind="stable")
+    gains = parts - parts.mean(axis=0) if len(parts) else parts
+    level = np.interp(own.mean(), scores[order], ranks[order]) if len(own) else 0.0
+    rise = (ranks[rows] - level)[:, None]
+    favor = np.where(gains * np.where(rise < 0, -1, 1) > 0, gains, 0.0)
+    against, total = gains - favor, gains.sum(axis=1, keepdims=True)
+    spread = float(scores.std()) if len(scores) else 0.0
+    most = np.full(rise.shape, float(ranks.std()) / spread if spread > 0 else 0.0)
+    clear = np.abs(total) > _ROUNDING * np.abs(gains).sum(axis=1, keepdims=True)
+    rate = np.clip(np.divide(rise, total, out=most.copy(), where=clear), 0.0, most)
+    rest, sums = rise - rate * against.sum(axis=1, keepdims=True), favor.sum(axis=1, keepdims=True)
+    evenly = np.broadcast_to(1 / max(gains.shape[1], 1), gains.shape)  # only where rounding alone tells scores apart
+    found: Floats = rest * np.divide(favor, sums, out=evenly.copy(), where=sums != 0) + rate * against
+    return found
 
 
 def _to_unit_spread(scores: Floats, query: Candidates) -> float | None:
