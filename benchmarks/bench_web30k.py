@@ -77,7 +77,7 @@ class _Log:
         self._out = out
         self._labels: list[str] = []
 
-    def begin(self, label: str, total: int | None) -> int:
+    def begin(self, label: str, total: int | None, unit: str = "") -> int:
         self._labels.append(label)
         self.write(f"{label}: begins" if total is None else f"{label}: begins, {total} pieces")
         return len(self._labels) - 1

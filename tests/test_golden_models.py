@@ -106,6 +106,17 @@ def test_saved_models_and_methods_score_as_they_did(now: dict[str, Any], kind: s
             alike(now[kind][name], expected[name], name)
 
 
+def by_rankers(found: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """Reasons with the terms they used to have, whose sums are those of features now."""
+    for query, reason in found.items():
+        terms, rankers = reason["terms"], before[query]["terms"]
+        assert not any(each["feature"].startswith("rank by ") for each in terms)
+        for side in ("here", "everyone"):
+            total = sum(each[side] for each in rankers)
+            assert sum(each[side] for each in terms) == pytest.approx(total, abs=1e-9)
+    return {query: {**reason, "terms": before[query]["terms"]} for query, reason in found.items()}
+
+
 @pytest.mark.parametrize("name", [name for name in FOLDERS if name not in REMOVED])
 def test_a_saved_model_explains_and_exports_as_it_did(name: str) -> None:
     ranker = load(HERE / name)
@@ -120,13 +131,7 @@ def test_a_saved_model_explains_and_exports_as_it_did(name: str) -> None:
             each["departures"] = []
     expected = json.loads(reworded(json.dumps(said[name])))
     if name in BY_FEATURES_NOW:
-        for query, before in expected["why"].items():
-            terms = again["why"][query]["terms"]
-            assert not any(each["feature"].startswith("rank by ") for each in terms)
-            for side in ("here", "everyone"):
-                total = sum(each[side] for each in before["terms"])
-                assert sum(each[side] for each in terms) == pytest.approx(total, abs=1e-9)
-            again["why"][query]["terms"] = before["terms"]
+        again["why"] = by_rankers(again["why"], expected["why"])
     if name in NOTED_NOW:
         query = NOTED_NOW[name]
         assert again["explained"][query].pop("note") == "the training queries have none of its words"

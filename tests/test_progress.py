@@ -11,10 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from querywise.data.folds import split
 from querywise.data.letor import write_letor
 from querywise.data.synthetic import make_judged
+from querywise.evaluation.compare import compare
+from querywise.evaluation.known_times import Times
+from querywise.evaluation.tuning import tuned_fit
+from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.runtime import progress
-from querywise.runtime.lines import duration
+from querywise.runtime.lines import Lines, duration
 from querywise.runtime.progress import Ongoing
 from tests.commands import plain
 
@@ -25,7 +30,7 @@ class Screen:
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    def begin(self, label: str, total: int | None) -> int:
+    def begin(self, label: str, total: int | None, unit: str = "") -> int:
         self.seen.append(f"begin {label}")
         return len(self.seen)
 
@@ -68,7 +73,7 @@ def test_compilation_is_announced_the_first_time_and_not_the_second(tmp_path: Pa
     script = """
 import querywise.runtime.progress as progress
 class Screen:
-    def begin(self, label, total): print(label)
+    def begin(self, label, total, unit=""): print(label)
     def end(self, task): pass
 progress._on_screen.append(Screen())
 import numpy as np
@@ -88,7 +93,7 @@ scalar_product(np.ones(2), np.ones(2), 0, 2)
 SOON = """
 import querywise.evaluation.pace as pace
 import querywise.runtime.lines as lines
-lines.FIRST, lines.EVERY, pace.LONG = 0.1, 0.2, 0.0
+lines.FIRST, lines.EVERY, pace.LONG, pace.SOON = 0.1, 0.2, 0.0, 0.0
 from querywise.cli import main
 main()
 """
@@ -99,6 +104,7 @@ LINE = re.compile(r"progress: after \d+ s: .+")
 def redirected(folder: Path, *words: str, **environment: str) -> subprocess.Popen[str]:
     """A command whose output goes to a pipe, which says soon how far it is."""
     known = {name: value for name, value in plain().items() if name != progress.SWITCH}
+    known["QUERYWISE_CACHE_DIR"] = str(folder / "cache")
     command = [sys.executable, "-c", SOON, *words]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
     return subprocess.Popen(command, cwd=folder, env=known | environment, text=True, **pipes)  # type: ignore[call-overload, no-any-return]
@@ -120,17 +126,94 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_a_redirected_comparison_says_how_far_it_is_and_about_how_long_it_takes(place: Path) -> None:
-    printed, said = redirected(place, *COMPARE).communicate(timeout=120)
+def test_a_redirected_comparison_says_how_far_it_is_and_about_how_long_it_takes(place: Path, tmp_path: Path) -> None:
+    printed, said = redirected(place, *COMPARE, QUERYWISE_CACHE_DIR=str(tmp_path)).communicate(timeout=120)
     lines = [line for line in said.splitlines() if not line.startswith("hint: ")]
     assert all(line.startswith("progress: ") for line in lines), said
     assert any(LINE.fullmatch(line) and "Folds (" in line and "about" in line for line in lines), said
     first, second = (line for line in lines if not LINE.fullmatch(line))
-    assert re.fullmatch(
-        r"progress: single took \d+ s on its first fold; if 3 methods on 5 folds all take as long, about .+", first
+    assert first == (
+        "progress: 3 methods on 5 folds: how long this takes is not known yet, and will be after the first fold; "
+        "not timed on this machine before: single, knn-offline-2, ranksvm"
     )
     assert re.fullmatch(r"progress: fold 1 of 5 took \d+ s; the other 4 about .+ more", second)
     assert "progress" not in printed
+    again = redirected(place, *COMPARE, QUERYWISE_CACHE_DIR=str(tmp_path)).communicate(timeout=120)[1]
+    known = r"progress: 3 methods on 5 folds: about .+ \(.+: .+\), going by earlier comparisons on this machine"
+    assert re.search(f"^{known}$", again, re.MULTILINE), again
+    assert "not known yet" not in again
+    more = redirected(place, *COMPARE[:-1], "single,bm25,ranksvm", QUERYWISE_CACHE_DIR=str(tmp_path))
+    assert "not timed on this machine before: bm25\n" in more.communicate(timeout=120)[1]
+
+
+@pytest.fixture
+def times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of times, in a folder of this test's own."""
+    monkeypatch.setenv("QUERYWISE_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "times.json"
+
+
+SMALL, LARGE = make_judged(20, 10, 5), make_judged(80, 10, 5)
+
+
+def test_a_time_is_scaled_from_the_most_similar_size(times: Path) -> None:
+    one, three = (tuned_fit(RankSVM, {"l2": values}) for values in ([1.0], [0.1, 1.0, 10.0]))
+    assert Times().seconds("svm", one, SMALL) is None
+    Times().keep([("svm", one, SMALL, 2.0)])
+    assert Times().seconds("svm", one, SMALL) == 2.0
+    assert Times().seconds("svm", one, LARGE) == pytest.approx(8.0), "four times the documents"
+    assert Times().seconds("svm", three, SMALL) == pytest.approx(6.0), "three settings are tried"
+    Times().keep([("svm", one, LARGE, 100.0)])
+    assert Times().seconds("svm", three, LARGE) == pytest.approx(300.0)
+    assert Times().seconds("svm", one, SMALL) == 2.0
+    assert Times().seconds("other", one, SMALL) is None
+    assert Times().seconds("svm", tuned_fit(RankSVM, {}, fixed={"l2": 1.0}), SMALL) is None, "other settings"
+
+
+def test_the_file_of_times_holds_no_names(times: Path) -> None:
+    Times().keep([("run secret-project.trec", tuned_fit(RankSVM, {}, fixed={"view": "/home/me"}), SMALL, 1.0)])
+    text = times.read_text()
+    assert re.fullmatch(r'\{"[0-9a-f]{16}": \[\[20, 200, 5, 1, 1\.0\]\]\}', text), text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b"\xff",
+        b'{"a": 3}',
+        b'{"a": [[1, 2]]}',
+        b'{"a": [[1, 0, 3, 4, 5]]}',
+        b'{"a": [[1, 2, 3, 4, NaN]]}',
+    ],
+)
+def test_a_damaged_file_of_times_is_as_good_as_none(times: Path, content: bytes) -> None:
+    times.parent.mkdir()
+    times.write_bytes(content)
+    fit = tuned_fit(RankSVM, {})
+    assert Times().seconds("svm", fit, SMALL) is None
+    Times().keep([("svm", fit, SMALL, 2.0)])
+    assert Times().seconds("svm", fit, SMALL) == 2.0
+
+
+def test_times_that_cannot_be_written_are_not_missed(times: Path) -> None:
+    times.parent.write_text("a file where the folder should be")
+    Times().keep([("svm", tuned_fit(RankSVM, {}), SMALL, 2.0)])
+    assert Times().seconds("svm", tuned_fit(RankSVM, {}), SMALL) is None
+
+
+def test_nothing_is_kept_where_no_progress_is_shown(times: Path) -> None:
+    compare([RankSVM()], *split(SMALL))
+    assert not times.exists()
+
+
+def test_a_line_says_what_is_counted() -> None:
+    shown = Lines()
+    shown.advance(shown.begin("Explaining rankings", 114, "queries"))
+    shown.begin("Folds", 5)
+    assert "Explaining rankings: 1 of 114 queries, Folds (0 of 5 done)" in shown._line(time.monotonic())
 
 
 @pytest.mark.slow

@@ -329,14 +329,14 @@ def compare(
     pool = (
         workers() if observe is None else ThisProcess()
     )  # a fitted ranker is shown to an observer where it was fitted
-    pace = Pace(len(folds), len(fits), alone=pool.parts == 1)
+    pace = Pace(len(folds), fits, alone=pool.parts == 1)
 
     def one(number: int) -> tuple[Judged, dict[str, Trained]]:
         fold = folds[number]
         require_same_labels(fold)
         found = {} if kept is None else {name: kept.get(number, name, fold) for name in fits}
         missing = [name for name in fits if found.get(name) is None]
-        pace.begin_fold()
+        pace.begin_fold(fold, missing)
         with caching():
             asked = [fits[name] for name in missing]
             results = pool.stream(_trained, missing, asked, shared=(fold, observe, flavour, explain))
@@ -345,7 +345,7 @@ def compare(
                 if kept is not None:
                     kept.put(number, name, fold, done)
                 pace.end_method(name)
-        pace.end_fold(number, len(missing))
+        pace.end_fold(number, fold)
         return _without_features(fold.test), {name: each for name, each in found.items() if each is not None}
 
     parts = pool.together(one, range(len(folds)), "Folds")

@@ -1,50 +1,78 @@
-"""About how long a comparison will take, said early: after its first result, and again after its first whole fold."""
+"""About how long a comparison will take: from earlier ones on this machine, and again after its first whole fold."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 
-from querywise.display.words import counted
+from querywise.data.folds import Fold
+from querywise.display.words import counted, some
+from querywise.evaluation.known_times import Times
+from querywise.evaluation.trained import Fit
 from querywise.runtime.lines import duration
-from querywise.runtime.progress import announce
+from querywise.runtime.progress import announce, is_shown
 
 LONG = 30.0  # seconds from which it is worth saying
+SOON = 10.0  # seconds after which it is worth saying that nothing is known yet
 
 
 class Pace:
     """The time that methods and folds take, and what it says about the others.
 
-    alone: they come one after the other; of several at once nothing is said.
+    alone: they come one after the other; of several at once nothing is said. Nothing is read or written either where
+    no progress is shown.
     """
 
-    def __init__(self, folds: int, methods: int, *, alone: bool = True) -> None:
-        self._folds, self._methods = folds, methods
-        self._said_method = self._said_fold = not alone
-        self._began = self._latest = time.monotonic()
+    def __init__(self, folds: int, fits: Mapping[str, Fit], *, alone: bool = True) -> None:
+        self._folds, self._fits = folds, fits
+        self._times = Times() if alone and is_shown() else None
+        self._said_first = self._said_fold = self._times is None
+        self._untimed: list[str] = []
+        self._took: dict[str, float] = {}
+        self._start = self._began = self._latest = time.monotonic()
 
-    def begin_fold(self) -> None:
-        """A fold begins."""
+    def begin_fold(self, fold: Fold, missing: Sequence[str]) -> None:
+        """A fold begins, on which these methods are computed and not kept from another run."""
         self._began = self._latest = time.monotonic()
+        self._took = {}
+        if self._said_first or self._times is None or not missing:
+            return
+        guesses = {name: self._times.seconds(name, self._fits[name], fold.train) for name in missing}
+        self._untimed = [name for name, seconds in guesses.items() if seconds is None]
+        if self._untimed:
+            return
+        self._said_first = True
+        known = {name: self._folds * (seconds or 0.0) for name, seconds in guesses.items()}
+        total, longest = sum(known.values()), max(known, key=lambda name: known[name])
+        if total > LONG:
+            most = f" ({longest}: {duration(known[longest])})" if len(known) > 1 else ""
+            announce(f"{self._where}: about {duration(total)}{most}, going by earlier comparisons on this machine")
 
     def end_method(self, name: str) -> None:
         """A method was computed on a fold."""
         now = time.monotonic()
-        took, self._latest = now - self._latest, now
-        if self._said_method:
+        self._took[name], self._latest = now - self._latest, now
+        if self._said_first or now - self._start < SOON:
             return
-        self._said_method = True
-        others = took * (self._folds * self._methods - 1)
-        if others > LONG:
-            where = f"{counted(self._methods, 'method')} on {counted(self._folds, 'fold')}"
-            first = f"{name} took {duration(took)} on its first fold"
-            announce(f"{first}; if {where} all take as long, about {duration(others)} more")
+        self._said_first = True
+        later = ", and will be after the first fold" if self._folds > 1 else ""
+        announce(
+            f"{self._where}: how long this takes is not known yet{later}; not timed on this machine before: "
+            f"{some(self._untimed, most=5)}"
+        )
 
-    def end_fold(self, number: int, computed: int) -> None:
-        """A fold ends, of which so many methods were computed and not kept from another run."""
-        if self._said_fold or computed < self._methods:
+    def end_fold(self, number: int, fold: Fold) -> None:
+        """A fold ends."""
+        if self._times is not None and self._took:
+            self._times.keep((name, self._fits[name], fold.train, took) for name, took in self._took.items())
+        if self._said_fold or len(self._took) < len(self._fits):
             return
-        self._said_fold = self._said_method = True
+        self._said_fold = self._said_first = True
         took, others = time.monotonic() - self._began, self._folds - number - 1
         if took * others > LONG:
             of = f"fold {number + 1} of {self._folds} took {duration(took)}"
             announce(f"{of}; the other {others} about {duration(took * others)} more")
+
+    @property
+    def _where(self) -> str:
+        return f"{counted(len(self._fits), 'method')} on {counted(self._folds, 'fold')}"

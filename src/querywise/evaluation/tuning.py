@@ -152,6 +152,33 @@ def tune_or_fit(
     return tune(build, every, train=train, valid=valid, measure=measure, flavour=flavour)
 
 
+@dataclass(frozen=True)
+class TunedFit(Generic[AnyRanker]):
+    """What `tuned_fit` gives: called with a training and a validation part, it chooses and fits."""
+
+    build: Callable[..., AnyRanker]
+    grid: Grid | Callable[[Judged], Grid]
+    fixed: Settings
+    final: Settings
+    measure: str
+    flavour: str
+
+    def grid_on(self, train: Judged) -> Grid:
+        """The grid for a training part."""
+        return self.grid if isinstance(self.grid, Mapping) else self.grid(train)
+
+    def __call__(self, train: Judged, valid: Judged) -> Tuned[AnyRanker]:
+        """The best ranker of the grid."""
+        tried, how = self.grid_on(train), {"measure": self.measure, "flavour": self.flavour}
+        once = self.final and not any(len(values) > 1 for values in tried.values())
+        settled = {**self.fixed, **self.final} if once else self.fixed
+        found = tune_or_fit(self.build, tried, fixed=settled, train=train, valid=valid, **how)
+        if once or not self.final:
+            return found
+        ranker = _fitted(self.build(**{**found.parameters, **self.final}), train, valid)
+        return replace(found, ranker=ranker, final=dict(self.final))
+
+
 def tuned_fit(
     build: Callable[..., AnyRanker],
     grid: Grid | Callable[[Judged], Grid],
@@ -160,24 +187,13 @@ def tuned_fit(
     final: Settings | None = None,
     measure: str = "map",
     flavour: str = "standard",
-) -> Callable[[Judged, Judged], Tuned[AnyRanker]]:
+) -> TunedFit[AnyRanker]:
     """What `compare` fits a method by: given a training and a validation part, the best ranker of a grid.
 
     grid: the same for all training parts, or made from each. final: settings of the ranker that is kept, such as more
     seeds, with which the best of the grid is fitted again.
     """
-
-    def fit(train: Judged, valid: Judged) -> Tuned[AnyRanker]:
-        tried = grid if isinstance(grid, Mapping) else grid(train)
-        once = final and not any(len(values) > 1 for values in tried.values())
-        settled = {**(fixed or {}), **(final or {})} if once else fixed or {}
-        found = tune_or_fit(build, tried, fixed=settled, train=train, valid=valid, measure=measure, flavour=flavour)
-        if once or not final:
-            return found
-        ranker = _fitted(build(**{**found.parameters, **final}), train, valid)
-        return replace(found, ranker=ranker, final=dict(final))
-
-    return fit
+    return TunedFit(build, grid, fixed or {}, final or {}, measure, flavour)
 
 
 def _fitted(ranker: Any, train: Training, valid: Judged | None = None) -> Any:

@@ -46,7 +46,7 @@ def reasons(answer: Answer, test: Judged) -> Reasons:
     chosen = _chosen(answer, test)
     found: dict[int, _Found] = {}
     try:
-        for query in track(chosen.tolist(), "Reasons"):
+        for query in track(chosen.tolist(), "Explaining rankings", "queries"):
             checkpoint()
             told = _of_query(one_query(answer, query), test.labels[test.candidates.rows(query)])
             if told is not None:

@@ -33,6 +33,7 @@ class _Task:
 
     label: str
     total: int | None
+    unit: str
     began: float
     latest: float
     done: int = 0
@@ -56,6 +57,8 @@ class _Task:
 
     @property
     def text(self) -> str:
+        if self.total is not None and self.unit:
+            return f"{self.label}: {self.done} of {self.total} {self.unit}"
         return self.label if self.total is None else f"{self.label} ({self.done} of {self.total} done)"
 
 
@@ -83,12 +86,12 @@ class Lines:
         self._ended.set()
         self._thread.join()
 
-    def begin(self, label: str, total: int | None) -> int:
+    def begin(self, label: str, total: int | None, unit: str = "") -> int:
         """Something begins; its number is returned."""
         now = time.monotonic()
         with self._lock:
             number = next(self._numbers)
-            self._tasks[number] = _Task(label, total, now, now)
+            self._tasks[number] = _Task(label, total, unit, now, now)
         return number
 
     def advance(self, task: int) -> None:

@@ -30,7 +30,7 @@ class _Listed(Protocol[_Item]):
 
 
 class _Display(Protocol):
-    def begin(self, label: str, total: int | None) -> int: ...
+    def begin(self, label: str, total: int | None, unit: str = "") -> int: ...
     def advance(self, task: int) -> None: ...
     def end(self, task: int) -> None: ...
     def say(self, text: str) -> None: ...
@@ -68,13 +68,13 @@ class Ongoing:
                 display.end(task)
 
 
-def track(items: _Listed[_Item], label: str) -> Iterator[_Item]:
-    """The items one by one, with a progress bar where one is shown."""
+def track(items: _Listed[_Item], label: str, unit: str = "") -> Iterator[_Item]:
+    """The items one by one, with a progress bar where one is shown. unit: what the items are, such as queries."""
     display = _display.get()
     if display is None:
         yield from items
         return
-    task = display.begin(label, len(items))
+    task = display.begin(label, len(items), unit)
     try:
         for item in items:
             yield item
@@ -93,6 +93,11 @@ def doing(label: str) -> Iterator[None]:
     finally:
         if display is not None and task is not None:
             display.end(task)
+
+
+def is_shown() -> bool:
+    """Whether progress is shown."""
+    return _display.get() is not None
 
 
 def announce(text: str) -> None:
@@ -154,8 +159,8 @@ def _bars(console: Console) -> Iterator[_Display]:
     )
 
     class Bars:
-        def begin(self, label: str, total: int | None) -> int:
-            return bars.add_task(label, total=total)
+        def begin(self, label: str, total: int | None, unit: str = "") -> int:
+            return bars.add_task(f"{label}, {unit}" if unit else label, total=total)
 
         def advance(self, task: int) -> None:
             bars.advance(TaskID(task))
