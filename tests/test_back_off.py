@@ -255,7 +255,7 @@ def test_the_blend_is_measured_as_it_is_shipped(back_offs: list[float | None]) -
     assert set(back_offs) == {0.95}
 
 
-REMARK = "it has no vector, and stands at the mean of the training queries' vectors instead"
+REMARK = "it has no vector, so the mean of the training queries' vectors is used in its place"
 MEASURED_TO: dict[str, Callable[[], Any]] = {
     "nearby": lambda: NearbyBlend(Blend([RankSVM(0.1), RankSVM(10.0)]), 0.2, view=VectorView(), folds=2),
     "nearby, local": lambda: NearbyBlend(

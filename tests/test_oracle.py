@@ -13,8 +13,9 @@ from querywise.contracts.answers import Answer, Scorer, Stored, alone
 from querywise.data.judged import Candidates, Judged
 from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
+from querywise.evaluation.compare import compare
 from querywise.evaluation.evaluate import evaluate
-from querywise.evaluation.findings import OracleFinding
+from querywise.evaluation.findings import OracleFinding, findings
 from querywise.evaluation.oracle import OracleGap, oracle_gap, reachable
 from querywise.learners.linear import LinearModel
 from querywise.learners.ranksvm.ranksvm import RankSVM
@@ -27,6 +28,7 @@ from querywise.rankers.classes import QueryClasses
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
 from querywise.rankers.normalised import QueryNormalised, normalised
 from querywise.rankers.single import Single
+from querywise.report.terminal import gap_lines
 from querywise.runtime.arrays import Floats, Ints
 from tests.worlds import examples, ragged, two_faced
 
@@ -323,6 +325,22 @@ def drawn(kinds: int, seed: int = 0) -> tuple[Judged, Linear]:
         table += labels[:, None]
     candidates = Candidates(table, np.arange(queries + 1) * documents, tuple(map(str, range(queries))))
     return Judged(candidates, labels), Linear(np.eye(features, dtype=np.int64))
+
+
+def test_what_picking_models_could_reach_is_said_without_riddles() -> None:
+    data = make_judged(20, 10, 3)
+    systems = {"base": lambda X: X[:, 0], "other": lambda X: X[:, 1]}
+    found = findings(compare(systems, data, data, data, measures=["map"]), "map")
+    gaps = [
+        OracleFinding("blend", 3, 0.1453, 0.1506, 0.1456, None, 0.1410, None, (), {}),
+        OracleFinding("knn", 9, 0.14, 0.2, None, None, 0.1410, None, (), {}),
+    ]
+    assert gap_lines(replace(found, oracles=tuple(gaps))) == [
+        "Picking the best of blend's 3 models for each query, without seeing its judgments, could reach MAP 0.1456. "
+        "blend (0.1453) has 93% of that gain over base (0.1410).",
+        "Picking the best of knn's 9 models for each query by its judgments would reach MAP 0.2000. "
+        "knn (0.1400) is below base (0.1410).",
+    ]
 
 
 def test_a_gap_that_is_noise_is_not_reachable_and_one_that_is_real_is() -> None:

@@ -178,11 +178,11 @@ def _note(answer: Answer) -> str:
 
 
 def _remark(answer: Answer) -> str:
-    """That the one query of an answer has a position in spite of a vector that is missing; nothing otherwise."""
+    """That a vector is missing and the mean is used in its place; nothing otherwise."""
     place = answer.place
     if place is None or place.vectorless is None or not place.vectorless()[0] or _note(answer):
         return ""
-    return "it has no vector, and stands at the mean of the training queries' vectors instead"
+    return "it has no vector, so the mean of the training queries' vectors is used in its place"
 
 
 def _of_members(answer: Answer) -> Explanation:

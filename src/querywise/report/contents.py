@@ -302,13 +302,14 @@ def _oracles(found: Findings) -> Section:
         for each in found.oracles
     )
     text = (
-        "UpperBound always takes, of the method's own models, the one with the best average precision for the query, "
-        "RelevantOnly the one nearest to the query's true relevant documents. Part of UpperBound is luck: a model also "
-        "comes out best because of the few documents that happened to be judged. Chosen by one half of a query's "
-        "documents and measured on the other half, it keeps a share of its lead over the method; reachable is the "
-        "method's MAP and that share of the rest. The gap is what is reachable above the baseline. The last "
-        "column says how good a choice must be on average, the 1st best, the 2nd best, …, before it does no better "
-        "than the baseline."
+        "UpperBound is what the method would reach if it used, for each query, the one of its own models with the best "
+        "average precision there; RelevantOnly, if it used the model nearest to the query's true relevant documents. "
+        "Both look at the judgments, so no system reaches them, and where few documents are judged the best model "
+        "of a query is often best by chance. Reachable is an estimate of what remains without that: each query's "
+        "documents are split into two halves, a model is picked on one half and measured on the other, and the "
+        "share of its lead over the method that it keeps there is the share of the distance to UpperBound that "
+        "counts. Of the gap closed: how far the method has come from the baseline to reachable. Last column: if "
+        "every query used its r-th best model, the r at which MAP is down to the baseline's."
     )
     return Section(
         "The oracle gap",

@@ -96,18 +96,20 @@ def comparison_table(compared: Compared, test: str = "t") -> Group:
 
 
 def gap_lines(found: Findings) -> list[str]:
-    """The share of the gap to a better choice among its own models that each method closes."""
+    """What picking the best of its own models could reach, and how much of that gain each method has."""
     base = found.compared.baseline
     lines = []
     for each in found.oracles:
-        bound = f"{each.upper_bound:.4f}"
-        if each.reachable is not None:
-            bound = f"{each.reachable:.4f}, or {bound} with luck"
-        best = f"what choosing among its {each.models} models could reach (MAP {bound})"
+        picking = f"Picking the best of {each.name}'s {each.models} models for each query"
+        if each.reachable is None:
+            could = f"{picking} by its judgments would reach MAP {each.upper_bound:.4f}."
+        else:
+            could = f"{picking}, without seeing its judgments, could reach MAP {each.reachable:.4f}."
+        reached = f"{each.name} ({each.reached:.4f})"
         if each.closed is not None:
-            lines.append(f"{each.name} goes {each.closed:.0%} of the way from {base} ({each.baseline:.4f}) to {best}.")
+            lines.append(f"{could} {reached} has {each.closed:.0%} of that gain over {base} ({each.baseline:.4f}).")
         elif each.reached < each.baseline:
-            lines.append(f"{each.name} ({each.reached:.4f}) is below {base} ({each.baseline:.4f}), and below {best}.")
+            lines.append(f"{could} {reached} is below {base} ({each.baseline:.4f}).")
     return lines
 
 
