@@ -337,6 +337,40 @@ def test_over_folds_every_fold_has_a_model_of_its_own() -> None:
     assert len(compared.trained["Ridge"]) == 5
 
 
+def test_plain_tuples_of_three_parts_are_taken_as_folds() -> None:
+    folds = list(qw.make_folds(DATA))
+    expected = names_and_means(qw.compare([qw.RankSVM()], folds, measures=["map"]))
+    plain = [(fold.train, fold.valid, fold.test) for fold in folds]
+    assert type(plain[0]) is tuple
+    for given in (plain, tuple(plain), [folds[0], *plain[1:]]):
+        assert names_and_means(qw.compare([qw.RankSVM()], given, measures=["map"])) == expected
+
+
+def test_one_plain_tuple_of_three_parts_is_one_fold() -> None:
+    expected = names_and_means(qw.compare([qw.RankSVM()], FOLD, measures=["map"]))
+    assert names_and_means(qw.compare([qw.RankSVM()], (TRAIN, VALID, TEST), measures=["map"])) == expected
+    assert names_and_means(qw.compare([qw.RankSVM()], [(TRAIN, VALID, TEST)], measures=["map"])) == expected
+
+
+@pytest.mark.parametrize(
+    ("folds", "said"),
+    [
+        ((TRAIN, VALID), r"^folds: expected the three parts \(train, valid, test\), found 2\. Give train, valid and"),
+        ([FOLD, (TRAIN, TEST)], r"^folds\[1\]: expected the three parts \(train, valid, test\), found 2\. Give"),
+        ([(TRAIN, VALID, TEST.candidates)], r"^folds\[0\]\.test: expected a Judged set, found a Candidates\. Give"),
+        ([FOLD, "Fold2"], r"^folds\[1\]: expected a fold, \(train, valid, test\), found a str\. Give train"),
+        ((TRAIN, VALID, X), r"^test: expected a Judged set, found a ndarray\. Give"),
+        (X, r"^folds: found a ndarray\. Give train, valid and test, or folds: a list of \(train, valid, test\)"),
+        ((fold for fold in [FOLD]), r"^folds: found a generator\. Give train, valid and test"),
+        ([], r"^There is nothing to compare: no fold was given\.$"),
+    ],
+)
+@pytest.mark.parametrize("asked", [qw.compare, qw.learning_curves])
+def test_what_are_no_folds_is_refused_with_what_was_found(asked: Any, folds: Any, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        asked([qw.RankSVM()], folds)
+
+
 def test_a_fitted_system_is_used_as_it_is_and_the_table_says_so() -> None:
     ranker = qw.RankSVM(l2=100.0).fit(VALID)
     compared = qw.compare({"ours": ranker, "new": qw.RankSVM()}, TRAIN, VALID, TEST, measures=["map"])

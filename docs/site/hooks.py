@@ -32,7 +32,7 @@ API = {
         "Judged sets: how they are read, made, cut by query and indexed.",
         ("Judged", "Candidates", "QueryTable", "Shards", "read_judged", "read_letor", "read_folds", "from_arrays",
          "from_frame", "open_shards", "read_collection", "build_index", "judged_candidates", "split", "make_folds",
-         "make_judged"),
+         "Fold", "make_judged"),
     ),
     "learners": (
         "Learners",

@@ -7,7 +7,7 @@ Data flows one way:
     split                                               training, validation and test queries
     open_shards                                         a set in shards of whole queries, on disk → Shards
     read_collection, build_index, judged_candidates     text: documents, queries and judgements → Judged
-    make_folds, make_judged                             parts of a judged set by query; a small world to try
+    make_folds, Fold, make_judged                       parts of a judged set by query; a small world to try
     RankSVM, LambdaMART                                 learners: Judged → one scoring function
     TextView                                            a view: a query as a point, by its words
     Single, KnnOnline, KnnOffline1, KnnOffline2         rankers: one model for all queries, or one per query
@@ -44,6 +44,7 @@ _HOMES = {
     "Cluster": "querywise.runtime.ray",
     "ClusterError": "querywise.errors",
     "DataError": "querywise.errors",
+    "Fold": "querywise.data.folds",
     "HybridRouter": "querywise.exports.hybrid_folder",
     "Judged": "querywise.data.judged",
     "KnnOffline1": "querywise.rankers.knn",
@@ -102,7 +103,6 @@ _MOVED = {
     "Document": "querywise.data.collections",
     "Evaluation": "querywise.evaluation.evaluate",
     "Everyone": "querywise.locality.neighborhoods",
-    "Fold": "querywise.data.folds",
     "GradientView": "querywise.locality.views.gradients",
     "Index": "querywise.retrieval.index",
     "Judgements": "querywise.data.judgements",

@@ -40,7 +40,19 @@ _ROUNDING = 1e-6  # how far shares that are to add up to 1 may be from it
 
 
 class Fold(NamedTuple):
-    """One split of a judged set: fit on `train`, choose parameters on `valid`, report on `test`."""
+    """One split of a judged set: fit on `train`, choose parameters on `valid`, report on `test`.
+
+    A tuple with names: `train, valid, test = fold`. `compare` takes plain tuples of the three parts too.
+
+    train, valid, test: judged sets; no query is in two of them.
+
+    >>> from querywise import Fold, make_judged, split
+    >>> fold = Fold(*split(make_judged(10, 3, 2)))
+    >>> fold
+    Fold(queries: train 6, valid 2, test 2; 2 features)
+    >>> len(fold.test)
+    2
+    """
 
     train: Judged
     valid: Judged

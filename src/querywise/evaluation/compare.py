@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from querywise.data.coverage import Coverage, coverage_of, whole_grades
-from querywise.data.folds import Fold, Folds
+from querywise.data.folds import Fold
 from querywise.data.gains import require_same_labels
 from querywise.data.joining import concatenate
 from querywise.data.judged import Judged
@@ -31,7 +31,7 @@ from querywise.evaluation.plots import plot_differences
 from querywise.evaluation.reasons import Explain
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import TEST_NAMES, Comparison, find_test
-from querywise.evaluation.systems import folds_of, systems_of
+from querywise.evaluation.systems import FoldsGiven, folds_of, systems_of
 from querywise.evaluation.trained import Extra, Fit, Observe, Trained, train
 from querywise.measures.flavours import find_flavour
 from querywise.measures.formulas import find_measures
@@ -281,7 +281,7 @@ def _known(cost: float) -> float | None:
 
 def compare(
     systems: Mapping[str, Fit | System] | Sequence[Fit | System],
-    folds: Sequence[Fold] | Folds | Fold | Judged | None = None,
+    folds: FoldsGiven | Judged | None = None,
     valid: Judged | None = None,
     test: Judged | None = None,
     *,
@@ -299,7 +299,8 @@ def compare(
     decide when it stops; a fitted one is used as it is, and the table says so), a model of LightGBM, XGBoost, CatBoost
     or scikit-learn (the same), a function of features (its parameters `group` and `qid` get the sizes of the groups and
     the query of each row), or a function of a training and a validation part that gives a fitted ranker.
-    folds: folds, one fold, or in its place train, valid and test. Where all systems are fitted, `test` is enough.
+    folds: folds, as `make_folds` makes them or a list of `(train, valid, test)`; one fold; or in its place train, valid
+    and test. Where all systems are fitted, `test` is enough.
     train: the training part, instead of folds; also as the second argument.
     valid, test: the validation and the test part beside it.
     measures: names such as `map` or `ndcg@10`, in a list or with commas between; docs/measures.md has the formulas.

@@ -17,7 +17,7 @@ from querywise.evaluation.edges import without_hints
 from querywise.evaluation.evaluate import Evaluation
 from querywise.evaluation.foreign import System
 from querywise.evaluation.resume import Kept
-from querywise.evaluation.systems import folds_of, systems_of
+from querywise.evaluation.systems import FoldsGiven, folds_of, systems_of
 from querywise.evaluation.trained import Fit
 from querywise.runtime.progress import track
 
@@ -28,7 +28,7 @@ _FEWEST_VALID = 10  # validation queries
 
 def learning_curves(
     systems: Mapping[str, Fit | System] | Sequence[Fit | System],
-    folds: Sequence[Fold] | Folds | Fold | Judged | None = None,
+    folds: FoldsGiven | Judged | None = None,
     valid: Judged | None = None,
     test: Judged | None = None,
     *,
@@ -45,7 +45,8 @@ def learning_curves(
     chooses on validation data, it chooses anew at every size. All are measured on the whole test part.
 
     systems: in a list, or by name, as `compare` takes them. One that was fitted before is the same at every size.
-    folds: folds, one fold, or in its place train, valid and test; 60 training queries or more in each.
+    folds: folds, as `make_folds` makes them or a list of `(train, valid, test)`; one fold; or in its place train, valid
+    and test; 60 training queries or more in each.
     train: the training part, instead of folds; also as the second argument.
     valid, test: the validation and the test part beside it.
     measures: names such as `map` or `ndcg@10`, in a list or with commas between; docs/measures.md has the formulas.

@@ -6,7 +6,7 @@ import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from querywise.contracts.answers import Scorer
 from querywise.data.folds import Fold, Folds
@@ -16,6 +16,9 @@ from querywise.evaluation.foreign import System, fitted, has_learned, is_fit, is
 from querywise.evaluation.trained import Fit
 from querywise.runtime.parameters import is_fitted, unfitted
 
+# Folds as people give them: made by make_folds or read_folds, in a list, or one alone; a Fold is such a tuple too.
+FoldsGiven: TypeAlias = Sequence[tuple[Judged, Judged, Judged]] | Folds | tuple[Judged, Judged, Judged]
+_EXPECTED = "Give train, valid and test, or folds: a list of (train, valid, test), or what make_folds(data) makes."
 _LONGEST = 60  # letters of a name
 
 
@@ -77,30 +80,38 @@ def systems_of(given: Mapping[str, System | Fit] | Sequence[System | Fit]) -> Sy
 
 
 def folds_of(
-    first: Sequence[Fold] | Folds | Fold | Judged | None,
-    valid: Judged | None,
-    test: Judged | None,
-    *,
-    fitted_before: bool,
+    first: FoldsGiven | Judged | None, valid: Judged | None, test: Judged | None, *, fitted_before: bool
 ) -> Sequence[Fold] | Folds:
     """The folds to compare on: those given, or one of three parts; where nothing is fitted, a test part is enough."""
-    if isinstance(first, Fold):
-        first, valid, test = first
     if first is not None and not isinstance(first, Judged):
         if valid is not None or test is not None:
             raise DataError("Folds have their own validation and test parts: give folds alone, or train, valid, test.")
-        return first
+        return first if isinstance(first, Folds) else _listed(first)
     if test is not None and first is None and valid is None and fitted_before:
         return [Fold(test, test, test)]  # nothing learns from the first two
-    parts = {"train": first, "valid": valid, "test": test}
-    for name, part in parts.items():
+    return [_fold_of((first, valid, test))]
+
+
+def _listed(given: Sequence[Any]) -> list[Fold]:
+    """Folds in a list, each a Fold or a tuple of three parts; one such tuple by itself is one fold."""
+    if not isinstance(given, (list, tuple)):
+        raise DataError(f"folds: found a {_kind(given)}. {_EXPECTED}")
+    if any(isinstance(each, Judged) for each in given):
+        return [_fold_of(given)]
+    return [_fold_of(each, f"folds[{number}]") for number, each in enumerate(given)]
+
+
+def _fold_of(parts: Any, where: str = "") -> Fold:
+    if not isinstance(parts, (list, tuple)):
+        raise DataError(f"{where}: expected a fold, (train, valid, test), found a {_kind(parts)}. {_EXPECTED}")
+    if len(parts) != len(Fold._fields):
+        said = f"{where or 'folds'}: expected the three parts (train, valid, test), found {len(parts)}"
+        raise DataError(f"{said}. {_EXPECTED}")
+    for name, part in zip(Fold._fields, parts, strict=True):
         if not isinstance(part, Judged):
             found = "there is none" if part is None else f"found a {_kind(part)}"
-            raise DataError(
-                f"{name}: expected a Judged set, {found}. Give train, valid and test, or folds, as make_folds(data) "
-                "makes them."
-            )
-    return [Fold(*(part for part in parts.values() if part is not None))]
+            raise DataError(f"{where}{'.' if where else ''}{name}: expected a Judged set, {found}. {_EXPECTED}")
+    return Fold(*parts)
 
 
 def _fit(name: str, system: Any) -> Fit:
