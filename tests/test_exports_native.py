@@ -44,7 +44,7 @@ from tests.commands import Done, run, run_script
 from tests.emulated import TrainedModels, ensemble_in, serving, trained_leaf, trained_score
 from tests.test_exports import checked, ranks_alike, world
 from tests.test_exports_mistakes import one_line
-from tests.test_exports_upload import Asked, Said, replying
+from tests.test_exports_upload import Asked, Said, definitions, replying
 from tests.worlds import REAL_DATA, needs_real_data
 
 NATIVE = "elasticsearch-native"
@@ -402,7 +402,7 @@ def test_the_answer_to_the_first_request_needs_the_scores_of_the_features(
 @pytest.fixture(scope="module")
 def export(fitted: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("native") / "export"
-    export_model(fitted["local trees"], NATIVE, folder, name="shop")
+    export_model(fitted["local trees"], NATIVE, folder, name="shop", features=definitions(NATIVE))
     return folder
 
 
@@ -423,7 +423,7 @@ def test_what_is_there_stays_and_names_that_are_taken_are_refused(
     assert "(3 of them were there before)" in upload(export, engine).stdout
     assert engine.models == before
     other = KnnOffline2(LambdaMART(5, leaves=4), k=0.4, models=3, view=TextView(5)).fit(positive())
-    export_model(other, NATIVE, tmp_path / "other", name="shop")
+    export_model(other, NATIVE, tmp_path / "other", name="shop", features=definitions(NATIVE))
     said = one_line(upload(tmp_path / "other", engine))
     assert "There is a model shop-global already, with other trees or features" in said
     assert "--name shop-2" in said
@@ -434,7 +434,7 @@ def test_what_is_there_stays_and_names_that_are_taken_are_refused(
     assert upload(export, engine, "--remove").stdout == "4 models of shop are gone from the engine.\n"
     assert upload(export, engine, "--remove").returncode == 0
     assert engine.models == {"mine": {}}
-    export_model(fitted["trees"], NATIVE, tmp_path / "one", name="one")
+    export_model(fitted["trees"], NATIVE, tmp_path / "one", name="one", features=definitions(NATIVE))
     assert upload(tmp_path / "one", engine).stdout == "1 model of one is in the engine.\n"
 
 

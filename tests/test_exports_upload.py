@@ -11,14 +11,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
-from querywise import KnnOffline2, LambdaMART, TextView, export_model
+from querywise import Judged, KnnOffline2, LambdaMART, TextView, export_model
 from tests.commands import Done, run_script
 from tests.test_exports import world
 from tests.test_exports_mistakes import one_line
@@ -83,8 +85,23 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("exports")
     ranker = KnnOffline2(LambdaMART(3, leaves=4), k=0.4, models=3, view=TextView(5)).fit(world())
     for engine in ALL:
-        export_model(ranker, engine, root / engine, name="shop")
+        export_model(ranker, engine, root / engine, name="shop", features=definitions(engine))
     return root
+
+
+def definitions(engine: str, fields: tuple[str, ...] = ("title",)) -> Any:
+    """How an engine computes the features of `world`: each finds the words in one of the fields."""
+    names = world().candidates.feature_names or ()
+    pairs = [(name, fields[place % len(fields)]) for place, name in enumerate(names)]
+    if engine == "solr":
+        kind = "org.apache.solr.ltr.feature.SolrFeature"
+        simple = "{{!simple q.operators='' qf={field}^2}}${{keywords}}"
+        return [{"name": name, "class": kind, "params": {"q": simple.format(field=field)}} for name, field in pairs]
+    queries = {name: {"match": {field: "{{keywords}}"}} for name, field in pairs}
+    if engine == "elasticsearch-native":
+        return [{"query_extractor": {"feature_name": name, "query": query}} for name, query in queries.items()]
+    more = {"params": ["keywords"], "template_language": "mustache"}
+    return [{"name": name, **more, "template": query} for name, query in queries.items()]
 
 
 def upload(exports: Path, engine: str, url: str, *words: str) -> Done:
@@ -182,3 +199,83 @@ def test_a_version_that_cannot_be_asked_for_leaves_the_message(engine: str, expo
     refused = Said(400, {"error": "invalid_index_name_exception"})
     with replying(lambda asked: refused if asked.method == "PUT" else Said(403, FORBIDDEN)) as (url, _):
         assert "install the release made for version ? on every node" in one_line(upload(exports, engine, url))
+
+
+# A template that was not filled in, and words that are looked for in a number.
+
+FILES = {"solr": "features.json", "elasticsearch-native": "feature_extractors.json"}
+
+
+@pytest.mark.parametrize("engine", ALL)
+def test_a_template_that_was_not_filled_in_is_refused_before_the_engine_is_asked(engine: str, tmp_path: Path) -> None:
+    export_model(LambdaMART(3, leaves=4).fit(world()), engine, tmp_path / engine)
+    with replying(lambda _: Said(200, {})) as (url, seen):
+        options = ["--url", url, *(("--collection", "shop") if engine == "solr" else ())]
+        command = [sys.executable, tmp_path / engine / "upload.py", *options]
+        said = one_line(subprocess.run(command, capture_output=True, text=True, check=False))
+    assert seen == []
+    names = "title.bm25, body bm25, clicks, length, age"
+    assert f"5 of 5 features have a field that is still marked EDIT_ME: {names}. Nothing was uploaded." in said
+    assert str(tmp_path / engine / FILES.get(engine, "featureset.json")) in said
+    assert ("FieldValueFeature" if engine == "solr" else "field_value_factor") in said
+
+
+def fields_of_an_index(asked: Asked) -> Said:
+    """Elasticsearch and OpenSearch, or Solr: a title of words, a number of clicks, and nothing of the plugin."""
+    if asked.path == "/_mapping/field/clicks%2Ctitle":
+        kinds = {"clicks": {"clicks": {"type": "long"}}, "title": {"title": {"type": "text"}}}
+        fields = {name: {"full_name": name, "mapping": kind} for name, kind in kinds.items()}
+        return Said(200, {"shop": {"mappings": fields}, ".ltrstore": {"mappings": {}}})
+    if asked.path == "/shop/schema/fields?includeDynamic=true&fl=clicks%2Ctitle":
+        kinds_of_solr = (("clicks", "plong"), ("title", "text_general"))
+        return Said(200, {"fields": [{"name": name, "type": kind} for name, kind in kinds_of_solr]})
+    if asked.path == "/shop/schema/fieldtypes":
+        classes = (("plong", "solr.LongPointField"), ("text_general", "solr.TextField"))
+        return Said(200, {"fieldTypes": [{"name": name, "class": kind} for name, kind in classes]})
+    return (
+        Said(404, {})
+        if asked.method == "GET" and asked.path.startswith("/_ltr/")
+        else Said(200, {"featureStores": [], "models": []})
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_words_are_not_looked_for_in_a_number(engine: str, exports: Path, tmp_path: Path) -> None:
+    ranker = LambdaMART(3, leaves=4).fit(world())
+    export_model(ranker, engine, tmp_path / engine, features=definitions(engine, ("title", "clicks")))
+    with replying(fields_of_an_index) as (url, seen):
+        said = one_line(upload(tmp_path, engine, url))
+        assert [asked for asked in seen if asked.method != "GET" and asked.path != "/_ltr"] == []
+        wrong = "body bm25 (field clicks), length (field clicks)"
+        assert f"A query of words on a field of numbers: {wrong}. Nothing was uploaded." in said
+        assert ("FieldValueFeature" if engine == "solr" else "field_value_factor") in said
+        assert upload(exports, engine, url).returncode == 0, "words in a text"
+
+
+@pytest.mark.parametrize("engine", [*ALL, "vespa"])
+def test_what_the_data_shows_to_be_a_number_of_the_document_is_one_in_the_template(engine: str, tmp_path: Path) -> None:
+    data = positive()
+    features = data.candidates.features.copy()
+    ids = tuple(f"D{row % 97}" for row in range(len(features)))  # every document is found by several queries
+    features[:, 2] = [7 * int(name[1:]) for name in ids]
+    candidates = replace(data.candidates, features=features, document_ids=ids)
+    ranker = LambdaMART(3, leaves=4).fit(replace(data, candidates=candidates))
+    export_model(ranker, engine, tmp_path / "out", data=candidates, as_is=True)
+    written = "".join(path.read_text() for path in (tmp_path / "out").rglob("*feature*.json"))
+    if engine == "vespa":
+        profile = (tmp_path / "out" / "schemas" / "SCHEMA" / "querywise.profile").read_text()
+        assert "expression: attribute(EDIT_ME_clicks)" in profile
+    elif engine == "solr":
+        found = {each["name"]: each["class"].rpartition(".")[2] for each in json.loads(written)}
+        assert found["clicks"] == "FieldValueFeature"
+        assert found["title.bm25"] == found["length"] == "SolrFeature"
+    else:
+        assert '"field": "EDIT_ME_clicks"' in written
+        assert '"EDIT_ME_clicks": "{{keywords}}"' not in written
+        assert '"EDIT_ME_length": "{{keywords}}"' in written
+
+
+def positive() -> Judged:
+    """`world` with values that Elasticsearch's own rescorer takes, too."""
+    data = world()
+    return replace(data, candidates=replace(data.candidates, features=np.abs(data.candidates.features)))

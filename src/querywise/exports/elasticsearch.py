@@ -23,7 +23,7 @@ _SHAPES = 'a list of features, {"features": […]} or {"featureset": {"features"
 
 def write(exported: Exported, name: str, features: Json) -> Files:
     """The feature set and a document per model."""
-    given = _template(exported.features) if features is None else _checked(exported, features)
+    given = _template(exported) if features is None else _checked(exported, features)
     texts = {"featureset.json": as_text({"featureset": {"features": given}})}
     places = {model.name: f"models/{model.name}.json" for model in exported.models}
     for model in exported.models:
@@ -73,7 +73,7 @@ def _numbered(tree: Split | Leaf, features: tuple[str, ...]) -> JsonObject:
     return written(tree, 0)
 
 
-def _template(features: tuple[str, ...]) -> list[JsonObject]:
+def _template(exported: Exported) -> list[JsonObject]:
     return [
         {
             "name": feature,
@@ -81,7 +81,7 @@ def _template(features: tuple[str, ...]) -> list[JsonObject]:
             "template_language": "mustache",
             "template": computed(feature, source),
         }
-        for feature, source in zip(features, sources(features), strict=True)
+        for feature, source in zip(exported.features, sources(exported), strict=True)
     ]
 
 

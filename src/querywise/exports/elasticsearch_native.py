@@ -43,7 +43,7 @@ def write(exported: Exported, name: str, features: Json) -> Files:
             f"{name!r}: Elasticsearch's ids of models end in a letter or digit, and are short: give a name of at most "
             f"{_LONGEST} letters."
         )
-    extractors = _template(exported.features) if features is None else _checked(exported.features, features)
+    extractors = _template(exported) if features is None else _checked(exported.features, features)
     config: JsonObject = {"learning_to_rank": {"feature_extractors": [*extractors]}}
     texts = {"feature_extractors.json": as_text(config)}
     places = {model.name: f"models/{model.name}.json" for model in exported.models}
@@ -102,10 +102,10 @@ def _nodes(tree: Split | Leaf) -> list[JsonObject]:
     return made
 
 
-def _template(features: tuple[str, ...]) -> list[JsonObject]:
+def _template(exported: Exported) -> list[JsonObject]:
     return [
         {"query_extractor": {"feature_name": feature, "query": computed(feature, source)}}
-        for feature, source in zip(features, sources(features), strict=True)
+        for feature, source in zip(exported.features, sources(exported), strict=True)
     ]
 
 

@@ -38,11 +38,13 @@ class Exported:
     """The names of a ranker's features, and its models, the global one first.
 
     trained_on_arrival: whether a model is trained for every query when it arrives; then only the global one is here.
+    numbers: the features that are a number of the document, whatever the query, as far as the data shows it.
     """
 
     features: tuple[str, ...]
     models: tuple[NamedModel, ...]
     trained_on_arrival: bool = False
+    numbers: frozenset[str] = frozenset()
 
     @property
     def is_linear(self) -> bool:

@@ -30,7 +30,7 @@ def write(exported: Exported, name: str, features: Json) -> Files:
             f"The feature {comma!r} has a comma in its name, and Solr lists a document's features with commas between "
             "them, so that it could not be read back. Rename it in features.txt and fit again."
         )
-    given = _template(exported.features) if features is None else _checked(exported, features)
+    given = _template(exported) if features is None else _checked(exported, features)
     stored = [{"store": name, **{key: value for key, value in each.items() if key != "store"}} for each in given]
     texts = {"features.json": as_text(stored)}
     places = {model.name: f"models/{model.name}.json" for model in exported.models}
@@ -84,8 +84,8 @@ def _highest_low(threshold: float) -> float:
     return float(np.float32(written_threshold(threshold)) + _SLACK)
 
 
-def _template(features: tuple[str, ...]) -> list[JsonObject]:
-    return [_computed(name, source) for name, source in zip(features, sources(features), strict=True)]
+def _template(exported: Exported) -> list[JsonObject]:
+    return [_computed(name, source) for name, source in zip(exported.features, sources(exported), strict=True)]
 
 
 def _computed(feature: str, source: Source) -> JsonObject:

@@ -12,6 +12,7 @@ from enum import Enum
 import numpy as np
 
 from querywise.contracts.forms import Leaf, Linear, Runnable, Split
+from querywise.data.candidates import Candidates
 from querywise.errors import DataError
 from querywise.exports.models import Exported
 from querywise.retrieval.scores import BM25, NAMES
@@ -31,11 +32,27 @@ class Source(Enum):
     NONE = "not at all"
 
 
-def sources(features: tuple[str, ...]) -> tuple[Source, ...]:
-    """How an engine computes each feature; features of other origin than a text collection are WORDS."""
-    if not set(NAMES) <= set(features):
-        return (Source.WORDS,) * len(features)
-    return tuple(map(_source, features))
+def sources(exported: Exported) -> tuple[Source, ...]:
+    """How an engine computes each feature; those of other origin than a text collection are WORDS unless numbers."""
+    if not set(NAMES) <= set(exported.features):
+        return tuple(Source.NUMBER if name in exported.numbers else Source.WORDS for name in exported.features)
+    return tuple(map(_source, exported.features))
+
+
+def numbers_in(candidates: Candidates, features: tuple[str, ...]) -> frozenset[str]:
+    """The features that are a number of the document: the same in every query, and different between documents.
+
+    Documents that several queries have show it; without them, and without document ids, nothing is known.
+    """
+    if candidates.document_ids is None:
+        return frozenset()
+    _, first, document, often = np.unique(
+        np.array(candidates.document_ids), return_index=True, return_inverse=True, return_counts=True
+    )
+    rows = candidates.features[often[document] > 1]
+    same = (rows == candidates.features[first[document[often[document] > 1]]]).all(axis=0)
+    differ = (rows != rows[:1]).any(axis=0)
+    return frozenset(name for name, fixed in zip(features, same & differ, strict=True) if fixed)
 
 
 def _source(feature: str) -> Source:
@@ -50,7 +67,7 @@ def check_text_features(exported: Exported, engine: str, *, by_documents: bool) 
 
     by_documents: whether queries are routed by their documents, which looks at every feature.
     """
-    found = sources(exported.features)
+    found = sources(exported)
     used = np.ones(len(found), np.bool_) if by_documents else _used(exported)
     pairs = list(zip(exported.features, found, strict=True))
     lacking = [name for (name, source), counts in zip(pairs, used, strict=True) if counts and source is Source.NONE]

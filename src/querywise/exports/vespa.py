@@ -38,7 +38,7 @@ _RESERVED = frozenset(_OF_VESPA.split())
 def write(exported: Exported, name: str, features: Json) -> Files:
     """The rank profile, the forests, and a small application to check them in."""
     labels = identifiers(exported.features)
-    given = _template(exported.features, labels) if features is None else _checked(exported, features)
+    given = _template(exported, labels) if features is None else _checked(exported, features)
     computed = {label: given[feature] for feature, label in zip(exported.features, labels, strict=True)}
     sampled = {label: f"attribute(value{place})" for place, label in enumerate(labels)}
     texts: dict[str, str] = {}
@@ -61,10 +61,10 @@ def write(exported: Exported, name: str, features: Json) -> Files:
     return Files(texts, labels, places)
 
 
-def _template(features: tuple[str, ...], labels: tuple[str, ...]) -> dict[str, str]:
+def _template(exported: Exported, labels: tuple[str, ...]) -> dict[str, str]:
     """How each feature is computed, with what the user fills in; what Vespa does not compute, no model uses."""
     own = {Source.BM25: f"bm25({UNFINISHED}_{BM25_FIELD})", Source.NONE: "0"}
-    pairs = zip(features, labels, sources(features), strict=True)
+    pairs = zip(exported.features, labels, sources(exported), strict=True)
     return {feature: own.get(source, f"attribute({UNFINISHED}_{label})") for feature, label, source in pairs}
 
 

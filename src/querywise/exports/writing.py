@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -25,7 +25,7 @@ from querywise.exports.joining import check_script, router_script, upload_script
 from querywise.exports.models import Exported, answer_to_nobody, exported, exported_names, largest_number
 from querywise.exports.parity import Scaled, generated, parity_lines, sampled, scaled_within_queries
 from querywise.exports.routing import MANIFEST, Routing, read_manifest, routing_of
-from querywise.exports.text_features import check_text_features
+from querywise.exports.text_features import check_text_features, numbers_in
 from querywise.runtime.files import OutputFolder, atomic_folder, read_bytes, read_text
 from querywise.runtime.values import Json, JsonObject
 from querywise.storage import save
@@ -102,6 +102,7 @@ def export_model(
     if candidates is not None:
         _check_data(candidates, ranker, as_is)
         _refuse_low(candidates, kind, found.features)
+        found = replace(found, numbers=numbers_in(candidates, found.features))
     _refuse_large(found, candidates, kind)
     routing = routing_of(answer_to_nobody(ranker))
     if features is None:

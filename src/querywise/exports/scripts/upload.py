@@ -8,27 +8,32 @@ it is run again. To replace models, export under another name; see the README. O
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from querywise.exports.scripts.check_parity import EngineError, Server, read_headers
 
 HERE = Path(__file__).resolve().parent
+UNFINISHED = "EDIT_ME"  # marks the fields that a template leaves to fill in
 
 
 class Upload(Protocol):
     """What an engine has of an export. Each engine has a class of its own that does this.
 
     there: a sentence, without its full stop, for what an upload leaves in the engine. gone: one for what was removed.
-    total: how many things are uploaded to an engine that has none of them.
+    total: how many things are uploaded to an engine that has none of them. definitions: how each feature is computed.
+    fill_in: which file has the fields to fill in, and what to do then.
     """
 
     there: str
     gone: str
     total: int
+    definitions: dict[str, Any]
+    fill_in: str
 
     def missing(self) -> list[str]:
         """What the engine lacks, in the order to upload it; an error where it has something else of such a name."""
@@ -63,8 +68,40 @@ def with_rights(error: EngineError, who: str) -> EngineError:
     return EngineError(f"{error} Upload as a user {who}; --header passes credentials.")
 
 
+def refuse_unfinished(work: Upload) -> None:
+    """Refuse a template in which a feature's field was not filled in."""
+    names = [name for name, each in work.definitions.items() if UNFINISHED in json.dumps(each)]
+    if names:
+        raise EngineError(
+            f"{len(names)} of {len(work.definitions)} features have a field that is still marked {UNFINISHED}: "
+            f"{listed(names)}. Nothing was uploaded. {work.fill_in}"
+        )
+
+
+def refuse_numbers(
+    searched: Mapping[str, list[str]], numbers_among: Callable[[list[str]], set[str]], instead: str
+) -> None:
+    """Refuse features that look for words in a field of numbers: the engine would refuse every search with them.
+
+    searched: the fields that each feature searches. numbers_among: which of them hold numbers in the engine. instead:
+    what to write.
+    """
+    fields = sorted({field for each in searched.values() for field in each})
+    numbers = numbers_among(fields) if fields else set()
+    wrong = {name: field for name, fields in searched.items() for field in fields if field in numbers}
+    if wrong:
+        named = listed([f"{name} (field {field})" for name, field in wrong.items()])
+        raise EngineError(f"A query of words on a field of numbers: {named}. Nothing was uploaded. {instead}")
+
+
+def listed(names: list[str]) -> str:
+    """The first names, and how many more there are."""
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
 def upload(work: Upload) -> str:
     """Upload what is missing; a sentence on what is there now."""
+    refuse_unfinished(work)
     absent, done = work.missing(), 0
     try:
         for name in absent:

@@ -8,12 +8,19 @@ import json
 import re
 import sys
 from typing import Any
+from urllib.parse import quote
 
 from querywise.exports.scripts.check_parity import EngineError, Server, read_json
-from querywise.exports.scripts.upload import HERE, main, name_is_in_use, with_rights
+from querywise.exports.scripts.upload import HERE, main, name_is_in_use, refuse_numbers, with_rights
 
 WHERE = "where the engine is, for example http://localhost:9200"
 WHO = "who may write with the plugin"
+NUMBER = (
+    "A number of the document, such as a price, is this feature: "
+    '{"function_score": {"query": {"match_all": {}}, "field_value_factor": {"field": "FIELD", "missing": 0}, '
+    '"boost_mode": "replace"}}'
+)
+NUMBERS = {"byte", "double", "float", "half_float", "integer", "long", "scaled_float", "short", "unsigned_long"}
 
 
 class ToElasticsearch:
@@ -24,6 +31,11 @@ class ToElasticsearch:
         self.export = read_json(HERE / "export.json")
         self.name = self.export["name"]
         self.features = read_json(HERE / "featureset.json")["featureset"]["features"]
+        self.definitions = {str(each.get("name")): each for each in self.features}
+        self.fill_in = (
+            f"In {HERE / 'featureset.json'}, put the field of your index in place of each; a `match` is for text. "
+            f"{NUMBER}. Then run upload.py again."
+        )
         self.models = {model["name"]: read_json(HERE / model["file"]) for model in self.export["models"]}
         self.there = f"The feature set {self.name} and {len(self.models)} models are in the engine"
         self.gone = f"The feature set {self.name} and its {len(self.models)} models are gone from the engine"
@@ -56,6 +68,9 @@ class ToElasticsearch:
             differs = _difference(self.features, found["features"])
             raise name_is_in_use(f"a feature set {self.name}", differs, self.name)
         absent = [] if found is not None else [f"_featureset/{self.name}"]
+        if absent:
+            searched = {name: matched(each.get("template")) for name, each in self.definitions.items()}
+            refuse_numbers(searched, self._numbers, f"{NUMBER}.")
         for name, content in self.models.items():
             model = self._stored(f"_ltr/_model/{name}", "model")
             if model is None:
@@ -63,6 +78,19 @@ class ToElasticsearch:
             elif not self._is_same(model, content["model"]):
                 raise name_is_in_use(f"a model {name}", "other weights, trees or features", self.name)
         return absent
+
+    def _numbers(self, fields: list[str]) -> set[str]:
+        """The fields that hold numbers in every index that has them; none where the engine does not tell."""
+        try:
+            indexes = self.server.ask("GET", f"_mapping/field/{quote(','.join(fields))}")
+        except EngineError:
+            return set()
+        kinds: dict[str, set[bool]] = {}
+        with contextlib.suppress(AttributeError, KeyError, TypeError):
+            for index in indexes.values():
+                for field, found in index["mappings"].items():
+                    kinds.setdefault(field, set()).update(each["type"] in NUMBERS for each in found["mapping"].values())
+        return {field for field, found in kinds.items() if found == {True}}
 
     def _stored(self, path: str, kind: str) -> dict[str, Any] | None:
         try:
@@ -111,6 +139,16 @@ class ToElasticsearch:
             except EngineError as error:
                 if f"{path}: 404 " not in str(error):
                     raise with_rights(error, WHO) from None
+
+
+def matched(query: Any) -> list[str]:
+    """The fields that the `match` queries inside a query search."""
+    if isinstance(query, list):
+        return [field for each in query for field in matched(each)]
+    if not isinstance(query, dict):
+        return []
+    own = list(query["match"]) if isinstance(query.get("match"), dict) else []
+    return own + [field for each in query.values() for field in matched(each)]
 
 
 def _difference(own: list[dict[str, Any]], found: list[dict[str, Any]]) -> str:

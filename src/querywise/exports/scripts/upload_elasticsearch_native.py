@@ -23,6 +23,13 @@ class ToElasticsearchNative:
         self.server = server
         self.export = read_json(HERE / "export.json")
         self.models = {model["name"]: read_json(HERE / model["file"]) for model in self.export["models"]}
+        config = next(iter(self.models.values()))["inference_config"]["learning_to_rank"]["feature_extractors"]
+        self.definitions = {each["query_extractor"]["feature_name"]: each for each in config}
+        self.fill_in = (
+            f"Put your index's fields into a copy of {HERE / 'feature_extractors.json'}, and export again: querywise "
+            "export … --feature-set COPY. A `match` is for text; a number of the document, such as a price, is a "
+            "`function_score` with `field_value_factor`."
+        )
         count = f"{len(self.models)} model{'s' if len(self.models) > 1 else ''}"
         self.there = f"{count} of {self.export['name']} {'are' if len(self.models) > 1 else 'is'} in the engine"
         self.gone = f"{count} of {self.export['name']} {'are' if len(self.models) > 1 else 'is'} gone from the engine"

@@ -10,14 +10,17 @@ import json
 import re
 import sys
 from typing import Any
+from urllib.parse import quote
 
 from querywise.exports.scripts.check_parity import EngineError, Server, read_json, reading
-from querywise.exports.scripts.upload import HERE, main, name_is_in_use, with_rights
+from querywise.exports.scripts.upload import HERE, listed, main, name_is_in_use, refuse_numbers, with_rights
 
 FEATURES = ""  # what the features are called beside the names of models, which are not empty
 COLLECTION = "the collection, or the core, to upload to"
 WHERE = "where Solr is, for example http://localhost:8983/solr"
 WHO = "who may edit the schema"
+CLASS = "org.apache.solr.ltr.feature.FieldValueFeature"
+NUMBER = f'A number of the document, such as a price, is {{"class": "{CLASS}", "params": {{"field": "FIELD"}}}}'
 
 
 class ToSolr:
@@ -31,6 +34,11 @@ class ToSolr:
         self.export = read_json(HERE / "export.json")
         self.name = self.export["name"]
         self.features = read_json(HERE / "features.json")
+        self.definitions = {str(each["name"]): each for each in self.features}
+        self.fill_in = (
+            f"In {HERE / 'features.json'}, put the field of your collection in place of each; a query of words is for "
+            f"text. {NUMBER}. Then run upload.py again."
+        )
         self.models = {model["name"]: read_json(HERE / model["file"]) for model in self.export["models"]}
         self.absent: list[Any] = []
         count = f"{len(self.models)} model{'s' if len(self.models) > 1 else ''}"
@@ -44,8 +52,11 @@ class ToSolr:
         others = [name for name in stored if name not in own]
         changed = [name for name, each in own.items() if name in stored and not _same_feature(each, stored[name])]
         if others or changed:
-            what = f"features of its own ({_listed(others)})" if others else f"another definition of {_listed(changed)}"
+            what = f"features of its own ({listed(others)})" if others else f"another definition of {listed(changed)}"
             raise self._in_use(f"a feature store {self.name}", what)
+        if not stored:
+            searched = {name: _searched(each) for name, each in own.items()}
+            refuse_numbers(searched, self._numbers, f"{NUMBER}.")
         models = self._stored_models()
         for name in (name for name in self.models if name in models):
             if not _same_model(self.models[name], models[name]):
@@ -67,6 +78,18 @@ class ToSolr:
         found = self.server.ask("GET", f"{path}/{self.name}")
         with reading(found):
             return {each["name"]: each for each in found["features"]}
+
+    def _numbers(self, fields: list[str]) -> set[str]:
+        """The fields that hold numbers; none where Solr does not tell."""
+        schema = f"{self.collection}/schema"
+        try:
+            of_fields = self.server.ask("GET", f"{schema}/fields?includeDynamic=true&fl={quote(','.join(fields))}")
+            of_types = self.server.ask("GET", f"{schema}/fieldtypes")
+        except EngineError:
+            return set()
+        classes = {each["name"]: each["class"] for each in of_types.get("fieldTypes", [])}
+        kinds = {each["name"]: classes.get(each["type"], "") for each in of_fields.get("fields", [])}
+        return {field for field in fields if re.search(r"(Int|Long|Float|Double)(Point)?Field$", kinds.get(field, ""))}
 
     def _without_module(self) -> EngineError:
         """Why the collection has no stores: it is not there, or has no module."""
@@ -143,8 +166,10 @@ def _same_model(own: dict[str, Any], stored: dict[str, Any]) -> bool:
     return listed == there and all(own[key] == stored[key] for key in ("class", "store", "params"))
 
 
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+def _searched(feature: dict[str, Any]) -> list[str]:
+    """The fields in which a feature's query looks for words."""
+    found = re.findall(r"\bqf=('[^']*'|\"[^\"]*\"|[^\s}]+)", str(feature.get("params", {}).get("q", "")))
+    return [field.partition("^")[0] for each in found for field in each.strip("'\"").split()]
 
 
 if __name__ == "__main__":
