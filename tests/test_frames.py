@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,8 +17,10 @@ from scipy.sparse import coo_array, csr_array, csr_matrix
 
 from querywise.data.frames import from_arrays, from_frame
 from querywise.data.judged import Judged
+from querywise.data.parquet.logs import read_parquet
 from querywise.errors import DataError
 from querywise.learners.ranksvm.ranksvm import RankSVM
+from tests.test_documents import BLOCK, printed_by
 
 Columns = Mapping[str, list[Any]]
 KINDS: list[Callable[[Columns], Any]] = [pd.DataFrame, pl.DataFrame, pa.table]
@@ -312,3 +316,41 @@ def test_numbers_in_one_column_are_ids_as_in_a_row() -> None:
 def test_query_ids_that_are_not_one_per_row_are_refused(qid: Any, said: str) -> None:
     with pytest.raises(DataError, match=said):
         from_arrays(np.eye(3), qid=qid)
+
+
+def click_log() -> dict[str, list[Any]]:
+    """A row per impression: D1 is shown three times for q1, and once for q2."""
+    return {
+        "qid": ["q1", "q1", "q2", "q1", "q1"],
+        "docid": ["D1", "D2", "D1", "D1", "D1"],
+        "bm25": [3.0, 2.0, 1.0, 3.0, 3.0],
+        "label": [1, 0, 0, 0, 1],
+    }
+
+
+def test_a_click_log_is_refused_with_what_it_looks_like_and_where_to_go(tmp_path: Path) -> None:
+    log = click_log()
+    said = (
+        r"Query 'q1' has the document 'D1' 3 times, and 5 rows have 3 pairs of query and document\. This looks like a "
+        r'click log, a row per impression; expected one row per query and document\. .*docs/data\.md, "Click logs"'
+    )
+    for frame in (pd.DataFrame(log), pl.DataFrame(log), pa.table(log)):
+        with pytest.raises(DataError, match=f"^{said}"):
+            from_frame(frame, document="docid")
+    rows: Any = log["docid"]
+    with pytest.raises(DataError, match=f"^{said}"):
+        from_arrays(np.array(log["bm25"])[:, None], log["label"], qid=log["qid"], document_ids=rows)
+    pq.write_table(pa.table(log), tmp_path / "log.parquet")
+    with pytest.raises(DataError, match=rf"log\.parquet: {said}"):
+        read_parquet(tmp_path / "log.parquet")
+    page = (Path(__file__).parent.parent / "docs" / "data.md").read_text().partition("### Click logs")[2]
+    _, code, shown = BLOCK.findall(page)[0]
+    assert printed_by(code, "docs/data.md", {}) == shown
+
+
+def test_repeated_rows_are_taken_where_no_document_has_an_id_or_nothing_is_judged() -> None:
+    log = pd.DataFrame(click_log())
+    assert from_frame(log).candidates.sizes.tolist() == [4, 1]
+    assert from_frame(log, label=None, document="docid").candidates.sizes.tolist() == [4, 1]
+    other = log.assign(docid=["D1", "D2", "D1", "D3", "D4"])
+    assert from_frame(other, document="docid").candidates.sizes.tolist() == [4, 1]

@@ -6,6 +6,7 @@ brings scores back to the order of the input.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -62,8 +63,8 @@ def from_arrays(
 
     Returns: a Judged set, its rows grouped by query; `candidates.in_source_order(scores)` has scores in the order of X.
 
-    Refused: with DataError, lengths that do not fit, no rows, labels below 0, neither `qid` nor `group`, and NaN unless
-    allowed.
+    Refused: with DataError, lengths that do not fit, no rows, labels below 0, neither `qid` nor `group`, a document
+    that comes twice in a query, as in a click log, and NaN unless allowed.
 
     >>> from querywise import from_arrays
     >>> data = from_arrays([[1.0], [2.0], [3.0]], [0, 1, 0], qid=["b", "a", "b"])
@@ -114,8 +115,8 @@ def from_frame(
 
     Returns: a Judged set, its rows grouped by query.
 
-    Refused: with DataError, a column that is not there or holds no numbers, no rows, and missing features unless
-    allowed.
+    Refused: with DataError, a column that is not there or holds no numbers, no rows, a document that comes twice in a
+    query, as in a click log, and missing features unless allowed.
 
     >>> import pandas as pd
     >>> from querywise import from_frame
@@ -243,6 +244,8 @@ def _grouped(
     missing = next((row for row, each in enumerate(document_ids or ()) if _is_missing(each)), None)
     if missing is not None:
         raise DataError(f"Row {missing + 1} has no document id; give every row one, or leave the ids out.")
+    if document_ids is not None and (judged is None or judged.any()):
+        _refuse_repeats(ids, document_ids)
     check_missing(allowed)
     features = checked_matrix(features, "features", names, allowed)[0]  # here, so that messages name the rows as given
     number: dict[str, int] = {}
@@ -259,6 +262,20 @@ def _grouped(
         missing=allowed,
     )
     return Judged(candidates, labels[rows], None if judged is None else judged[rows])
+
+
+def _refuse_repeats(ids: list[str], document_ids: Sequence[str]) -> None:
+    """Refuse labelled rows in which a query has a document more than once: a click log has a row per impression."""
+    often = Counter(zip(ids, map(str, document_ids), strict=True))
+    if len(often) == len(ids):
+        return
+    (query, document), times = often.most_common(1)[0]
+    raise DataError(
+        f"Query {query!r} has the document {document!r} {times} times, and {len(ids):,} rows have {len(often):,} pairs "
+        "of query and document. This looks like a click log, a row per impression; expected one row per query and "
+        "document. Bring the rows of a pair together first, with one label for all its clicks: docs/data.md, "
+        '"Click logs", shows how.'
+    )
 
 
 def _matrix(X: ArrayLike | sparray | spmatrix) -> Floats:
