@@ -10,6 +10,8 @@ import pytest
 
 from querywise.data.folds import read_folds
 from querywise.data.run_columns import run_columns
+from querywise.data.runs import read_run
+from querywise.data.vectors import read_vectors
 from querywise.retrieval.index import load_index
 from querywise.service.loaded_model import LoadedModel
 from querywise.service.lookup import Lookup
@@ -218,3 +220,35 @@ def test_the_service_finds_candidates_as_deep_in_either_list_as_in_training(plac
     usual = lookup.candidates(Query(text="jam"), None, LoadedModel.from_folder(forgotten))
     assert usual.document_ids == lookup.candidates(Query(text="jam"), 100).document_ids
     assert len(usual.document_ids or ()) > len(ours.document_ids or ())
+
+
+def test_fusing_a_collection_has_the_vectors_as_a_run_of_their_own(place: Path, tmp_path: Path) -> None:
+    words = ("fuse", "--collection", "docs", "--folds", 3, "--top", 5, "--method", "rrf", "--measures", "map", "--json")
+    plain = json.loads(run(place, *words, "--keep-runs", tmp_path / "words"))
+    given = json.loads(run(place, *words, "--keep-runs", tmp_path / "runs", "--vectors", "vectors"))
+    assert given["runs"] == [*plain["runs"], "vectors"]
+    for name in plain["runs"]:
+        assert (tmp_path / "runs" / f"{name}.trec").read_text() == (tmp_path / "words" / f"{name}.trec").read_text()
+    kept = read_run(tmp_path / "runs" / "vectors.trec")
+    assert {len(found) for found in kept.scores.values()} == {5}, "as deep as the others"
+    both = read_vectors(place / "vectors")
+    assert both.queries is not None
+    query, documents = both.queries.values[0], both.documents.values
+    cosines = documents @ query / np.linalg.norm(documents, axis=1) / np.linalg.norm(query)
+    best = [both.documents.ids[row] for row in np.argsort(-cosines)[:5]]
+    assert list(kept.scores[both.queries.ids[0]]) == best
+    # On its own list, as `evaluate` measures the file.
+    alone = json.loads(run(place, "evaluate", "docs/qrels.txt", tmp_path / "runs" / "vectors.trec", "--json"))
+    assert given["methods"]["run vectors"]["mean"]["map"] == alone["mean"]["map"] > 0.5
+    assert given["methods"]["run bm25"]["mean"] == plain["methods"]["run bm25"]["mean"]
+
+
+def test_fusing_a_collection_embeds_it_by_name(place: Path) -> None:
+    words = ("fuse", "--collection", "docs", "--folds", 3, "--top", 5, "--method", "rrf", "--json")
+    assert "run vectors" in json.loads(run(place, *words, "--embed", "lsa"))["methods"]
+
+
+def test_vectors_to_fuse_belong_to_a_collection(place: Path) -> None:
+    for option, value in (("--vectors", "vectors"), ("--embed", "lsa")):
+        said = refused(call(place, "fuse", "a.trec", "b.trec", option, value, "--out", "new"))
+        assert f"{option} makes a run of a text collection; name the collection with --collection." in said

@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from querywise.cli.app import app
+from querywise.cli.inputs import retrieval_from
 from querywise.cli.options import (
     AsJson,
+    EmbedderName,
     FlavourName,
     FormerMeasure,
+    Language,
     Quiet,
+    VectorFolder,
+    VectorSearch,
     VerdictMeasures,
     guarded_command,
     measures_from,
@@ -27,7 +32,10 @@ if TYPE_CHECKING:
     from querywise.data.query_table import QueryTable
     from querywise.data.runs import Run
     from querywise.jobs.fuse import Fused
+    from querywise.retrieval.reading import Retrieval
     from querywise.runtime.values import JsonObject
+
+_TOP = 100  # documents in each run of a collection
 
 
 @app.command()
@@ -75,14 +83,19 @@ def fuse(
     collection: Annotated[
         Path | None,
         typer.Option(
-            help="A text collection: its own BM25 and language models make four runs, its judgements are used.",
+            help="A text collection: its own BM25 and language models make four runs, vectors a fifth; its judgements "
+            "are used.",
             show_default=False,
         ),
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Documents per query in each run made of a collection.")] = 100,
+    top: Annotated[int, typer.Option(min=1, help="Documents per query in each run made of a collection.")] = _TOP,
     keep_runs: Annotated[
         Path | None, typer.Option(help="Folder to write the runs of a collection to.", show_default=False)
     ] = None,
+    vectors: VectorFolder = None,
+    embed: EmbedderName = None,
+    vector_search: VectorSearch = "exact",
+    language: Language = "english",
     folds: Annotated[
         int,
         typer.Option(min=3, help="Parts the judged queries are cut into; each is ranked by weights from the others."),
@@ -104,6 +117,7 @@ def fuse(
     the votes and each run alone; what is best is written.
     """
     from querywise.data.runs import check_positive, read_runs, tabulate_runs
+    from querywise.errors import DataError
     from querywise.evaluation.edges import without_hints
     from querywise.jobs.fuse import Fusing, check_fusing, check_normalisation, run
     from querywise.jobs.origins import begun
@@ -116,12 +130,16 @@ def fuse(
     called = None if names is None else _names(names)
     check_normalisation(normalise)
     _check_places(out, keep_runs, collection, judged=judged is not None or collection is not None)
+    how = retrieval_from(vectors, embed, top, language=language, vector_search=vector_search)
+    if collection is None and how.by_vectors:
+        what = "--vectors" if how.embed is None else "--embed"
+        raise DataError(f"{what} makes a run of a text collection; name the collection with --collection.")
     say_renamed([method, baseline], quiet=quiet)
     method, baseline = (None if each is None else current_name(each) for each in (method, baseline))
     if method is not None:
         check_fusing(method, judged=judged is not None or collection is not None)
     with shown(quiet=quiet), without_hints():
-        table, judgements, made = _known(collection, judged, top, keep_runs)
+        table, judgements, made = _known(collection, judged, how, keep_runs)
         check_fusing(method or "rrf", judged=judgements is not None)
         _check_use(out, judgements)
         every = [*made, *read_runs(runs or [], called)]
@@ -186,12 +204,11 @@ def _say_fused(done: Fused) -> None:
 
 
 def _known(
-    collection: Path | None, judged: Path | None, top: int, keep_runs: Path | None
+    collection: Path | None, judged: Path | None, how: Retrieval, keep_runs: Path | None
 ) -> tuple[QueryTable | None, list[Judgement] | None, list[Run]]:
     """Queries and judgements, where there are any, and the runs made of a collection."""
     from querywise.data.judgements import read_judgements
     from querywise.errors import DataError
-    from querywise.runtime.progress import doing
 
     found = None if judged is None else list(read_judgements(judged))
     if found == []:
@@ -199,14 +216,11 @@ def _known(
     if collection is None:
         return None, found, []
     from querywise.measures.score_files import write_runs
-    from querywise.retrieval.index import build_index
-    from querywise.retrieval.reading import collection_from
+    from querywise.retrieval.reading import indexed_text
     from querywise.retrieval.runs import runs_of
 
-    text = collection_from(collection)
-    with doing("Indexing"):
-        index = build_index(text.documents())
-    made = runs_of(text, index, top=top)
+    text, index = indexed_text(collection, how)
+    made = runs_of(text, index, top=how.top or _TOP)
     if keep_runs is not None:
         write_runs(made, keep_runs)
     return text.queries, found or list(text.judgements) or None, made

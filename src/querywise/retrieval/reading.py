@@ -204,9 +204,7 @@ def judged_from_text(
 ) -> FromText:
     """The judged candidates of a text collection."""
     how = retrieval or Retrieval()
-    collection = collection_from(data, queries=queries, judgements=judgements)
-    index = index_of(collection, how)
-    collection = _with_query_vectors(collection, index, how)
+    collection, index = indexed_text(data, how, queries=queries, judgements=judgements)
     judged, coverage = judged_candidates(
         collection,
         index,
@@ -216,6 +214,15 @@ def judged_from_text(
         skip_unknown=how.skip_unknown,
     )
     return FromText(judged, coverage, retrieval_notes(index, how))
+
+
+def indexed_text(
+    data: Path, how: Retrieval, *, queries: PathLike | None = None, judgements: PathLike | None = None
+) -> tuple[Collection, Index]:
+    """A text collection and its index; documents and queries have vectors where these are asked for."""
+    collection = collection_from(data, queries=queries, judgements=judgements)
+    index = index_of(collection, how)
+    return _with_query_vectors(collection, index, how), index
 
 
 def retrieval_notes(index: Index, how: Retrieval) -> JsonObject:
