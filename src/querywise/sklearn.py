@@ -66,6 +66,8 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
     y: relevance, from 0 (not relevant) up.
     qid: one query id per row; rows of a query need not be together, and scores are in the order of the rows.
     sample_weight: one number per row, from 0 up; in `score`, the same for all rows of a query.
+    query_groups: in `fit`, the group of each row's query; queries of one group are never on both sides of `validation`.
+    scikit-learn's own `groups`, which a search gives to its splitter, is another argument: hand both the same.
 
     After fit: `ranker_`, the fitted ranker, which the rest of the library takes (`save(search.best_estimator_.ranker_,
     "model")`); `n_features_in_`, `feature_names_in_`.
@@ -81,7 +83,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
     """
 
     # What a search, a pipeline or a cross-validation passes on without being told to.
-    __metadata_request__fit = {"qid": True, "sample_weight": True}  # noqa: RUF012
+    __metadata_request__fit = {"qid": True, "sample_weight": True, "query_groups": True}  # noqa: RUF012
     __metadata_request__predict = {"qid": True}  # noqa: RUF012
     __metadata_request__score = {"qid": True}  # noqa: RUF012
 
@@ -103,20 +105,28 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
         self.without_qid = without_qid
 
     def fit(
-        self, X: Matrix, y: ArrayLike, *, qid: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+        self,
+        X: Matrix,
+        y: ArrayLike,
+        *,
+        qid: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        query_groups: ArrayLike | None = None,
     ) -> Self:
         """Fit a copy of the ranker.
 
         sample_weight: one number per row. The same for all rows of a query, it is how much the query counts; else how
         much each document counts, which few rankers take. Rows of weight 0 are left out. A ranker that has no place for
         weights says so.
+        query_groups: one text or number per row, the same for all rows of a query: queries that `validation` keeps on
+        one side.
         """
         find_measure(self.measure)
         ranker = unfitted(recommended() if self.ranker is None else self.ranker)
         rows, labels = validate_data(self, X, y, ensure_min_samples=2, **self._checks())
         if labels.dtype.kind not in "biuf":
             type_of_target(labels, input_name="y", raise_unknown=True)
-        data = self._judged(rows, labels, qid, "fit")
+        data = self._judged(rows, labels, qid, "fit", query_groups)
         if sample_weight is not None:
             data = _weighted(data, _by_row(sample_weight, data))
         train, valid = (data, None) if self.validation is None else self._split(data)
@@ -158,7 +168,14 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
         """What scikit-learn checks of rows; NaN is refused in `_judged`, with what can be done about it here."""
         return {"accept_sparse": _SPARSE, "dtype": np.float64, "ensure_all_finite": "allow-nan"}
 
-    def _judged(self, rows: _Rows, labels: Ints | None, qid: ArrayLike | None, method: str) -> Judged:
+    def _judged(
+        self,
+        rows: _Rows,
+        labels: Ints | None,
+        qid: ArrayLike | None,
+        method: str,
+        query_groups: ArrayLike | None = None,
+    ) -> Judged:
         """Checked rows, grouped by query."""
         if qid is None:
             qid = self._one_query(int(rows.shape[0]), method)
@@ -170,6 +187,7 @@ class Ranker(BaseEstimator):  # type: ignore[misc]  # scikit-learn comes without
             labels,
             qid=qid,
             gains=self.gains,
+            query_groups=query_groups,
             missing=self._missing(),
             feature_names=None if names is None else list(names),
         )
@@ -247,6 +265,8 @@ def _weighted(data: Judged, weights: Floats) -> Judged:
         qid = np.array(candidates.query_ids)[candidates.query_of_row[kept]]
         rows, names = candidates.features[kept], candidates.feature_names
         fewer = from_arrays(rows, data.labels[kept], qid=qid, feature_names=names, missing=candidates.missing)
+        if (table := candidates.queries) is not None:
+            fewer = fewer.with_queries(table)
         return _weighted(fewer if data.gains is None else replace(fewer, gains=data.gains), weights[kept])
     if np.all(weights == weights[0]):  # weights are relative
         return data

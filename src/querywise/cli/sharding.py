@@ -37,6 +37,9 @@ def convert(
     qid: Annotated[str, typer.Option(help="A log's column of query ids.")] = "qid",
     label: Annotated[str, typer.Option(help="A log's column of labels; none: nobody judged anything.")] = "label",
     docid: Annotated[str, typer.Option(help="A log's column of document ids, if it has one.")] = "docid",
+    query_group: Annotated[
+        str, typer.Option(help="A log's column of groups of queries, which folds keep together, if it has one.")
+    ] = "query_group",
     features: Features = None,
     queries: Queries = None,
     quiet: Quiet = False,
@@ -51,7 +54,7 @@ def convert(
     from querywise.data.parquet.conversion import convert as converted
     from querywise.runtime.progress import shown
 
-    columns = Columns(qid, None if label == "none" else label, docid)
+    columns = Columns(qid, None if label == "none" else label, docid, query_group)
     with shown(quiet=quiet):
         made = converted(data, out, rows=rows, shards=shards, columns=columns, features=features, queries=queries)
     if as_json:

@@ -191,11 +191,17 @@ class Candidates(CandidatesDescribed):
         return made
 
     def with_queries(self, table: QueryTable) -> Candidates:
-        """The same documents with the query data of `table`; only a query without documents may be missing there."""
+        """The same documents with the query data of `table`; only a query without documents may be missing there.
+
+        Groups that the queries have already stay, unless the table has groups.
+        """
         known = set(table.ids)
         sizes = zip(self.query_ids, self.sizes.tolist(), strict=True)
         empty = [query for query, size in sizes if not size and query not in known]
-        return replace(self, queries=(table.with_unknown(empty) if empty else table).select(self.query_ids))
+        found = (table.with_unknown(empty) if empty else table).select(self.query_ids)
+        if found.groups is None and self.queries is not None and self.queries.groups is not None:
+            found = replace(found, groups=self.queries.groups)
+        return replace(self, queries=found)
 
     def with_empty(self, query_ids: Sequence[str]) -> Candidates:
         """The same documents, and after them queries of these `query_ids`, which have none."""

@@ -1,4 +1,4 @@
-"""Train, validation and test parts, split by query and never by row."""
+"""Train, validation and test parts, split by query and never by row; groups of queries stay together."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from querywise.data.joining import concatenate
 from querywise.data.judged import Judged
 from querywise.data.judgements import write_judgements
 from querywise.data.letor import PathLike, read_letor, write_letor
+from querywise.data.query_groups import deal, equal_sizes
 from querywise.data.query_table import QueryTable
 from querywise.data.sidefiles import (
     FEATURES,
@@ -147,13 +148,13 @@ def read_folds(folder: PathLike) -> Folds:
 def make_folds(data: Judged, *, folds: int = PARTS, seed: int = 0) -> Folds:
     """Cut a judged set into `folds` equal parts by query, at random, and rotate them as LETOR does.
 
-    data: a judged set of three queries or more.
+    data: a judged set of three queries or more. Where its queries have groups, a group is in one part.
     folds: how many, from 3 to the number of queries. Each tests on one part and validates on another.
     seed: which query is in which part.
 
     Returns: Folds; each has `train`, `valid` and `test`. No query is in two of them.
 
-    Refused: with DataError, fewer than three folds, and more than there are queries.
+    Refused: with DataError, fewer than three folds, and more than there are queries or groups of them.
 
     >>> from querywise import make_folds, make_judged
     >>> folds = make_folds(make_judged(10, 5, 3))
@@ -195,7 +196,7 @@ check_parts_folder = _FOLDER.check
 
 
 def cut_up(data: Judged, *, folds: int = PARTS, seed: int = 0) -> list[Judged]:
-    """Equal parts of a judged set by query, at random."""
+    """Equal parts of a judged set by query, at random; groups of queries stay together, and parts are nearly equal."""
     if len(data) < 3:
         raise DataError(
             f"Folds need three queries or more, to train, choose and test on; there are {len(data)} queries."
@@ -203,31 +204,34 @@ def cut_up(data: Judged, *, folds: int = PARTS, seed: int = 0) -> list[Judged]:
     if not 3 <= folds <= len(data):
         raise DataError(f"{folds} folds need as many queries, and 3 is the least; there are {len(data)} queries.")
     shuffled = np.random.default_rng(seed).permutation(len(data))
-    return [data.select(np.sort(part)) for part in np.array_split(shuffled, folds)]
+    return [data.select(part) for part in deal(shuffled, equal_sizes(len(data), folds), data.groups)]
 
 
 def split_queries(data: Judged, *, share: float = 0.8, seed: int = 0) -> tuple[Judged, Judged]:
-    """Two parts of a judged set, the first with `share` of its queries, chosen at random."""
+    """Two parts of a judged set, the first with `share` of its queries, chosen at random; groups stay together."""
     cut = round(share * len(data))
     if not 0 < cut < len(data):
         raise DataError(f"A share of {share} leaves one side of {len(data)} queries empty.")
     shuffled = np.random.default_rng(seed).permutation(len(data))
-    return data.select(np.sort(shuffled[:cut])), data.select(np.sort(shuffled[cut:]))
+    first, second = deal(shuffled, [cut, len(data) - cut], data.groups)
+    return data.select(first), data.select(second)
 
 
 def split(data: Judged, parts: Sequence[float] = (0.6, 0.2, 0.2), *, seed: int = 0) -> tuple[Judged, ...]:
     """A judged set cut by whole queries, at random: by default into training, validation and test queries.
 
-    Which part a query is in depends on the query ids and the seed alone, not on the order of the rows. Within a part
-    the queries keep their order.
+    Which part a query is in depends on the query ids, their groups and the seed alone, not on the order of the rows.
+    Within a part the queries keep their order.
 
     data: the judged set.
-    parts: the share of the queries that each part gets; they add up to 1. A part has at least one query.
+    parts: the share of the queries that each part gets; they add up to 1. A part has at least one query. Where queries
+    have groups, a group is in one part, and shares are kept as nearly as that allows.
     seed: which query is in which part.
 
     Returns: as many judged sets as there are shares.
 
-    Refused: with DataError, fewer than two shares, shares that do not add up to 1, and fewer queries than parts.
+    Refused: with DataError, fewer than two shares, shares that do not add up to 1, and fewer queries, or groups of
+    them, than parts.
 
     >>> from querywise import make_judged, split
     >>> train, valid, test = split(make_judged(10, 3, 2))
@@ -244,7 +248,8 @@ def split(data: Judged, parts: Sequence[float] = (0.6, 0.2, 0.2), *, seed: int =
         cuts[number] = min(max(int(cuts[number]), least), len(data) - (count - 1 - number))
     by_id = np.array(sorted(range(len(data)), key=lambda query: data.query_ids[query]), np.int64)
     shuffled = by_id[np.random.default_rng(seed).permutation(len(data))]
-    return tuple(data.select(np.sort(part)) for part in np.split(shuffled, cuts))
+    sizes = np.diff(cuts, prepend=0, append=len(data))
+    return tuple(data.select(part) for part in deal(shuffled, sizes, data.groups))
 
 
 def _checked_shares(parts: Sequence[float]) -> list[float]:

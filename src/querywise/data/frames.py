@@ -18,6 +18,7 @@ from querywise.data.gains import labels_from
 from querywise.data.groups import ids_from_groups
 from querywise.data.judged import Candidates, Judged
 from querywise.data.missing import Missing, check_missing
+from querywise.data.query_groups import Groups, groups_of_rows, listed
 from querywise.data.rows import checked_matrix, refuse_masked
 from querywise.data.weighting import checked_weights
 from querywise.errors import DataError
@@ -42,6 +43,7 @@ def from_arrays(
     gains: bool | Sequence[float] = False,
     weight: ArrayLike | None = None,
     query_weights: ArrayLike | Mapping[str, float] | None = None,
+    query_groups: Groups | None = None,
     missing: Missing = "refused",
 ) -> Judged:
     """A judged set from a feature matrix, labels and what rows belong to which query.
@@ -59,6 +61,9 @@ def from_arrays(
     weight: how much each document counts in training, one number per row, above 0.
     query_weights: how much each query counts in training, in the order in which queries first appear, or by id; above
     0.
+    query_groups: queries that folds and splits keep together, such as the wordings of one need: a text or whole number
+    for every row, the same in all rows of a query, or for every query in the order in which they first appear, or by
+    id. None: a query on its own.
     missing: "refused", or "allowed": X may hold NaN, which rankers with a policy for missing values take.
 
     Returns: a Judged set, its rows grouped by query; `candidates.in_source_order(scores)` has scores in the order of X.
@@ -85,7 +90,7 @@ def from_arrays(
     judged = np.zeros(len(features), np.bool_) if y is None else None
     names = _names_of(X) if feature_names is None else tuple(map(str, feature_names))
     data = _grouped(features, labels, judged, ids, document_ids, names, missing)
-    return _with_worth(data, values, weight, query_weights)
+    return _with_groups(_with_worth(data, values, weight, query_weights), query_groups)
 
 
 def from_frame(
@@ -97,6 +102,7 @@ def from_frame(
     features: Sequence[str] | None = None,
     gains: bool | Sequence[float] = False,
     weight: str | None = None,
+    query_group: str | None = None,
     missing: Missing = "refused",
 ) -> Judged:
     """A judged set from a pandas, polars or Arrow table.
@@ -106,11 +112,13 @@ def from_frame(
     document; None means that nobody judged any.
     qid: the column of query ids.
     document: the column of document ids, or None.
-    features: the feature columns, by default every numeric column that is neither label, query id, document id nor
-    weight.
+    features: the feature columns, by default every numeric column that is neither label, query id, document id, weight
+    nor group.
     gains: False, labels are grades. True, they are real values from 0 up. Or what each whole label is worth; see
     `from_arrays`.
     weight: the column that says how much each document counts in training, or None.
+    query_group: the column of groups of queries, which folds and splits keep together, or None; the same in all rows of
+    a query.
     missing: "refused", or "allowed": features may be null or NaN, which rankers with a policy for them take.
 
     Returns: a Judged set, its rows grouped by query.
@@ -131,11 +139,11 @@ def from_frame(
         name = str(error).partition("- ")[2].rpartition("'")[0]
         raise DataError(f"The table has two columns called {name}'; every column needs a name of its own.") from None
     _require_texts(table.columns)
-    asked = [name for name in (label, qid, document, weight, *(features or ())) if name is not None]
+    asked = [name for name in (label, qid, document, weight, query_group, *(features or ())) if name is not None]
     absent = [name for name in asked if name not in table.columns]
     if absent:
         raise DataError(f"The table has no column {absent[0]!r}. It has: {', '.join(table.columns)}.")
-    taken = {label, qid, document, weight}
+    taken = {label, qid, document, weight, query_group}
     names = [
         name
         for name in table.columns
@@ -160,7 +168,8 @@ def from_frame(
     document_ids = None if document is None else table[document].to_list()
     marked = None if judged.all() else judged
     data = _grouped(matrix, labels, marked, _texts(table[qid].to_list()), document_ids, tuple(columns), missing)
-    return _with_worth(data, values, None if weight is None else _filled(table[weight].to_numpy(), weight), None)
+    data = _with_worth(data, values, None if weight is None else _filled(table[weight].to_numpy(), weight), None)
+    return data if query_group is None else _with_groups(data, table[query_group].to_list())
 
 
 def _with_worth(
@@ -175,6 +184,23 @@ def _with_worth(
         weight = weight if order is None else weight[order]
     known = data if gains is None else replace(data, gains=gains)
     return known if weight is None and query_weights is None else known.with_weights(query_weights, weight)
+
+
+def _with_groups(data: Judged, groups: Groups | None) -> Judged:
+    """The same with groups of queries: by id, one per query, or one per row in the order of the input."""
+    if groups is None or isinstance(groups, Mapping):
+        return data if groups is None else data.with_groups(groups)
+    given = listed(groups)
+    rows, order = len(data.labels), data.candidates.source_rows
+    if len(given) == rows:
+        by_row = given if order is None else [given[row] for row in order.tolist()]
+        return data.with_groups(groups_of_rows(by_row, data.candidates.starts, data.query_ids))
+    if len(given) != len(data):
+        raise DataError(
+            f"There are {rows} rows of {len(data)} queries but {len(given)} query groups; give one per row, or one per "
+            "query."
+        )
+    return data.with_groups(given)
 
 
 def _query_ids(qid: ArrayLike | None, group: ArrayLike | PathLike[str] | None, rows: int) -> list[str]:

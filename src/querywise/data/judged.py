@@ -26,6 +26,7 @@ from querywise.data.judgements import (
 )
 from querywise.data.losses import Loss
 from querywise.data.missing import Missing
+from querywise.data.query_groups import Groups, checked_groups
 from querywise.data.query_table import QueryTable
 from querywise.data.rows import (
     as_labels,
@@ -137,6 +138,16 @@ class Judged(JudgedDescribed):
         table = self.candidates.queries
         return (None,) * len(self) if table is None or table.classes is None else table.classes
 
+    @property
+    def groups(self) -> Ints:
+        """The number of every query's group; queries without a group are each their own."""
+        table = self.candidates.queries
+        if table is None or table.groups is None:
+            return np.arange(len(self))
+        number: dict[str | int, int] = {}  # a name, or the query itself
+        keys = (row if name is None else name for row, name in enumerate(table.groups))
+        return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
+
     def select(self, queries: Ints | Sequence[int]) -> Judged:
         """The documents and labels of some queries, by their numbers from 0, in the order asked for."""
         chosen = query_numbers(queries)
@@ -151,6 +162,20 @@ class Judged(JudgedDescribed):
     def with_queries(self, table: QueryTable) -> Judged:
         """The same judgements with the query data of `table`."""
         return replace(self, candidates=self.candidates.with_queries(table))
+
+    def with_groups(self, groups: Groups | None) -> Judged:
+        """The same with these groups, which folds and splits keep together; None is none.
+
+        groups: one per query, in their order or by id, as texts or whole numbers; None for a query on its own.
+
+        >>> from querywise import make_folds, make_judged
+        >>> data = make_judged(6, 5, 3).with_groups(["a", "a", "b", "b", None, None])
+        >>> [fold.test.query_ids for fold in make_folds(data, folds=3)]
+        [('q5', 'q6'), ('q3', 'q4'), ('q1', 'q2')]
+        """
+        table = self.candidates.queries or QueryTable(self.query_ids)
+        named = None if groups is None else checked_groups(groups, self.query_ids)
+        return replace(self, candidates=replace(self.candidates, queries=replace(table, groups=named)))
 
     def with_weights(
         self, queries: ArrayLike | Mapping[str, float] | None = None, documents: ArrayLike | None = None
@@ -242,7 +267,8 @@ class Judged(JudgedDescribed):
     def fingerprint(self) -> list[str]:
         """The identity of the training set: checksums of its documents and of its query data."""
         rows, table, missed = self.candidates, self.candidates.queries, self.missed
-        known = () if table is None else (table.texts, table.classes, table.column_names)
+        grouped = () if table is None or table.groups is None else (table.groups,)
+        known = () if table is None else (table.texts, table.classes, table.column_names, *grouped)
         texts = repr((rows.query_ids, rows.document_ids, rows.feature_names, known))
         own = () if table is None else (table.columns, table.vectors)
         beyond = () if missed is None else (repr(missed.document_ids), np.concatenate([missed.starts, missed.grades]))

@@ -57,6 +57,8 @@ def _checksums(data: Judged, *, by_labels: bool = True) -> np.ndarray[tuple[int]
         parts = [repr(known).encode(), candidates.features[rows].tobytes()]
         if by_labels:
             parts.append(data.labels[rows].tobytes())
+        if table is not None and table.groups is not None and table.groups[query] is not None:
+            parts.append(repr(table.groups[query]).encode())
         if by_labels and data.judged is not None:
             parts.append(data.judged[rows].tobytes())
         if by_labels and data.query_weights is not None:

@@ -1,7 +1,7 @@
 """The `queries.jsonl` side file: query-level data.
 
-One JSON object per line: `_id`, and any of `text`, `class`, `columns` (a mapping from name to number) and `vector` (a
-list of numbers).
+One JSON object per line: `_id`, and any of `text`, `class`, `group` (text or a whole number), `columns` (a mapping from
+name to number) and `vector` (a list of numbers).
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ def _table(path: PathLike, numbered: Iterable[tuple[int, str]]) -> QueryTable:
         columns=columns,
         column_names=names,
         vectors=_vectors(str(path), lines),
+        groups=_strings(str(path), lines, "group", numbers=True),
     )
 
 
@@ -78,6 +79,8 @@ def write_queries(path: PathLike, table: QueryTable) -> None:
                 record["text"] = table.texts[row]
             if table.classes is not None and table.classes[row] is not None:
                 record["class"] = table.classes[row]
+            if table.groups is not None and table.groups[row] is not None:
+                record["group"] = table.groups[row]
             if table.columns is not None:
                 record["columns"] = dict(zip(table.column_names, table.columns[row].tolist(), strict=True))
             if table.vectors is not None:
@@ -114,12 +117,20 @@ def read_record(line: str, where: str, *, example: str) -> JsonObject:
     return record
 
 
-def _strings(path: str, lines: Sequence[tuple[int, JsonObject]], key: str) -> tuple[str | None, ...] | None:
+def _strings(
+    path: str, lines: Sequence[tuple[int, JsonObject]], key: str, *, numbers: bool = False
+) -> tuple[str | None, ...] | None:
+    """The texts under a key; None where no query has one. numbers: whether whole numbers are read as texts too."""
     values: list[str | None] = []
     for number, record in lines:
         value = record.get(key)
+        if numbers and type(value) is int:
+            value = str(value)
         if value is not None and not isinstance(value, str):
-            raise DataError(f'{path}:{number}: "{key}" must be text; found {value!r}.')
+            kind = "text or a whole number" if numbers else "text"
+            raise DataError(f'{path}:{number}: "{key}" must be {kind}; found {value!r}.')
+        if numbers and value is not None and not value.strip():
+            raise DataError(f'{path}:{number}: "{key}" is empty. Leave it out for a query that is in no group.')
         values.append(value)
     return None if all(value is None for value in values) else tuple(values)
 

@@ -18,13 +18,15 @@ SHORTEST, LONGEST = 1e-18, 1e18  # lengths of vectors whose products single prec
 
 @dataclass(frozen=True, eq=False)
 class QueryTable:
-    """Query-level data: text, class, columns of the user's own, and a vector from an embedding model.
+    """Query-level data: text, class, columns of the user's own, a vector from an embedding model, and a group.
 
     ids: the id of every query, no two the same.
     texts, classes: one per query, None where it is not known; or None altogether.
     columns: queries × columns, finite numbers of the user's own.
     column_names: one per column.
     vectors: queries × dimensions. A vector of zeros, or of no numbers at all, stands for one that is not known.
+    groups: one per query, or None altogether. Queries of one group, such as the wordings of one need, are never
+    separated by folds and splits; a query whose group is None is a group of its own.
 
     Refused: with DataError, lengths that do not fit, an id that comes twice, and numbers that are not finite.
 
@@ -39,11 +41,12 @@ class QueryTable:
     columns: Floats | None = None
     column_names: tuple[str, ...] = ()
     vectors: Floats | None = None
+    groups: tuple[str | None, ...] | None = None
 
     def __post_init__(self) -> None:
         refuse_repeated(self.ids)
-        known = {"texts": self.texts, "classes": self.classes, "columns": self.columns, "vectors": self.vectors}
-        for name, values in known.items():
+        for name in ("texts", "classes", "columns", "vectors", "groups"):
+            values = getattr(self, name)
             if values is not None and len(values) != len(self.ids):
                 raise DataError(f"QueryTable has {len(self.ids)} query ids but {len(values)} {name}.")
         if self.vectors is not None:
@@ -68,6 +71,7 @@ class QueryTable:
             columns=None,
             column_names=(),
             vectors=_NO_VECTOR,
+            groups=None,
         )
         return made
 
@@ -86,6 +90,7 @@ class QueryTable:
             None if self.classes is None else counted(len(named), "class", "classes"),
             None if self.columns is None else counted(self.columns.shape[1], "column"),
             None if self.vectors is None else f"vectors of {counted(self.vectors.shape[1], 'number')}",
+            None if self.groups is None else counted(len({each for each in self.groups if each}), "group"),
         ]
         return [each for each in known if each is not None]
 
@@ -120,6 +125,7 @@ class QueryTable:
             columns=None if self.columns is None else self.columns[rows],
             column_names=self.column_names,
             vectors=None if self.vectors is None else self.vectors[rows],
+            groups=None if self.groups is None else tuple(self.groups[row] for row in rows),
         )
 
     def with_unknown(self, ids: Sequence[str]) -> QueryTable:
@@ -138,11 +144,12 @@ class QueryTable:
             columns=columns,
             column_names=self.column_names,
             vectors=None if vectors is None else np.pad(vectors, ((0, len(ids)), (0, 0))),
+            groups=None if self.groups is None else (*self.groups, *unknown),
         )
 
 
 def join_tables(tables: Sequence[QueryTable]) -> QueryTable:
-    """Several query tables as one; what one of them lacks is left out."""
+    """Several query tables as one; what one of them lacks is left out, but for groups, which some queries may have."""
     texts = [table.texts for table in tables if table.texts is not None]
     classes = [table.classes for table in tables if table.classes is not None]
     columns = [table.columns for table in tables if table.columns is not None]
@@ -166,4 +173,7 @@ def join_tables(tables: Sequence[QueryTable]) -> QueryTable:
         columns=np.concatenate(columns) if len(columns) == len(tables) else None,
         column_names=tables[0].column_names if len(columns) == len(tables) else (),
         vectors=np.concatenate(vectors) if len(vectors) == len(tables) else None,
+        groups=tuple(name for table in tables for name in table.groups or (None,) * len(table))
+        if any(table.groups is not None for table in tables)
+        else None,
     )

@@ -9,6 +9,7 @@ import numpy as np
 
 from querywise.data.folds import Fold, Folds
 from querywise.data.judged import Judged
+from querywise.data.query_groups import first_groups
 from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.evaluation.compare import Compared, compare, find_baseline
@@ -41,8 +42,9 @@ def learning_curves(
     """Compare with 30 training queries, twice as many and so on up to all of them: would more of them help?
 
     Every system is fitted at every size as `compare` fits it, on a part of the training queries drawn at random, the
-    smaller parts within the larger ones, with as small a share of the validation queries, 10 or more. What a function
-    chooses on validation data, it chooses anew at every size. All are measured on the whole test part.
+    smaller parts within the larger ones, with as small a share of the validation queries, 10 or more. Of groups of
+    queries, whole ones are drawn, as many as fit. What a function chooses on validation data, it chooses anew at every
+    size. All are measured on the whole test part.
 
     systems: in a list, or by name, as `compare` takes them. One that was fitted before is the same at every size.
     folds: folds, as `make_folds` makes them or a list of `(train, valid, test)`; one fold; or in its place train, valid
@@ -173,5 +175,5 @@ def cut(fold: Fold, size: int) -> Fold:
 
 
 def some(data: Judged, count: int) -> Judged:
-    """So many queries, drawn at random; fewer are among those of more."""
-    return data.select(np.sort(np.random.default_rng(0).permutation(len(data))[:count]))
+    """So many queries, drawn at random; fewer are among those of more. Of groups, whole ones, as many as fit."""
+    return data.select(first_groups(np.random.default_rng(0).permutation(len(data)), count, data.groups))

@@ -12,6 +12,7 @@ import numpy as np
 from querywise.contracts.protocols import Fittable
 from querywise.data.gains import require_same_labels
 from querywise.data.judged import Judged
+from querywise.data.query_groups import deal_in_turn
 from querywise.data.training import Training, as_taken
 from querywise.display.frames import Frame, as_frame
 from querywise.display.words import counted
@@ -276,13 +277,14 @@ def cross_validated(
 ) -> tuple[Trial, ...]:
     """What every combination in the grid reaches on queries it was not fitted on.
 
-    The queries are cut into parts at random; each part is ranked by what was fitted on the others, and a setting's
-    value is the mean over all queries. Nothing that is fitted sees the part it is measured on, not even to stop early.
+    The queries are cut into parts at random, groups of queries in one; each part is ranked by what was fitted on the
+    others, and a setting's value is the mean over all queries. Nothing that is fitted sees the part it is measured on,
+    not even to stop early.
     """
     if not 2 <= folds <= len(data):
         raise DataError(f"Cross-validation over {folds} parts needs from 2 parts up, and as many queries: {len(data)}.")
     settings = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-    place = np.random.default_rng(seed).permutation(len(data)) % folds
+    place = deal_in_turn(np.random.default_rng(seed).permutation(len(data)), folds, data.groups)
     totals = np.zeros(len(settings))
     for part in track(range(folds), "Cross-validation"):
         train, held_out = (data.select(np.flatnonzero(chosen)) for chosen in (place != part, place == part))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from querywise.data.judged import Judged
+from querywise.data.query_groups import deal, deal_in_turn
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
 from querywise.methods import Method, find_method
@@ -89,11 +90,19 @@ def choose(data: Judged, *, measure: str, flavour: str, folds: int = 5, seed: in
             f"The method {AUTO} is chosen by cross-validation, which needs {max(_FEWEST, folds)} training queries or "
             f"more; found {len(data)}. Name a method: with so few queries, ranksvm."
         )
-    place = np.random.default_rng(seed).permutation(len(data)) % folds
+    groups = data.groups
+    if (count := len(np.unique(groups))) < max(_FEWEST, folds):
+        raise DataError(
+            f"The method {AUTO} is chosen by cross-validation, which keeps groups of queries together and needs "
+            f"{max(_FEWEST, folds)} groups or more; the {len(data)} training queries are in {count}. Name a method."
+        )
+    place = deal_in_turn(np.random.default_rng(seed).permutation(len(data)), folds, groups)
     values = {name: np.zeros(len(data)) for name in AMONG}
     for part in track(range(folds), "Choosing a method"):
         seen, held_out = np.flatnonzero(place != part), np.flatnonzero(place == part)
-        train, stop = (data.select(seen[np.arange(len(seen)) % _STOPPING != 0]), data.select(seen[::_STOPPING]))
+        fifth, others = seen[::_STOPPING], seen[np.arange(len(seen)) % _STOPPING != 0]
+        parts = deal(np.concatenate([fifth, others]), [len(fifth), len(others)], groups)
+        stop, train = (data.select(each) for each in parts)
         test = data.select(held_out)
         with caching():
             for name in AMONG:

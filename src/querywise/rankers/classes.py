@@ -11,6 +11,7 @@ from querywise.contracts.answers import Answer, Facts, Place, Stored, picked, re
 from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.protocols import Learner, Models, QueryView
 from querywise.data.judged import Candidates, Judged
+from querywise.data.query_groups import are_alone
 from querywise.errors import DataError
 from querywise.learners.local_models import prepared
 from querywise.locality.views.looking import looked_at, without_vector
@@ -56,7 +57,7 @@ class QueryClasses(AnyRanker):
         self.classes_ = tuple(sorted({name for name in names if name is not None}))
         known = np.array([name is not None for name in names])
         number = np.array([self.classes_.index(name) if name is not None else -1 for name in names])
-        self._learn_classifier(self.view_.points(data.candidates)[known], number[known])
+        self._learn_classifier(self.view_.points(data.candidates)[known], number[known], data.groups[known])
         members = csr_array((number[None, :] == np.arange(len(self.classes_))[:, None]).astype(np.float64))
         self.usable_ = np.asarray(members @ (data.pairs > 0).astype(np.float64)).ravel() > 0
         self.models_ = ready.models(members)
@@ -64,9 +65,9 @@ class QueryClasses(AnyRanker):
         self.feature_names_ = data.candidates.feature_names
         return self
 
-    def _learn_classifier(self, points: Floats, number: Ints) -> None:
+    def _learn_classifier(self, points: Floats, number: Ints, groups: Ints) -> None:
         from sklearn.metrics import f1_score
-        from sklearn.model_selection import StratifiedKFold, cross_val_predict
+        from sklearn.model_selection import cross_val_predict
         from sklearn.svm import LinearSVC
 
         self.slopes_ = np.zeros((1, points.shape[1]))
@@ -76,10 +77,9 @@ class QueryClasses(AnyRanker):
             return
         machine = LinearSVC(dual=False, random_state=self.seed).fit(points, number)
         self.slopes_, self.intercepts_ = machine.coef_.copy(), machine.intercept_.copy()
-        folds = min(5, int(np.bincount(number).min()))
+        split = _parts(number, groups, self.seed)
         self.f1_ = float("nan")
-        if folds >= 2:
-            split = StratifiedKFold(folds, shuffle=True, random_state=self.seed)
+        if split:
             guessed = cross_val_predict(LinearSVC(dual=False, random_state=self.seed), points, number, cv=split)
             self.f1_ = float(f1_score(number, guessed, average="macro"))
 
@@ -144,3 +144,20 @@ def _classes(data: Judged) -> tuple[str | None, ...]:
             arguments=("queries",),
         )
     return table.classes
+
+
+def _parts(number: Ints, groups: Ints, seed: int) -> list[tuple[Ints, Ints]]:
+    """Parts for cross-validation, each as what is learned from and what is held out; none where classes are too small.
+
+    No group of queries is on both sides.
+    """
+    from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+
+    folds = min(5, *(len(np.unique(groups[number == each])) for each in np.unique(number)))
+    if folds < 2:
+        return []
+    alone, rows = are_alone(groups), np.arange(len(number))
+    split = (StratifiedKFold if alone else StratifiedGroupKFold)(folds, shuffle=True, random_state=seed)
+    parts = list(split.split(rows, number, None if alone else groups))
+    learnable = all(len(held) and len(np.unique(number[seen])) > 1 for seen, held in parts)
+    return parts if learnable else []

@@ -11,6 +11,7 @@ import numpy as np
 from querywise.contracts.protocols import FollowsRanker, QueryView
 from querywise.data.judged import Candidates, Judged
 from querywise.data.ordering import content_order
+from querywise.data.query_groups import deal, equal_sizes
 from querywise.errors import DataError
 from querywise.learners.classic.lists import Worth, check_counts, check_worth
 from querywise.locality.views.columns import SideBySide
@@ -75,11 +76,11 @@ class CrossFitting:
                 )
 
     def over(self, data: Judged, valid: Judged | None) -> CrossFitted | None:
-        """Every query ranked by a blend that was fitted without it; None where there are too few."""
-        if len(data) < max(_FEWEST, self.folds):
+        """Every query ranked by a blend that was fitted without it and its group; None where there are too few."""
+        if len(data) < _FEWEST or len(np.unique(data.groups)) < self.folds:
             return None
         turned = content_order(data, by_labels=False)[np.random.default_rng(self.seed).permutation(len(data))]
-        held = [np.sort(part) for part in np.array_split(turned, self.folds)]
+        held = deal(turned, equal_sizes(len(data), self.folds), data.groups)
         kept = [np.setdiff1d(np.arange(len(data)), part) for part in held]
         if not all(data.pairs[part].any() for part in kept):
             return None

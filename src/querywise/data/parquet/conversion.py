@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
 from querywise.data.judged import Judged
 from querywise.data.letor import PathLike, letor_width, read_letor
 from querywise.data.parquet.judgements import of_queries
-from querywise.data.parquet.logs import log_files, read_parquet
+from querywise.data.parquet.logs import GROUP, log_files, read_parquet
 from querywise.data.parquet.shard import ShardFile
 from querywise.data.parquet.shards import Shards, is_sharded, open_shards
 from querywise.data.parquet.writing import ROWS, check_shards_folder, write_named_shards
@@ -29,6 +29,7 @@ class Columns:
     qid: str = "qid"
     label: str | None = "label"
     docid: str | None = "docid"
+    query_group: str | None = GROUP
 
 
 def convert(
@@ -68,7 +69,7 @@ def _files(inputs: Sequence[Path], columns: Columns, features: int | None) -> li
         features = max(letor_width(path) for path in track(letor, "Columns"))
 
     def log(path: Path) -> Judged:
-        return read_parquet(path, qid=columns.qid, label=columns.label, docid=columns.docid)
+        return read_parquet(path, **asdict(columns))
 
     def text(path: Path) -> Judged:
         read = with_side_judgements(read_letor(path, features=features), [path])

@@ -94,7 +94,7 @@ class Fitting:
         tables = [table for table in every if table is not None]
         if self._given is not None:
             others = [query for query in self._judged if query not in self._homes]
-            table = self._given.select((*self._homes, *others))
+            table = self._with_groups(self._given.select((*self._homes, *others)), tables)
         elif len(tables) == len(every) and tables:
             table = join_tables(tables)
         else:
@@ -103,6 +103,13 @@ class Fitting:
         if odd is not None:
             raise DataError(f"Query id {odd!r} cannot stand in {QUERIES}: it is empty or cannot be printed.")
         return table
+
+    def _with_groups(self, table: QueryTable, tables: Sequence[QueryTable]) -> QueryTable:
+        """The table that was given, with the groups of the parts where it has none."""
+        named = {query: group for each in tables for query, group in zip(each.ids, each.groups or (), strict=False)}
+        if table.groups is not None or not named:
+            return table
+        return replace(table, groups=tuple(named.get(query) for query in table.ids))
 
 
 def _refuse_names(names: tuple[str, ...] | None) -> None:

@@ -16,6 +16,8 @@ from querywise.errors import DataError
 from querywise.runtime.memory import require_memory
 from querywise.runtime.progress import track
 
+GROUP = "query_group"  # the column of groups of queries, where a log has one
+
 
 def read_parquet(
     paths: PathLike | Sequence[PathLike],
@@ -23,14 +25,16 @@ def read_parquet(
     qid: str = "qid",
     label: str | None = "label",
     docid: str | None = "docid",
+    query_group: str | None = GROUP,
     gains: bool | Sequence[float] = False,
     missing: Missing = "refused",
 ) -> Judged:
     """A feature log, one Parquet file or several as one set; a folder stands for the .parquet files in it.
 
     Every numeric column beside those named is a feature. The rows of a query need not be contiguous; a missing label
-    means that the document is unjudged, and a log without a column `docid` has no document ids. For `gains` see
-    `from_arrays`. `missing="allowed"`: features may be null or NaN, which rankers with a policy for them take.
+    means that the document is unjudged, and a log without a column `docid` has no document ids. A column `query_group`,
+    if there is one, has the group of every row's query, which folds keep together. For `gains` see `from_arrays`.
+    `missing="allowed"`: features may be null or NaN, which rankers with a policy for them take.
     """
     names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     files = [file for name in names for file in log_files(Path(name))]
@@ -45,9 +49,12 @@ def read_parquet(
                 f"{file}: {files[0]} and this file do not have the same columns; {odd[0]!r} is in one only."
             )
     document = docid if docid != "docid" or docid in tables[0].column_names else None
+    group = query_group if query_group != GROUP or query_group in tables[0].column_names else None
 
     def judged(table: Any) -> Judged:
-        return from_frame(table, label=label, qid=qid, document=document, gains=gains, missing=missing)
+        return from_frame(
+            table, label=label, qid=qid, document=document, query_group=group, gains=gains, missing=missing
+        )
 
     if len(files) == 1:
         return about(files[0], lambda: judged(tables[0]))

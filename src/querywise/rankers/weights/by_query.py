@@ -110,7 +110,7 @@ class WeightsByQuery(Fusion):
         taken = 0
         if len(ways) * len(shrinkages) > 1:
             taken = -1
-            if len(lists.data) >= max(FEWEST, self.folds):
+            if len(lists.data) >= FEWEST and len(np.unique(lists.data.groups)) >= self.folds:
                 tried, taken = cross_validated(lists, ways, shrinkages, everyone, folds=self.folds, seed=self.seed)
         self.way_: NeighbourWeights | SignalWeights | None = None
         self.shrinkage_ = 0.0

@@ -11,6 +11,7 @@ import numpy as np
 from querywise.contracts.answers import Gain
 from querywise.data.judged import Candidates
 from querywise.data.ordering import content_order
+from querywise.data.query_groups import deal_in_turn
 from querywise.rankers.neighbors import Locality
 from querywise.rankers.weights.fusion import OwnWeights, Weights
 from querywise.rankers.weights.lists import Lists
@@ -52,12 +53,13 @@ def cross_validated(
 ) -> tuple[list[Gain], int]:
     """The gain of every way and shrinkage over w̄, and the number of the one to take; −1 is w̄.
 
-    Every query is ranked by what was learned from other parts. The one with the highest mean gain is taken, the first
-    of equals, if its gain exceeds one standard error, and that of the choice itself, where every part has what was best
-    in the others, exceeds three. The second, the last of the list, keeps out what is best by luck: one of many is.
+    Every query is ranked by what was learned from other parts; a group of queries is in one part. The one with the
+    highest mean gain is taken, the first of equals, if its gain exceeds one standard error, and that of the choice
+    itself, where every part has what was best in the others, exceeds three. The second, the last of the list, keeps out
+    what is best by luck: one of many is.
     """
-    place = np.empty(len(lists.data), dtype=np.int64)
-    place[content_order(lists.data)] = np.random.default_rng(seed).permutation(len(lists.data)) % folds
+    place, order = np.empty(len(lists.data), dtype=np.int64), content_order(lists.data)
+    place[order] = deal_in_turn(np.random.default_rng(seed).permutation(len(order)), folds, lists.data.groups[order])
     commons, found = _held_out(lists, ways, everyone, place)
     usual = lists.values(commons)
     said = [f"{way.said()}, shrinkage={each:g}" for way in ways for each in shrinkages]
