@@ -128,6 +128,13 @@ def compare(
     language: Language = "english",
     skip_unknown: SkipUnknown = False,
     seed: Annotated[int, typer.Option(help="How one file or collection is cut into five folds.")] = 0,
+    group_by: Annotated[
+        str,
+        typer.Option(
+            help="What folds keep together: group, the groups of queries.jsonl where there are some; near, also near "
+            "twins (the same words, one edit apart, vectors or relevant documents alike); query, nothing.",
+        ),
+    ] = "group",
     cluster: ClusterAddress = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -164,20 +171,23 @@ def compare(
     )
     with shown(quiet=quiet), without_hints(quiet=quiet), working(cluster):
         missing = reading_for(fixed.get("missing"))
-        folds = folds_of(data, queries, seed=seed, judgements=judgements, retrieval=how, missing=missing)
+        folds = folds_of(
+            data, queries, seed=seed, judgements=judgements, retrieval=how, missing=missing, group_by=group_by
+        )
         called = title or f"Methods compared on {data.absolute().name}"
         found, page = run(asked, folds, out, title=called, origin=origin, titles=titles_of(data))
+    _say_found(found, test, None if quiet else page, as_json=as_json)
+
+
+def _say_found(found: Findings, test: str, page: Path | None, *, as_json: bool) -> None:
+    from querywise.report.terminal import comparison_table, curves_table, gap_lines, twins_table
+
     if as_json:
         learned = {} if found.curves is None else {"learning_curves": found.curves.as_json(test)}
         print_json(found.compared.as_json(test) | found.decided() | learned)
-    else:
-        _say_found(found, test, None if quiet else page)
-
-
-def _say_found(found: Findings, test: str, page: Path | None) -> None:
-    from querywise.report.terminal import comparison_table, curves_table, gap_lines
-
-    say(comparison_table(found.compared, test), *gap_lines(found), *filter(None, (found.verdict, found.advice)))
+        return
+    decided = filter(None, (found.verdict, found.advice))
+    say(comparison_table(found.compared, test), *gap_lines(found), *decided, *twins_table(found))
     if found.curves is not None:
         say(curves_table(found.curves, found.measure, test))
     if page is not None:

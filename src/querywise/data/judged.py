@@ -173,9 +173,12 @@ class Judged(JudgedDescribed):
         >>> [fold.test.query_ids for fold in make_folds(data, folds=3)]
         [('q5', 'q6'), ('q3', 'q4'), ('q1', 'q2')]
         """
-        table = self.candidates.queries or QueryTable(self.query_ids)
+        table = self.candidates.queries
+        if groups is None and (table is None or table.groups is None):
+            return self
         named = None if groups is None else checked_groups(groups, self.query_ids)
-        return replace(self, candidates=replace(self.candidates, queries=replace(table, groups=named)))
+        known = replace(QueryTable(self.query_ids) if table is None else table, groups=named)
+        return replace(self, candidates=replace(self.candidates, queries=known))
 
     def with_weights(
         self, queries: ArrayLike | Mapping[str, float] | None = None, documents: ArrayLike | None = None

@@ -25,6 +25,7 @@ from querywise.evaluation.differences import Differences, require_known
 from querywise.evaluation.edges import Edge, edges_in, hint_at
 from querywise.evaluation.evaluate import Evaluation, evaluate, evaluate_run
 from querywise.evaluation.foreign import System
+from querywise.evaluation.leaks import Leaks, Learned, TwinGain, gains_on_twins, known_of, twins_json
 from querywise.evaluation.own_lists import own_coverage, own_lists
 from querywise.evaluation.pace import Pace
 from querywise.evaluation.plots import plot_differences
@@ -35,6 +36,7 @@ from querywise.evaluation.systems import FoldsGiven, folds_of, systems_of
 from querywise.evaluation.trained import Extra, Fit, Observe, Trained, train
 from querywise.measures.flavours import find_flavour
 from querywise.measures.formulas import find_measures
+from querywise.retrieval.twins import Facts
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.cache import caching
 from querywise.runtime.progress import doing
@@ -61,13 +63,19 @@ class Compared:
         default_factory=dict
     )  # other systems' own lists, where all that was judged is known
     given: tuple[str, ...] = ()  # systems that were fitted before and used as they are
+    learned: Learned | None = None  # the queries that each fold learned from; None where nothing was fitted
 
     def __repr__(self) -> str:
         first = f"Compared({self._title}, flavour {self.flavour!r}, baseline {self.baseline!r})"
-        return "\n  ".join([self.differences.text(first), *_used_as_given(self.given)])
+        return "\n  ".join([self.differences.text(first), *self._notes])
 
     def _repr_html_(self) -> str:
-        return self.differences.html(f"{self._title}, flavour {self.flavour}", notes=_used_as_given(self.given))
+        return self.differences.html(f"{self._title}, flavour {self.flavour}", notes=self._notes)
+
+    @property
+    def _notes(self) -> list[str]:
+        leaks = [] if self.twins is None else [self.twins.text, self.twins.advice]
+        return [*_used_as_given(self.given), *filter(None, leaks)]
 
     @property
     def _title(self) -> str:
@@ -176,6 +184,15 @@ class Compared:
         chosen = self.measures[0] if measure is None else measure
         return find_test(test)(self.evaluations[first][chosen], self.evaluations[second][chosen])
 
+    @cached_property
+    def twins(self) -> Leaks | None:
+        """The test queries that have a near twin among those learned from, or their group; None if nothing learned."""
+        return None if self.learned is None else self.learned.leaks()
+
+    def on_twins(self, measure: str, *, test: str = "t") -> dict[str, TwinGain]:
+        """Every other method against the baseline on queries with a near twin and on the rest; empty if none leaks."""
+        return gains_on_twins(self, measure, test)
+
     def corrected(self, test: str = "t") -> dict[str, dict[str, float]]:
         """The p of every measure of each but the baseline, against the baseline, by Holm for their number."""
         return self.differences.corrected(test)
@@ -248,6 +265,7 @@ class Compared:
             **({} if self.coverage is None else {"coverage": asdict(self.coverage)}),
             "losses": [each.as_json() for each in self.losses],
             **({"edges": [each.as_json() for each in self.edges]} if self.edges else {}),
+            **twins_json(self, test),
             "methods": {
                 name: {
                     "mean": self.evaluations[name].mean(),
@@ -327,12 +345,11 @@ def compare(
     base = find_baseline(fits, known.name_of(baseline))
     if not len(folds):
         raise DataError("There is nothing to compare: no fold was given.")
-    pool = (
-        workers() if observe is None else ThisProcess()
-    )  # a fitted ranker is shown to an observer where it was fitted
+    # A fitted ranker is shown to an observer where it was fitted.
+    pool = workers() if observe is None else ThisProcess()
     pace = Pace(len(folds), fits, alone=pool.parts == 1)
 
-    def one(number: int) -> tuple[Judged, dict[str, Trained]]:
+    def one(number: int) -> tuple[Judged, dict[str, Trained], tuple[Facts, Facts]]:
         fold = folds[number]
         require_same_labels(fold)
         found = {} if kept is None else {name: kept.get(number, name, fold) for name in fits}
@@ -347,18 +364,20 @@ def compare(
                     kept.put(number, name, fold, done)
                 pace.end_method(name)
         pace.end_fold(number, fold)
-        return _without_features(fold.test), {name: each for name, each in found.items() if each is not None}
+        every = {name: each for name, each in found.items() if each is not None}
+        return _without_features(fold.test), every, known_of(fold)
 
     parts = pool.together(one, range(len(folds)), "Folds")
-    tests = [test for test, _ in parts]
+    tests, facts = [test for test, _, _ in parts], [each for _, _, each in parts]
     compared = Compared(
         judged=concatenate(tests),
         fold_of=np.repeat(np.arange(len(tests)), [len(each) for each in tests]),
-        trained={name: tuple(_costs(found[name], name in known.given) for _, found in parts) for name in fits},
+        trained={name: tuple(_costs(found[name], name in known.given) for _, found, _ in parts) for name in fits},
         baseline=base,
         measures=tuple(measure.name for measure in find_measures(measures)),
         flavour=flavour,
         given=known.given,
+        learned=Learned.of(facts) if len(known.given) < len(fits) else None,
     )
     hint_at(compared.edges)
     return compared

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from querywise.evaluation.compare import Compared
 from querywise.evaluation.curves import LearningCurves
 from querywise.evaluation.differences import Differences
 from querywise.evaluation.examples import Example, extremes
+from querywise.evaluation.leaks import TwinGain, twins_json
 from querywise.evaluation.oracle import Halves, best_of, reachable
 from querywise.evaluation.pairs import SIGNIFICANT, Cheapest, Pair, all_pairs, cheapest
 from querywise.evaluation.reasons import Use, uses
@@ -100,6 +101,7 @@ class Findings:
     pairs: tuple[Pair, ...]  # any two methods tested against each other
     cheapest: Cheapest | None  # of those not significantly worse than the best; None of one method alone
     curves: LearningCurves | None = None  # where they were asked for
+    on_twins: Mapping[str, TwinGain] = field(default_factory=dict)  # of every other method; none where nothing leaks
 
     @property
     def baseline(self) -> MethodFinding:
@@ -166,6 +168,7 @@ def findings(compared: Compared, measure: str, *, test: str = "t", left_out: Seq
         unexplained,
         all_pairs(compared, measure, test),
         _cheapest(compared, counted, by_name, shown, measure, test),
+        on_twins=compared.on_twins(measure, test=test),
     )
 
 
@@ -347,6 +350,7 @@ def as_json(found: Findings) -> JsonObject:
         **({} if found.compared.coverage is None else {"coverage": asdict(found.compared.coverage)}),
         "losses": [each.as_json() for each in found.compared.losses],
         **({"edges": [each.as_json() for each in found.compared.edges]} if found.compared.edges else {}),
+        **twins_json(found.compared, found.test),
         "methods": {each.name: _of_method(each) for each in found.methods},
         **({} if found.cheapest is None else {"against_the_best": found.cheapest.tests_as_json()}),
         "pairs": [each.as_json() for each in found.pairs],

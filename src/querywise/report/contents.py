@@ -16,6 +16,7 @@ from querywise.report.drawings import Figure
 from querywise.report.features import features_figure, features_table, features_text
 from querywise.report.origin import Origin
 from querywise.report.tables import Cell, Column, Table, Tested
+from querywise.report.twins import twins_tables, twins_text
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ def contents(found: Findings, title: str, story: str, origin: Origin | None = No
     every = [
         Section(title, " ".join(filter(None, (found.verdict, found.advice, story))), (), drawings.differences(found)),
         _methods(found),
+        Section("Near twins", twins_text(found), twins_tables(found), anchor="twins"),
         _queries(found),
         _where(found),
         *([_oracles(found)] if found.oracles else []),

@@ -19,6 +19,7 @@ def summary(found: Findings, title: str, story: str, origin: Origin) -> list[str
         f'<header class="first" id="summary"><h1>{escape(title)}</h1>',
         *([f'<p class="note">{escape(origin.note)}</p>'] if origin.note else []),
         f'<p class="verdict">{escape(found.verdict)}</p>',
+        *_warning(found),
         '<div class="glance"><div class="answer">',
         _winner(found),
         _numbers(found),
@@ -29,6 +30,14 @@ def summary(found: Findings, title: str, story: str, origin: Origin) -> list[str
         _made_of(found, story, origin),
         "</header>",
     ]
+
+
+def _warning(found: Findings) -> list[str]:
+    """What leaks from training to test, where something does."""
+    leaks = found.compared.twins
+    if leaks is None or not leaks.is_told:
+        return []
+    return [f'<p class="note">{escape(leaks.text)} <a href="#twins">What methods gain there, and on the rest</a>.</p>']
 
 
 def _winner(found: Findings) -> str:

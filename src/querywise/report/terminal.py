@@ -21,6 +21,7 @@ from querywise.evaluation.significance import TEST_NAMES
 from querywise.evaluation.tuning import Tuned
 from querywise.explanations.explained import Explanation, Reason
 from querywise.measures.flavours import find_flavour
+from querywise.report.twins import twins_tables, twins_text
 from querywise.retrieval.search import Answer
 
 
@@ -93,6 +94,18 @@ def comparison_table(compared: Compared, test: str = "t") -> Group:
             cost = (f"{seconds:.1f} s", f"{milliseconds:.3f}", f"{compared.megabytes(name):.2g}")
         table.add_row(escape(name), *cells, *cost)
     return Group(table, escape(caption), *compared.counted(), *(escape(str(each)) for each in compared.losses))
+
+
+def twins_table(found: Findings) -> list[RenderableType]:
+    """What leaks from training to test, and what every method gains by it; nothing where nothing leaks."""
+    text = escape(twins_text(found))
+    tables = [
+        plain_table([each.heading for each in table.columns], table.written()) for _, table in twins_tables(found)
+    ]
+    for table in tables:
+        for column in table.columns[1:]:
+            column.justify = "right"
+    return [*([text] if text else []), *tables]
 
 
 def gap_lines(found: Findings) -> list[str]:

@@ -30,6 +30,7 @@ SOMETIMES = (
     "features",
     "learning-curves",
     "pairs",
+    "near-twins",
     "by-relevant-documents",
     "by-class",
     "by-distance-to-the-nearest-training-query",

@@ -29,6 +29,7 @@ from querywise.retrieval.index import Index, build_index
 from querywise.retrieval.indexed_vectors import embedder_of, vectors_of, with_usearch, with_vectors
 from querywise.retrieval.language import language_notes
 from querywise.retrieval.stdlib import NAME, stdlib_collection
+from querywise.retrieval.twins import check_group_by, grouped_by
 from querywise.retrieval.words import ENGLISH, Tokeniser
 from querywise.runtime.arrays import Floats
 from querywise.runtime.progress import doing
@@ -163,19 +164,28 @@ def folds_of(
     judgements: Path | None = None,
     retrieval: Retrieval | None = None,
     missing: Missing = "refused",
+    group_by: str = "group",
 ) -> Folds:
     """The folds of a folder, or one file or text collection cut into five.
 
     judgements, retrieval: of a text collection. missing: whether features of a Parquet log may be missing.
+    group_by: what folds keep together: `group`, the groups that queries have; `near`, near twins too; `query`, nothing.
     """
+    check_group_by(group_by)
     if is_collection(data):
         found = judged_from_text(data, queries=queries, judgements=judgements, retrieval=retrieval)
-        return make_folds(found.judged, seed=seed)
+        return make_folds(grouped_by(found.judged, group_by), seed=seed)
     if retrieval is not None:
         retrieval.refuse_vectors([data])
     check_may_lack(data, missing)
     if kind_of(data) is not Kind.FOLDER:
-        return make_folds(read_features(data, queries=queries, missing=missing), seed=seed)
+        return make_folds(grouped_by(read_features(data, queries=queries, missing=missing), group_by), seed=seed)
+    if group_by == "near":
+        raise DataError(
+            f"{data}: these folds were made before, and are taken as they are; group_by='near' is for one file or "
+            "collection, which is cut into folds here.",
+            arguments=("group_by",),
+        )
     folds = read_folds(data)
     return folds if queries is None else folds.with_queries(read_queries(queries))
 

@@ -1,0 +1,193 @@
+"""What leaks from training to test: near twins of test queries, and queries of their groups, on the other side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from querywise.data.folds import Fold
+from querywise.display.words import counted, short
+from querywise.evaluation.significance import Comparison
+from querywise.retrieval.twins import Facts, NearTwins, is_chain
+from querywise.runtime.arrays import Bools, Ints
+from querywise.runtime.values import JsonObject
+
+_LONGEST = 60  # letters of a query in a sentence
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What is known of the queries of a comparison, and which of them every fold learned from."""
+
+    facts: Facts
+    tested: Ints  # the test queries, in their order, as numbers of `facts`
+    fold_of: Ints  # which fold tested each
+    folds: tuple[Ints, ...]  # the training and validation queries of each fold
+
+    @classmethod
+    def of(cls, folds: Sequence[tuple[Facts, Facts]]) -> Learned:
+        """From what is known of each fold's test queries, and of its training and validation queries."""
+        facts = Facts.joined([each for fold in folds for each in fold])
+        number = {query_id: place for place, query_id in enumerate(facts.ids)}
+        tested = [[number[query_id] for query_id in test.ids] for test, _ in folds]
+        return cls(
+            facts,
+            np.concatenate([np.array(each, dtype=np.int64) for each in tested]),
+            np.repeat(np.arange(len(folds)), [len(each) for each in tested]),
+            tuple(np.array([number[query_id] for query_id in others.ids], dtype=np.int64) for _, others in folds),
+        )
+
+    def leaks(self) -> Leaks:
+        """Which test queries have a near twin, or a query of their group, among those of their fold's other parts."""
+        near, twin = NearTwins(self.facts), np.full(len(self.tested), -1, dtype=np.int64)
+        split = 0
+        for fold, others in enumerate(self.folds):
+            asked = self.fold_of == fold
+            twin[asked] = near.among(self.tested[asked], others)
+            known = {self.facts.groups[each] for each in others.tolist()} - {None}
+            split += sum(self.facts.groups[each] in known for each in self.tested[asked].tolist())
+        sizes = Counter(each for each in self.facts.groups if each is not None)
+        return Leaks(
+            twin >= 0,
+            self._example(twin),
+            len(sizes),
+            (max(sizes.values(), default=0), len(self.facts.ids)),
+            split,
+        )
+
+    def _example(self, twin: Ints) -> tuple[str, str] | None:
+        """The first test query that differs from its near twin in words; else the first that has one."""
+        named = [
+            (self.facts.named(query), self.facts.named(other))
+            for query, other in zip(self.tested.tolist(), twin.tolist(), strict=True)
+            if other >= 0
+        ]
+        return next((pair for pair in named if pair[0] != pair[1]), named[0] if named else None)
+
+
+def known_of(fold: Fold) -> tuple[Facts, Facts]:
+    """What is known of a fold's test queries, and of those that are learned from."""
+    return Facts.of(fold.test), Facts.joined([Facts.of(fold.train), Facts.of(fold.valid)])
+
+
+@dataclass(frozen=True, eq=False)
+class Leaks:
+    """Test queries with a near twin, or a query of their group, in the training or validation part of their fold.
+
+    found: which test queries. example: one of them and its near twin, in words. groups: how many groups of queries were
+    given; largest: how many queries the largest has, of how many. split: test queries whose group is on both sides.
+    """
+
+    found: Bools
+    example: tuple[str, str] | None
+    groups: int
+    largest: tuple[int, int]
+    split: int
+
+    @property
+    def is_told(self) -> bool:
+        """Whether gains are to be told apart: something leaks that no groups hold back."""
+        return bool(self.found.any()) and (not self.groups or self.split > 0)
+
+    @property
+    def text(self) -> str:
+        """What leaks, in a sentence or two; empty where nothing does and no groups were given."""
+        if self.is_told:
+            return f"{self._found()}."
+        if not self.groups:
+            return ""
+        kept = f"Folds keep the {counted(self.groups, 'group')} of queries together"
+        still = f"; {self._found()}" if self.found.any() else ""
+        long = ""
+        if is_chain(*self.largest):
+            long = f" The largest group has {self.largest[0]:,} of {self.largest[1]:,} queries."
+        return f"{kept}{still}.{long}"
+
+    @property
+    def advice(self) -> str:
+        """What to do about it; empty where nothing need be done."""
+        if not self.is_told:
+            return ""
+        return (
+            "A method that memorizes gains on them and not on the rest. Fold by groups of queries (a group in "
+            "queries.jsonl, or group-by near) to see what remains."
+        )
+
+    def _found(self) -> str:
+        count, every = int(self.found.sum()), len(self.found)
+        what = "a near twin or a query of their group" if self.split else "a near twin"
+        have = "has" if count == 1 else "have"
+        example = ""
+        if self.example is not None:
+            one, other = (short(each, _LONGEST) for each in self.example)
+            example = f", such as “{one}” and “{other}”"
+        return (
+            f"{count:,} of {counted(every, 'test query', 'test queries')} ({100 * count / max(every, 1):.1f} %) {have} "
+            f"{what} among the queries that the methods learned from{example}"
+        )
+
+    def as_json(self, gains: JsonObject) -> JsonObject:
+        """All of it as JSON can hold it. gains: of every method."""
+        return {
+            "queries": int(self.found.sum()),
+            "share": float(self.found.mean()) if len(self.found) else 0.0,
+            "example": None if self.example is None else list(self.example),
+            "groups": self.groups,
+            "group_on_both_sides": self.split,
+            "methods": gains,
+        }
+
+
+@dataclass(frozen=True)
+class TwinGain:
+    """A method's difference from the baseline on test queries with a near twin, and on the rest; None of no query."""
+
+    twins: Comparison | None
+    rest: Comparison | None
+
+    def as_json(self) -> JsonObject:
+        """Both as JSON can hold them."""
+        return {
+            name: None if each is None else {"difference": each.difference, "p": each.p}
+            for name, each in (("twins", self.twins), ("rest", self.rest))
+        }
+
+
+class _Tested(Protocol):
+    """A comparison, as far as it is looked at here."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def baseline(self) -> str: ...
+    @property
+    def measures(self) -> tuple[str, ...]: ...
+    @property
+    def twins(self) -> Leaks | None: ...
+    def against_baseline(self, name: str, measure: str, queries: Bools | None = None, *, test: str) -> Comparison: ...
+
+
+def gains_on_twins(compared: _Tested, measure: str, test: str) -> dict[str, TwinGain]:
+    """Every other method against the baseline, on the test queries with a near twin and on the rest."""
+    if compared.twins is None or not compared.twins.is_told:
+        return {}
+
+    def tested(name: str, chosen: Bools) -> Comparison | None:
+        return compared.against_baseline(name, measure, chosen, test=test) if chosen.any() else None
+
+    found, others = compared.twins.found, [name for name in compared.names if name != compared.baseline]
+    return {name: TwinGain(tested(name, found), tested(name, ~found)) for name in others}
+
+
+def twins_json(compared: _Tested, test: str) -> JsonObject:
+    """What leaks and what every method gains by it, by measure, as JSON can hold it; empty where nothing does."""
+    if compared.twins is None or not compared.twins.text:
+        return {}
+    gains = {measure: gains_on_twins(compared, measure, test) for measure in compared.measures}
+    others = gains[compared.measures[0]]
+    told: JsonObject = {name: {measure: found[name].as_json() for measure, found in gains.items()} for name in others}
+    return {"near_twins": compared.twins.as_json(told)}
