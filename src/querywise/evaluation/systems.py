@@ -111,7 +111,7 @@ def _fold_of(parts: Any, where: str = "") -> Fold:
         if not isinstance(part, Judged):
             found = "there is none" if part is None else f"found a {_kind(part)}"
             raise DataError(f"{where}{'.' if where else ''}{name}: expected a Judged set, {found}. {_EXPECTED}")
-    return Fold(*parts)
+    return parts if isinstance(parts, Fold) else Fold(*parts)
 
 
 def _fit(name: str, system: Any) -> Fit:
