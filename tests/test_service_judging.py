@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import stat
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,14 +14,16 @@ from typing import Any
 import httpx
 import pytest
 
+from querywise.data.collections import read_collection, with_more_judged, write_collection
 from querywise.data.judgements import read_grades
 from querywise.data.queries import read_queries
-from querywise.errors import DataError
+from querywise.errors import DataError, Hint
 from querywise.service.errors import ApiError
 from querywise.service.judging import JudgementFile, id_of_text
 from querywise.service.schema import KnownQuery
+from querywise.storage import read_manifest
 from tests.commands import run
-from tests.fruit import write_served
+from tests.fruit import collection, write_served
 from tests.serving import Serving, serving
 
 TOKEN = "open-sesame"
@@ -106,6 +110,77 @@ def test_what_was_judged_can_be_learned_from(server: Serving, folder: Path, tmp_
         *("--queries", f"{file}.queries.jsonl", "--qrels", file),
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("vectors", [(), ("--embed", "lsa", "--vector-top", 7)])
+def test_the_command_on_the_page_adds_one_judged_query_to_what_the_model_was_trained_on(
+    vectors: tuple[object, ...], tmp_path: Path
+) -> None:
+    write_collection(collection(), tmp_path / "my fruit")
+    more = ("--method", "knn-online", "--view", "text", "--k", "0.4", "--set", "l2=0.1")
+    embed = vectors[:2]
+    done = run(tmp_path, "index", "my fruit", *embed, "--out", "index")
+    assert done.returncode == 0, done.stderr
+    done = run(tmp_path, "fit", "my fruit", *more, *vectors, "--out", "the model")
+    assert done.returncode == 0, done.stderr
+    before = read_manifest(tmp_path / "the model")
+    with serving(
+        tmp_path / "the model", "--index", tmp_path / "index", "--judge", tmp_path / "given", token=TOKEN
+    ) as it:
+        served = read_model(it)
+        judge(it, given("shop-fig", 2, text="where to find figs"))
+        judge(it, given("farm-fig", 0, text="where to find figs"))
+        program, *words = shlex.split(served["retrain"])
+        assert program == "querywise"
+        assert "FOLDER" in words
+        done = run(tmp_path, *("my fruit" if word == "FOLDER" else word for word in words))
+        assert done.returncode == 0, done.stderr
+        said = "2 judgements of 1 query added to those of my fruit (new queries: 1, grades replaced: 0)."
+        assert said in " ".join(done.stderr.split())
+        assert f"knn-online trained on {len(collection().queries or ()) + 1} queries" in " ".join(done.stdout.split())
+        after = read_manifest(tmp_path / "the model")
+        for known in ("method", "parameters", "language"):
+            assert after.notes[known] == before.notes[known]
+        assert after.notes.get("vectors") == before.notes.get("vectors")
+        new = wait_for(lambda: (found := read_model(it))["version"] != served["version"] and found)
+        assert new["feature_names"] == served["feature_names"]
+        assert new["retrain"] == served["retrain"]
+
+
+def read_model(server: Serving) -> Any:
+    return httpx.get(server.url + "/v1/model", headers={"authorization": f"Bearer {TOKEN}"}, timeout=30).json()
+
+
+def test_judgements_are_added_to_a_text_collection_and_the_last_grade_counts(tmp_path: Path) -> None:
+    write_collection(collection(), tmp_path / "fruit")
+    (tmp_path / "given").write_text("buy-fig 0 farm-fig 1\nbuy-fig 0 shop-fig 2\nnew 0 shop-kiwi 1\n")
+    made = read_collection(tmp_path / "fruit")
+    said = r"given:3: query 'new' is judged here, and its text is neither in fruit nor in .*given\.queries\.jsonl\.$"
+    with pytest.raises(DataError, match=said):
+        with_more_judged(made, tmp_path / "given")
+    (tmp_path / "given.queries.jsonl").write_text('{"_id": "new", "text": "kiwi", "class": "buy"}\n')
+    with pytest.warns(Hint, match=r"3 judgements of 2 queries .*\(new queries: 1, grades replaced: 1\)"):
+        both = with_more_judged(made, tmp_path / "given")
+    assert both.queries is not None
+    assert (both.queries.ids[-1], (both.queries.texts or ())[-1], (both.queries.classes or ())[-1]) == (
+        "new",
+        "kiwi",
+        "buy",
+    )
+    assert both.grades()["buy-fig"] == {"shop-fig": 2, "farm-fig": 1}
+    assert both.grades()["grow-fig"] == made.grades()["grow-fig"]
+    (tmp_path / "train.txt").write_text("1 qid:1 1:1\n0 qid:1 1:0\n")
+    done = run(tmp_path, "fit", "train.txt", "--also-judged", "given", "--out", "out")
+    assert "train.txt is none; feature files have labels of their own" in " ".join(done.stderr.split())
+
+
+def wait_for(found: Any, seconds: float = 20.0) -> Any:
+    """What is found before long."""
+    until = time.monotonic() + seconds
+    while not (value := found()):
+        assert time.monotonic() < until, "nothing was found in time"
+        time.sleep(0.2)
+    return value
 
 
 def test_clicks_at_the_same_time_lose_nothing(server: Serving, folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -493,6 +494,15 @@ def test_a_result_is_judged_and_stands_in_the_file(page: Page, servers: dict[str
     expect(page.get_by_role("status")).to_contain_text("no grade")
     assert document not in file.read_text()
     assert pressed(page, "ours", document) == []
+
+
+def test_the_command_to_train_on_what_was_judged_is_at_the_foot(page: Page, servers: dict[str, str]) -> None:
+    entered(page, servers["judge"], "/?qid=grow-fig")
+    page.get_by_text("Train the model on what was judged here").click()
+    folder = Path(servers["folder"])
+    shown = page.locator("#retrain-command").inner_text()
+    assert shlex.split(shown)[:5] == ["querywise", "fit", "FOLDER", "--also-judged", str(folder / "given.qrels")]
+    assert shlex.split(shown)[-2:] == ["--out", str(folder / "local")]
 
 
 def test_a_grade_that_cannot_be_kept_is_taken_back_and_said(page: Page, servers: dict[str, str]) -> None:

@@ -96,6 +96,14 @@ def fit(
     flavour: FlavourName = "standard",
     features: Features = None,
     queries: Queries = None,
+    also_judged: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Judgements to add to those of a text collection, as `serve --judge FILE` writes them, with the texts "
+            "of new queries in FILE.queries.jsonl; may be repeated. Of one pair the last grade counts.",
+            show_default=False,
+        ),
+    ] = None,
     top: Top = None,
     vectors: VectorFolder = None,
     embed: EmbedderName = None,
@@ -144,7 +152,7 @@ def fit(
         with shown(quiet=quiet), without_hints(quiet=quiet), working(cluster, memory):
             missing = reading_for(fixed.get("missing"))
             read = read_training(
-                data, valid or [], fold=fold, features=features, queries=queries, retrieval=how, missing=missing
+                data, valid or [], how, also_judged, fold=fold, features=features, queries=queries, missing=missing
             )
             require_parts(read.train, memory)
             compiled()

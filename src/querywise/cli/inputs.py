@@ -99,11 +99,12 @@ class TrainingData(NamedTuple):
 def read_training(
     data: list[Path],
     valid: list[Path],
+    retrieval: Retrieval,
+    also_judged: list[Path] | None,
     *,
     fold: int | None,
     features: int | None,
     queries: Path | None,
-    retrieval: Retrieval,
     missing: Missing,
 ) -> TrainingData:
     """What a ranker is fitted on."""
@@ -114,12 +115,15 @@ def read_training(
 
     check_may_lack([*data, *valid], missing)
     if len(data) == 1 and is_collection(data[0]) and not valid:
-        found = judged_from_text(data[0], queries=queries, retrieval=retrieval)
+        found = judged_from_text(data[0], queries=queries, retrieval=retrieval, also_judged=also_judged or ())
         if fold is None:
             return TrainingData(found.judged, None, found.notes, whole=True)
         parts = _fold(make_folds(found.judged), fold, data[0])
         return TrainingData(parts.train, parts.valid, found.notes)
     retrieval.refuse_vectors(data)
+    if also_judged:
+        said = f"--also-judged {also_judged[0]}: these judgements are added to those of a text collection"
+        raise DataError(f"{said}, and {data[0]} is none; feature files have labels of their own.")
     if fold is None:
         folder = next((path for path in data if path.is_dir() and kind_of(path) not in (Kind.SHARDS, Kind.LOG)), None)
         if folder is not None:

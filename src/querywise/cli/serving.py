@@ -11,6 +11,7 @@ from querywise.cli.app import app
 from querywise.cli.options import Queries, Quiet, guarded_command
 
 if TYPE_CHECKING:
+    from querywise.runtime.values import JsonObject
     from querywise.service.lookup import Lookup
 
 
@@ -87,7 +88,9 @@ def serve(
                 folder, lookup = _demo(Path(place) / "model")
             else:
                 folder, lookup = model, _lookup(model, index, data, queries)
-            service = Service(ModelFolder(folder), lookup, limits=limits, token=token, judge=judge)
+            retrain = None if judge is None else _retraining(folder, lookup, judge)
+            models = ModelFolder(folder)
+            service = Service(models, lookup, limits=limits, token=token, judge=judge, retrain=retrain)
         if token is None and host not in ("127.0.0.1", "localhost", "::1"):
             logging.getLogger("querywise.service").warning("anyone who reaches %s can ask: there is no token", host)
         run(service, host, port, allowed_host=allowed_host or ())
@@ -130,6 +133,52 @@ def _lookup(model: Path, index: Path | None, data: list[Path] | None, queries: P
     return Lookup(
         None if index is None else load_index(index), judged, None if queries is None else read_queries(queries)
     )
+
+
+def _retraining(model: Path, lookup: Lookup, judge: Path) -> str | None:
+    """The command that trains the model anew, on what was judged here beside what it learned from.
+
+    Words in capitals stand for what is not known here.
+    """
+    import shlex
+
+    from querywise.retrieval.features import BOTH
+    from querywise.retrieval.indexed_vectors import embedder_of, has_vectors
+    from querywise.retrieval.words import ENGLISH
+    from querywise.storage import read_manifest
+
+    index, notes = lookup.index, read_manifest(model).notes
+    if index is None:
+        return None
+    words: list[object] = ["querywise", "fit", "FOLDER", "--also-judged", judge, *_method_words(notes)]
+    if index.tokeniser.language != ENGLISH:
+        words += ["--language", index.tokeniser.language or "none"]
+    if has_vectors(index):
+        made, known = embedder_of(index), notes.get("vectors")
+        words += ["--vectors", "VECTORS"] if made is None else ["--embed", made["name"]]
+        for name in ("top", "vector_top"):
+            depth = known.get(name, BOTH) if isinstance(known, dict) else BOTH
+            words += [] if depth == BOTH else [f"--{name.replace('_', '-')}", depth]
+    return shlex.join(map(str, [*words, "--out", model]))
+
+
+def _method_words(notes: JsonObject) -> list[object]:
+    """The options for the method that was fitted, and for the settings that were not chosen among several."""
+    from querywise.methods import METHODS, described
+
+    method, chosen, tried = notes.get("method"), notes.get("parameters"), notes.get("tried")
+    if method not in METHODS or not isinstance(method, str):
+        return ["--method", "METHOD"]
+    fixed = dict(chosen) if isinstance(chosen, dict) else {}
+    for trial in tried if isinstance(tried, list) else []:
+        own = trial.get("parameters") if isinstance(trial, dict) else None
+        fixed = {name: value for name, value in fixed.items() if isinstance(own, dict) and own.get(name) == value}
+    words: list[object] = ["--method", method]
+    for each in described(method, fixed):
+        if each["name"] in fixed and each["value"] not in (None, each["default"]):
+            value = each["value"]
+            words += ["--set", f"{each['name']}={str(value).lower() if isinstance(value, bool) else value}"]
+    return words
 
 
 def _demo(folder: Path) -> tuple[Path, Lookup]:

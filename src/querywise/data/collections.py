@@ -8,8 +8,9 @@ line.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,10 +19,11 @@ from querywise.data.letor import PathLike
 from querywise.data.queries import is_finite_number, json_line, read_queries, read_record, write_queries
 from querywise.data.query_table import QueryTable
 from querywise.display.words import counted
-from querywise.errors import DataError
+from querywise.errors import DataError, Hint
 from querywise.runtime.files import atomic_text, make_folder, read_text
 from querywise.runtime.values import Json, JsonObject
 
+TEXTS_BESIDE = ".queries.jsonl"  # ends the name of the file with the texts of queries judged elsewhere
 _QRELS = ("qrels.tsv", "qrels/test.tsv", "qrels.txt", "qrels")
 _TOPICS = ("queries.jsonl", "topics.txt", "topics", "queries.tsv")
 
@@ -95,6 +97,44 @@ def read_collection(
         if stray is not None:
             raise DataError(f"{stray.where}: query {stray.query!r} is judged here but is not in {asked}.")
     return Collection(root.absolute().name, lambda: _some(read_documents(corpus), corpus), table, found)
+
+
+def with_more_judged(collection: Collection, judgements: PathLike) -> Collection:
+    """The same collection with the judgements of a file beside its own; of one pair the grade of the file counts.
+
+    Queries that the collection does not have are added, with the texts in the file of the same name that ends in
+    `.queries.jsonl`, as judging on the page of a service writes it.
+    """
+    path = Path(judgements)
+    beside = path.with_name(path.name + TEXTS_BESIDE)
+    found, texts = tuple(read_judgements(path)), read_queries(beside) if beside.is_file() else QueryTable(())
+    table = collection.queries or QueryTable((), texts=())
+    new = tuple(dict.fromkeys(each.query for each in found if each.query not in set(table.ids)))
+    lacking = next((each for each in found if each.query in new and each.query not in texts.ids), None)
+    if lacking is not None:
+        raise DataError(
+            f"{lacking.where}: query {lacking.query!r} is judged here, and its text is neither in {collection.name} "
+            f"nor in {beside}."
+        )
+    own = {(each.query, each.document): each for each in collection.judgements}
+    changed = sum(pair in own and own[pair].grade != each.grade for pair, each in _pairs(found))
+    own |= dict(_pairs(found))
+    said = f"{counted(len(found), 'judgement')} of {counted(len({each.query for each in found}), 'query', 'queries')}"
+    told = f"{path}: {said} added to those of {collection.name} (new queries: {len(new)}, grades replaced: {changed})."
+    warnings.warn(told, Hint, stacklevel=2)
+    return replace(collection, queries=_with_texts(table, texts.select(new)), judgements=tuple(own.values()))
+
+
+def _pairs(judgements: Iterable[Judgement]) -> list[tuple[tuple[str, str], Judgement]]:
+    return [((each.query, each.document), each) for each in judgements]
+
+
+def _with_texts(table: QueryTable, more: QueryTable) -> QueryTable:
+    """The table with further queries: their texts, and their classes where the table has classes."""
+    longer, unknown = table.with_unknown(more.ids), (None,) * len(more)
+    texts = (*(table.texts or (None,) * len(table)), *(more.texts or unknown))
+    classes = None if table.classes is None else (*table.classes, *(more.classes or unknown))
+    return replace(longer, texts=texts, classes=classes)
 
 
 def write_collection(collection: Collection, folder: PathLike) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from querywise.data.collections import Collection, read_collection
+from querywise.data.collections import Collection, read_collection, with_more_judged
 from querywise.data.coverage import Coverage
 from querywise.data.folds import Folds, make_folds, read_folds
 from querywise.data.judged import Judged
@@ -211,10 +211,11 @@ def judged_from_text(
     judgements: PathLike | None = None,
     retrieval: Retrieval | None = None,
     add_judged: bool = False,
+    also_judged: Sequence[PathLike] = (),
 ) -> FromText:
-    """The judged candidates of a text collection."""
+    """The judged candidates of a text collection; also_judged: files of judgements to add to its own."""
     how = retrieval or Retrieval()
-    collection, index = indexed_text(data, how, queries=queries, judgements=judgements)
+    collection, index = indexed_text(data, how, queries=queries, judgements=judgements, also_judged=also_judged)
     judged, coverage = judged_candidates(
         collection,
         index,
@@ -227,10 +228,17 @@ def judged_from_text(
 
 
 def indexed_text(
-    data: Path, how: Retrieval, *, queries: PathLike | None = None, judgements: PathLike | None = None
+    data: Path,
+    how: Retrieval,
+    *,
+    queries: PathLike | None = None,
+    judgements: PathLike | None = None,
+    also_judged: Sequence[PathLike] = (),
 ) -> tuple[Collection, Index]:
     """A text collection and its index; documents and queries have vectors where these are asked for."""
     collection = collection_from(data, queries=queries, judgements=judgements)
+    for more in also_judged:
+        collection = with_more_judged(collection, more)
     index = index_of(collection, how)
     return _with_query_vectors(collection, index, how), index
 

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
+from querywise.data.collections import TEXTS_BESIDE
 from querywise.data.judgements import grades_of, read_judgements, write_judgements
 from querywise.data.queries import json_line, read_queries
 from querywise.errors import DataError
@@ -44,7 +45,7 @@ class JudgementFile:
 
     def __init__(self, path: Path, *, usual: int = 0, most_bytes: int = MOST_BYTES) -> None:
         self.path = path.resolve() if path.is_symlink() else path
-        self.texts = self.path.with_name(f"{self.path.name}.queries.jsonl")
+        self.texts = self.path.with_name(self.path.name + TEXTS_BESIDE)
         self._most = most_bytes
         self._changing = threading.Lock()
         self._read_at: tuple[_State | None, _State | None] | None = None

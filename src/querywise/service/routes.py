@@ -298,6 +298,7 @@ class StatusRoutes:
             searches=lookup.index is not None,
             judged_queries=0 if lookup.judged is None else len(lookup.judged),
             highest_grade=None if self._service.judging is None else self._service.judging.highest,
+            retrain=self._service.retrain,
             feature_descriptions=descriptions(manifest.feature_names or ()),
         )
         return Response(encode(found), media_type=JSON)

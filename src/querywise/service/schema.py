@@ -297,8 +297,10 @@ class ModelResponse(Struct):
     """What is being served; `per_query`: whether a query can have a model of its own.
 
     `settings` are those of the method that was fitted, where the model's notes name one. `highest_grade`: the highest
-    that a document can be given here; null where results cannot be judged. `feature_descriptions`: what features mean,
-    of those that `querywise features` and `fuse` make.
+    that a document can be given here; null where results cannot be judged. `retrain`: the command that trains the model
+    anew, on what was judged here beside what it learned from, with words in capitals for what the service does not
+    know; null where results of a search cannot be judged. `feature_descriptions`: what features mean, of those that
+    `querywise features` and `fuse` make.
     """
 
     version: str
@@ -313,6 +315,7 @@ class ModelResponse(Struct):
     searches: bool
     judged_queries: int
     highest_grade: int | None = None
+    retrain: str | None = None
     feature_descriptions: dict[str, str] = {}
 
 

@@ -34,6 +34,7 @@ class Service:
 
     token: what requests must carry; None: requests need no token.
     judge: a file for the grades that documents are given on the page, which then needs a token; None: none are given.
+    retrain: the command that trains the model on what was judged, for the page; None: none is known.
     poll_seconds: time between two looks at the model folder.
     """
 
@@ -45,6 +46,7 @@ class Service:
         limits: Limits | None = None,
         token: str | None = None,
         judge: Path | None = None,
+        retrain: str | None = None,
         poll_seconds: float = 1.0,
     ) -> None:
         self.models = models
@@ -54,6 +56,7 @@ class Service:
         self.limits = limits or Limits()
         self.token = token
         self.judging = None if judge is None else self._judged_in(judge)
+        self.retrain = retrain
         self.poll_seconds = poll_seconds
         self.metrics = Metrics()
         self.threads = BoundedThreadPool(self.limits)

@@ -59,7 +59,9 @@ export function showBare() {
 }
 
 export function showModel() {
-  const { ranker, feature_count: count, version, judged_queries: judged, searches } = state.model;
+  const { ranker, feature_count: count, version, judged_queries: judged, searches, retrain } = state.model;
+  at("retrain").hidden = !retrain;
+  at("retrain-command").textContent = retrain ?? "";
   at("model").replaceChildren(
     make("strong", { text: ranker }),
     ` · ${counted(count, "feature")}`,
