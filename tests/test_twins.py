@@ -160,6 +160,8 @@ def test_a_comparison_says_how_many_test_queries_have_a_near_twin_and_what_is_ga
         f"{count} of 36 test queries ({100 * count / 36:.1f} %) have a near twin among the queries that the methods "
         "learned from, such as “"
     )
+    assert found.twins.example is not None
+    assert sorted(found.twins.example[0].split()) == sorted(found.twins.example[1].split())
     assert found.twins.text in repr(found)
     gain = found.on_twins("map")["first"]
     assert gain.twins is not None and gain.rest is not None  # noqa: PT018
@@ -293,6 +295,7 @@ def test_a_chain_of_more_than_a_twentieth_of_the_queries_is_told() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         grouped_by(world(TWINS), "near")
+        grouped_by(chain.with_groups(["rocky"] * 5 + [None] * len(ALONE)), "near")  # no chain: they were given so
 
 
 def test_given_groups_stay_together_among_near_twins() -> None:

@@ -60,13 +60,19 @@ class Learned:
         )
 
     def _example(self, twin: Ints) -> tuple[str, str] | None:
-        """The first test query that differs from its near twin in words; else the first that has one."""
+        """The test query that has most words in common with its near twin and another text, the first of several."""
         named = [
             (self.facts.named(query), self.facts.named(other))
             for query, other in zip(self.tested.tolist(), twin.tolist(), strict=True)
             if other >= 0
         ]
-        return next((pair for pair in named if pair[0] != pair[1]), named[0] if named else None)
+        return max(named, key=lambda pair: (pair[0] != pair[1], _in_common(*pair)), default=None)
+
+
+def _in_common(one: str, other: str) -> float:
+    """The share of the words of two texts that both have."""
+    ours, theirs = set(one.split()), set(other.split())
+    return len(ours & theirs) / max(len(ours | theirs), 1)
 
 
 def known_of(fold: Fold) -> tuple[Facts, Facts]:

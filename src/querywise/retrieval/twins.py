@@ -200,7 +200,7 @@ def grouped_by(data: Judged, by: str) -> Judged:
         return data if by == "group" else data.with_groups(None)
     groups = near_groups(data)
     largest = max(Counter(filter(None, groups)).values(), default=0)
-    if is_chain(largest, len(data)):
+    if largest > np.bincount(data.groups).max(initial=0) and is_chain(largest, len(data)):  # and not given as it is
         share = f"{largest:,} of {len(data):,} queries ({100 * largest / len(data):.1f} %)"
         warnings.warn(
             f"One chain of near twins has {share}: each is like the next, but the first need not be like the last. "
