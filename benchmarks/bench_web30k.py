@@ -85,6 +85,9 @@ class _Log:
     def advance(self, task: int) -> None:
         self.write(f"{self._labels[task]}: another piece")
 
+    def expect(self, label: str, seconds: float) -> None:
+        self.write(f"{label}: about {seconds:.0f} s")
+
     def say(self, text: str) -> None:
         self.write(text)
 

@@ -40,6 +40,9 @@ class Screen:
     def end(self, task: int) -> None:
         self.seen.append("end")
 
+    def expect(self, label: str, seconds: float) -> None:
+        raise AssertionError("nothing to expect")
+
     def say(self, text: str) -> None:
         raise AssertionError("nothing to say")
 
@@ -141,7 +144,7 @@ def test_a_redirected_comparison_says_how_far_it_is_and_about_how_long_it_takes(
     again = redirected(place, *COMPARE, QUERYWISE_CACHE_DIR=str(tmp_path)).communicate(timeout=120)[1]
     known = r"progress: 3 methods on 5 folds: about .+ \(.+: .+\), going by earlier comparisons on this machine"
     assert re.search(f"^{known}$", again, re.MULTILINE), again
-    assert "not known yet" not in again
+    assert "not timed" not in again
     more = redirected(place, *COMPARE[:-1], "single,bm25,ranksvm", QUERYWISE_CACHE_DIR=str(tmp_path))
     assert "not timed on this machine before: bm25\n" in more.communicate(timeout=120)[1]
 
@@ -214,6 +217,19 @@ def test_a_line_says_what_is_counted() -> None:
     shown.advance(shown.begin("Explaining rankings", 114, "queries"))
     shown.begin("Folds", 5)
     assert "Explaining rankings: 1 of 114 queries, Folds (0 of 5 done)" in shown._line(time.monotonic())
+
+
+def test_a_line_says_that_the_rest_is_not_known_until_it_is() -> None:
+    shown = Lines()
+    shown.begin("Indexing", None)
+    assert "known" not in shown._line(time.monotonic()), "nothing is counted"
+    task, now = shown.begin("Folds", 5), time.monotonic()
+    assert shown._line(time.monotonic()).endswith("Folds (0 of 5 done); how much longer is not known yet")
+    shown.expect("Folds", 600.0)
+    assert shown._line(now + 60).endswith("Folds (0 of 5 done); about 9 min more")
+    assert shown._line(now + 700).endswith("; how much longer is not known yet"), "it took longer than expected"
+    shown.advance(task)
+    assert re.search(r"Folds \(1 of 5 done\); about .+ more$", shown._line(time.monotonic()))
 
 
 @pytest.mark.slow

@@ -648,7 +648,7 @@ def test_the_first_screen_and_markdown_name_the_cheapest_method(tmp_path: Path) 
     found = with_costs(planted(BLENDLIKE), **costs)
     page = write_report(found, tmp_path, title="T").read_text(encoding="utf-8")
     first = page[: page.index("</header>")]
-    assert "Cheapest, not significantly worse than blend</span> <strong>weights</strong>" in first
+    assert "Cheapest, not significantly worse than blend</span> <b><strong>weights</strong>" in first
     assert found.advice in (tmp_path / "report.md").read_text(encoding="utf-8")
 
 

@@ -27,7 +27,7 @@ from querywise.evaluation.evaluate import Evaluation, evaluate, evaluate_run
 from querywise.evaluation.foreign import System
 from querywise.evaluation.leaks import Leaks, Learned, TwinGain, gains_on_twins, known_of, twins_json
 from querywise.evaluation.own_lists import own_coverage, own_lists
-from querywise.evaluation.pace import Pace
+from querywise.evaluation.pace import FOLDS, Pace
 from querywise.evaluation.plots import plot_differences
 from querywise.evaluation.reasons import Explain
 from querywise.evaluation.resume import Kept
@@ -367,7 +367,7 @@ def compare(
         every = {name: each for name, each in found.items() if each is not None}
         return _without_features(fold.test), every, known_of(fold)
 
-    parts = pool.together(one, range(len(folds)), "Folds")
+    parts = pool.together(one, range(len(folds)), FOLDS)
     tests, facts = [test for test, _, _ in parts], [each for _, _, each in parts]
     compared = Compared(
         judged=concatenate(tests),

@@ -10,8 +10,9 @@ from querywise.display.words import counted, some
 from querywise.evaluation.known_times import Times
 from querywise.evaluation.trained import Fit
 from querywise.runtime.lines import duration
-from querywise.runtime.progress import announce, is_shown
+from querywise.runtime.progress import announce, expect, is_shown
 
+FOLDS = "Folds"  # what progress over all folds is called
 LONG = 30.0  # seconds from which it is worth saying
 SOON = 10.0  # seconds after which it is worth saying that nothing is known yet
 
@@ -28,13 +29,14 @@ class Pace:
         self._times = Times() if alone and is_shown() else None
         self._said_first = self._said_fold = self._times is None
         self._untimed: list[str] = []
+        self._methods = 0  # computed on this fold
         self._took: dict[str, float] = {}
         self._start = self._began = self._latest = time.monotonic()
 
     def begin_fold(self, fold: Fold, missing: Sequence[str]) -> None:
         """A fold begins, on which these methods are computed and not kept from another run."""
         self._began = self._latest = time.monotonic()
-        self._took = {}
+        self._took, self._methods = {}, len(missing)
         if self._said_first or self._times is None or not missing:
             return
         guesses = {name: self._times.seconds(name, self._fits[name], fold.train) for name in missing}
@@ -44,6 +46,7 @@ class Pace:
         self._said_first = True
         known = {name: self._folds * (seconds or 0.0) for name, seconds in guesses.items()}
         total, longest = sum(known.values()), max(known, key=lambda name: known[name])
+        expect(FOLDS, total)
         if total > LONG:
             most = f" ({longest}: {duration(known[longest])})" if len(known) > 1 else ""
             announce(f"{self._where}: about {duration(total)}{most}, going by earlier comparisons on this machine")
@@ -52,8 +55,8 @@ class Pace:
         """A method was computed on a fold."""
         now = time.monotonic()
         self._took[name], self._latest = now - self._latest, now
-        if self._said_first or now - self._start < SOON:
-            return
+        if self._said_first or now - self._start < SOON or len(self._took) == self._methods:
+            return  # at the end of the fold more is known
         self._said_first = True
         later = ", and will be after the first fold" if self._folds > 1 else ""
         announce(

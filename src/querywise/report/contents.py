@@ -129,7 +129,7 @@ def pairs_table(found: Findings) -> Table:
     cells: dict[tuple[str, str], Tested] = {}
     for each in found.pairs:
         cells[each.first, each.second] = Tested(each.difference, each.p_holm, each.is_significant)
-        cells[each.second, each.first] = Tested(-each.difference, each.p_holm, each.is_significant)
+        cells[each.second, each.first] = Tested(0.0 - each.difference, each.p_holm, each.is_significant)
     rows = tuple((name, *(cells.get((name, other)) for other in names)) for name in names)
     caption = (
         f"Any two methods: {found.measure} of the row less that of the column, and p of the {TEST_NAMES[found.test]} "

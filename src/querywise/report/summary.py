@@ -79,14 +79,14 @@ def _cheapest(found: Findings) -> str:
     if known is None or not known.text:
         return ""
     if not known.others:
-        return f'<p class="cheapest">{escape(known.text)}</p>'
-    ways = {known.training: " to train", known.ranking: " to rank by"} if known.training != known.ranking else {}
-    return "".join(
-        f'<p class="cheapest"><span>Cheapest{ways.get(name, "")}, not significantly worse than '
-        f"{escape(short(known.best))}</span> <strong>{escape(name)}</strong> "
-        f"<small>{escape(known.told(name))}</small></p>"
+        return f'<p class="cheapest">{escape(known.text.replace(known.best, short(known.best)))}</p>'
+    ways = {known.training: "to train: ", known.ranking: "to rank by: "} if known.training != known.ranking else {}
+    told = "".join(
+        f" <b><strong>{escape(name)}</strong> <small>{escape(ways.get(name, '') + known.told(name))}</small></b>"
         for name in known.others
     )
+    than = escape(short(known.best))
+    return f'<p class="cheapest"><span>Cheapest, not significantly worse than {than}</span>{told}</p>'
 
 
 def _gain(found: Findings, top: MethodFinding) -> tuple[str, str, str]:

@@ -40,6 +40,7 @@ class _Task:
     counted: int = 0  # the parts whose time is known
     spent: float = 0.0  # on them
     longest: float = 0.0
+    expected: float = 0.0  # seconds in all, by what is known before; 0 where nothing is
 
     def advance(self, now: float) -> None:
         took = now - self.latest
@@ -50,8 +51,10 @@ class _Task:
 
     def left(self, now: float) -> float | None:
         """The seconds it goes on, if the other parts take as long as those so far; None where that is not known."""
-        if self.total is None or not self.counted:
+        if self.total is None:
             return None
+        if not self.counted:
+            return self.began + self.expected - now if self.began + self.expected > now else None
         each = self.spent / self.counted
         return max(each * (self.total - self.done) - min(now - self.latest, each), 0.0)
 
@@ -99,6 +102,12 @@ class Lines:
         with self._lock:
             self._tasks[task].advance(time.monotonic())
 
+    def expect(self, label: str, seconds: float) -> None:
+        """What has this label takes about so long in all."""
+        with self._lock:
+            for each in self._tasks.values():
+                each.expected = seconds if each.label == label else each.expected
+
     def end(self, task: int) -> None:
         """It is over."""
         with self._lock:
@@ -132,4 +141,6 @@ class Lines:
             first, left = known[0]
             what = "" if first is counted[0] else f" for {first.label[:1].lower()}{first.label[1:]}"
             told += f"; about {duration(left)} more{what}"
+        elif counted:
+            told += "; how much longer is not known yet"
         return f"{told}; {self._named}: {duration(over)}" if over >= 1 else told

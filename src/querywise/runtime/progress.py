@@ -33,6 +33,7 @@ class _Display(Protocol):
     def begin(self, label: str, total: int | None, unit: str = "") -> int: ...
     def advance(self, task: int) -> None: ...
     def end(self, task: int) -> None: ...
+    def expect(self, label: str, seconds: float) -> None: ...
     def say(self, text: str) -> None: ...
 
 
@@ -98,6 +99,13 @@ def doing(label: str) -> Iterator[None]:
 def is_shown() -> bool:
     """Whether progress is shown."""
     return _display.get() is not None
+
+
+def expect(label: str, seconds: float) -> None:
+    """Say about how long what has this label takes in all, where progress is shown in lines."""
+    display = _display.get()
+    if display is not None:
+        display.expect(label, seconds)
 
 
 def announce(text: str) -> None:
@@ -167,6 +175,9 @@ def _bars(console: Console) -> Iterator[_Display]:
 
         def end(self, task: int) -> None:
             bars.remove_task(TaskID(task))
+
+        def expect(self, label: str, seconds: float) -> None:
+            """Bars show how far it is, and no estimate."""
 
         def say(self, text: str) -> None:
             console.print(text, markup=False, highlight=False, soft_wrap=True)
