@@ -15,7 +15,7 @@ from querywise.data.judged import judged_by
 from querywise.data.judgements import Judgement, grades_of, read_judgements
 from querywise.data.runs import Run, read_run, tabulate_runs
 from querywise.errors import DataError
-from querywise.evaluation.compare import Compared
+from querywise.evaluation.compared import Compared
 from querywise.evaluation.evaluate import evaluate_run
 from querywise.evaluation.examples import extremes
 from querywise.evaluation.own_lists import own_coverage

@@ -107,7 +107,7 @@ LINE = re.compile(r"progress: after \d+ s: .+")
 def redirected(folder: Path, *words: str, **environment: str) -> subprocess.Popen[str]:
     """A command whose output goes to a pipe, which says soon how far it is."""
     known = {name: value for name, value in plain().items() if name != progress.SWITCH}
-    known["QUERYWISE_CACHE_DIR"] = str(folder / "cache")
+    known["XDG_CACHE_HOME"] = str(folder / "cache")
     command = [sys.executable, "-c", SOON, *words]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
     return subprocess.Popen(command, cwd=folder, env=known | environment, text=True, **pipes)  # type: ignore[call-overload, no-any-return]
@@ -130,7 +130,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_a_redirected_comparison_says_how_far_it_is_and_about_how_long_it_takes(place: Path, tmp_path: Path) -> None:
-    printed, said = redirected(place, *COMPARE, QUERYWISE_CACHE_DIR=str(tmp_path)).communicate(timeout=120)
+    printed, said = redirected(place, *COMPARE, XDG_CACHE_HOME=str(tmp_path)).communicate(timeout=120)
     lines = [line for line in said.splitlines() if not line.startswith("hint: ")]
     assert all(line.startswith("progress: ") for line in lines), said
     assert any(LINE.fullmatch(line) and "Folds (" in line and "about" in line for line in lines), said
@@ -141,19 +141,19 @@ def test_a_redirected_comparison_says_how_far_it_is_and_about_how_long_it_takes(
     )
     assert re.fullmatch(r"progress: fold 1 of 5 took \d+ s; the other 4 about .+ more", second)
     assert "progress" not in printed
-    again = redirected(place, *COMPARE, QUERYWISE_CACHE_DIR=str(tmp_path)).communicate(timeout=120)[1]
+    again = redirected(place, *COMPARE, XDG_CACHE_HOME=str(tmp_path)).communicate(timeout=120)[1]
     known = r"progress: 3 methods on 5 folds: about .+ \(.+: .+\), going by earlier comparisons on this machine"
     assert re.search(f"^{known}$", again, re.MULTILINE), again
     assert "not timed" not in again
-    more = redirected(place, *COMPARE[:-1], "single,bm25,ranksvm", QUERYWISE_CACHE_DIR=str(tmp_path))
+    more = redirected(place, *COMPARE[:-1], "single,bm25,ranksvm", XDG_CACHE_HOME=str(tmp_path))
     assert "not timed on this machine before: bm25\n" in more.communicate(timeout=120)[1]
 
 
 @pytest.fixture
 def times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of times, in a folder of this test's own."""
-    monkeypatch.setenv("QUERYWISE_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "times.json"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "querywise" / "times.json"
 
 
 SMALL, LARGE = make_judged(20, 10, 5), make_judged(80, 10, 5)
@@ -193,7 +193,7 @@ def test_the_file_of_times_holds_no_names(times: Path) -> None:
     ],
 )
 def test_a_damaged_file_of_times_is_as_good_as_none(times: Path, content: bytes) -> None:
-    times.parent.mkdir()
+    times.parent.mkdir(parents=True)
     times.write_bytes(content)
     fit = tuned_fit(RankSVM, {})
     assert Times().seconds("svm", fit, SMALL) is None
@@ -202,6 +202,7 @@ def test_a_damaged_file_of_times_is_as_good_as_none(times: Path, content: bytes)
 
 
 def test_times_that_cannot_be_written_are_not_missed(times: Path) -> None:
+    times.parent.parent.mkdir()
     times.parent.write_text("a file where the folder should be")
     Times().keep([("svm", tuned_fit(RankSVM, {}), SMALL, 2.0)])
     assert Times().seconds("svm", tuned_fit(RankSVM, {}), SMALL) is None

@@ -28,7 +28,8 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.evaluation.breakdown import breakdowns, by_difficulty, by_quarter
-from querywise.evaluation.compare import Compared, compare
+from querywise.evaluation.compare import compare
+from querywise.evaluation.compared import Compared
 from querywise.evaluation.examples import extremes
 from querywise.evaluation.findings import Findings, findings
 from querywise.evaluation.trained import Fit

@@ -22,7 +22,7 @@ from querywise.display.frames import LIBRARIES, Column, as_frame
 from querywise.display.html import table
 from querywise.display.words import short
 from querywise.errors import DataError
-from querywise.evaluation.compare import Compared
+from querywise.evaluation.compared import Compared
 from querywise.evaluation.evaluate import Evaluation
 from querywise.evaluation.significance import holm, paired_t_test
 from querywise.evaluation.trained import Fit

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from querywise.data.coverage import relevant_judged
-from querywise.evaluation.compare import Compared
+from querywise.evaluation.compared import Compared
 from querywise.evaluation.significance import paired_t_test
 from querywise.runtime.arrays import Bools, Floats, Ints
 

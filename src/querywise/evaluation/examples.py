@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from querywise.evaluation.compare import Compared
+from querywise.evaluation.compared import Compared
 from querywise.evaluation.evaluate import own_order
 from querywise.measures.flavours import find_flavour
 from querywise.measures.order import order

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 
 from querywise.evaluation.breakdown import Breakdown, breakdowns, relevant_documents
-from querywise.evaluation.compare import Compared
+from querywise.evaluation.compared import Compared
 from querywise.evaluation.curves import LearningCurves
 from querywise.evaluation.differences import Differences
 from querywise.evaluation.examples import Example, extremes

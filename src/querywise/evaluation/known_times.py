@@ -10,19 +10,15 @@ import contextlib
 import hashlib
 import json
 import math
-import os
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 
 from querywise.data.judged import Judged
 from querywise.errors import QuerywiseError
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import TunedFit
-from querywise.runtime.files import atomic_text, make_folder
+from querywise.runtime.files import atomic_text, cache_folder, make_folder
 
-FOLDER = "QUERYWISE_CACHE_DIR"  # the environment variable that names another folder
 _FILE = "times.json"
 _MOST_METHODS = 300  # in the file, the latest
 _MOST_SIZES = 8  # of one method, the latest
@@ -66,8 +62,8 @@ class Times:
         latest = dict(list(self._known.items())[-_MOST_METHODS:])
         content = {key: [[*size, took] for size, took in found] for key, found in latest.items()}
         with contextlib.suppress(OSError, QuerywiseError):
-            make_folder(_folder())
-            with atomic_text(_folder() / _FILE) as out:
+            make_folder(cache_folder())
+            with atomic_text(cache_folder() / _FILE) as out:
                 json.dump(content, out)
 
 
@@ -89,19 +85,10 @@ def _apart(one: Size, other: Size) -> float:
     return abs(math.log(one.work / other.work)) + abs(math.log(one.features / other.features))
 
 
-def _folder() -> Path:
-    given = os.environ.get(FOLDER)
-    if given:
-        return Path(given)
-    if sys.platform == "darwin":
-        return Path("~/Library/Caches/querywise").expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "querywise"
-
-
 def _read() -> dict[str, list[tuple[Size, float]]]:
     """What the file holds, as far as it is what was written."""
     try:
-        content = json.loads((_folder() / _FILE).read_text(encoding="utf-8"))
+        content = json.loads((cache_folder() / _FILE).read_text(encoding="utf-8"))
         return {str(key): [_checked(*each) for each in found] for key, found in content.items()}
     except (OSError, ValueError, TypeError, AttributeError, RuntimeError, RecursionError):
         return {}

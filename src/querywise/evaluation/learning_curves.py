@@ -12,7 +12,8 @@ from querywise.data.judged import Judged
 from querywise.data.query_groups import first_groups
 from querywise.display.words import counted
 from querywise.errors import DataError
-from querywise.evaluation.compare import Compared, compare, find_baseline
+from querywise.evaluation.compare import compare, find_baseline
+from querywise.evaluation.compared import Compared
 from querywise.evaluation.curves import LearningCurves
 from querywise.evaluation.edges import without_hints
 from querywise.evaluation.evaluate import Evaluation

@@ -108,7 +108,6 @@ def run(out: Path, *, folds: int = 1, origin: Origin | None = None) -> list[Rend
     return [
         story,
         *coverage.lines(),
-        *map(str, judged.losses),
         comparison_table(compared),
         classes_table(compared, CHOSEN_BY),
         _neighbours(np.concatenate(shares), judged),

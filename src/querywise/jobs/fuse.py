@@ -22,7 +22,8 @@ from querywise.data.queries import json_line
 from querywise.data.run_columns import run_columns
 from querywise.data.runs import Run, judge
 from querywise.errors import DataError
-from querywise.evaluation.compare import Compared, compare
+from querywise.evaluation.compare import compare
+from querywise.evaluation.compared import Compared
 from querywise.evaluation.findings import Findings, findings
 from querywise.evaluation.reasons import Explain
 from querywise.evaluation.trained import Fit

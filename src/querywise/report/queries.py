@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from querywise.evaluation.breakdown import nearest_distances, relevant_documents
-from querywise.evaluation.compare import Compared
+from querywise.evaluation.compared import Compared
 from querywise.evaluation.findings import Findings
 from querywise.evaluation.rankings import all_ranks, document_names, grades, query_texts, ranked, why
 from querywise.runtime.arrays import Floats, Ints

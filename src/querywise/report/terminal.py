@@ -11,7 +11,7 @@ from rich.table import Table
 
 from querywise.contracts.protocols import Ranker
 from querywise.data.coverage import Coverage
-from querywise.evaluation.compare import Compared
+from querywise.evaluation.compared import Compared
 from querywise.evaluation.curves import LearningCurves
 from querywise.evaluation.evaluate import Evaluation
 from querywise.evaluation.evaluated import Evaluated

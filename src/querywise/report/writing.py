@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from querywise.evaluation.breakdown import nearest_distances, relevant_documents
-from querywise.evaluation.compare import Compared
+from querywise.evaluation.compared import Compared
 from querywise.evaluation.findings import Findings, as_json
 from querywise.evaluation.rankings import query_texts, run_of, titles_needed
 from querywise.evaluation.resume import file_name

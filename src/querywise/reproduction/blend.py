@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from querywise.data.folds import Fold, Folds
-from querywise.evaluation.compare import Compared, compare
+from querywise.evaluation.compare import compare
+from querywise.evaluation.compared import Compared
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.significance import holm
 from querywise.evaluation.trained import Fit

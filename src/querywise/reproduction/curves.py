@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from querywise.data.folds import Folds
-from querywise.evaluation.compare import Compared, compare
+from querywise.evaluation.compare import compare
+from querywise.evaluation.compared import Compared
 from querywise.evaluation.findings import oracle_of
 from querywise.evaluation.learning_curves import cut, sizes_up_to
 from querywise.evaluation.significance import holm, paired_t_test

@@ -13,7 +13,8 @@ import numpy as np
 
 from querywise.data.folds import Fold, Folds
 from querywise.evaluation.analysis import class_shares
-from querywise.evaluation.compare import Compared, compare
+from querywise.evaluation.compare import compare
+from querywise.evaluation.compared import Compared
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import tuned_fit
 from querywise.methods import METHODS

@@ -23,7 +23,8 @@ import numpy as np
 from querywise.data.folds import Fold, Folds
 from querywise.data.judged import Judged
 from querywise.evaluation.analysis import class_shares
-from querywise.evaluation.compare import Compared, compare
+from querywise.evaluation.compare import compare
+from querywise.evaluation.compared import Compared
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import Tuned, tune_or_fit
 from querywise.locality.neighborhoods import Search

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from querywise.evaluation.compare import Compared
+from querywise.evaluation.compared import Compared
 from querywise.evaluation.significance import equivalence_test, paired_t_test
 from querywise.reproduction.claims import Claim, claimed, untestable
 from querywise.reproduction.geng2008_names import CLASSES, KNN, MAIN, SINGLE, by_paper

@@ -25,7 +25,8 @@ from querywise.data.folds import Fold, Folds
 from querywise.data.judged import Judged
 from querywise.data.run_columns import run_columns
 from querywise.errors import DataError
-from querywise.evaluation.compare import Compared, compare
+from querywise.evaluation.compare import compare
+from querywise.evaluation.compared import Compared
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.own_lists import own_coverage
 from querywise.evaluation.significance import holm, paired_t_test

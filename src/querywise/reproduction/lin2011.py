@@ -24,7 +24,8 @@ import numpy as np
 from querywise.contracts.answers import Sizes
 from querywise.data.folds import Fold, Folds
 from querywise.evaluation.breakdown import Breakdown, difficulty_breakdown, relevant_documents
-from querywise.evaluation.compare import Compared, compare
+from querywise.evaluation.compare import compare
+from querywise.evaluation.compared import Compared
 from querywise.evaluation.examples import Example, extremes
 from querywise.evaluation.trained import Fit
 from querywise.report.tables import Cell, Column, Table

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from querywise.evaluation.breakdown import Breakdown
-from querywise.evaluation.compare import Compared
+from querywise.evaluation.compared import Compared
 from querywise.evaluation.significance import equivalence_test
 from querywise.reproduction.claims import Claim, claimed, untestable
 from querywise.reproduction.lin2011_names import (

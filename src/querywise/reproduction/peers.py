@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from querywise.data.folds import Fold, Folds
-from querywise.evaluation.compare import Compared, compare
+from querywise.evaluation.compare import compare
+from querywise.evaluation.compared import Compared
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import holm, paired_t_test
 from querywise.evaluation.trained import Fit

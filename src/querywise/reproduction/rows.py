@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from querywise.data.judged import Judged
-from querywise.evaluation.compare import Compared
+from querywise.evaluation.compared import Compared
 from querywise.evaluation.significance import paired_t_test
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import tuned_fit

@@ -31,7 +31,8 @@ import numpy as np
 from scipy.stats import mannwhitneyu, spearmanr
 
 from querywise.data.folds import Folds
-from querywise.evaluation.compare import Compared, compare
+from querywise.evaluation.compare import compare
+from querywise.evaluation.compared import Compared
 from querywise.reproduction.claims import QUICK, Claim, claimed, p_text, untestable, write_findings
 from querywise.reproduction.figures import gains_figure, line_figure
 from querywise.reproduction.zha2006_rows import (

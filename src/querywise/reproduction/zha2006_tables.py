@@ -10,7 +10,7 @@ import numpy as np
 
 from querywise.contracts.answers import Scorer
 from querywise.data.folds import Fold
-from querywise.evaluation.compare import Compared
+from querywise.evaluation.compared import Compared
 from querywise.evaluation.significance import wilcoxon_test
 from querywise.rankers.atvt import ATVT
 from querywise.report.tables import Cell, Column, Table

@@ -331,3 +331,9 @@ def read_regular_file(path: Path, folder: Path, at_most: int) -> bytes:
         if size > at_most:
             raise DataError(f"{path}: {size} bytes; expected {at_most} at most.")
         return file.read(size)
+
+
+def cache_folder() -> Path:
+    """Where the user's cached files are: under `XDG_CACHE_HOME`, or in `~/.cache`."""
+    home = os.environ.get("XDG_CACHE_HOME", "").strip()
+    return (Path(home) if home else Path.home() / ".cache") / "querywise"

@@ -26,6 +26,7 @@ from querywise.errors import DataError
 from querywise.retrieval.embedders.kept import KeptVectors
 from querywise.runtime.arrays import Floats, Singles
 from querywise.runtime.cancellation import checkpoint
+from querywise.runtime.files import cache_folder
 from querywise.runtime.progress import track
 from querywise.runtime.values import Json
 
@@ -179,8 +180,7 @@ def check_address(address: str) -> SplitResult:
 
 def default_cache() -> Path:
     """Where answers are kept unless another folder is named."""
-    home = os.environ.get("XDG_CACHE_HOME", "").strip()
-    return (Path(home) if home else Path.home() / ".cache") / "querywise" / "embeddings"
+    return cache_folder() / "embeddings"
 
 
 def _rows(answer: Json, count: int) -> list[Json]:
