@@ -88,7 +88,7 @@ def main() -> None:
         scores[folder] = ranker.predict(asked(ranker).candidates).tolist()
         said[folder] = {**answers(ranker), **{engine: exported(ranker, engine) for engine in ENGINES}}
     for name, method in METHODS.items():
-        if name not in {"bm25", RECOMMENDED, *methods}:
+        if name not in {"bm25", "vectors", RECOMMENDED, *methods}:
             ranker = method.build()
             queries = asked(ranker)
             methods[name] = ranker.fit(training(ranker), valid=queries).predict(queries.candidates).tolist()

@@ -60,7 +60,7 @@ class Compared:
 
     @property
     def _notes(self) -> list[str]:
-        leaks = [] if self.twins is None else [self.twins.text, self.twins.advice]
+        leaks = [] if self.twins is None or self.twins.are_few else [self.twins.text, self.twins.advice]
         return [*_used_as_given(self.given), *filter(None, leaks)]
 
     @property

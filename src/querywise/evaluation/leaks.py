@@ -17,6 +17,7 @@ from querywise.runtime.arrays import Bools, Ints
 from querywise.runtime.values import JsonObject
 
 _LONGEST = 60  # letters of a query in a sentence
+_FEW = 0.01  # of the test queries: near twins below that are told in reports alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +99,11 @@ class Leaks:
     def is_told(self) -> bool:
         """Whether gains are to be told apart: something leaks that no groups hold back."""
         return bool(self.found.any()) and (not self.groups or self.split > 0)
+
+    @property
+    def are_few(self) -> bool:
+        """Whether so few test queries have a near twin that no mean can turn on them."""
+        return float(self.found.sum()) < _FEW * len(self.found)
 
     @property
     def text(self) -> str:
