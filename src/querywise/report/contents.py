@@ -38,8 +38,8 @@ class Section:
 def contents(found: Findings, title: str, story: str, origin: Origin | None = None) -> list[Section]:
     """The sections of a report, in the order in which a reader asks."""
     every = [
-        Section(title, " ".join(filter(None, (found.verdict, found.advice, story))), (), drawings.differences(found)),
-        _methods(found),
+        Section(title, _summary(found, story), (), drawings.differences(found)),
+        Section("All methods", "", (("table", main_table(found)),), drawings.ndcg_curves(found), "methods"),
         Section("Near twins", twins_text(found), twins_tables(found), anchor="twins"),
         _queries(found),
         _where(found),
@@ -66,10 +66,9 @@ def contents(found: Findings, title: str, story: str, origin: Origin | None = No
     return [each for each in every if each.text or each.tables or each.figures]
 
 
-def _methods(found: Findings) -> Section:
-    """Every method; before the table, what was read and does not count."""
-    lost = " ".join(map(str, found.compared.losses))
-    return Section("All methods", lost, (("table", main_table(found)),), drawings.ndcg_curves(found), "methods")
+def _summary(found: Findings, story: str) -> str:
+    """The verdict, what to consider instead, what the data is, and what was read and does not count."""
+    return " ".join(filter(None, (found.verdict, found.advice, story, *map(str, found.compared.losses))))
 
 
 def main_table(found: Findings) -> Table:
