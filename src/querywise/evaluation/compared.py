@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CHOSEN = "chosen on validation"
+_UNCUT = (
+    "mean_ndcg averages NDCG over all positions of a list, so lists of different lengths cannot be compared by it; "
+    "mean_ndcg@10 averages over the first ten of each."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +141,7 @@ class Compared:
         if known is None:
             return before
         told = [_found_by(name, own_coverage(run, self.judgements)) for name, run in self.lists.items()]
+        told += [_UNCUT] if self.lists and "mean_ndcg" in self.measures else []
         return [f"The flavour {find_flavour(self.flavour).conventions}.", *known.lines(), *told, *before]
 
     def against_baseline(self, name: str, measure: str, queries: Bools | None = None, *, test: str = "t") -> Comparison:

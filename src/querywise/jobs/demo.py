@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 BASELINE = "single"
 ORACLE = "oracle: true kind"
-MEASURES = "map,ndcg@10,mean_ndcg"
-CHOSEN_BY = "mean_ndcg"
+MEASURES = "map,ndcg@10,mean_ndcg@10"
+CHOSEN_BY = "mean_ndcg@10"
 KNN = ("knn-online", "knn-offline-1", "knn-offline-2")
 SHOWN = KNN[0]
 SERVED = "blend"  # the method to try first
