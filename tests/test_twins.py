@@ -253,7 +253,7 @@ def asked(place: Path, *more: str) -> str:
 def test_the_command_line_says_what_leaks_and_folds_by_near_twins(place: Path) -> None:
     by_query = " ".join(asked(place).split())
     assert "have a near twin among the queries that the methods learned from, such as" in by_query
-    assert "or group-by near) to see what remains." in by_query
+    assert "compare again by near groups (group-by near), or give groups in queries.jsonl." in by_query
     told = json.loads(asked(place, "--json"))["near_twins"]
     assert told["queries"] > 0
     assert set(told["methods"]) == {"ranksvm"}

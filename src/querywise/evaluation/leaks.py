@@ -125,8 +125,8 @@ class Leaks:
         if not self.is_told:
             return ""
         return (
-            "A method that memorizes gains on them and not on the rest. Fold by groups of queries (a group in "
-            "queries.jsonl, or group-by near) to see what remains."
+            "A method that has memorized queries is better on near twins than on the rest. To keep near twins on one "
+            "side of every fold, compare again by near groups (group-by near), or give groups in queries.jsonl."
         )
 
     def _found(self) -> str:

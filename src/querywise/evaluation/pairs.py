@@ -105,14 +105,28 @@ class Cheapest:
         """The conclusion in a sentence for each of them."""
         than = self.best if self.is_winner else f"{self.best}, which has the highest mean"
         if not self.others:
-            some = self.costs[self.best].are_known
-            none = f"No method is both cheaper than {than}{'' if self.is_winner else ','} and not significantly worse."
-            every = f"Every method whose cost is known is significantly worse than {than}."
-            return "" if not self.tests else none if some else every
+            return self._none(f"{than}{'' if self.is_winner else ','}") if self.tests else ""
         if self.training == self.ranking:
             return self._sentence(self.training, "is the cheapest method", than)
         ways = ((self.training, "is the cheapest method to train"), (self.ranking, "is the cheapest method to rank by"))
         return " ".join(self._sentence(name, f"{how} that is", than) for name, how in ways if name != self.best)
+
+    def _none(self, than: str) -> str:
+        """That there is no such method, with the closest of those that are cheaper."""
+        best = self.costs[self.best]
+        cheaper = [
+            each
+            for each in self.tests
+            if not best.are_known
+            or self.costs[each.first].training < best.training
+            or self.costs[each.first].ranking < best.ranking
+        ]
+        if not cheaper:
+            return f"No method is cheaper than {than.rstrip(',')}."
+        closest = max(cheaper, key=lambda each: each.difference).first
+        which = f"cheaper than {than}" if best.are_known else "whose cost is known"
+        worse = "significantly worse" if best.are_known else f"significantly worse than {than.rstrip(',')}"
+        return f"Every method {which} is {worse}; the closest is {closest}: {self.told(closest)}."
 
     def _sentence(self, name: str, how: str, than: str) -> str:
         return f"{name} {how} not significantly worse than {than}: {self.told(name)}."

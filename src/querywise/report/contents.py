@@ -132,7 +132,8 @@ def pairs_table(found: Findings) -> Table:
     rows = tuple((name, *(cells.get((name, other)) for other in names)) for name in names)
     caption = (
         f"Any two methods: {found.measure} of the row less that of the column, and p of the {TEST_NAMES[found.test]} "
-        f"after Holm's correction for all {len(found.pairs)} pairs. Colored: p < 0.05."
+        f"after Holm's correction for all {len(found.pairs)} pairs. Colored: p < 0.05. The summary tests fewer pairs, "
+        "each method against the baseline or against the best one, so its p are smaller."
     )
     return Table((Column("method"), *(Column(f"− {name}", "tested") for name in names)), rows, caption)
 
@@ -256,9 +257,9 @@ def _curves(found: Findings, curves: LearningCurves) -> Section:
 def _cost(found: Findings) -> Section:
     return Section(
         "Cost",
-        "Training, with the choice of parameters, in all folds together: what several methods share, such as the "
-        "curvature of every query, is counted for the first of them. Ranking per query, in batch, nothing shared. "
-        "Timings vary from run to run.",
+        "Training: all folds together, with the choice of parameters; work that several methods share is counted for "
+        "the first of them. Ranking: scoring candidates, many queries at once; finding candidates, embedding queries "
+        "and computing features are not included. Timings vary from run to run.",
         (("timings", timings_table(found)),),
         drawings.quality_against_time(found),
         "cost",

@@ -11,6 +11,7 @@ from querywise.evaluation.findings import Findings, MethodFinding
 from querywise.evaluation.significance import TEST_NAMES
 from querywise.report.charts import round_numbers
 from querywise.report.origin import Origin, duration
+from querywise.report.twins import rest_text
 
 
 def summary(found: Findings, title: str, story: str, origin: Origin) -> list[str]:
@@ -37,7 +38,8 @@ def _warning(found: Findings) -> list[str]:
     leaks = found.compared.twins
     if leaks is None or not leaks.is_told:
         return []
-    return [f'<p class="note">{escape(leaks.text)} <a href="#twins">What methods gain there, and on the rest</a>.</p>']
+    told = f"{leaks.text} {rest_text(found)}".strip()
+    return [f'<p class="note">{escape(told)} <a href="#twins">Near twins</a></p>']
 
 
 def _winner(found: Findings) -> str:
@@ -104,12 +106,13 @@ def _luck(found: Findings, top: MethodFinding) -> tuple[str, str, str]:
 
 def _cost(top: MethodFinding, base: MethodFinding | None) -> tuple[str, str, str]:
     known = math.isfinite(top.predict_milliseconds)
+    trained = f"trained in {duration(top.fit_seconds)}" if math.isfinite(top.fit_seconds) else "trained before"
     number = f"{top.predict_milliseconds:.2g} ms" if known else "not known"
     if not known:
         return "cost per query", number, "its scores were computed elsewhere"
     if base is None or not math.isfinite(base.predict_milliseconds):
-        return "cost per query", number, "ranking, in batch"
-    return "cost per query", number, f"{short(base.name)}: {base.predict_milliseconds:.2g} ms"
+        return "cost per query", number, trained
+    return "cost per query", number, f"{short(base.name)}: {base.predict_milliseconds:.2g} ms; {trained}"
 
 
 def differences(found: Findings) -> str:
@@ -188,7 +191,8 @@ def facts(found: Findings, origin: Origin) -> Sequence[tuple[str, str]]:
     known = (
         ""
         if coverage is None
-        else f"recall {coverage.recall:.4f}: {coverage.found:,} of {coverage.relevant:,} relevant documents"
+        else f"{coverage.found:,} of {coverage.relevant:,} relevant documents are candidates; mean recall of a query "
+        f"{coverage.recall:.4f}"
     )
     spent = [each.fit_seconds for each in found.methods if math.isfinite(each.fit_seconds)]
     took = [] if origin.seconds is None else [duration(origin.seconds)]

@@ -24,6 +24,8 @@ from querywise.measures.flavours import find_flavour
 from querywise.report.twins import twins_tables, twins_text
 from querywise.retrieval.search import Answer
 
+_NOTHING = 5e-5  # a difference that four digits do not show
+
 
 def evaluations_table(found: Evaluated, test: str = "t") -> Group:
     """Every run's averages, its paired tests against the first, and what it holds of all that was judged."""
@@ -119,7 +121,9 @@ def gap_lines(found: Findings) -> list[str]:
         else:
             could = f"{picking}, without seeing its judgments, could reach MAP {each.reachable:.4f}."
         reached = f"{each.name} ({each.reached:.4f})"
-        if each.closed is not None:
+        if each.reachable is not None and each.reached >= max(each.reachable - _NOTHING, each.baseline):
+            lines.append(f"{picking}, without seeing its judgments, would not do better than {reached}.")
+        elif each.closed is not None:
             lines.append(f"{could} {reached} has {each.closed:.0%} of that gain over {base} ({each.baseline:.4f}).")
         elif each.reached < each.baseline:
             lines.append(f"{could} {reached} is below {base} ({each.baseline:.4f}).")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from querywise.display.words import p_value
 from querywise.evaluation.findings import Findings
 from querywise.evaluation.significance import TEST_NAMES
 from querywise.report.tables import Cell, Column, Table
@@ -10,7 +11,21 @@ from querywise.report.tables import Cell, Column, Table
 def twins_text(found: Findings) -> str:
     """What leaks and what to do about it; empty where nothing does and no groups were given."""
     leaks = found.compared.twins
-    return "" if leaks is None else f"{leaks.text} {leaks.advice}".strip()
+    return "" if leaks is None else " ".join(filter(None, (leaks.text, rest_text(found), leaks.advice)))
+
+
+def rest_text(found: Findings) -> str:
+    """What the method that is looked at gains on the queries without a near twin; empty where nothing leaks."""
+    gain = found.on_twins.get(found.shown or "")
+    if gain is None or gain.rest is None:
+        return ""
+    rest = gain.rest
+    p = f"p {'' if rest.p < 1e-4 else '= '}{p_value(rest.p)}"
+    queries = rest.wins + rest.ties + rest.losses
+    return (
+        f"On the other {queries:,} queries {found.shown} differs from {found.compared.baseline} by "
+        f"{rest.difference:+.4f} in {found.measure} ({p})."
+    )
 
 
 def twins_tables(found: Findings) -> tuple[tuple[str, Table], ...]:
