@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -40,7 +41,7 @@ from querywise.runtime.cancellation import GivenUpError, Job, checkpoint, curren
 from querywise.runtime.threads import alone, in_threads
 from querywise.service import routes
 from querywise.service.app import create_app
-from querywise.service.costs import FEW, MANY, Cost, check_cost
+from querywise.service.costs import BATCHES, SIZES, Cost, check_cost
 from querywise.service.errors import ApiError
 from querywise.service.limits import Limits
 from querywise.service.loaded_model import LoadedModel
@@ -79,6 +80,11 @@ def ask(service: Service, *requests: tuple[str, Any]) -> list[httpx.Response]:
             return list(await asyncio.gather(*(client.post(path, json=content) for path, content in requests)))
 
     return asyncio.run(all_of_them())
+
+
+def costs(few: float, many: float, power: int = 1) -> Cost:
+    """Of a hundred documents, and of a thousand; of fewer in proportion."""
+    return Cost((few / 100, few / 10, few, many), power=power)
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -306,34 +312,91 @@ def test_explanations_leave_threads_to_rankings(model: Path) -> None:
 
 
 def test_an_estimate_grows_with_the_documents() -> None:
-    linear, quadratic, fixed = Cost(0.01, 0.1), Cost(0.01, 0.5, 2), Cost(0.01, 0.011)
-    assert linear.seconds(0) == 0
-    assert linear.seconds(50) == pytest.approx(0.005)
+    linear, quadratic, fixed = costs(0.01, 0.1), costs(0.01, 0.5, 2), costs(0.01, 0.011)
+    assert linear.seconds([0]) == linear.seconds([1]) == 0.0001, "no query is free"
+    assert linear.seconds([50]) == pytest.approx(0.005)
     for each in (linear, quadratic, fixed):
-        assert [each.seconds(FEW), each.seconds(MANY)] == pytest.approx([each.few, each.many])
-        times = [each.seconds(count) for count in (1, 10, 100, 300, 1000, 1001, 5000, 20_000)]
+        assert [each.seconds([size]) for size in SIZES] == pytest.approx(each.alone)
+        times = [each.seconds([count]) for count in (1, 7, 10, 100, 300, 1000, 1001, 5000, 20_000)]
         assert times == sorted(times)
         most = each.most(10.0)
-        assert each.seconds(most) <= 10.0 < each.seconds(most + most // 50 + 2)
-    assert linear.seconds(20_000) == pytest.approx(2.0)
-    assert quadratic.seconds(20_000) == pytest.approx(200.0)
-    assert fixed.seconds(20_000) == pytest.approx(0.22)
+        assert each.seconds([most]) <= 10.0 < each.seconds([most + most // 50 + 2])
+    assert linear.seconds([20_000]) == pytest.approx(2.0)
+    assert quadratic.seconds([20_000]) == pytest.approx(200.0)
+    assert fixed.seconds([20_000]) == pytest.approx(0.22)
 
 
-def test_a_model_is_rehearsed_with_few_documents_and_with_many() -> None:
+def test_the_queries_of_a_batch_cost_what_they_took_in_a_batch() -> None:
+    cost = Cost((0.01, 0.02, 0.03, 0.1), (0.001, 0.002, 0.003, 0.1))
+    assert cost.seconds([1]) == 0.01
+    assert cost.seconds([1] * 50 + [10] * 50) == pytest.approx(0.05 + 0.1)
+    assert cost.seconds([0] * 1000) == pytest.approx(1.0)
+    assert cost.seconds([1, 1000]) == pytest.approx(0.101)
+
+
+def test_a_model_is_rehearsed_with_each_number_of_documents_alone_and_in_batches() -> None:
     asked: list[tuple[int, int]] = []
 
-    def seconds(count: int, times: int) -> float:
-        asked.append((count, times))
-        return count / 1e4
+    def seconds(queries: int, size: int, times: int) -> float:
+        asked.append((queries, size))
+        return queries * (0.001 + size / 1e4)
 
-    assert Cost.measured(seconds, lambda: 2) == Cost(0.01, 0.1, 2)
-    assert [count for count, _ in asked] == [FEW, MANY]
-    slow = [Cost.measured(lambda count, times: {FEW: 2.0}[count], power) for power in (lambda: 1, lambda: 2)]
-    assert slow == [Cost(2.0, 20.0, 1), Cost(2.0, 200.0, 2)], "a rehearsal with many would take too long"
-    unknown = Cost.measured(lambda count, times: {FEW: np.inf}[count], lambda: 1)
+    found = Cost.measured(seconds, lambda: 2)
+    assert found.alone == found.together == pytest.approx((0.0011, 0.002, 0.011, 0.101))
+    assert found.power == 2
+    assert {each for each in asked if each[0] == 1} == {(1, size) for size in SIZES}
+    assert {each for each in asked if each[0] > 1} == {(10, 1), (10, 10), (10, 100), (100, 1), (100, 10)}
+    assert BATCHES == (10, 100)
+    slow = [Cost.measured(lambda *asked: {(1, 100): 2.0}[asked[:2]], power) for power in (lambda: 1, lambda: 2)]
+    assert [each.alone for each in slow] == [(2.0, 2.0, 2.0, 20.0), (2.0, 2.0, 2.0, 200.0)], "others would take longer"
+    unknown = Cost.measured(lambda *asked: {(1, 100): np.inf}[asked[:2]], lambda: 1)
     check_cost(unknown, Limits(), [20_000])
-    check_cost(Cost(0.0, 0.0), Limits(), [20_000])
+    check_cost(costs(0.0, 0.0), Limits(), [20_000])
+
+
+@pytest.fixture(scope="module")
+def solving(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that solves a quadratic program for every query, however few its documents."""
+    folder = tmp_path_factory.mktemp("solving") / "model"
+    save(SSER().fit(make_judged(60, 20, 30, kinds=2, seed=5)), folder)
+    return folder
+
+
+def tiny(queries: int, size: int) -> dict[str, Any]:
+    rows = np.random.default_rng(2).random((size, 30)).round(3)
+    return {"requests": [{"query": {}, "documents": documents(rows)}] * queries}
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_batch_of_tiny_queries_is_refused_where_each_of_them_takes_its_time(solving: Path, size: int) -> None:
+    models = ModelFolder(solving)
+    each = models.current.cost.seconds([1] * 1000) / 1000
+    assert each > models.current.cost.alone[2] / 200, "a hundredth of the documents is far from a hundredth of the time"
+    service = Service(models, limits=Limits(seconds=each * 200))
+    (refused,) = ask(service, ("/v1/rank/batch", tiny(1000, size)))
+    error = refused.json()["error"]
+    assert (refused.status_code, error["code"], error["where"]) == (413, "too_costly", "requests")
+    assert f"for 1000 queries of {1000 * size} documents, and" in error["message"]
+    assert re.search(r"Send up to (199|200) such queries at a time\.$", error["message"])
+
+
+def test_rankings_that_take_seconds_keep_no_other_ranking_waiting(model: Path) -> None:
+    service = Service(ModelFolder(model), limits=Limits(seconds=PATIENCE))
+    current = service.models.current
+    current.quick, current.cost = False, costs(1.0, 10.0)
+    original, answered = current.rank, threading.Event()
+
+    def rank(requests: Any, *arguments: Any) -> Any:
+        if len(requests) == 1:
+            answered.set()
+        else:
+            assert answered.wait(PATIENCE / 2), "the short ranking waits for the long ones"
+        return original(requests, *arguments)
+
+    inside(current).rank = rank
+    batches = [("/v1/rank/batch", {"requests": [asked_for(50)] * 4})] * (2 * (os.cpu_count() or 1))
+    answers = ask(service, *batches, ("/v1/rank", asked_for(8)))
+    assert [each.status_code for each in answers] == [200] * len(answers)
 
 
 @pytest.mark.parametrize(
@@ -354,7 +417,7 @@ def test_models_that_compare_all_documents_are_known(ranker: Any, power: int, tm
 def test_what_cannot_be_answered_in_time_is_refused_before_it_is_begun(model: Path) -> None:
     service = Service(ModelFolder(model), limits=Limits(seconds=5.0))
     current = service.models.current
-    current.cost, current.quick = Cost(1.0, 100.0), False
+    current.cost, current.quick = costs(1.0, 100.0), False
     begun: list[int] = []
     original = current.ranker.answer
 
@@ -371,7 +434,7 @@ def test_what_cannot_be_answered_in_time_is_refused_before_it_is_begun(model: Pa
         (refused,) = ask(service, (path, content))
         error = refused.json()["error"]
         assert (refused.status_code, error["code"], error["where"]) == (413, "too_costly", where)
-        assert "This model takes about 16 seconds for 4" in error["message"]
+        assert "This model takes about 16 seconds for " in error["message"]
         assert "and 5 are allowed. Send up to 22" in error["message"]
     assert not begun
     batch = {"requests": [asked_for(80)] * 5}  # as many documents, but in short lists
@@ -382,7 +445,7 @@ def test_what_cannot_be_answered_in_time_is_refused_before_it_is_begun(model: Pa
 
 def test_documents_that_are_looked_up_count_too(model: Path) -> None:
     service = Service(ModelFolder(model), limits=Limits(seconds=5.0))
-    service.models.current.cost = Cost(1.0, 100.0)
+    service.models.current.cost = costs(1.0, 100.0)
     many = Candidates(np.random.default_rng(0).random((400, 4)), np.array([0, 400]), ("q",))
     object.__setattr__(service.lookup, "candidates", lambda query, top, model: many)
     (refused,) = ask(service, ("/v1/explain", {"query": {"id": "q"}}))
@@ -390,7 +453,7 @@ def test_documents_that_are_looked_up_count_too(model: Path) -> None:
 
 
 def test_a_batch_of_many_short_lists_is_not_taken_for_a_long_one() -> None:
-    quadratic = Cost(0.01, 1.0, 2)
+    quadratic = costs(0.01, 1.0, 2)
     check_cost(quadratic, Limits(), [20] * 1000)
     with pytest.raises(ApiError, match="takes about 400 seconds for 20000 documents, and 10 are allowed"):
         check_cost(quadratic, Limits(), [20_000])
@@ -398,12 +461,12 @@ def test_a_batch_of_many_short_lists_is_not_taken_for_a_long_one() -> None:
 
 def test_an_answer_that_would_take_long_is_not_computed_in_the_event_loop(model: Path) -> None:
     found = ModelFolder(model).current
-    found.quick, found.cost = True, Cost(0.004, 0.04)
-    assert found.is_quick(1000)
-    assert not found.is_quick(1001)
-    found.cost = Cost(0.004, 0.4)  # a hundred times as long for ten times as many
-    assert found.is_quick(200)
-    assert not found.is_quick(1000)
+    found.quick, found.cost = True, costs(0.004, 0.04)
+    assert found.is_quick([1000])
+    assert not found.is_quick([1001])
+    found.cost = costs(0.004, 0.4)  # a hundred times as long for ten times as many
+    assert found.is_quick([200])
+    assert not found.is_quick([1000])
 
 
 # Long lists in SSER
@@ -486,7 +549,7 @@ def test_names_of_features_are_not_searched_one_by_one(tmp_path: Path) -> None:
 def test_large_bodies_are_read_in_a_thread(model: Path, large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service(ModelFolder(model))
     current = service.models.current
-    current.quick, current.cost = True, Cost(1e-4, 1e-3)
+    current.quick, current.cost = True, costs(1e-4, 1e-3)
     where: dict[str, threading.Thread] = {}
     decode, rank = inside(routes).decode_documents, current.rank
 

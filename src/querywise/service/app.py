@@ -32,8 +32,8 @@ def create_api(service: Service) -> Api:
         watching = asyncio.create_task(service.watch())
         yield
         watching.cancel()
-        service.threads.close()
-        service.explainers.close()
+        for pool in (service.threads, service.long, service.explainers):
+            pool.close()
 
     app = Api(lifespan=lifespan)
     add_routes(app, service)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from functools import partial
 
 import numpy as np
@@ -60,10 +59,10 @@ class Differences:
 def affordable(sizes: Ints, cost: Cost, seconds: float) -> Ints:
     """The numbers of queries to compare, from all over the set: as many as are answered in so many seconds, about."""
     count = min(len(sizes), _MOST)
-    if not math.isfinite(cost.few):
+    if not cost.known:
         count = min(count, _UNKNOWN)
     elif count:
-        mean = float(np.mean([max(cost.few, cost.seconds(size)) for size in sizes.tolist()]))
+        mean = float(np.mean([cost.seconds([size]) for size in sizes.tolist()]))
         count = min(count, max(round(seconds / max(mean, 1e-9)), 1))
     return np.arange(count) * len(sizes) // max(count, 1)
 

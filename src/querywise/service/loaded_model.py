@@ -27,7 +27,7 @@ from querywise.measures.order import check_scores, order
 from querywise.methods import described
 from querywise.retrieval.embedding import EmbedderRecord
 from querywise.runtime.arrays import Bools, Floats
-from querywise.service.costs import Cost
+from querywise.service.costs import USUAL, Cost
 from querywise.service.documents import Features, distinct_ids
 from querywise.service.errors import RequestDataError
 from querywise.service.schema import (
@@ -49,6 +49,7 @@ from querywise.storage import Manifest, load, read_manifest, version_of
 _QUICK_SECONDS = 0.005  # a model that ranks a hundred documents in less time may run in the event loop
 _QUICK_DOCUMENTS = 1_000  # up to so many documents: handing them to a thread would take longer
 _LONGEST_SECONDS = 0.05  # of an answer in the event loop: meanwhile nothing else is answered
+_LONG_SECONDS = 1.0  # a ranking that takes longer has threads of its own
 
 
 class LoadedModel:
@@ -66,7 +67,7 @@ class LoadedModel:
         self._missing = reading_for(manifest.missing)
         self.features = Features(names, frozenset(names), np.nan if self._missing == "allowed" else 0.0)
         self.cost = Cost.measured(self._rehearse, self._power)
-        self.quick = self.cost.few < _QUICK_SECONDS
+        self.quick = self.cost.alone[USUAL] < _QUICK_SECONDS
 
     @staticmethod
     def from_folder(folder: Path) -> LoadedModel:
@@ -78,14 +79,22 @@ class LoadedModel:
                 return LoadedModel(ranker, manifest, version[:12])
         raise ModelFileError(f"{folder}: the model changes faster than it can be read.")
 
-    def _rehearse(self, count: int, times: int) -> float:
-        """Rank so many random documents, which compiles the kernels and tests the model; the shortest time."""
-        features = np.random.default_rng(0).random((count, self.manifest.feature_count)).round(6)
-        documents = [Document(str(row), unread(each.tolist())) for row, each in enumerate(features)]
-        request = RankRequest(Query("rehearsal", "rehearsal", vector=self._probe()), documents)
-        cut = cut_rows(msgspec.json.encode(request), len(self.features.names), self.features.absent)
-        read_base64(np.frombuffer(b"", np.uint8))  # the other way to send them
-        candidates = self.candidates([request], None if cut is None else cut.rows)
+    def _rehearse(self, queries: int, documents: int, times: int) -> float:
+        """Rank so many random documents of each query, which compiles the kernels and tests the model; the best time.
+
+        A single request is read as it would arrive.
+        """
+        features = np.random.default_rng(0).random((queries * documents, self.manifest.feature_count)).round(6)
+        query = Query("rehearsal", "rehearsal", vector=self._probe())
+        if queries == 1:
+            sent = [Document(str(row), unread(each.tolist())) for row, each in enumerate(features)]
+            request = RankRequest(query, sent)
+            cut = cut_rows(msgspec.json.encode(request), len(self.features.names), self.features.absent)
+            read_base64(np.frombuffer(b"", np.uint8))  # the other way to send them
+            candidates = self.candidates([request], None if cut is None else cut.rows)
+        else:
+            requests = [RankRequest(query, [Document(str(row), unread([])) for row in range(documents)])] * queries
+            candidates = self.candidates(requests, features)
         best = np.inf
         for _ in range(times):
             begun = time.perf_counter()
@@ -119,9 +128,13 @@ class LoadedModel:
         except msgspec.ValidationError:  # users write their own notes, with any content
             return []
 
-    def is_quick(self, documents: int) -> bool:
-        """Whether so many documents may be ranked in the event loop."""
-        return self.quick and documents <= _QUICK_DOCUMENTS and self.cost.seconds(documents) <= _LONGEST_SECONDS
+    def is_quick(self, sizes: Sequence[int]) -> bool:
+        """Whether queries of so many documents each may be ranked in the event loop."""
+        return self.quick and sum(sizes) <= _QUICK_DOCUMENTS and self.cost.seconds(sizes) <= _LONGEST_SECONDS
+
+    def is_long(self, sizes: Sequence[int]) -> bool:
+        """Whether they take so long that other rankings should not wait for them."""
+        return self.cost.known and self.cost.seconds(sizes) > _LONG_SECONDS
 
     def candidates(
         self, requests: Sequence[RankRequest | ExplainRequest | RouteRequest], features: Floats | None = None

@@ -22,11 +22,12 @@ from querywise.service.costs import check_cost
 from querywise.service.differences import Differences
 from querywise.service.errors import ApiError
 from querywise.service.guards import check_counts, decode, decode_documents, read_body
+from querywise.service.limits import Limits
 from querywise.service.loaded_model import LoadedModel
 from querywise.service.openapi import describe
 from querywise.service.responses import JSON, encode
 from querywise.service.routing import routed
-from querywise.service.service import Service
+from querywise.service.service import Pace, Service
 
 _Asking = TypeVar("_Asking", bound=schema.WithDocuments)
 _LARGE_BODY = 1_000_000  # bytes: reading more would keep the event loop from other requests for tens of milliseconds
@@ -85,9 +86,8 @@ class RankRoutes:
         """Rank the documents of one query."""
         service = self._service
         asked, features, model, large = await self._read(_RANK, request)
-        documents = self._checked(asked, model)
-        inline = not large and model.is_quick(documents)
-        answers, behind = await service.run(lambda: model.rank([asked], features), request, inline=inline)
+        pace = self._checked(asked, model, large)
+        answers, behind = await service.run(lambda: model.rank([asked], features), request, pace)
         service.observe(behind)
         return Response(encode(answers[0]), media_type=JSON)
 
@@ -95,9 +95,8 @@ class RankRoutes:
         """Rank the documents of several queries."""
         service = self._service
         asked, features, model, large = await self._read(_BATCH, request)
-        documents = self._checked(asked, model)
-        inline = not large and model.is_quick(documents) and len(asked.requests) < _INLINE_QUERIES
-        answers, behind = await service.run(lambda: model.rank(asked.requests, features), request, inline=inline)
+        pace = self._checked(asked, model, large or len(asked.requests) >= _INLINE_QUERIES)
+        answers, behind = await service.run(lambda: model.rank(asked.requests, features), request, pace)
         service.observe(behind)
         return Response(encode(schema.BatchResponse(answers)), media_type=JSON)
 
@@ -110,12 +109,9 @@ class RankRoutes:
         body = await read_body(request, service.limits)
         large = len(body) > _LARGE_BODY
         asked = await service.threads.run(lambda: decode(_WEIGHTS, body)) if large else decode(_WEIGHTS, body)
-        documents = sum(map(len, (asked.runs or {}).values()))
-        check_counts(service.limits, documents=documents)
         model = service.models.current
-        check_cost(model.cost, service.limits, [documents])
-        inline = not large and model.is_quick(documents)
-        found, behind = await service.run(lambda: model.weights(asked), request, inline=inline)
+        pace = _pace(model, service.limits, [sum(map(len, (asked.runs or {}).values()))], large)
+        found, behind = await service.run(lambda: model.weights(asked), request, pace)
         service.observe_place(behind)
         return Response(encode(found), media_type=JSON)
 
@@ -126,8 +122,8 @@ class RankRoutes:
         """
         service = self._service
         asked, features, model, large = await self._read(_ROUTE, request)
-        inline = not large and model.is_quick(self._checked(asked, model))
-        found = await service.run(lambda: routed(model, asked, features), request, inline=inline)
+        pace = self._checked(asked, model, large)
+        found = await service.run(lambda: routed(model, asked, features), request, pace)
         return Response(encode(found), media_type=JSON)
 
     async def explain(self, request: Request) -> Response:
@@ -165,13 +161,16 @@ class RankRoutes:
         asked, features = await self._service.threads.run(job) if large else job()
         return _Read(asked, features, model, large)
 
-    def _checked(self, asked: schema.WithDocuments, model: LoadedModel) -> int:
-        """How many documents there are; refused if these are too many, or cost too much."""
-        sizes, limits = asked.sizes, self._service.limits
-        documents = sum(sizes)
-        check_counts(limits, documents=documents, queries=len(sizes))
-        check_cost(model.cost, limits, sizes)
-        return documents
+    def _checked(self, asked: schema.WithDocuments, model: LoadedModel, large: bool) -> Pace:
+        """Where the request is to be answered; refused if it has too many documents, or costs too much."""
+        return _pace(model, self._service.limits, asked.sizes, large)
+
+
+def _pace(model: LoadedModel, limits: Limits, sizes: list[int], large: bool) -> Pace:
+    """Where queries of so many documents each are to be ranked. A large request keeps the event loop too long."""
+    check_counts(limits, documents=sum(sizes), queries=len(sizes))
+    check_cost(model.cost, limits, sizes)
+    return "long" if model.is_long(sizes) else "quick" if not large and model.is_quick(sizes) else "usual"
 
 
 class LookupRoutes:

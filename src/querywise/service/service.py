@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 from fastapi import Request
@@ -23,6 +23,7 @@ from querywise.service.model_folder import ModelFolder
 from querywise.service.thread_pool import BoundedThreadPool
 
 _Result = TypeVar("_Result")
+Pace = Literal["quick", "usual", "long"]
 logger = logging.getLogger("querywise.service")
 
 _SAMPLED_QUERIES = 4  # queries of a request whose distance is computed for the metrics alone
@@ -60,6 +61,7 @@ class Service:
         self.poll_seconds = poll_seconds
         self.metrics = Metrics()
         self.threads = BoundedThreadPool(self.limits)
+        self.long = BoundedThreadPool(self.limits)  # so that no other ranking waits for those that take seconds
         self.explainers = BoundedThreadPool(self.limits, spare=True)  # so that no ranking waits for explanations
         self.draining = False  # a signal to stop has arrived: /readyz says 503, requests are still answered
         self.closing = False  # the listening socket is closed: every response says `connection: close`
@@ -98,9 +100,11 @@ class Service:
             else:
                 logger.warning("still serving model %s: %s", self.models.current.version, self.models.problem)
 
-    async def run(self, job: Callable[[], _Result], request: Request, *, inline: bool) -> _Result:
-        """The result of a job for a request, run in the event loop (`inline`) or in a thread."""
-        return job() if inline else await self.threads.run(job, request)
+    async def run(self, job: Callable[[], _Result], request: Request, pace: Pace) -> _Result:
+        """The result of a job for a request, run in the event loop if it is quick, else in a thread."""
+        if pace == "quick":
+            return job()
+        return await (self.long if pace == "long" else self.threads).run(job, request)
 
     def observe(self, answers: Sequence[Answer]) -> None:
         """Count documents, back-offs, and the distances of queries to the nearest training query."""
