@@ -231,8 +231,40 @@ def test_counts_of_a_manifest_are_compared_with_the_files_before_memory_is_taken
 
 def test_a_log_of_more_rows_than_memory_holds_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pq.write_table(pa.table({"qid": ["a"] * 1000, "label": [1] * 1000, "x": [0.0] * 1000}), tmp_path / "log.parquet")
-    monkeypatch.setattr(memory, "machine_memory", lambda: 20_000)
-    with pytest.raises(DataError, match=r"log.parquet: its 1000 rows of 3 columns take .* Cut the log"):
+    monkeypatch.setattr(memory, "machine_memory", lambda: 100_000)
+    with pytest.raises(DataError, match=r"log.parquet: reading 1000 rows of 3 columns takes .* Cut the log"):
+        read_parquet(tmp_path / "log.parquet")
+    shutil.copy(tmp_path / "log.parquet", tmp_path / "more.parquet")
+    monkeypatch.setattr(memory, "machine_memory", lambda: 300_000)
+    assert len(read_parquet(tmp_path / "log.parquet").labels) == 1000
+    with pytest.raises(DataError, match=r"log.parquet and the files after it: reading 2000 rows of 3 columns takes"):
+        read_parquet(tmp_path)
+
+
+def test_a_small_log_of_many_rows_is_read_without_a_text_for_each(tmp_path: Path) -> None:
+    queries, documents = 400, 1000
+    ids = pa.DictionaryArray.from_arrays(np.repeat(np.arange(queries), documents), [f"q{n}" for n in range(queries)])
+    found = pa.DictionaryArray.from_arrays(np.tile(np.arange(documents), queries), [f"D{n}" for n in range(documents)])
+    note = pa.DictionaryArray.from_arrays(np.zeros(len(ids), np.int32), ["x" * 100_000])  # 40 GB
+    columns = {"qid": ids, "label": np.zeros(len(ids), np.int64), "docid": found, "note": note, "x": np.zeros(len(ids))}
+    pq.write_table(pa.table(columns), tmp_path / "log.parquet", compression="zstd")
+    assert (tmp_path / "log.parquet").stat().st_size < 200_000
+    data = read_parquet(tmp_path / "log.parquet")
+    assert (len(data), data.candidates.feature_names) == (queries, ("x",))
+    names = data.candidates.document_ids
+    assert names is not None
+    assert names[:documents] == tuple(f"D{n}" for n in range(documents))
+    assert len({id(each) for each in names}) == documents, "each id is one object"
+
+
+def test_ids_of_a_log_that_come_twice_in_its_dictionary_are_one_id(tmp_path: Path) -> None:
+    ids = pa.DictionaryArray.from_arrays([2, 0, 1, 2], ["a", "a", "b", "unused"])
+    pq.write_table(pa.table({"qid": ids, "label": [0, 1, 2, 3], "x": [0.0, 1.0, 2.0, 3.0]}), tmp_path / "log.parquet")
+    data = read_parquet(tmp_path / "log.parquet")
+    assert (data.query_ids, data.labels.tolist()) == (("b", "a"), [0, 3, 1, 2])
+    missing = pa.DictionaryArray.from_arrays([0, None, 1], ["a", "b"])
+    pq.write_table(pa.table({"qid": missing, "label": [0, 1, 2], "x": [0.0, 1.0, 2.0]}), tmp_path / "log.parquet")
+    with pytest.raises(DataError, match=r"log.parquet: Row 2 has no query id"):
         read_parquet(tmp_path / "log.parquet")
 
 

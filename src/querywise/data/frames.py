@@ -6,7 +6,6 @@ brings scores back to the order of the input.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -16,6 +15,7 @@ import numpy as np
 
 from querywise.data.gains import labels_from
 from querywise.data.groups import ids_from_groups
+from querywise.data.id_columns import CodedIds, coded_ids, document_id, is_missing, query_id, values_of
 from querywise.data.judged import Candidates, Judged
 from querywise.data.missing import Missing, check_missing
 from querywise.data.query_groups import Groups, groups_of_rows, listed
@@ -78,8 +78,8 @@ def from_arrays(
     """
     features = _matrix(X)
     ids = _query_ids(qid, group, len(features))
-    if len(ids) != len(features):
-        raise DataError(f"X has {len(features)} rows but there are {len(ids)} query ids; one per row is needed.")
+    if len(ids.codes) != len(features):
+        raise DataError(f"X has {len(features)} rows but there are {len(ids.codes)} query ids; one per row is needed.")
     if not len(features):
         raise DataError("X has no rows; there is nothing to rank.")
     if y is None and gains is not False:
@@ -159,17 +159,19 @@ def from_frame(
         raise DataError(f"Label column {label!r} holds {table[label].dtype}, not numbers from 0 (not relevant) up.")
     if not len(table):
         raise DataError("The table has no rows; there is nothing to rank.")
-    matrix = np.column_stack([_filled(table[name].to_numpy(), name) for name in columns])
+    matrix = np.empty((len(table), len(columns)))
+    for place, name in enumerate(columns):
+        matrix[:, place] = _filled(table[name].to_numpy(), name)
     judged, labels, values = np.zeros(len(table), np.bool_), np.zeros(len(table), np.int64), None
     if label is not None:
         given = _filled(table[label].to_numpy(), label)
         judged = ~np.isnan(given)
         labels, values = labels_from(np.where(judged, given, 0.0), gains)
-    document_ids = None if document is None else table[document].to_list()
-    marked = None if judged.all() else judged
-    data = _grouped(matrix, labels, marked, _texts(table[qid].to_list()), document_ids, tuple(columns), missing)
+    document_ids = None if document is None else table[document].to_native()
+    marked, ids = None if judged.all() else judged, coded_ids(table[qid].to_native(), query_id)
+    data = _grouped(matrix, labels, marked, ids, document_ids, tuple(columns), missing)
     data = _with_worth(data, values, None if weight is None else _filled(table[weight].to_numpy(), weight), None)
-    return data if query_group is None else _with_groups(data, table[query_group].to_list())
+    return data if query_group is None else _with_groups(data, values_of(table[query_group].to_native()))
 
 
 def _with_worth(
@@ -203,20 +205,20 @@ def _with_groups(data: Judged, groups: Groups | None) -> Judged:
     return data.with_groups(given)
 
 
-def _query_ids(qid: ArrayLike | None, group: ArrayLike | PathLike[str] | None, rows: int) -> list[str]:
+def _query_ids(qid: ArrayLike | None, group: ArrayLike | PathLike[str] | None, rows: int) -> CodedIds:
     """The query id of every row, from exactly one of the two."""
     if qid is not None and group is not None:
         raise DataError(
             "Both qid= and group= were given. Give one: an id for every row, or the number of rows of each."
         )
     if group is not None:
-        return ids_from_groups(group, rows)
+        return coded_ids(ids_from_groups(group, rows), query_id)
     if qid is None:
         raise DataError(
             "Which rows belong to which query? Give qid=, a query id for every row, or group=, how many "
             "consecutive rows each query has."
         )
-    return _texts(_column(qid))
+    return coded_ids(_column(qid), query_id)
 
 
 def _column(qid: Any) -> Any:
@@ -259,30 +261,28 @@ def _grouped(
     features: Floats,
     labels: Ints,
     judged: Bools | None,
-    ids: list[str],
-    document_ids: Sequence[str] | None,
+    queries: CodedIds,
+    document_ids: Any,
     names: tuple[str, ...] | None,
     allowed: Missing,
 ) -> Judged:
     """Bring the rows of each query together, queries in order of first appearance, rows in order of the input."""
-    if document_ids is not None and len(document_ids) != len(ids):
-        raise DataError(f"There are {len(ids)} rows but {len(document_ids)} document ids.")
-    missing = next((row for row, each in enumerate(document_ids or ()) if _is_missing(each)), None)
-    if missing is not None:
-        raise DataError(f"Row {missing + 1} has no document id; give every row one, or leave the ids out.")
-    if document_ids is not None and (judged is None or judged.any()):
-        _refuse_repeats(ids, document_ids)
+    if document_ids is not None and len(document_ids) != len(labels):
+        raise DataError(f"There are {len(labels)} rows but {len(document_ids)} document ids.")
+    documents = None if document_ids is None else coded_ids(document_ids, document_id)
+    if documents is not None and (judged is None or judged.any()):
+        _refuse_repeats(queries, documents)
     check_missing(allowed)
     features = checked_matrix(features, "features", names, allowed)[0]  # here, so that messages name the rows as given
-    number: dict[str, int] = {}
-    queries = np.array([number.setdefault(query_id, len(number)) for query_id in ids], dtype=np.int64)
-    rows = np.argsort(queries, kind="stable")
+    rows = np.argsort(queries.codes, kind="stable")
     grouped = bool(np.all(rows[1:] > rows[:-1]))
     candidates = Candidates(
         features=features if grouped else features[rows],
-        starts=np.concatenate([[0], np.cumsum(np.bincount(queries))]),
-        query_ids=tuple(number),
-        document_ids=None if document_ids is None else tuple(str(document_ids[row]) for row in rows),
+        starts=np.concatenate([[0], np.cumsum(np.bincount(queries.codes))]),
+        query_ids=queries.names,
+        document_ids=None
+        if documents is None
+        else tuple(documents.names[row] for row in documents.codes[rows].tolist()),
         feature_names=names,
         source_rows=None if grouped else rows,
         missing=allowed,
@@ -290,17 +290,19 @@ def _grouped(
     return Judged(candidates, labels[rows], None if judged is None else judged[rows])
 
 
-def _refuse_repeats(ids: list[str], document_ids: Sequence[str]) -> None:
+def _refuse_repeats(queries: CodedIds, documents: CodedIds) -> None:
     """Refuse labelled rows in which a query has a document more than once: a click log has a row per impression."""
-    often = Counter(zip(ids, map(str, document_ids), strict=True))
-    if len(often) == len(ids):
+    pairs = queries.codes * len(documents.names) + documents.codes
+    found, first, times = np.unique(pairs, return_index=True, return_counts=True)
+    if len(found) == len(pairs):
         return
-    (query, document), times = often.most_common(1)[0]
+    row = first[times == times.max()].min()
+    query, document = queries.names[queries.codes[row]], documents.names[documents.codes[row]]
     raise DataError(
-        f"Query {query!r} has the document {document!r} {times} times, and {len(ids):,} rows have {len(often):,} pairs "
-        "of query and document. This looks like a click log, a row per impression; expected one row per query and "
-        "document. Bring the rows of a pair together first, with one label for all its clicks: docs/data.md, "
-        '"Click logs", shows how.'
+        f"Query {query!r} has the document {document!r} {times.max()} times, and {len(pairs):,} rows have "
+        f"{len(found):,} pairs of query and document. This looks like a click log, a row per impression; expected one "
+        "row per query and document. Bring the rows of a pair together first, with one label for all its clicks: "
+        'docs/data.md, "Click logs", shows how.'
     )
 
 
@@ -347,33 +349,11 @@ def _objects(given: np.ndarray[Any, Any]) -> list[Any]:
     return given.ravel().tolist() if given.dtype == object else []
 
 
-def _texts(ids: Any) -> list[str]:
-    """Query ids as texts: 7 and 7.0 are both "7"."""
-    values = ids.tolist() if hasattr(ids, "tolist") else list(ids)
-    texts = []
-    for row, given in enumerate(values if isinstance(values, list) else [values]):
-        value = given.tolist() if isinstance(given, np.ndarray) else given
-        if _is_missing(value):
-            raise DataError(f"Row {row + 1} has no query id; every row needs one.")
-        if isinstance(value, (list, dict)):
-            raise DataError(f"Row {row + 1} has the query id {value!r}; expected one text or number per row.")
-        whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
-        texts.append(str(int(value)) if whole else str(value))
-    return texts
-
-
-def _is_missing(value: Any) -> bool:
-    try:
-        return value is None or bool(value != value)
-    except (TypeError, ValueError):  # pandas' NA has no truth value
-        return True
-
-
 def _filled(values: np.ndarray[Any, Any], name: str) -> Floats:
     """Numbers as floats, with NaN where the table has nothing."""
     try:
         if values.dtype == object:
-            return np.array([np.nan if _is_missing(value) else float(value) for value in values.tolist()])
+            return np.array([np.nan if is_missing(value) else float(value) for value in values.tolist()])
         return values.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"Column {name!r} does not hold numbers: {error}.") from None

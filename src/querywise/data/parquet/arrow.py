@@ -11,12 +11,14 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from querywise.errors import DataError
+from querywise.runtime.arrays import Ints
 from querywise.runtime.numerals import is_whole
 
 Arrow: TypeAlias = Any  # a table, a column, a schema or a file of Arrow's: pyarrow comes without types
 _Result = TypeVar("_Result")
 
 
+_TEXTS = ("string", "large_string", "binary", "large_binary")
 _GROUP = 8_192  # rows in a row group: what is decoded at once
 
 
@@ -49,14 +51,20 @@ def write_table(path: Path, schema: Arrow, rows: int, columns: Callable[[slice],
         os.fsync(written.fileno())
 
 
-def open_parquet(path: Path) -> Arrow:
+def open_parquet(path: Path, *, coded: bool = False) -> Arrow:
     """A Parquet file to read from; checksums that it has are compared.
 
     Without Arrow's own threads, which can abort a program at its end.
+
+    coded: texts are read as numbers of the distinct ones, as the file has them: a text of a megabyte in every row of a
+    small file would fill the memory.
     """
     pa, pq = arrow()
     try:
-        return pq.ParquetFile(pa.OSFile(str(path)), pre_buffer=False, page_checksum_verification=True)
+        settings = {"pre_buffer": False, "page_checksum_verification": True}
+        file = pq.ParquetFile(pa.OSFile(str(path)), **settings)
+        texts = [field.name for field in file.schema_arrow if str(field.type) in _TEXTS] if coded else []
+        return pq.ParquetFile(pa.OSFile(str(path)), read_dictionary=texts, **settings) if texts else file
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file.") from None
     except (pa.ArrowException, OSError) as error:
@@ -73,6 +81,24 @@ def to_numpy(column: Arrow) -> Arrow:
         if len(chunk)
     ]
     return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, kind), *parts])
+
+
+def distinct_values(column: Arrow) -> list[tuple[Ints, list[Any]]] | None:
+    """By chunk, the number of each row's value among the distinct ones, −1 for a null, and these values.
+
+    None of a column that is not Arrow's, or that holds lists or records.
+    """
+    if not hasattr(column, "dictionary_encode"):
+        return None
+    pa, _ = arrow()
+    try:
+        chunks = column.dictionary_encode().chunks
+    except pa.ArrowException:
+        return None
+    return [
+        (to_numpy(pa.chunked_array([chunk.indices.cast("int64").fill_null(-1)])), chunk.dictionary.to_pylist())
+        for chunk in chunks
+    ]
 
 
 def strings_of(path: Path, table: Arrow, name: str) -> tuple[str, ...] | None:

@@ -16,6 +16,8 @@ from querywise.errors import DataError
 from querywise.runtime.memory import require_memory
 from querywise.runtime.progress import track
 
+_ROW_BYTES = 100  # of every row, beside its columns: labels, which query and document it is of, their order
+_VALUE_BYTES = 24  # of every value: in Arrow's table, in ours, and in ours with the rows of each query together
 GROUP = "query_group"  # the column of groups of queries, where a log has one
 
 
@@ -41,6 +43,7 @@ def read_parquet(
     if not files:
         raise DataError("No file to read was given.")
     pa, _ = arrow()
+    _require_room(files)
     tables = [_log(file) for file in track(files, "Reading")]
     for file, table in zip(files, tables, strict=True):
         if set(table.column_names) != set(tables[0].column_names):
@@ -80,19 +83,33 @@ def log_files(path: Path) -> list[Path]:
     return found
 
 
+def _require_room(files: Sequence[Path]) -> None:
+    """Refuse files whose footers have more rows of columns than memory holds, before any row is read."""
+    rows = needed = columns = 0
+    for path in files:
+        file = open_parquet(path)
+        groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+        count = max(file.metadata.num_rows, sum(each.num_rows for each in groups))
+        rows, columns = rows + count, max(columns, len(file.schema_arrow))
+        needed += count * (_ROW_BYTES + _VALUE_BYTES * len(file.schema_arrow))
+        needed += sum(max(each.total_byte_size, 0) for each in groups)  # long texts, each of them once
+    require_memory(
+        needed,
+        f"{files[0]}{' and the files after it' if len(files) > 1 else ''}: reading {rows} rows of {columns} columns "
+        "takes",
+        "Cut the log into smaller files, of whole queries; `querywise convert` reads one at a time.",
+    )
+
+
 def _log(path: Path) -> Any:
     pa, _ = arrow()
-    file = open_parquet(path)
+    file = open_parquet(path, coded=True)
     names = file.schema_arrow.names
     repeated = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if repeated is not None:
         raise DataError(f"{path}: there are two columns called {repeated!r}; every column needs a name of its own.")
-    require_memory(
-        8 * file.metadata.num_rows * len(names),
-        f"{path}: its {file.metadata.num_rows} rows of {len(names)} columns take",
-        "Cut the log into smaller files; `querywise convert` reads one at a time.",
-    )
+    plain = [field.name for field in file.schema_arrow if not field.type.num_fields]  # no lists, no records
     try:
-        return file.read(use_threads=False)
+        return file.read(columns=plain, use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: this Parquet file is damaged ({error}).") from None
