@@ -175,6 +175,16 @@ def test_a_body_that_comes_with_its_head_is_no_head(here: Here) -> None:
     assert here.ask(post(long, headers=JSON + b"Connection: close\r\n")).startswith(b"HTTP/1.1 200")
 
 
+def test_headers_after_the_body_are_no_headers_of_the_request(model: Path) -> None:
+    head = b"POST /v1/rank HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%sTransfer-Encoding: chunked\r\n\r\n"
+    body, allowed = b"%x\r\n%s\r\n0\r\n" % (len(BODY), BODY), b"Authorization: Bearer secret\r\n"
+    with serving_here(model, token="secret") as there:
+        assert refusal(there.ask(head % JSON + body + allowed + b"\r\n"))[0] == 401
+        assert there.ask(head % (JSON + allowed) + body + b"\r\n").startswith(b"HTTP/1.1 200")
+        harmless = there.ask(head % (JSON + allowed) + body + b"Content-Encoding: gzip\r\nHost: elsewhere\r\n\r\n")
+        assert harmless.startswith(b"HTTP/1.1 200")
+
+
 # ---- time
 
 

@@ -34,6 +34,7 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)  # type: ignore[arg-type]  # sockets have a whole transport
         self._head = 0  # bytes of the head that is arriving
         self._beside = 0  # bytes that arrived since the last part of a body and are no body: trailers, chunk sizes
+        self._trailers = 0  # headers after the body of that request
         self._arriving: RequestResponseCycle | None = None  # the request whose body is arriving
         self._keep_alive = True  # what that request said about the connection
         self._unanswered = 0  # requests whose responses are not complete
@@ -104,7 +105,7 @@ class Connection(HttpToolsProtocol):
         """What is too long or too many in a head; once it is complete, the body may have come with it."""
         if len(self.url) > URL_BYTES:
             return ApiError(414, "long_url", f"The URL is longer than {URL_BYTES} bytes. Send less in it.", "url")
-        if len(self.headers) > HEADERS:
+        if len(self.headers) + self._trailers > HEADERS:
             return ApiError(431, "many_headers", f"There are more than {HEADERS} headers. Send fewer.", "headers")
         if max(self._head, self._beside) < HEAD_BYTES or (complete and self._head_size() < HEAD_BYTES):
             return None
@@ -113,6 +114,13 @@ class Connection(HttpToolsProtocol):
 
     def _head_size(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header. One after the body, a trailer, is counted and thrown away: no proxy has looked at it."""
+        if self._arriving is None:
+            super().on_header(name, value)
+        else:
+            self._trailers += 1
 
     def on_headers_complete(self) -> None:
         """Begin to answer. Until its body is there, the response of a request closes the connection."""
@@ -123,7 +131,7 @@ class Connection(HttpToolsProtocol):
             )
         if problem is not None:
             raise problem
-        self._head = self._beside = 0
+        self._head = self._beside = self._trailers = 0
         super().on_headers_complete()
         cycle = self._arriving = self.cycle
         self._unanswered += 1
@@ -136,7 +144,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Note that a request is there with its body."""
-        cycle, self._arriving, self._beside = self.cycle, None, 0
+        cycle, self._arriving, self._beside, self._trailers = self.cycle, None, 0, 0
         cycle.transport = self.transport
         if not cycle.response_started:
             cycle.keep_alive = self._keep_alive
