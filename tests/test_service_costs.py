@@ -21,6 +21,7 @@ import pytest
 
 from querywise.contracts.answers import Answer
 from querywise.data.judged import Candidates
+from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.explanations.contributions import contributions
@@ -29,6 +30,8 @@ from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees import boosting, shapley
 from querywise.learners.trees.boosting import LambdaMART
 from querywise.learners.trees.context import QueryContext
+from querywise.locality.views.columns import Columns, SideBySide
+from querywise.locality.views.topmean import TopMean
 from querywise.rankers.blend import Blend
 from querywise.rankers.clusters import Transform
 from querywise.rankers.column import OneFeature
@@ -563,15 +566,42 @@ def test_large_bodies_are_read_in_a_thread(model: Path, large: bool, monkeypatch
 
     monkeypatch.setattr(routes, "decode_documents", decoded)
     inside(current).rank = ranked
-    content = asked_for()
-    if large:
-        content["documents"][0]["id"] = "x" * 900
-        content["query"]["columns"] = {f"column {number} {'x' * 100}": 1.0 for number in range(10_000)}
+    content = asked_for(1000 if large else 8)
+    for number, document in enumerate(content["documents"] if large else ()):
+        document["id"] = f"{number:01000}"
     (answer,) = ask(service, ("/v1/rank", content))
     assert answer.status_code == 200
     for thread in where.values():
         assert (thread is threading.main_thread()) != large
     assert set(where) == {"decoded", "ranked"}
+
+
+def test_columns_of_a_query_are_bounded_and_those_that_are_not_known_are_refused(tmp_path: Path) -> None:
+    table = QueryTable(DATA.query_ids, columns=np.arange(40.0)[:, None], column_names=("length",))
+    data = replace(DATA, candidates=replace(DATA.candidates, queries=table))
+    save(KnnOnline(RankSVM(), k=10, view=SideBySide([Columns(), TopMean()])).fit(data), tmp_path / "model")
+    service = Service(ModelFolder(tmp_path / "model"))
+    assert service.models.current.cost.known, "it is rehearsed with its columns"
+
+    def posted(*columns: dict[str, float]) -> Any:
+        requests = [asked_for() | {"query": {"columns": each}} for each in columns]
+        (answer,) = ask(service, ("/v1/rank/batch", {"requests": requests}))
+        return answer
+
+    assert posted({"length": 3.0}, {"length": 4.0}).status_code == 200
+    refused = posted({"length": 3.0}, {"length": 3.0, "width": 1.0})
+    assert refused.status_code == 422
+    assert "The column 'width' is not known: the model looks at length." in refused.text
+    assert refused.json()["error"]["where"] == "requests[1].query.columns"
+    many = posted({f"column {number}": 1.0 for number in range(100_000)})
+    assert many.status_code == 422
+    assert "length <= 1000" in many.text
+
+
+def test_a_model_without_columns_takes_none(model: Path) -> None:
+    (refused,) = ask(Service(ModelFolder(model)), ("/v1/rank", asked_for() | {"query": {"columns": {"x": 1.0}}}))
+    assert refused.status_code == 422
+    assert "the model looks at no columns" in refused.text
 
 
 # All of it, in a real server

@@ -52,7 +52,8 @@ def test_a_query_without_what_routing_depends_on_is_refused(exports: Path, by_te
     answer = by_text.post("/v1/route", {"query": {"id": "7"}})
     assert answer.status_code == 422
     assert "goes by the query's text; its text was not given" in answer.text
-    assert by_text.post("/v1/route", {"query": {"text": "a"}, "name": "No Name"}).status_code == 422
+    for name in ("No Name", "shop\n", "\nshop"):
+        assert by_text.post("/v1/route", {"query": {"text": "a"}, "name": name}).status_code == 422
 
 
 def test_documents_and_classes_choose_as_the_router_does(exports: Path) -> None:

@@ -23,6 +23,7 @@ from querywise.data.query_table import QueryTable
 from querywise.errors import DataError, ModelFileError, QuerywiseError
 from querywise.explanations.explain import explain, why
 from querywise.explanations.explained import Explanation, Reason
+from querywise.locality.views.columns import columns_of
 from querywise.measures.order import check_scores, order
 from querywise.methods import described
 from querywise.retrieval.embedding import EmbedderRecord
@@ -55,8 +56,8 @@ _LONG_SECONDS = 1.0  # a ranking that takes longer has threads of its own
 class LoadedModel:
     """A ranker, its manifest and its version.
 
-    `features`: what it knows of a document. `cost`: what answers take. `quick`: whether they are fast enough to run in
-    the event loop.
+    `features`: what it knows of a document. `columns`: those of a query that it looks at. `cost`: what answers take.
+    `quick`: whether they are fast enough to run in the event loop.
     """
 
     def __init__(self, ranker: Ranker, manifest: Manifest, version: str) -> None:
@@ -66,6 +67,7 @@ class LoadedModel:
         names = manifest.feature_names or tuple(str(number + 1) for number in range(manifest.feature_count))
         self._missing = reading_for(manifest.missing)
         self.features = Features(names, frozenset(names), np.nan if self._missing == "allowed" else 0.0)
+        self.columns = columns_of(ranker)
         self.cost = Cost.measured(self._rehearse, self._power)
         self.quick = self.cost.alone[USUAL] < _QUICK_SECONDS
 
@@ -85,7 +87,8 @@ class LoadedModel:
         A single request is read as it would arrive.
         """
         features = np.random.default_rng(0).random((queries * documents, self.manifest.feature_count)).round(6)
-        query = Query("rehearsal", "rehearsal", vector=self._probe())
+        known = dict.fromkeys(self.columns, 0.0) or None
+        query = Query("rehearsal", "rehearsal", columns=known, vector=self._probe())
         if queries == 1:
             sent = [Document(str(row), unread(each.tolist())) for row, each in enumerate(features)]
             request = RankRequest(query, sent)
@@ -143,6 +146,7 @@ class LoadedModel:
 
         Several queries are numbered, because their ids need not differ.
         """
+        self._check_columns([request.query for request in requests])
         documents: list[Documents] = [request.documents or [] for request in requests]
         if len(requests) == 1 and isinstance(documents[0], Table):
             features = self.features.unpacked(documents[0], "documents")
@@ -163,6 +167,15 @@ class LoadedModel:
             queries=query_table(ids, [request.query for request in requests]),
             missing=self._missing,
         )
+
+    def _check_columns(self, queries: Sequence[Query]) -> None:
+        """Refuse columns that the model does not look at, before anything is made of them."""
+        for number, query in enumerate(queries):
+            unknown = next((name for name in query.columns or () if name not in self.columns), None)
+            if unknown is not None:
+                known = f"looks at {', '.join(sorted(self.columns))}" if self.columns else "looks at no columns"
+                where = f"requests[{number}].query.columns" if len(queries) > 1 else "query.columns"
+                raise RequestDataError(f"The column {unknown!r:.100} is not known: the model {known}.", where)
 
     def _of_one(self, query: Query, documents: Documents, features: Floats) -> Candidates:
         """The same of one request whose features are read."""
@@ -220,6 +233,7 @@ class LoadedModel:
             wrong = next((document for document, score in own.items() if not math.isfinite(score)), None)
             if wrong is not None:
                 raise RequestDataError(f"The score of document {wrong!r} is no finite number.", f"runs.{name}")
+        self._check_columns([request.query])
         table = query_table((request.query.id or "0",), [request.query])
         answer = answer_to_query(self.ranker, table, request.runs)
         return named_weights(answer), answer

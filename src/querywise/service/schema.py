@@ -28,12 +28,12 @@ read_bytes = msgspec.json.Decoder(bytes).decode
 
 
 class Query(Struct, forbid_unknown_fields=True):
-    """Who is asking, and what is known of the query beside its documents."""
+    """Who is asking, and what is known of the query beside its documents; `columns` are those the model looks at."""
 
     id: Annotated[str, Meta(max_length=1000)] = ""
     text: Annotated[str, Meta(max_length=10_000)] | None = None
     class_: str | None = field(default=None, name="class")
-    columns: dict[str, float] | None = None
+    columns: Annotated[dict[str, float], Meta(max_length=1000)] | None = None
     vector: Annotated[list[float], Meta(min_length=1, max_length=20_000)] | None = None
 
 
@@ -134,7 +134,7 @@ class RouteRequest(Struct, forbid_unknown_fields=True):
     """
 
     query: Query
-    name: Annotated[str, Meta(pattern="^[a-z][a-z0-9_-]*$", max_length=200)] = "querywise"
+    name: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]*$(?!\n)", max_length=200)] = "querywise"
     documents: Documents | None = None
 
     @property

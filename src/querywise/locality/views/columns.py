@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
 
 import numpy as np
 
@@ -96,6 +96,18 @@ class SideBySide(Estimator):
             raise NotFittedError(self)
         parts = [view.points(candidates) for view in self.views_]
         return np.hstack([part * scale for part, scale in zip(parts, self.scales_, strict=True)])
+
+
+def columns_of(ranker: Any) -> frozenset[str]:
+    """The columns of a query that any view inside of a fitted ranker looks at."""
+    if isinstance(ranker, Columns):
+        return frozenset(getattr(ranker, "names_", ()))
+    inside: Iterable[Any] = ()
+    if isinstance(ranker, (tuple, list)) and ranker and not isinstance(ranker[0], (str, int, float)):
+        inside = ranker
+    elif type(ranker).__module__.startswith("querywise.") and hasattr(ranker, "__dict__"):
+        inside = vars(ranker).values()
+    return frozenset().union(*map(columns_of, inside))
 
 
 def _spread(points: Floats) -> float:
