@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import shlex
 import stat
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,13 +23,21 @@ from querywise.data.collections import read_collection, with_more_judged, write_
 from querywise.data.judgements import read_grades
 from querywise.data.queries import read_queries
 from querywise.errors import DataError, Hint
+from querywise.retrieval.index import load_index
+from querywise.service import judging
+from querywise.service.app import create_app
 from querywise.service.errors import ApiError
-from querywise.service.judging import JudgementFile, id_of_text
+from querywise.service.judging import WHOLE_BYTES, JudgementFile, id_of_text
+from querywise.service.limits import Limits
+from querywise.service.lookup import Lookup
+from querywise.service.model_folder import ModelFolder
 from querywise.service.schema import KnownQuery
+from querywise.service.service import Service
 from querywise.storage import read_manifest
 from tests.commands import run
 from tests.fruit import collection, write_served
 from tests.serving import Serving, serving
+from tests.worlds import inside
 
 TOKEN = "open-sesame"
 
@@ -311,8 +324,9 @@ def test_files_that_cannot_be_written_to_are_refused(tmp_path: Path) -> None:
             JudgementFile(closed)
 
 
-def test_a_file_that_is_full_takes_no_more_and_keeps_what_it_has(tmp_path: Path) -> None:
-    file = JudgementFile(tmp_path / "given.qrels", most_bytes=60)
+@pytest.mark.parametrize("whole", [WHOLE_BYTES, 0], ids=["written whole", "with a log"])
+def test_a_file_that_is_full_takes_no_more_and_keeps_what_it_has(tmp_path: Path, whole: int) -> None:
+    file = JudgementFile(tmp_path / "given.qrels", most_bytes=60, whole_bytes=whole)
     for number in range(6):
         file.judge(QUERY, f"D{number}", 1)
     with pytest.raises(ApiError, match="full") as full:
@@ -322,8 +336,9 @@ def test_a_file_that_is_full_takes_no_more_and_keeps_what_it_has(tmp_path: Path)
     assert file.judge(QUERY, "D0", None) == 5
 
 
-def test_what_others_write_meanwhile_stays(tmp_path: Path) -> None:
-    one, other = JudgementFile(tmp_path / "given.qrels"), JudgementFile(tmp_path / "given.qrels")
+@pytest.mark.parametrize("whole", [WHOLE_BYTES, 0], ids=["written whole", "with a log"])
+def test_what_others_write_meanwhile_stays(tmp_path: Path, whole: int) -> None:
+    one, other = (JudgementFile(tmp_path / "given.qrels", whole_bytes=whole) for _ in range(2))
     one.judge(QUERY, "D1", 1)
     other.judge(QUERY, "D2", 2)
     one.judge(KnownQuery("q2"), "D1", 3)
@@ -335,6 +350,153 @@ def test_what_others_write_meanwhile_stays(tmp_path: Path) -> None:
     assert broken.value.status == 500
     assert one.path.read_text() == "what is this\n"
     assert one.of("q1") == {"D1": 1, "D2": 2}
+
+
+def content_of(folder: Path) -> dict[str, str]:
+    return {each.name: each.read_text() for each in sorted(folder.iterdir())}
+
+
+def test_grades_of_a_large_file_go_to_a_log_whose_last_line_per_pair_counts(tmp_path: Path) -> None:
+    path = tmp_path / "given.qrels"
+    path.write_text("q0 0 D0 1\nq1 0 D1 1\n")
+    file = JudgementFile(path, whole_bytes=0)
+    for document, grade in (("D1", 2), ("D2", 1), ("D2", 3), ("D1", None), ("D3", 0)):
+        file.judge(QUERY, document, grade)
+    assert content_of(tmp_path) == {
+        "given.qrels": "q0 0 D0 1\nq1 0 D1 1\n",
+        "given.qrels.judged-log": "q1 0 D1 2\nq1 0 D2 1\nq1 0 D2 3\nq1 0 D1 -\nq1 0 D3 0\n",
+        "given.qrels.queries.jsonl": '{"_id": "q1", "text": "jaguar"}\n',
+    }
+    assert read_grades(path) == {"q0": {"D0": 1}, "q1": {"D2": 3, "D3": 0}}
+    assert JudgementFile(path, whole_bytes=0).of("q1") == {"D2": 3, "D3": 0}, "which also compacts it"
+    assert content_of(tmp_path)["given.qrels"] == "q0 0 D0 1\nq1 0 D2 3\nq1 0 D3 0\n"
+    assert not file.log.exists()
+    assert file.judge(QUERY, "D3", 1) == 3
+    assert content_of(tmp_path)["given.qrels.judged-log"] == "q1 0 D3 1\n"
+    file.compact()
+    assert read_grades(path) == {"q0": {"D0": 1}, "q1": {"D2": 3, "D3": 1}}
+    assert not file.log.exists()
+
+
+def test_a_line_that_was_cut_by_a_power_failure_is_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "given.qrels"
+    path.write_text("q0 0 D0 1\n")
+    file = JudgementFile(path, whole_bytes=0)
+    file.judge(QUERY, "D1", 1)
+    with file.log.open("a") as log, file.texts.open("a") as texts:
+        log.write("q1 0 D2")
+        texts.write('{"_id": "q2", "te')
+    assert read_grades(path) == {"q0": {"D0": 1}, "q1": {"D1": 1}}
+    for each in (file, JudgementFile(path, whole_bytes=0)):
+        assert each.judge(KnownQuery("q2", "lion"), "D1", 2) == 3
+    assert read_grades(path) == {"q0": {"D0": 1}, "q1": {"D1": 1}, "q2": {"D1": 2}}
+    assert read_queries(file.texts).ids == ("q1", "q2")
+    file.texts.write_text(file.texts.read_text().rstrip("\n"))  # as an editor may leave it
+    file.judge(KnownQuery("q3", "puma"), "D1", 2)
+    assert read_queries(file.texts).ids == ("q1", "q2", "q3")
+
+
+def test_a_wrong_log_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "given.qrels").write_text("q0 0 D0 1\n")
+    (tmp_path / "given.qrels.judged-log").write_text("q0 0 D0 1\nwhat is this\n")
+    with pytest.raises(DataError, match=r"given\.qrels\.judged-log:2: expected 'query 0 document grade'"):
+        read_grades(tmp_path / "given.qrels")
+    with pytest.raises(DataError, match=r"given\.qrels\.judged-log:2: expected 'query 0 document grade'"):
+        JudgementFile(tmp_path / "given.qrels")
+
+
+def test_a_grade_in_a_file_of_megabytes_takes_no_longer_than_in_a_small_one(tmp_path: Path) -> None:
+    path = tmp_path / "given.qrels"
+    path.write_text("".join(f"q{number // 20} 0 document-{number} 1\n" for number in range(150_000)))
+    file = JudgementFile(path)
+    before = path.stat()
+    begun = time.perf_counter()
+    for number in range(10):
+        file.judge(QUERY, f"D{number}", 1)
+    taken = time.perf_counter() - begun
+    assert path.stat() == before, "it is not written anew"
+    begun = time.perf_counter()
+    file.compact()
+    assert taken < 10 * (time.perf_counter() - begun), "each took less than writing all of it"
+    assert len(read_grades(path)["q1"]) == 30
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640])
+def test_permissions_are_kept(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "given.qrels"
+    path.write_text("q0 0 D0 1\n")
+    path.chmod(mode)
+    for whole in (WHOLE_BYTES, 0):
+        file = JudgementFile(path, whole_bytes=whole)
+        file.judge(KnownQuery(f"q{whole}", "jaguar"), "D1", 1)
+        assert {stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()} == {mode}
+    assert (tmp_path / "given.qrels.judged-log").exists()
+
+
+def test_a_lock_that_others_hold_is_not_waited_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "LOCK_SECONDS", 0.2)
+    file = JudgementFile(tmp_path / "given.qrels")
+    script = (
+        "import sys, pathlib\nfrom querywise.runtime.locks import locked\n"
+        "with locked(pathlib.Path(sys.argv[1])):\n    print('held', flush=True)\n    sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / ".given.qrels.lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with ThreadPoolExecutor(4) as threads:
+            tried = [threads.submit(file.judge, QUERY, f"D{number}", 1) for number in range(4)]
+            said = [each.exception(timeout=20) for each in tried]
+        assert {getattr(each, "status", None) for each in said} == {503}
+        assert any(f"process {other.pid} on" in str(each) for each in said)
+        assert file.of("q1") == {}
+        other.communicate()
+    assert file.judge(QUERY, "D1", 1) == 1
+
+
+@pytest.mark.parametrize("name", ["given.qrels", "given.qrels.queries.jsonl", "given.qrels.judged-log"])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "given.qrels"
+    path.write_text("q1 0 D1 1\n")
+    file = JudgementFile(path, whole_bytes=0)
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    assert file.of("q1") == {"D1": 1}
+    with pytest.raises(ApiError, match="not a regular file") as refused:
+        file.judge(QUERY, "D2", 1)
+    assert refused.value.status == 500
+    with pytest.raises(DataError, match="not a regular file"):
+        JudgementFile(path)
+
+
+@pytest.mark.slow
+def test_a_disk_that_does_not_answer_keeps_nobody_else_waiting_and_the_outcome_is_told(folder: Path) -> None:
+    service = Service(
+        ModelFolder(folder / "local"),
+        Lookup(index=load_index(folder / "index")),
+        limits=Limits(seconds=0.5),
+        token=TOKEN,
+        judge=folder / "slow.qrels",
+    )
+    free = threading.Event()
+    assert service.judging is not None
+    inside(service.judging).judge = lambda *_: free.wait(20)
+
+    async def asked() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(create_app(service))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as client:
+            client.headers["authorization"] = f"Bearer {TOKEN}"
+            grades = [client.post("/v1/judgements", json=given("shop-fig", 1, text="fig")) for _ in range(12)]
+            others = [client.post("/v1/explain", json={"query": {"text": "fig"}})]
+            return list(await asyncio.gather(*grades, *others))
+
+    try:
+        *judged, explained = asyncio.run(asked())
+    finally:
+        free.set()
+    assert explained.status_code == 200
+    assert {each.status_code for each in judged} == {503}
+    assert all(each.json()["error"]["code"] == "outcome_unknown" for each in judged)
 
 
 @pytest.mark.parametrize("name", ["two words", "", "line\nbreak", "tab\there"])

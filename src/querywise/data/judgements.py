@@ -20,10 +20,11 @@ from querywise.data.rows import query_numbers, rows_of
 from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.runtime.arrays import Ints, frozen
-from querywise.runtime.files import atomic_text
+from querywise.runtime.files import atomic_text, read_text
 
 Grades = Mapping[str, Mapping[str, int]]  # query → document → grade
 
+LOG_BESIDE = ".judged-log"  # ends the name of the file with grades that are newer than those of the file beside it
 UNKNOWN = -(2**62)  # the grade of a document that nobody judged
 _NAMES = {
     "query": ("query", "qid", "query_id", "query-id"),
@@ -47,6 +48,15 @@ class Judgement(NamedTuple):
     query: str
     document: str
     grade: int
+    where: str
+
+
+class Logged(NamedTuple):
+    """A line of a log of judgements; the grade is None where it was taken back."""
+
+    query: str
+    document: str
+    grade: int | None
     where: str
 
 
@@ -177,9 +187,33 @@ def join_judgements(parts: Sequence[Judgements | None]) -> Judgements | None:
 
 
 def read_judgements(path: str | os.PathLike[str]) -> Iterator[Judgement]:
-    """The judgements of a file in either form; a pair that is judged twice must have one grade."""
+    """The judgements of a file in either form; a pair that is judged twice must have one grade.
+
+    Where a service that is judged on has a log beside the file, the last grade of a pair in the log counts.
+    """
+    log = Path(path).with_name(Path(path).name + LOG_BESIDE)
+    newer = {each[:2]: each for each in logged(log, read_text(log))} if log.is_file() else {}
+    yield from (each for each in parsed(path, read_packed_text(Path(path))) if each[:2] not in newer)
+    for query, document, grade, where in newer.values():
+        if grade is not None:
+            yield Judgement(query, document, grade, where)
+
+
+def logged(path: Path, text: str) -> Iterator[Logged]:
+    """The lines of a log: a grade each, or `-` where one was taken back. A last line without an end is not complete."""
+    for number, line in enumerate(text.split("\n")[:-1], start=1):
+        words, where = line.split(" "), f"{path}:{number}"
+        if len(words) != 4 or not (words[3] == "-" or re.fullmatch(r"[+-]?[0-9]{1,9}", words[3])):
+            raise DataError(
+                f"{where}: expected 'query 0 document grade', the grade a number or -; found {line[:80]!r}."
+            )
+        yield Logged(words[0], words[2], None if words[3] == "-" else int(words[3]), where)
+
+
+def parsed(path: str | os.PathLike[str], text: str) -> Iterator[Judgement]:
+    """The judgements in the text of a file."""
     seen: dict[tuple[str, str], tuple[str, int]] = {}
-    for number, line in enumerate(read_packed_text(Path(path)).split("\n"), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         words = line.split("\t") if line.count("\t") == 2 else line.split()
         if not words or (number == 1 and words[-1].strip() in _HEADINGS):
             continue

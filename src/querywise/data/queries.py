@@ -23,9 +23,10 @@ from querywise.runtime.files import atomic_text, read_text
 from querywise.runtime.values import Json, JsonObject
 
 
-def read_queries(path: PathLike) -> QueryTable:
-    """Read a `queries.jsonl` file."""
-    return _table(path, enumerate(read_text(Path(path)).split("\n"), start=1))
+def read_queries(path: PathLike, *, text: str | None = None) -> QueryTable:
+    """Read a `queries.jsonl` file; `text` is its content, where it has been read."""
+    found = read_text(Path(path)) if text is None else text
+    return _table(path, enumerate(found.split("\n"), start=1))
 
 
 def read_queries_of(path: PathLike, ids: tuple[str, ...], *, first: int = 0) -> QueryTable:

@@ -55,16 +55,50 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write to, then renamed: until the block ends well, what was there before stays."""
+    """A name beside `path` to write to, then renamed: until the block ends well, what was there before stays.
+
+    So do its permissions.
+    """
     check_writable(path)
     try:
         with _part(path) as beside:
+            mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() else None
+            if mode is not None:
+                beside.chmod(mode | stat.S_IWUSR)
             yield beside
+            if mode is not None:
+                beside.chmod(mode)
             _sync(beside)
             os.replace(beside, path)
             _sync(path.absolute().parent)
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror or error}).") from None
+
+
+def append_bytes(path: Path, content: bytes, *, after: int, like: Path) -> None:
+    """Write to the end of a regular file, after so many bytes, and to the disk; what follows them is dropped.
+
+    like: the file whose permissions a new one gets, if it is there.
+    """
+    mode = stat.S_IMODE(like.stat().st_mode) if like.is_file() else None
+    new = not path.exists()
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+    with open(os.open(path, flags, 0o666), "r+b", buffering=0) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise DataError(f"{path}: not a regular file.")
+        if new and mode is not None:
+            path.chmod(mode)
+        try:
+            file.truncate(after)
+            file.seek(after)
+            if file.write(content) != len(content):
+                raise OSError(f"{path}: not all of it could be written")
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(after)
+            raise
+    if new:
+        _sync(path.absolute().parent)
 
 
 @contextlib.contextmanager

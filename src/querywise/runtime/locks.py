@@ -21,16 +21,18 @@ except ImportError:  # a system without such locks, as Windows
 
 from querywise.errors import DataError
 
+_AGAIN_SECONDS = 0.02  # until a lock that was held is tried again
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}  # what file systems without locks answer
 
 
 @contextlib.contextmanager
-def locked(path: Path, *, busy: str | None = None) -> Iterator[bool]:
+def locked(path: Path, *, busy: str | None = None, seconds: float = 0.0) -> Iterator[bool]:
     """Hold the lock file `path` while the block runs; False where the file system has no locks.
 
-    busy: refuse with this message if another process holds it, and say which; without, wait until it is free.
+    busy: refuse with this message if another process holds it for so many seconds, and say which; without, wait until
+    it is free.
     """
-    held = None if fcntl is None else _acquire(path, busy)
+    held = None if fcntl is None else _acquire(path, busy, time.monotonic() + seconds)
     if held is None:
         yield False
         return
@@ -72,11 +74,11 @@ class NoLocksError(OSError):
     """The file system has no locks."""
 
 
-def _acquire(path: Path, busy: str | None) -> int | None:
+def _acquire(path: Path, busy: str | None, until: float) -> int | None:
     while True:
         path.parent.mkdir(exist_ok=True)  # whoever held the lock may have removed the folder
         try:
-            opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         except FileNotFoundError:
             continue
         try:
@@ -87,6 +89,9 @@ def _acquire(path: Path, busy: str | None) -> int | None:
         except BlockingIOError:
             owner = os.pread(opened, 1000, 0).decode(errors="replace")
             os.close(opened)
+            if time.monotonic() < until:
+                time.sleep(_AGAIN_SECONDS)
+                continue
             raise DataError(
                 f"{busy}: {owner or 'its process is not known'}. Wait for it, or name another place."
             ) from None

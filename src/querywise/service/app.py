@@ -32,8 +32,10 @@ def create_api(service: Service) -> Api:
         watching = asyncio.create_task(service.watch())
         yield
         watching.cancel()
-        for pool in (service.threads, service.long, service.explainers):
+        for pool in (service.threads, service.long, service.explainers, service.judges):
             pool.close()
+        if service.judging is not None:
+            await asyncio.to_thread(service.judging.compact)
 
     app = Api(lifespan=lifespan)
     add_routes(app, service)

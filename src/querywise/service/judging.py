@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
+import logging
 import os
 import re
+import stat
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from querywise.data.collections import TEXTS_BESIDE
-from querywise.data.judgements import grades_of, read_judgements, write_judgements
+from querywise.data.judgements import LOG_BESIDE, grades_of, logged, parsed, write_judgements
 from querywise.data.queries import json_line, read_queries
 from querywise.errors import DataError
-from querywise.runtime.files import check_writable, read_text, write_bytes
+from querywise.runtime.cancellation import checkpoint
+from querywise.runtime.files import append_bytes, check_writable, read_regular_file
 from querywise.runtime.locks import locked
 from querywise.service.errors import ApiError
 from querywise.service.schema import KnownQuery
 
-MOST_BYTES = 16_000_000  # of either file
+MOST_BYTES = 16_000_000  # of the file with its log, and of the file of texts
+WHOLE_BYTES = 100_000  # of a file that is written whole with every grade, which takes milliseconds
 MOST_GRADE = 9  # what one key can type
+LOCK_SECONDS = 2.0  # for others to finish writing
 _USUAL_GRADE = 3  # the highest, where no judged data says another
 _PACKED = (".gz", ".xz")
+logger = logging.getLogger("querywise.service")
 
 
 class _State(NamedTuple):
@@ -38,22 +46,28 @@ class JudgementFile:
 
     path: the file; it is made with the first judgement. What is in it stays, but for the grades that are given anew.
     usual: the highest grade of the judged data that is served; 0 if there is none.
+    whole_bytes: a larger file gets a log beside it, to which grades are appended, until `compact` is called.
 
     `texts`: the file beside it that has the text of every query judged here, as `queries.jsonl`. `highest`: the highest
     grade that can be given.
     """
 
-    def __init__(self, path: Path, *, usual: int = 0, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(
+        self, path: Path, *, usual: int = 0, most_bytes: int = MOST_BYTES, whole_bytes: int = WHOLE_BYTES
+    ) -> None:
         self.path = path.resolve() if path.is_symlink() else path
+        self.log = self.path.with_name(self.path.name + LOG_BESIDE)
         self.texts = self.path.with_name(self.path.name + TEXTS_BESIDE)
-        self._most = most_bytes
+        self._most, self._whole = most_bytes, whole_bytes
         self._changing = threading.Lock()
-        self._read_at: tuple[_State | None, _State | None] | None = None
+        self._read_at: tuple[_State | None, ...] | None = None
         self._grades: dict[str, dict[str, int]] = {}
-        self._known: frozenset[str] = frozenset()
+        self._known: set[str] = set()
+        self._log_end = self._texts_end = 0  # bytes of complete lines: power may fail within one
         self._check()
         with self._changing:
             self._read()
+        self.compact()  # what a service that was killed has left
         given = max((grade for own in self._grades.values() for grade in own.values()), default=0)
         self.highest = min(max(usual or _USUAL_GRADE, given), MOST_GRADE)
 
@@ -82,15 +96,41 @@ class JudgementFile:
                 raise ApiError(422, "no_id", f"{name!r} cannot stand in TREC qrels: it is empty or has a space in it.")
         if grade is not None and not 0 <= grade <= self.highest:
             raise ApiError(422, "no_grade", f"Grade {grade} is not one of 0 to {self.highest}.", "grade")
-        with self._changing:
+        with self._alone():
+            self._read()
+            checkpoint()  # nothing is written for a request that was given up
+            if self._grades.get(query.id, {}).get(document) != grade:
+                self._write(query, document, grade)
+            return sum(map(len, self._grades.values()))
+
+    def compact(self) -> None:
+        """Write the grades of the log to the file, and remove the log."""
+        if not self.log.exists():
+            return
+        try:
+            with self._alone():
+                self._read()
+                self._write_whole()
+        except ApiError as error:
+            logger.warning("%s: the newest grades stay in %s: %s", self.path, self.log.name, error.message)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep others from writing, in this process and elsewhere; refused if somebody else takes long."""
+        said = f"{self.path}: somebody else is writing to it"
+        with contextlib.ExitStack() as held:
+            if not self._changing.acquire(timeout=LOCK_SECONDS):
+                raise ApiError(503, "locked", f"The judgement was not kept. {said}. Try again in a moment.")
+            held.callback(self._changing.release)
             try:
-                with locked(self.path.with_name(f".{self.path.name}.lock")):
-                    self._read()
-                    if self._grades.get(query.id, {}).get(document) != grade:
-                        self._write(query, document, grade)
+                try:
+                    lock = self.path.with_name(f".{self.path.name}.lock")
+                    held.enter_context(locked(lock, busy=said, seconds=LOCK_SECONDS))
+                except DataError as error:
+                    raise ApiError(503, "locked", f"The judgement was not kept. {error}") from None
+                yield
             except (DataError, OSError) as error:
                 raise ApiError(500, "not_kept", f"The judgement was not kept. {error}") from None
-            return sum(map(len, self._grades.values()))
 
     def _check(self) -> None:
         """Refuse files that cannot be written, before anything is served."""
@@ -98,53 +138,102 @@ class JudgementFile:
             raise DataError(
                 f"{self.path}: judgements are written as plain text; name a file without {self.path.suffix}."
             )
-        for path in (self.path, self.texts):
+        for path in (self.path, self.log, self.texts):
             check_writable(path)
             if path.exists() and not path.is_file():
                 raise DataError(f"{path}: not a regular file; name one, or a new one.")
             if path.exists() and not os.access(path, os.W_OK):
                 raise DataError(f"{path}: no permission to write to this file.")
 
+    def _states(self) -> tuple[_State | None, ...]:
+        return _state(self.path), _state(self.log), _state(self.texts)
+
     def _read(self) -> None:
-        """Read the two files if they are others than when they were last read or written."""
-        now = (_state(self.path), _state(self.texts))
-        if now == self._read_at:
+        """Read the files if they are others than when they were last read or written."""
+        now, before = self._states(), self._read_at
+        if now == before:
             return
-        for path, state in zip((self.path, self.texts), now, strict=True):
+        for path, state in zip((self.path, self.log, self.texts), now, strict=True):
             if state is not None and state.size > self._most:
                 raise DataError(f"{path}: {state.size} bytes; expected {self._most} at most. Name another file.")
-        grades = {} if now[0] is None else grades_of(read_judgements(self.path))
-        self._known = frozenset(read_queries(self.texts).ids) if now[1] is not None and now[1].size else frozenset()
-        self._grades, self._read_at = grades, now
+        file, log, texts = now
+        grades, end, known, texts_end = self._grades, self._log_end, self._known, self._texts_end
+        if before is None or before[0] != file or not _grown(before[1], log):
+            found = b"" if file is None else self._content(self.path)
+            grades, end = grades_of(parsed(self.path, _decoded(self.path, found))), 0
+        if log is not None:
+            grades, end = self._with_log(grades, end)
+        if before is None or before[2] != texts:
+            known, texts_end = self._ids_of_texts() if texts is not None else (set(), 0)
+        self._grades, self._log_end, self._known, self._texts_end = grades, end, known, texts_end
+        self._read_at = now
+
+    def _content(self, path: Path) -> bytes:
+        return read_regular_file(path, path.parent, self._most)
+
+    def _with_log(self, grades: dict[str, dict[str, int]], end: int) -> tuple[dict[str, dict[str, int]], int]:
+        """The grades with those in the log after so many bytes, and where its last complete line ends."""
+        found = self._content(self.log)[end:]
+        found, changed = found[: found.rfind(b"\n") + 1], dict(grades)
+        for query, document, grade, _ in logged(self.log, _decoded(self.log, found)):
+            _put(changed, query, document, grade)
+        return changed, end + len(found)
+
+    def _ids_of_texts(self) -> tuple[set[str], int]:
+        """The queries whose texts are known, and where the last complete line of the file ends."""
+        content = self._content(self.texts)
+        last = content[content.rfind(b"\n") + 1 :]
+        try:
+            json.loads(last or b"{}")
+        except (ValueError, RecursionError):
+            content = content[: len(content) - len(last)]
+        text = _decoded(self.texts, content)
+        return set(read_queries(self.texts, text=text).ids) if text.strip() else set(), len(content)
 
     def _write(self, query: KnownQuery, document: str, grade: int | None) -> None:
-        own = {**self._grades.get(query.id, {})}
-        if grade is None:
-            own.pop(document, None)
-        else:
-            own[document] = grade
-            self._require_room(self.path, len(f"{query.id} 0 {document} {grade}\n".encode()))
+        line = f"{query.id} 0 {document} {'-' if grade is None else grade}\n".encode()
+        size = self._size(self.path) + self._log_end
+        changed = dict(self._grades)
+        _put(changed, query.id, document, grade)
+        if grade is not None and size + len(line) > self._most:
+            self._require_room(_size_of(changed))
+        if grade is not None:
             self._write_text(query)
-        grades = {**self._grades, query.id: own}
-        if not own:
-            del grades[query.id]
-        write_judgements(self.path, tuple(grades), tuple(grades.values()))
-        self._grades, self._read_at = grades, (_state(self.path), _state(self.texts))
+        if size > self._whole and size + len(line) <= self._most:
+            append_bytes(self.log, line, after=self._log_end, like=self.path)
+            self._grades, self._log_end = changed, self._log_end + len(line)
+            self._read_at = self._states()
+        else:
+            self._grades, before = changed, self._grades
+            try:
+                self._write_whole()
+            except BaseException:
+                self._grades = before
+                raise
+
+    def _write_whole(self) -> None:
+        write_judgements(self.path, tuple(self._grades), tuple(self._grades.values()))
+        self.log.unlink(missing_ok=True)  # if this does not happen, it says the same as the file
+        self._log_end, self._read_at = 0, self._states()
 
     def _write_text(self, query: KnownQuery) -> None:
         """Add the query to the file of texts, unless it is there."""
         if query.id in self._known or query.text is None:
             return
         line = json_line({"_id": query.id, "text": query.text, **({"class": query.class_} if query.class_ else {})})
-        self._require_room(self.texts, len(line.encode()))
-        before = read_text(self.texts) if self.texts.exists() else ""
-        gap = "" if not before or before.endswith("\n") else "\n"
-        write_bytes(self.texts, f"{before}{gap}{line}".encode())
-        self._known |= {query.id}
+        end = self._texts_end
+        gap = b"\n" if end and self._content(self.texts)[end - 1 : end] != b"\n" else b""
+        self._require_room(end + len(gap) + len(line.encode()))
+        append_bytes(self.texts, gap + line.encode(), after=end, like=self.path)
+        self._texts_end = end + len(gap) + len(line.encode())
+        self._known.add(query.id)
 
-    def _require_room(self, path: Path, more: int) -> None:
+    def _size(self, path: Path) -> int:
         state = _state(path)
-        if (0 if state is None else state.size) + more > self._most:
+        return 0 if state is None else state.size
+
+    def _require_room(self, size: int) -> None:
+        if size > self._most:
             message = (
                 f"The file of judgements is full: it may have {self._most} bytes. Start the service with another file."
             )
@@ -165,9 +254,40 @@ def plain(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
+def _put(grades: dict[str, dict[str, int]], query: str, document: str, grade: int | None) -> None:
+    """Change a grade; the grades of the query are another dictionary then, which others may be reading."""
+    own = {name: old for name, old in grades.get(query, {}).items() if name != document or grade is not None}
+    if grade is not None:
+        own[document] = grade
+    grades[query] = own
+    if not own:
+        del grades[query]
+
+
+def _size_of(grades: dict[str, dict[str, int]]) -> int:
+    """The bytes of a file of these grades."""
+    lines = (f"{query} 0 {document} {grade}\n" for query, own in grades.items() for document, grade in own.items())
+    return sum(len(line.encode()) for line in lines)
+
+
+def _decoded(path: Path, content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: byte {error.start} is not UTF-8 text. Convert the file to UTF-8.") from None
+
+
+def _grown(before: _State | None, now: _State | None) -> bool:
+    """Whether a log is what it was, with more lines perhaps."""
+    return before is None or (now is not None and before.inode == now.inode and before.size <= now.size)
+
+
 def _state(path: Path) -> _State | None:
+    """None where there is no file; refused if it is something else, such as a pipe, which nobody should wait for."""
     try:
         found = path.stat()
     except FileNotFoundError:
         return None
+    if not stat.S_ISREG(found.st_mode):
+        raise DataError(f"{path}: not a regular file.")
     return _State(found.st_ino, found.st_mtime_ns, found.st_size)

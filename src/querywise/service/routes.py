@@ -270,8 +270,17 @@ class JudgeRoutes:
             count = file.judge(query, asked.document, asked.grade)
             return schema.JudgementResponse(query.id, asked.document, asked.grade, count)
 
-        # Writing to a disk takes time, so not in the threads of rankings.
-        return Response(encode(await self._service.explainers.run(job)), media_type=JSON)
+        # Writing to a disk takes time, so not in the threads of others.
+        try:
+            return Response(encode(await self._service.judges.run(job)), media_type=JSON)
+        except ApiError as error:
+            if error.code != "too_slow":
+                raise
+            message = (
+                f"Whether the grade was kept is not known: there was no answer from the disk within {limits.seconds:g} "
+                "seconds. Give it again; the same grade twice does no harm."
+            )
+            raise ApiError(503, "outcome_unknown", message) from None
 
 
 class StatusRoutes:

@@ -63,6 +63,7 @@ class Service:
         self.threads = BoundedThreadPool(self.limits)
         self.long = BoundedThreadPool(self.limits)  # so that no other ranking waits for those that take seconds
         self.explainers = BoundedThreadPool(self.limits, spare=True)  # so that no ranking waits for explanations
+        self.judges = BoundedThreadPool(self.limits)  # a disk that does not answer holds nobody else up
         self.draining = False  # a signal to stop has arrived: /readyz says 503, requests are still answered
         self.closing = False  # the listening socket is closed: every response says `connection: close`
         self._sampled = 0.0
