@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sqlite3
 import statistics
 import subprocess
@@ -106,15 +107,15 @@ def test_the_sql_scores_as_the_model_does(normalise: Any, tmp_path: Path) -> Non
     """The lists themselves are PostgreSQL's; what is made of them runs in SQLite too."""
     ranker = Weights(normalise).fit(DATA)
     text = sql_form({run: by_vectors(run) for run in RUNS}, normalise, 100)
-    made = "WITH\n" + text[text.index("words AS (") :].replace("LIMIT 10", "LIMIT 100")
+    made = "WITH\n" + text[text.index('"words" AS (') :].replace("LIMIT 10", "LIMIT 100")
     made = made.replace("%(weight_words)s", ":words").replace("%(weight_vectors)s", ":vectors")
     weights = dict(zip(RUNS, ranker.weights_.tolist(), strict=True))
     database = sqlite3.connect(":memory:")
     database.create_window_function("stddev_samp", 1, Deviation)
     for query in (0, 3, 8):
         for run, own in lists_of(query).items():
-            database.execute(f"CREATE TABLE {run}_list (id TEXT, score REAL)")
-            database.executemany(f"INSERT INTO {run}_list VALUES (?, ?)", own.items())
+            database.execute(f'CREATE TABLE "{run} list" (id TEXT, score REAL)')
+            database.executemany(f'INSERT INTO "{run} list" VALUES (?, ?)', own.items())
         found = dict(database.execute(made, weights).fetchall())
         rows = DATA.candidates.rows(query)
         expected = dict(
@@ -123,7 +124,30 @@ def test_the_sql_scores_as_the_model_does(normalise: Any, tmp_path: Path) -> Non
         assert found == pytest.approx({each: expected[each] for each in found}, rel=1e-9)
         assert set(found) == {each for own in lists_of(query).values() for each in own}
         for run in RUNS:
-            database.execute(f"DROP TABLE {run}_list")
+            database.execute(f'DROP TABLE "{run} list"')
+
+
+def test_names_of_runs_that_sql_reads_otherwise_are_quoted(tmp_path: Path) -> None:
+    """Capitals, words of SQL, and a name that is that of another's list."""
+    runs = ("select", "order", "Words", "words", "words_list", "user")
+    export_hybrid(EqualWeights().fit(as_runs(ragged(features=6), runs)), "postgres", tmp_path / "sql")
+    text = (tmp_path / "sql" / "query.sql").read_text()
+    made = re.findall(r"^(\S.*) AS \($", text, re.MULTILINE)
+    assert made == [*(f'"{run} list"' for run in runs), *(f'"{run}"' for run in runs)]
+    assert len({each.strip('"')[:63] for each in made}) == 12
+    bare = re.sub(r'"[^"]*"|%\(\w+\)s', "", text)
+    assert not any(re.search(rf"\b{run}\b", bare) for run in ("Words", "words", "words_list", "user"))
+    database = sqlite3.connect(":memory:")  # which knows the words, but not capitals
+    kept = {run: by_vectors(run) for run in runs if run != "Words"}
+    text = sql_form(kept, "l2", 100)
+    for run in kept:
+        database.execute(f'CREATE TABLE "{run} list" (id TEXT, score REAL)')
+        database.execute(f'INSERT INTO "{run} list" VALUES (?, 1.0)', (run,))
+    scaled = "WITH\n" + text[text.index('"select" AS (') :]
+    found = database.execute(re.sub(r"%\(weight_(\w+)\)s", "1.0", scaled)).fetchall()
+    assert dict(found) == dict.fromkeys(kept, 1.0)
+    with pytest.raises(DataError, match="has too long a name for PostgreSQL, which takes 58 bytes"):
+        sql_form({"é" * 30: False}, "l2", 100)
 
 
 @pytest.mark.slow

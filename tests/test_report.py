@@ -36,9 +36,10 @@ from querywise.evaluation.trained import Fit
 from querywise.jobs.compare import Asked, run
 from querywise.measures.score_files import write_scores
 from querywise.rankers.given import GivenScores
-from querywise.report.drawings import differences, ndcg_curves
+from querywise.report.contents import Section
+from querywise.report.drawings import Figure, differences, ndcg_curves
 from querywise.report.tables import Column, Table
-from querywise.report.writing import write_report
+from querywise.report.writing import markdown_page, write_report
 from querywise.runtime.arrays import Bools, Floats, Ints
 
 Rows = list[list[str]]
@@ -997,6 +998,38 @@ def test_names_stay_in_their_cells_in_markdown_and_csv(hostile: Made) -> None:
     assert [row["method"] for row in hostile.records("table")] == list(HOSTILE)
     whole = markdown_rows((hostile.folder / "report.md").read_text(encoding="utf-8"))
     assert any(row[0].startswith("<i>") and row[0].endswith("(r&d)") for row in whole)
+
+
+MARKDOWN = (
+    "<img src=x onerror=alert(1)>",
+    "[link](http://elsewhere.example)",
+    "![x](http://elsewhere.example/x.png)",
+    "**bold** _soft_ `code` ~~gone~~",
+    "&lt;b&gt; &#60;",
+    "<http://elsewhere.example>",
+    "[x]: http://elsewhere.example",
+    "\\[a](b) \\<b>",
+)
+
+
+@pytest.mark.parametrize("text", MARKDOWN)
+def test_no_text_of_the_data_is_markup_in_markdown(text: str) -> None:
+    table = Table((Column(text), Column("map", "value")), ((text, 0.25),), text)
+    several = f"{text}\n# heading\n- list\n1. list\n> said\n    code\n| a | b |\n```\ncode\n===\n***\n[a]: b\n{text}"
+    figure = Figure("a.svg", text, ndcg_curves(planted(one=[2] * 30, two=[1] * 30))[0].chart)
+    page = markdown_page([Section(f"{text}\n# more", several, (("table", table),), (figure,), code=f"a\n{text}")])
+    tokens = MarkdownIt("commonmark").enable("table").enable("strikethrough").parse(page)
+    kinds = {child.type for token in tokens for child in [token, *(token.children or ())]}
+    assert not kinds & {
+        *("html_inline", "html_block", "link_open", "em_open", "strong_open", "s_open", "code_inline", "fence", "hr"),
+        *("bullet_list_open", "ordered_list_open", "blockquote_open"),
+    }
+    assert [token.tag for token in tokens if token.type == "heading_open"] == ["h1"]
+    images = [each for token in tokens for each in token.children or () if each.type == "image"]
+    assert [each.attrs["src"] for each in images] == ["figures/a.svg"]
+    assert images[0].content.replace("\\", "") == text.replace("\\", "")
+    assert markdown_rows(page) == [[text, "map"], [text, "0.2500"]], "and reads as it is"
+    assert sum(token.type == "table_open" for token in tokens) == 1
 
 
 @pytest.mark.parametrize("names", [("$x_$", "b"), ("検索", "b"), ("_a", "_b"), ("<b>", "c & d")])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from querywise.errors import DataError
 from querywise.exports.engine import UNFINISHED
 
+_NAME_BYTES = 63  # of a name in PostgreSQL: it cuts longer ones short
 # What a list's score becomes; windows without a frame are over the whole list.
 _MEAN = "avg(score) OVER ()"
 _NORMALISED = {
@@ -23,16 +25,31 @@ _NORMALISED = {
 
 
 def sql_form(runs: Mapping[str, bool], normalise: str, depth: int) -> str:
-    """The query; runs: whether each is by vectors. Parameters are named as in psycopg: text, vector, weight_RUN."""
+    """The query; runs: whether each is by vectors. Parameters are named as in psycopg: text, vector, weight_RUN.
+
+    Names are quoted, so that capital letters count and words of SQL are names too.
+    """
+    for run in runs:
+        if len(_list_of(run).encode()) - 2 > _NAME_BYTES:
+            raise DataError(
+                f"The run {run!r} has too long a name for PostgreSQL, which takes {_NAME_BYTES - len(' list')} bytes. "
+                "Give it a shorter one."
+            )
     lists = [
-        f"{run}_list AS (\n{_by_vectors(depth) if vectors else _by_words(depth)}\n)" for run, vectors in runs.items()
+        f"{_list_of(run)} AS (\n{_by_vectors(depth) if vectors else _by_words(depth)}\n)"
+        for run, vectors in runs.items()
     ]
-    scaled = [f"{run} AS (\n    SELECT id, {_NORMALISED[normalise]} AS score FROM {run}_list\n)" for run in runs]
+    scaled = [f'"{run}" AS (\n    SELECT id, {_NORMALISED[normalise]} AS score FROM {_list_of(run)}\n)' for run in runs]
     names = list(runs)
-    joined = names[0] + "".join(f"\n    FULL JOIN {run} USING (id)" for run in names[1:])
-    total = "\n        + ".join(f"%(weight_{run})s * COALESCE({run}.score, 0.0)" for run in names)
+    joined = f'"{names[0]}"' + "".join(f'\n    FULL JOIN "{run}" USING (id)' for run in names[1:])
+    total = "\n        + ".join(f'%(weight_{run})s * COALESCE("{run}".score, 0.0)' for run in names)
     body = f"SELECT id,\n    {total} AS score\nFROM {joined}\nORDER BY score DESC, id\nLIMIT 10;\n"
     return "WITH\n" + ",\n".join([*lists, *scaled]) + "\n" + body
+
+
+def _list_of(run: str) -> str:
+    """The name of a run's list, which no run has: runs are words."""
+    return f'"{run} list"'
 
 
 def _by_words(depth: int) -> str:

@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -30,6 +31,11 @@ _TEX = {
     "−": "$-$",
     "Δ": r"$\Delta$",
 }
+# What means something within a line; an underscore only at the edge of a word, & only where it begins an entity.
+_MARKDOWN = re.compile(
+    r"[\\`*]|<(?=[A-Za-z/!?])|&(?=#|[A-Za-z][A-Za-z0-9]*;)|\](?=[(\[:])|~(?=~)|(?<!\w)_|_(?!\w)|\[(?=[\^\]])"
+)
+_BRACKETED = re.compile(rf"{_MARKDOWN.pattern}|[\[\]]")
 _SHORT = 28  # characters that stay on one line
 
 
@@ -133,8 +139,16 @@ def _aligned(column: Column) -> str:
     return "" if column.kind == "text" else ' class="number"'
 
 
+def plain_markdown(text: str, *, in_brackets: bool = False) -> str:
+    """Text from anywhere, so that Markdown shows it as it is: no tag, link or emphasis begins in it.
+
+    in_brackets: it will stand between [ and ].
+    """
+    return (_BRACKETED if in_brackets else _MARKDOWN).sub(r"\\\g<0>", text)
+
+
 def _piped(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+    return "| " + " | ".join(plain_markdown(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 
 def _tex(text: str) -> str:

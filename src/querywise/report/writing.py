@@ -19,6 +19,7 @@ from querywise.report.contents import Section, contents, files_of
 from querywise.report.html import RANKINGS, Page
 from querywise.report.origin import Origin, Titles
 from querywise.report.queries import query_data
+from querywise.report.tables import Table, plain_markdown
 from querywise.runtime.files import atomic_text, make_folder
 from querywise.runtime.values import json_text
 
@@ -37,6 +38,8 @@ SOMETIMES = (
     "by-number-of-candidates",
     "by-query-length",
 )
+# What begins a heading, a list, a quotation, a table or a definition.
+_LINE = re.compile(r"^(\d{0,9})((?<!\d)[#>+=|\[:~-]|(?<=\d)[.)](?=\s|$))")
 _LINKED = re.compile(r"\]\(figures/([\w.-]+\.svg)\)")
 
 
@@ -58,7 +61,7 @@ def write_report(
     for name, table in files_of(sections).items():
         _write(folder / f"{name}.csv", table.csv())
     main = files_of(sections)["table"]
-    _write(folder / "table.md", main.markdown())
+    _write(folder / "table.md", _table(main))
     _write(folder / "table.tex", main.latex())
     for section in sections:
         for figure in section.figures:
@@ -99,14 +102,23 @@ def markdown_page(sections: Iterable[Section]) -> str:
     """The report as Markdown, figures linked."""
     parts = []
     for number, section in enumerate(sections):
-        parts.append(f"{'#' if number == 0 else '##'} {section.title}\n")
+        parts.append(f"{'#' if number == 0 else '##'} {plain_markdown(' '.join(section.title.split()))}\n")
         if section.text:
-            parts.append(section.text + "\n")
+            parts.append(_paragraphs(section.text) + "\n")
         if section.code:
-            parts.append(f"    {section.code}\n")
-        parts += [table.markdown() for _, table in section.tables]
-        parts += [f"![{text}](figures/{name})\n" for name, text, _ in section.figures]
+            parts.append("    " + section.code.replace("\n", "\n    ") + "\n")
+        parts += [_table(table) for _, table in section.tables]
+        parts += [f"![{plain_markdown(text, in_brackets=True)}](figures/{name})\n" for name, text, _ in section.figures]
     return "\n".join(parts)
+
+
+def _paragraphs(text: str) -> str:
+    """Text of one or more lines, none of which begins a heading, a list, a quotation, a table or code."""
+    return "\n".join(_LINE.sub(r"\1\\\2", plain_markdown(line.strip())) for line in text.split("\n"))
+
+
+def _table(table: Table) -> str:
+    return replace(table, caption=_paragraphs(table.caption)).markdown()
 
 
 def _value_rows(compared: Compared) -> Iterable[list[str]]:
