@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import math
 import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -328,6 +330,62 @@ def test_what_is_damaged_is_computed_anew(
     assert contents(tmp_path / "r") == before
 
 
+HOSTILE: tuple[Any, ...] = (
+    *(None, True, -1, 0, 10**400, 1e308, math.nan, math.inf, "", "x", "<b>", "../../x", [], {}, [[]], [None], ["x"]),
+    *({"x": 1}, [1e9] * 3, [[1, 2, 3]], {"x": [1]}, [{}], {"own": [1], "best": [], "other": []}),
+)
+
+
+def places_in(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to every value in JSON, but for the settings, which decide whether the rest is looked at."""
+    yield path
+    keys = content if isinstance(content, dict) else range(min(len(content), 2)) if isinstance(content, list) else ()
+    for key in keys:
+        if (*path, key) != ("settings",):
+            yield from places_in(content[key], (*path, key))
+
+
+def put_at(content: Any, path: tuple[Any, ...], value: Any) -> Any:
+    if not path:
+        return value
+    content = copy.deepcopy(content)
+    part = content
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = value
+    return content
+
+
+def test_results_that_were_tampered_with_are_never_a_traceback(tmp_path: Path) -> None:
+    """Every key of every kept file, with every hostile value, read and reported; a wrong one is as good as none."""
+    folds = make_folds(DATA, folds=3)
+    asked = Asked(("single", "knn-offline-2"), measures="map", baseline="single", fixed={"k": 0.4})
+    run(asked, folds, tmp_path / "r", title="T")
+    stem, fold = "fold1-knn-offline-2", folds[0]
+    record = json.loads((tmp_path / "r" / "runs" / f"{stem}.json").read_text())
+    kept = Kept(tmp_path / "r" / "runs", {"knn-offline-2": record["settings"]["method"]})
+    whole = kept.get(0, "knn-offline-2", fold)
+    assert whole is not None
+    taken = []
+    for name in (f"{stem}.json", f"{stem}.times.json"):
+        path = tmp_path / "r" / "runs" / name
+        before = path.read_text()
+        content = json.loads(before)
+        for place in places_in(content):
+            for value in HOSTILE:
+                path.write_text(json.dumps(put_at(content, place, value)))
+                found = kept.get(0, "knn-offline-2", fold)
+                if found is not None:
+                    assert found.scores.tobytes() == whole.scores.tobytes()
+                    taken.append((path, json.dumps(put_at(content, place, value)), before))
+        path.write_text(before)
+    assert taken, "another time of training cannot be told from the right one"
+    for path, text, before in taken[:: max(len(taken) // 12, 1)]:
+        path.write_text(text)
+        run(asked, folds, tmp_path / "r", title="T")
+        path.write_text(before)
+
+
 def test_a_score_that_is_not_finite_is_not_used(tmp_path: Path, counted: type[Counting]) -> None:
     folds = make_folds(DATA)
     scores = kept_compare(tmp_path, folds)
@@ -358,8 +416,11 @@ def test_scores_come_back_to_the_last_bit(tmp_path: Path, data: st.DataObject) -
     scores = np.array(data.draw(st.lists(numbers, min_size=count, max_size=count)))
     seconds = data.draw(st.floats(0, 1e6))
     parameters: JsonObject = {"k": 0.2, "view": "top-mean", "top": 50}
-    choice = Choice(parameters, "map", "standard", (Trial({"k": 7}, 0.1), Trial(parameters, data.draw(numbers))))
-    extra = Extra(0.5, distances=data.draw(st.lists(numbers)), moved={"q": [1.0, 0.1]}, places=[[0.1, -0.0]])
+    moderate, queries = st.floats(-1e150, 1e150), len(fold.test)
+    tried = ({"k": 7, "view": "text", "top": 5}, 0.1), (parameters, data.draw(moderate))
+    choice = Choice(parameters, "map", "standard", tuple(Trial(*each) for each in tried))
+    distances = data.draw(st.lists(moderate, min_size=queries, max_size=queries))
+    extra = Extra(0.5, distances=distances, moved={"q": [1.0, 0.1]}, places=[[0.1, -0.0]] * queries)
     kept = Kept(tmp_path, {"ours": {"l2": 0.1}})
     kept.put(0, "ours", fold, Trained(scores, seconds, 0.5, choice, extra))
     found = Kept(tmp_path, {"ours": {"l2": 0.1}}).get(0, "ours", fold)

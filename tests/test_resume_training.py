@@ -13,6 +13,7 @@ import pytest
 
 from querywise.data.parquet.writing import write_shards
 from querywise.data.synthetic import make_judged
+from querywise.errors import DataError
 from querywise.jobs.resume import _Resuming, resuming
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees.boosting import LambdaMART
@@ -95,6 +96,53 @@ def test_the_model_is_the_same_after_a_restart(ranker: Any, tmp_path: Path, monk
         again = unfitted(ranker).fit(taken)
     assert again.predict(data.candidates) == pytest.approx(expected, rel=1e-12, abs=1e-12)
     assert len(kept) > 2, "the rest was still to be done"
+
+
+def header(shape: str, kind: str = "<f8") -> bytes:
+    text = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+
+
+TAMPERED = {
+    "nothing": b"",
+    "no array": b"what is this",
+    "a huge shape": header("(1000000000000, 8)"),
+    "a negative shape": header("(-1, 8)"),
+    "objects": header("(1,)", "|O") + b"\x80\x04N.",
+    "texts": header("(1,)", "<U2") + b"\0" * 8,
+    "a header that is none": b"\x93NUMPY\x01\x00\x0a\x00((((((((((",
+    "not numbers": header("(2, 5)") + np.full(10, np.nan).tobytes(),
+    "another shape": header("(7, 2)") + np.zeros(14).tobytes(),
+    "a number": header("()") + np.zeros(1).tobytes(),
+}
+
+
+@pytest.mark.parametrize("content", TAMPERED.values(), ids=TAMPERED)
+def test_kept_work_that_was_tampered_with_is_done_again_or_refused(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, ranker = make_judged(60, 8, 5, kinds=3, seed=1), KnnOffline2(RankSVM(), k=12)
+    shards = write_shards([data], tmp_path / "train.parquet", rows=200)
+    expected = unfitted(ranker).fit(shards).predict(data.candidates)
+    monkeypatch.setattr("querywise.learners.ranksvm.local_models._MEMORY", 3_000)
+
+    def cut(*given: Any) -> None:
+        raise CutError
+
+    monkeypatch.setattr("querywise.jobs.resume._Resuming._keep", _and_then(cut))
+    with pytest.raises(CutError), resuming(tmp_path / "kept", {}):
+        unfitted(ranker).fit(shards)
+    monkeypatch.setattr("querywise.jobs.resume._Resuming._keep", _KEEP)
+    (kept,) = (tmp_path / "kept").glob("*.npy")
+    kept.write_bytes(content)
+    try:
+        with resuming(tmp_path / "kept", {}):
+            again = unfitted(ranker).fit(shards)
+    except DataError as error:
+        assert "what was kept there does not fit this training" in str(error)  # noqa: PT017
+        assert kept.exists()
+    else:
+        assert again.predict(data.candidates) == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
 _KEEP = _Resuming._keep

@@ -8,9 +8,10 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from querywise.runtime.files import atomic_text, make_folder, read_text
 from querywise.runtime.resume import Record
 from querywise.runtime.values import Json, JsonObject, Settings
 
+_MOST = 1e150  # of numbers that can be drawn
 _TIMES = ("fit_seconds", "predict_seconds")
 
 
@@ -69,8 +71,9 @@ class Kept:
             if notes["scores"] != _checksum(text):
                 return None
             found = _read(notes, text, json.loads(read_text(times)))
-        except (ValueError, KeyError, TypeError, DataError):
-            return None
+            _require(found, fold.test)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, DataError):
+            return None  # as if it were not there
         self._finished.add((number, name))
         return found
 
@@ -127,6 +130,83 @@ def _read_choice(notes: Any) -> Choice:
     by = notes["chosen_by"] or {"measure": "", "flavour": ""}
     tried = tuple(Trial(trial["parameters"], trial["value"]) for trial in notes["tried"])
     return Choice(notes["parameters"], by["measure"], by["flavour"], tried, notes.get("final", {}))
+
+
+def _require(found: Trained, test: Judged) -> None:
+    """Refuse what is no result on these test queries: of other sizes, or with values of another kind."""
+    extra, reasons, queries = found.extra, found.reasons or Reasons(), len(test)
+    right = (
+        len(found.scores) == len(test.labels)
+        and bool(np.isfinite(found.scores).all())
+        and all(math.isnan(each) or 0 <= each < _MOST for each in (found.fit_seconds, found.predict_seconds))
+        and all(_holds(getattr(extra, name), kind) for name, kind in get_type_hints(Extra).items())
+        and all(_holds(getattr(reasons, name), kind) for name, kind in get_type_hints(Reasons).items())
+        and all(
+            each is None or len(each) == queries
+            for each in (extra.distances, extra.best_model, extra.relevant_only, extra.places, reasons.why or None)
+        )
+        and all(len(each) == 2 for each in (extra.moved or {}).values())
+        and len(set(map(len, extra.places or ()))) < 2
+        and all(len(each) == len(reasons.features) for each in (reasons.here, reasons.everyone, reasons.moved))
+        and (reasons.queries > 0 or not reasons.features)
+        and all(0 <= each <= 1 + 1e-9 for each in _measured(extra))
+        and (extra.halves is None or sorted(extra.halves) == ["best", "other", "own"])
+        and len(set(map(len, (extra.halves or {}).values()))) < 2
+        and (found.choice is None or _is_choice(found.choice))
+        and _are_reasons(reasons, test)
+    )
+    if not right:
+        raise ValueError
+
+
+def _measured(extra: Extra) -> Iterator[float]:
+    """The values of average precision in it."""
+    for each in (extra.best_model, extra.by_rank, extra.relevant_only, *(extra.halves or {}).values()):
+        yield from each or ()
+
+
+def _is_choice(choice: Choice) -> bool:
+    """Whether it is of plain values that can be shown."""
+    settings = (choice.parameters, choice.final, *(each.parameters for each in choice.tried))
+    plain = (bool, int, float, str, type(None))
+    return (
+        isinstance(choice.measure, str)
+        and isinstance(choice.flavour, str)
+        and all(_holds(each.value, float) and math.isfinite(each.value) for each in choice.tried)
+        and all(isinstance(each, dict) for each in settings)
+        and all(isinstance(one, plain) for own in settings for each in own.values() for one in _listed(each))
+        and choice.edges is not None  # which looks at all of it
+    )
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _are_reasons(reasons: Reasons, test: Judged) -> bool:
+    """Whether they name documents and features that are there."""
+    if not reasons.why and not reasons.refused and reasons.features:
+        return False
+    for size, own in zip(test.candidates.sizes.tolist(), reasons.why, strict=False):
+        for row, *pairs in own:
+            known = all(feature in range(len(reasons.features)) for feature in pairs[::2])
+            if row not in range(size) or len(pairs) % 2 or not known:
+                return False
+    return True
+
+
+def _holds(value: Any, kind: Any) -> bool:
+    """Whether a value is of a type: numbers, texts, None, lists and dictionaries of these."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is UnionType:
+        return any(_holds(value, each) for each in parts)
+    if origin is list:
+        return isinstance(value, list) and all(_holds(each, parts[0]) for each in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(_holds(each, parts[1]) for each in value.values())
+    if kind is float:
+        return type(value) in (int, float) and not abs(value) > _MOST  # also NaN, of what is not known
+    return type(value) is kind and (kind is not int or abs(value) < 2**53)
 
 
 def _checksum(text: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from querywise.errors import QuerywiseError
+from querywise.errors import DataError, QuerywiseError
 from querywise.runtime.files import atomic_file
 from querywise.runtime.progress import track
 from querywise.runtime.resume import resume_folder
@@ -36,8 +36,19 @@ def resuming(folder: Path, record: Json) -> Iterator[None]:
 
     The folder is removed when the block ends well, or badly with nothing finished.
     """
-    with resume_folder(folder, record), use_workers(_Resuming(workers(), folder)):
-        yield
+    pool = _Resuming(workers(), folder)
+    try:
+        with resume_folder(folder, record), use_workers(pool):
+            yield
+    except (QuerywiseError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        if not pool.taken:
+            raise
+        raise DataError(
+            f"{folder}: what was kept there does not fit this training ({type(error).__name__}: {error}). Remove the "
+            "folder, and run the command again."
+        ) from error
 
 
 class _Resuming:
@@ -49,6 +60,7 @@ class _Resuming:
         self.stream, self.keep, self.both = pool.stream, pool.keep, pool.both
         self._calls = itertools.count()
         self._within = False
+        self.taken = False  # whether anything that was kept has been used
         self._thread = threading.get_ident()
 
     def each(
@@ -119,9 +131,22 @@ class _Resuming:
     def _kept(self, number: int, place: int) -> Any:
         stem = self._folder / f"{number}-{place}"
         try:
-            if stem.with_suffix(".npy").is_file():
-                return np.load(stem.with_suffix(".npy"), allow_pickle=False)
-            return load(stem) if stem.is_dir() else None
+            found = _array(stem.with_suffix(".npy")) if not stem.is_dir() else load(stem)
         except (QuerywiseError, ValueError, EOFError, OSError):
             shutil.rmtree(stem, ignore_errors=True)  # it was being written when the run ended
             return None
+        self.taken = self.taken or found is not None
+        return found
+
+
+def _array(path: Path) -> Any:
+    """The array in a file, where there is one; ValueError if it is no array of finite numbers, as large as it says."""
+    if not path.is_file():
+        return None
+    try:
+        found = np.array(np.load(path, mmap_mode="r", allow_pickle=False))  # mapped: it must be as large as it says
+    except Exception as error:
+        raise ValueError(path) from error
+    if found.dtype.kind != "f" or not np.isfinite(found).all():
+        raise ValueError(path)
+    return found
