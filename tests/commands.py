@@ -64,7 +64,10 @@ def run_script(script: Path, *words: object) -> Done:
         runpy.run_path(str(script), run_name="__main__")
 
     with mock.patch.object(sys, "path", [str(script.parent), *sys.path]):
-        return _called(program, [str(script), *map(str, words)], None)
+        done = _called(program, [str(script), *map(str, words)], None)
+    for name in [path.stem for path in script.parent.glob("*.py")]:
+        sys.modules.pop(name, None)  # another script has another one of this name beside it
+    return done
 
 
 def run_process(folder: Path | None, *words: object, **more: Any) -> Done:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +14,20 @@ from querywise.data.folds import read_folds
 from querywise.data.run_columns import run_columns
 from querywise.data.runs import read_run
 from querywise.data.vectors import read_vectors
+from querywise.errors import DataError
+from querywise.retrieval.embedders.named import ALLOW, _started
+from querywise.retrieval.embedders.remote import KEY
+from querywise.retrieval.embedding import query_vector
 from querywise.retrieval.index import load_index
+from querywise.retrieval.indexed_vectors import with_vectors
+from querywise.retrieval.reading import Retrieval, collection_from, index_of
 from querywise.service.loaded_model import LoadedModel
 from querywise.service.lookup import Lookup
 from querywise.service.schema import Query
 from querywise.storage import load, read_manifest, save
 from tests.commands import output, refused
 from tests.commands import run as call
+from tests.embedding import Service, embedding_service
 
 WORDS = ("apple", "pear", "plum", "fig", "kiwi", "lime", "melon", "grape", "cherry", "mango")
 
@@ -252,3 +261,83 @@ def test_vectors_to_fuse_belong_to_a_collection(place: Path) -> None:
     for option, value in (("--vectors", "vectors"), ("--embed", "lsa")):
         said = refused(call(place, "fuse", "a.trec", "b.trec", option, value, "--out", "new"))
         assert f"{option} makes a run of a text collection; name the collection with --collection." in said
+
+
+# An index from anybody names an address
+
+
+@pytest.fixture
+def theirs(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    """An embedder behind an address that a model, `m`, and an index, `i`, name; what it was asked so far is forgotten.
+
+    Nothing that it answered is kept, so that it would have to be asked.
+    """
+    with embedding_service() as server:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "before"))
+        for command, name in (("fit", "m"), ("index", "i")):
+            fixed = ("--set", "l2=1") if command == "fit" else ()
+            run(place, command, "docs", "--embed", server.address, *fixed, "--out", tmp_path / name, "-q")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        monkeypatch.setenv(KEY, "sesame-77")
+        server.asked, server.keys = [], []
+        _started.cache_clear()
+        yield server
+        _started.cache_clear()
+
+
+def test_an_address_that_an_index_names_is_not_asked_unless_the_user_names_it_too(
+    theirs: Service, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = ("search", tmp_path / "i", "apple jam", "--model", tmp_path / "m", "--json")
+    for others in ("", "https://127.0.0.1:9", f"{theirs.origin}0", f"{theirs.origin}/v2/embeddings", "lsa,static"):
+        monkeypatch.setenv(ALLOW, others)
+        said = refused(call(place, *search))
+        assert f"The index names the embedder '{theirs.address}'" in said
+        assert f"name it too, with --embed {theirs.address}, or in the environment variable {ALLOW}." in said
+        assert "sesame" not in said
+    assert theirs.asked == []
+
+    monkeypatch.delenv(ALLOW)
+    named = json.loads(run(place, *search, "--embed", theirs.address))
+    assert "apple jam" in [text for batch in theirs.asked for text in batch]
+    assert set(theirs.keys) == {"Bearer sesame-77"}
+    for allowed in (theirs.origin, f"{theirs.origin}/", f" lsa, {theirs.address}", theirs.address.split("#")[0]):
+        monkeypatch.setenv(ALLOW, allowed)
+        assert json.loads(run(place, *search)) == named
+
+
+def test_the_key_is_for_the_first_address_that_is_allowed(
+    theirs: Service, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = ("search", tmp_path / "i", "apple jam", "--model", tmp_path / "m", "--json")
+    monkeypatch.setenv(ALLOW, f"https://api.example.com,{theirs.origin}")
+    run(place, *search)
+    assert set(theirs.keys) == {None}
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "again"))
+    _started.cache_clear()
+    monkeypatch.setenv(ALLOW, f"{theirs.origin},https://api.example.com")
+    run(place, *search)
+    assert set(theirs.keys) == {None, "Bearer sesame-77"}
+
+
+def test_ranking_files_asks_no_embedder(theirs: Service, place: Path, tmp_path: Path) -> None:
+    run(place, "features", "docs", "--embed", theirs.address, "--out", tmp_path / "f", "-q")
+    theirs.asked = []
+    run(place, "rank", tmp_path / "m", tmp_path / "f" / "S1.txt")
+    assert theirs.asked == []
+
+
+@pytest.mark.parametrize("name", ["static:/etc", "sentence-transformers:anybody/model"])
+def test_a_path_or_a_model_that_an_index_names_is_not_opened(
+    name: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = with_vectors(
+        index_of(collection_from(place / "docs"), Retrieval()),
+        read_vectors(place / "vectors"),
+        embedder={"name": name, "dimension": 1, "probe": [1.0]},
+    )
+    with pytest.raises(DataError, match=re.escape(f"The index names the embedder {name!r}")):
+        query_vector(made, "apple")
+    monkeypatch.setenv(ALLOW, name)
+    with pytest.raises(DataError, match=r"static:/etc: |is not installed|cannot be loaded"):
+        query_vector(made, "apple")

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import json
-import threading
+import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +19,8 @@ from querywise.retrieval.embedding import EmbedderRecord, query_vector, record_o
 from querywise.retrieval.index import Index, build_index, load_index, save_index
 from querywise.retrieval.indexed_vectors import vectors_of
 from querywise.runtime.arrays import Floats
+from querywise.runtime.cancellation import Job, working_for
+from tests.embedding import Service, embedding_service
 
 TEXTS = ("the boundary layer of a wing", "heat in a boundary layer", "a wing in the wind", "cats and dogs", "dogs bark")
 
@@ -170,84 +168,10 @@ def test_what_an_embedder_gives_is_checked() -> None:
 # Behind an address
 
 
-class Service(ThreadingHTTPServer):
-    """A service that answers with the length of each text, and with whatever is wrong before that."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.wrong: list[Any] = []  # what to do instead, once each: a status, "late", "cut", or a body
-        self.asked: list[list[str]] = []
-        self.keys: list[str | None] = []
-        self.models: list[str] = []
-        self.done = threading.Event()
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/v1/embeddings#small"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Service
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append(body["input"])
-        self.server.keys.append(self.headers.get("Authorization"))
-        self.server.models.append(body["model"])
-        rows = [{"index": place, "embedding": [len(text), 1.5]} for place, text in enumerate(body["input"])]
-        status, answer = 200, json.dumps({"data": rows[::-1]}).encode()  # in any order
-        if self.server.wrong:
-            wrong = self.server.wrong.pop(0)
-            if wrong in ("trickle", "trickling headers"):
-                self.trickle(answer, headers=wrong == "trickle")
-                return
-            if wrong == "late":
-                self.server.done.wait(20)
-                return
-            status = wrong if isinstance(wrong, int) else 200
-            answer = f"no: {self.headers.get('Authorization')}".encode() if isinstance(wrong, int) else answer
-            if isinstance(wrong, bytes):
-                answer = wrong
-            elif wrong == "cut":
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer[:10])
-                self.close_connection = True
-                return
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
-
-    def trickle(self, answer: bytes, *, headers: bool) -> None:
-        """A byte now and then, for ever: of the answer after its headers, or of these."""
-        if headers:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(answer) + 10**6))
-            self.end_headers()
-        with contextlib.suppress(OSError):
-            for byte in answer if headers else b"HTTP/1.0 200 OK\r\nX: " + b"x" * 10**6:
-                self.wfile.write(bytes([byte]))
-                if self.server.done.wait(0.05):
-                    return
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def service() -> Iterator[Service]:
-    server = Service()
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server
-    server.done.set()
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with embedding_service() as server:
+        yield server
 
 
 def asking(service: Service, cache: Path, **how: float) -> RemoteEmbedder:
@@ -345,6 +269,59 @@ def test_the_key_is_sent_and_written_nowhere(service: Service, tmp_path: Path, m
     assert "sesame" not in repr(record_of(asking(service, tmp_path), service.address))
 
 
+def test_a_key_that_http_cannot_send_is_refused_without_a_word_of_it(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("sesame\nX-Evil: 1", "sésame—77"):
+        monkeypatch.setenv(KEY, key)
+        with pytest.raises(DataError, match="the value of Authorization has a letter that HTTP headers") as error:
+            asking(service, tmp_path)(["a"])
+        assert "same" not in str(error.value)
+    assert service.asked == []
+
+
+def test_a_redirect_is_not_followed_and_nothing_is_sent_elsewhere(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY, "sesame-77")
+    with embedding_service() as other:
+        service.wrong = [f"{other.address}?key=sesame-77"]
+        where = other.address.split("/")[2]
+        with pytest.raises(DataError, match=f"status 307, a redirect to {where}, which is not followed") as error:
+            asking(service, tmp_path)(["a"])
+        assert "sesame" not in str(error.value)
+        assert (len(service.asked), other.asked, other.keys) == (1, [], [])
+
+
+def test_an_answer_larger_than_the_vectors_of_the_texts_is_refused_early(service: Service, tmp_path: Path) -> None:
+    asking(service, tmp_path)(["a"])  # now the dimension is known: 2
+    service.wrong = ["endless"]
+    with pytest.raises(DataError, match=r"/v1/embeddings: the answer has more than \d{5} bytes\."):
+        asking(service, tmp_path)(["b"])
+    assert len(service.asked) == 2, "it is not asked again"
+    assert service.sent < 10_000_000, "only what the buffers of the connection took"
+    service.wrong = ["endless"]
+    with pytest.raises(DataError, match=r"the answer has more than \d{6} bytes\."):
+        asking(service, tmp_path / "new")(["b"])
+
+
+@pytest.mark.parametrize("answer", [b'{"data": [' + b"[]," * 50_000 + b"0]}", b"[" + b"1," * 200_000 + b"1]"])
+def test_an_answer_of_many_small_values_is_refused_before_they_are_made(
+    service: Service, tmp_path: Path, answer: bytes
+) -> None:
+    service.wrong = [answer]
+    with pytest.raises(DataError, match="more values than 1 vectors have"):
+        asking(service, tmp_path)(["a"])
+
+
+def test_all_attempts_fit_into_the_time_of_whoever_waits(service: Service, tmp_path: Path) -> None:
+    service.wrong = ["late", 503, 503, "late", 503]
+    begun = time.monotonic()
+    with working_for(Job(begun + 0.6)), pytest.raises(DataError, match="no answer in"):
+        RemoteEmbedder(service.address, cache=tmp_path, pause=0.2)(["a"])
+    assert time.monotonic() - begun < 2
+
+
 def test_documents_are_embedded_behind_an_address(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,8 +335,8 @@ def test_documents_are_embedded_behind_an_address(
     assert vectors.titles is not None
     assert vectors.of(np.array([0, 5])).tolist() == [[len(TEXTS[0]), 1.5], [len("title. text"), 1.5]]
     assert vectors.titles.of(np.array([0, 5])).tolist() == [[0, 0], [5, 1.5]]
-    assert query_vector(made, "abc").tolist() == [3, 1.5]
-    assert query_vector(made, " ").tolist() == [0, 0]
+    assert query_vector(made, "abc", embed=service.address).tolist() == [3, 1.5]
+    assert query_vector(made, " ", embed=service.address).tolist() == [0, 0]
 
 
 def test_a_damaged_cache_counts_as_not_there(service: Service, tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ def test_an_answer_without_hits_takes_one_line(engine: str, linear: RankSVM, tmp
     export_model(linear, engine, tmp_path / "out", rows=3)
     answer = {"timed_out": True, "root": {"errors": []}, "response": {}, "hits": {"hits": [{"_id": "0"}]}}
     result = checked(tmp_path / "out", Saying(answer), engine)
-    assert "The engine's answer has not the documents asked for: {" in one_line(result)
+    assert "The engine's answer has not what was asked for: {" in one_line(result)
 
 
 # Routers.

@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -279,3 +279,106 @@ def positive() -> Judged:
     """`world` with values that Elasticsearch's own rescorer takes, too."""
     data = world()
     return replace(data, candidates=replace(data.candidates, features=np.abs(data.candidates.features)))
+
+
+# An engine, or whoever answers in its place, that means harm.
+
+SECRET = "Basic c2VzYW1lOjc3"
+WRONG: list[Any] = [
+    *(0, "a", None, [], [{}], {}, {"_source": 1}, {"_source": {"featureset": 3, "model": []}}),
+    {"_source": {"featureset": {"features": [1]}, "model": {"model": 5, "feature_set": {}}}},
+    {"_source": {"featureset": {"features": {}}, "model": {"model": {"definition": "{"}, "feature_set": 0}}},
+    {"featureStores": 5, "features": 1, "models": {"a": 1}, "version": "8"},
+    {"featureStores": ["shop"], "features": [{"name": 1}], "models": [{}], "version": {"number": []}},
+    {"featureStores": {"shop": 1}, "features": [1], "models": [None], "version": {"number": "8.15.0"}},
+    {"trained_model_configs": {"a": 1}, "version": {"number": "9.1.0"}},
+    {"trained_model_configs": [{"metadata": {"querywise": []}}], "version": {"number": "9.1.0"}},
+    {"trained_model_configs": [3], "version": {"number": "9.1.0"}, "fields": 3, "fieldTypes": "a", "hits": {"hits": 1}},
+]
+
+
+def scripts(exports: Path, engine: str, url: str) -> list[Done]:
+    """Both scripts of an export that send a header."""
+    words = (
+        "--url",
+        url,
+        *(("--collection", "shop") if engine == "solr" else ()),
+        "--header",
+        f"Authorization: {SECRET}",
+    )
+    return [run_script(exports / engine / name, *words) for name in ("upload.py", "check_parity.py")]
+
+
+@contextmanager
+def raw(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[tuple[str, list[str]]]:
+    """A server whose answers are written by hand; gives its address, and the requests with their credentials."""
+    seen: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def _any(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            seen.append(f"{self.command} {self.path} {self.headers.get('Authorization')}")
+            with suppress(OSError):
+                answer(self)
+
+        do_GET = do_POST = do_PUT = do_DELETE = _any  # noqa: N815
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", seen
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.mark.parametrize("engine", ALL)
+def test_credentials_do_not_follow_a_redirect(engine: str, exports: Path) -> None:
+    def redirect(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(302)
+        handler.send_header("Location", f"{elsewhere}/taken?for={handler.headers.get('Authorization')}")
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    with raw(lambda _: None) as (elsewhere, others), raw(redirect) as (url, seen):
+        for done in scripts(exports, engine, url):
+            assert done.returncode == 2
+            said = done.stderr
+            assert f"status 302, a redirect to {elsewhere.removeprefix('http://')}, which is not followed" in said
+            assert "Give the engine's own address as --url." in said
+            assert "c2VzYW1l" not in said
+        assert seen
+        assert others == []
+
+
+@pytest.mark.parametrize("engine", ALL)
+@pytest.mark.parametrize("announced", [True, False])
+def test_an_answer_of_gigabytes_takes_one_line(engine: str, announced: bool, exports: Path) -> None:
+    def large(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        if announced:
+            handler.send_header("Content-Length", "3000000000")
+        handler.end_headers()
+        handler.wfile.write(b'{"a": "')
+        for _ in range(3_000):
+            handler.wfile.write(b"x" * 1_000_000)
+
+    with raw(large) as (url, _):
+        said = one_line(upload(exports, engine, url))
+    assert "the answer has more than 64000000 bytes. Give the engine's own address as --url." in said
+
+
+@pytest.mark.parametrize("engine", ALL)
+def test_wrong_json_takes_one_line_and_no_secret_is_repeated(engine: str, exports: Path) -> None:
+    for content in [*WRONG, {"echo": SECRET}, *({**each, "echo": SECRET} for each in WRONG if isinstance(each, dict))]:
+        for code in (200, 404):
+            with replying(lambda asked: Said(code, content)) as (url, _):  # noqa: B023
+                for done in scripts(exports, engine, url):
+                    assert "Traceback" not in done.stderr, (content, code, done.stderr)
+                    assert done.returncode in (0, 1, 2), (content, code)
+                    assert "c2VzYW1l" not in done.stderr + done.stdout, (content, code)

@@ -56,6 +56,17 @@ ONLY_IN: dict[str, str | tuple[str, ...]] = {
     "tokenizers": "retrieval/embedders/static.py",
     "sentence_transformers": "retrieval/embedders/sentences.py",
 }
+# What opens connections to other machines: modules and functions to import, and methods.
+OUTGOING = {
+    *("urllib.request", "urllib3", "http.client", "requests", "httpx", "aiohttp", "websockets", "xmlrpc.client"),
+    *("ftplib", "smtplib", "poplib", "imaplib", "telnetlib", "paramiko", "huggingface_hub", "openai", "elasticsearch"),
+    *("socket.create_connection", "asyncio.open_connection", "asyncio.open_unix_connection"),
+}
+CONNECTING = {".create_connection", ".connect", ".connect_ex", ".open_connection", ".open_unix_connection", ".urlopen"}
+MAY_CONNECT = {
+    "runtime/http_client.py": "every request to another machine",
+    "runtime/ray.py": "looks whether anybody listens where --cluster says, and sends nothing",
+}
 
 
 def sources() -> list[Path]:
@@ -154,6 +165,44 @@ def test_a_library_is_known_in_one_place(library: str) -> None:
     ]
     assert all(found), f"nothing in one of {places} imports {library}"
     assert users == set().union(*found), f"only {places} may import {library}"
+
+
+def outgoing(path: Path) -> list[str]:
+    """What a file has that could open a connection."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [str(node.module), *(f"{node.module}.{each.name}" for each in node.names)]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            found.append(f".{node.func.attr}")
+    return [each for each in found if each in OUTGOING or each.partition(".")[0] in OUTGOING or each in CONNECTING]
+
+
+def test_connections_to_other_machines_are_opened_in_one_module() -> None:
+    connecting = {path.relative_to(ROOT).as_posix(): found for path in sources() if (found := outgoing(path))}
+    assert connecting.keys() == MAY_CONNECT.keys(), connecting
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import urllib.request",
+        "from urllib import request",
+        "from http import client",
+        "import requests",
+        "def f():\n    from httpx import get",
+        "import socket\nsocket.create_connection(('a', 1))",
+        "from socket import create_connection\ncreate_connection(('a', 1))",
+        "line.connect(('a', 1))",
+        "asyncio.open_connection('a', 1)",
+        "import urllib\nurllib.request.urlopen('http://a')",
+    ],
+)
+def test_a_new_way_out_is_found(text: str, tmp_path: Path) -> None:
+    (tmp_path / "new.py").write_text(text)
+    assert outgoing(tmp_path / "new.py")
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -9,12 +9,13 @@ from importlib.resources import files as resources
 from typing import NamedTuple
 
 _PARTS = "querywise.exports.scripts"  # the package of the parts; a joined file does not import from it
+_RUNTIME = "querywise.runtime"  # the package of what sends requests, in the library and in scripts
 
 
 def check_script(engine: str) -> str:
-    """The text of check_parity.py for an engine: first the shared part, then the engine's part, which uses it."""
-    shared, own = _read("check_parity.py"), _read(f"check_{engine}.py")
-    return _joined(_docstring(shared, own), shared, own)
+    """The text of check_parity.py for an engine: what sends requests, the shared part, the engine's, which uses it."""
+    client, shared, own = _read("http_client.py", _RUNTIME), _read("check_parity.py"), _read(f"check_{engine}.py")
+    return _joined(_docstring(shared, own), client, shared, own)
 
 
 def router_script(engine: str) -> str:
@@ -37,12 +38,12 @@ class _Part(NamedTuple):
     code: str
 
 
-def _read(name: str, *, beside_check: bool = False) -> _Part:
+def _read(name: str, package: str = _PARTS, *, beside_check: bool = False) -> _Part:
     """A part's docstring, its imports from other packages, and the code below, without blank lines around them.
 
     beside_check: whether the part imports what it takes of the check from the check_parity.py beside it.
     """
-    text = resources("querywise.exports").joinpath("scripts", name).read_text(encoding="utf-8")
+    text = resources(package).joinpath(name).read_text(encoding="utf-8")
     lines, nodes = text.splitlines(), ast.parse(text).body
     imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     for node in imports:
@@ -56,7 +57,7 @@ def _read(name: str, *, beside_check: bool = False) -> _Part:
 
 
 def _imports_a_part(node: ast.Import | ast.ImportFrom) -> bool:
-    return isinstance(node, ast.ImportFrom) and str(node.module).startswith(_PARTS)
+    return isinstance(node, ast.ImportFrom) and str(node.module).startswith((_PARTS, _RUNTIME))
 
 
 def _last_line(node: ast.stmt) -> int:
@@ -68,10 +69,11 @@ def _docstring(shared: _Part, own: _Part) -> str:
     return f"{own.docstring}\n{shared.docstring.partition(chr(10))[2]}"
 
 
-def _joined(docstring: str, first: _Part, second: _Part) -> str:
-    """Two parts as one file. The second part may use names of the first."""
-    imports = _import_lines([*first.imports, *second.imports])
-    return f'"""{docstring}\n"""\n\n{imports}\n\n{first.code}\n\n\n{second.code}\n'
+def _joined(docstring: str, *parts: _Part) -> str:
+    """Parts as one file. Each may use names of those before it."""
+    imports = _import_lines([node for part in parts for node in part.imports])
+    code = "\n\n\n".join(part.code for part in parts)
+    return f'"""{docstring}\n"""\n\n{imports}\n\n{code}\n'
 
 
 def _import_lines(nodes: Iterable[ast.Import | ast.ImportFrom]) -> str:

@@ -111,8 +111,8 @@ def query_vector(
 ) -> Floats:
     """The vector of a query for a model that was trained with vectors; refused where another embedder would make it.
 
-    embed: the embedder to use; None is the one that made the index's vectors. trained: what the model remembers of the
-    vectors it was trained on, its note `vectors`. model: what messages call it.
+    embed: the embedder to use; None is the one that made the index's vectors, if the operator allows it. trained: what
+    the model remembers of the vectors it was trained on, its note `vectors`. model: what messages call it.
     """
     embedder, record = query_embedder(index, embed)
     known = trained if isinstance(trained, dict) else {}
@@ -130,7 +130,8 @@ def query_vector(
 def query_embedder(index: Index, name: str | None = None) -> tuple[Embedder, EmbedderRecord]:
     """What embeds the queries of an index with vectors: the embedder that made them, or one that is named.
 
-    It is started here, and must give the vectors that it gave when the index was made.
+    It is started here, and must give the vectors that it gave when the index was made. One that the index alone names
+    is refused unless the operator allows it (`require_allowed`).
     """
     known = embedder_of(index)
     record = None if known is None else EmbedderRecord.from_json(known, "The index")
@@ -141,7 +142,7 @@ def query_embedder(index: Index, name: str | None = None) -> tuple[Embedder, Emb
             arguments=("embed",),
         )
     asked = name if name is not None else record.name if record is not None else ""
-    embedder = find_embedder(asked, index)
+    embedder = find_embedder(asked, index, named_by_index=name is None)
     found = record_of(embedder, asked)
     if record is not None:
         record.require(found, "this index")

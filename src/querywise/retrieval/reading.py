@@ -283,7 +283,7 @@ def _with_query_vectors(collection: Collection, index: Index, how: Retrieval) ->
     if table is None or not how.by_vectors:
         return collection
     if how.vectors is None:
-        return with_query_vectors(collection, index)
+        return with_query_vectors(collection, index, how.embed)
     given = read_vectors(how.vectors).queries
     if given is None:
         raise DataError(f"{how.vectors}: there are no vectors of queries here. Expected queries.npy and queries.json.")
@@ -291,12 +291,12 @@ def _with_query_vectors(collection: Collection, index: Index, how: Retrieval) ->
     return replace(collection, queries=replace(table, vectors=vectors))
 
 
-def with_query_vectors(collection: Collection, index: Index) -> Collection:
-    """The same collection with its queries embedded by what made the vectors of its index."""
+def with_query_vectors(collection: Collection, index: Index, embed: str | None = None) -> Collection:
+    """The same collection with its queries embedded by what made the vectors of its index. embed: its name."""
     table = collection.queries
     if table is None:
         return collection
-    embedder, record = query_embedder(index)
+    embedder, record = query_embedder(index, embed)
     vectors = embedded_queries(embedder, table.texts or (None,) * len(table), record)
     return replace(collection, queries=replace(table, vectors=vectors))
 

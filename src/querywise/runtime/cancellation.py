@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
+import time
 from collections.abc import Iterator
 
 
@@ -12,12 +14,16 @@ class GivenUpError(Exception):
 
 
 class Job:
-    """Some work, on any number of threads; `given_up`: whether it should stop."""
+    """Some work, on any number of threads; `given_up`: whether it should stop.
 
-    __slots__ = ("given_up",)
+    until: when whoever waits for it will give it up, by `time.monotonic`.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("given_up", "until")
+
+    def __init__(self, until: float = math.inf) -> None:
         self.given_up = False
+        self.until = until
 
 
 _here = threading.local()
@@ -28,6 +34,12 @@ def checkpoint() -> None:
     job: Job | None = getattr(_here, "job", None)
     if job is not None and job.given_up:
         raise GivenUpError
+
+
+def time_left() -> float:
+    """The seconds until the work that this thread does will be given up; infinite where nobody waits for it."""
+    job = current_job()
+    return math.inf if job is None else job.until - time.monotonic()
 
 
 def current_job() -> Job | None:

@@ -19,7 +19,6 @@ from querywise.exports.scripts.check_parity import (
     main,
     name_is_taken,
     read_json,
-    reading,
     remove_all,
 )
 
@@ -98,8 +97,7 @@ class Elasticsearch:
             "rescore": {"window_size": self.size, "query": {**weights, "rescore_query": by_model}},
         }
         found = self.server.ask("POST", f"{self.name}/_search", ranked)
-        with reading(found):
-            return {hit["_id"]: float(hit["_score"]) for hit in found["hits"]["hits"]}
+        return {hit["_id"]: float(hit["_score"]) for hit in found["hits"]["hits"]}
 
     def logged(self, where: str, keywords: str, ids: list[str]) -> dict[str, dict[str, float]]:
         """The values of the uploaded features for some documents of an index."""
@@ -110,9 +108,8 @@ class Elasticsearch:
             "ext": {"ltr_log": {"log_specs": {"name": "features", "named_query": "features"}}},
         }
         found = self.server.ask("POST", f"{where}/_search", asked)
-        with reading(found):
-            logs = {hit["_id"]: hit["fields"]["_ltrlog"][0]["features"] for hit in found["hits"]["hits"]}
-            return {name: {each["name"]: float(each.get("value", 0)) for each in log} for name, log in logs.items()}
+        logs = {hit["_id"]: hit["fields"]["_ltrlog"][0]["features"] for hit in found["hits"]["hits"]}
+        return {name: {each["name"]: float(each.get("value", 0)) for each in log} for name, log in logs.items()}
 
     def remove(self) -> list[str]:
         """Remove everything that was created, last things first."""

@@ -19,7 +19,6 @@ from querywise.exports.scripts.check_parity import (
     main,
     name_is_taken,
     read_json,
-    reading,
     remove_all,
 )
 
@@ -81,8 +80,7 @@ class ElasticsearchNative:
         rescored = {"window_size": self.size, "learning_to_rank": by_model}
         asked = {"size": self.size, "query": {"match_all": {}}, "rescore": rescored}
         found = self.server.ask("POST", f"{self.name}/_search", asked)
-        with reading(found):
-            return {hit["_id"]: float(hit["_score"]) for hit in found["hits"]["hits"]}
+        return {hit["_id"]: float(hit["_score"]) for hit in found["hits"]["hits"]}
 
     def logged(self, where: str, keywords: str, ids: list[str]) -> dict[str, dict[str, float]]:
         """The values of the exported features for some documents of an index."""
@@ -93,9 +91,8 @@ class ElasticsearchNative:
         source = json.dumps({"size": len(ids), "_source": False, "query": query})
         asked = {"source": source, "params": {"keywords": keywords}}
         found = self.server.ask("POST", f"{where}/_search/template?include_named_queries_score=true", asked)
-        with reading(found):
-            scores = {hit["_id"]: hit.get("matched_queries", {}) for hit in found["hits"]["hits"]}
-            return {name: {each: float(score) for each, score in own.items()} for name, own in scores.items()}
+        scores = {hit["_id"]: hit.get("matched_queries", {}) for hit in found["hits"]["hits"]}
+        return {name: {each: float(score) for each, score in own.items()} for name, own in scores.items()}
 
     def remove(self) -> list[str]:
         """Remove everything that was created, last things first."""

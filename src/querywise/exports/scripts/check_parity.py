@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import http.client
 import json
 import re
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from querywise.runtime.http_client import RequestError, ask, check_headers, split_url
+
 HERE = Path(__file__).resolve().parent
+LARGEST = 64_000_000  # bytes of an answer
+PATIENCE = 10  # times as long as --timeout may all of an answer take, as long as bytes keep coming
 FEATURE_TOLERANCE = 0.01  # relative difference allowed between a feature in the engine and in training
 
 
@@ -34,39 +35,51 @@ class Server:
     """A client of the engine's HTTP interface."""
 
     def __init__(self, url: str, headers: dict[str, str], timeout: float = 60) -> None:
-        if not re.match(r"https?://[^/]", url):
-            raise EngineError(f"--url {url}: expected an address like http://localhost:9200.")
+        try:
+            split_url(url)
+        except RequestError:
+            shown = re.sub("//[^/]*@", "//…@", url)
+            raise EngineError(
+                f"--url {shown}: expected an address like http://localhost:9200; --header passes credentials."
+            ) from None
         self.url = url.rstrip("/")
         self.headers = headers
         self.timeout = timeout
+        self.last = ""  # the beginning of the last answer, and what was asked
 
     def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> dict[str, Any]:
         """Send a request; the answer, read as JSON."""
         data = None if body is None else (body if isinstance(body, str) else json.dumps(body)).encode()
+        headers, most = {"Content-Type": kind, **self.headers}, PATIENCE * self.timeout
         try:
-            request = urllib.request.Request(
-                f"{self.url}/{path}", data=data, method=method, headers={"Content-Type": kind, **self.headers}
+            answer = ask(
+                method, f"{self.url}/{path}", data, headers, largest=LARGEST, silence=self.timeout, seconds=most
             )
-            with urllib.request.urlopen(request, timeout=self.timeout) as answer:
-                content = answer.read().decode(errors="replace")
-        except urllib.error.HTTPError as error:
-            raise EngineError(f"{method} {path}: {error.code} {beginning(_body(error))}") from None
-        except urllib.error.URLError as error:
-            raise EngineError(f"{self.url} does not answer ({error.reason}).") from None
-        except TimeoutError:
-            raise EngineError(f"{method} {path}: no answer within {self.timeout:g} seconds; see --timeout.") from None
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise EngineError(f"{method} {path}: the connection broke off ({beginning(str(error))}).") from None
+        except RequestError as error:
+            raise EngineError(self._explained(error, f"{method} {path}")) from None
+        if answer.status >= 300:
+            raise EngineError(f"{method} {path}: {answer.status} {answer.shown(500)}")
+        content = answer.content.decode(errors="replace")
         try:
             found = json.loads(content) if content.strip() else {}
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             raise EngineError(
-                f"{method} {path}: the answer is not that of a search engine; it begins {beginning(content, 80)!r}. "
+                f"{method} {path}: the answer is not that of a search engine; it begins {answer.shown(80)!r}. "
                 "Is --url right?"
             )
+        self.last = f"{answer.shown(300)} ({method} {path})"
         return found
+
+    def _explained(self, error: RequestError, request: str) -> str:
+        if error.kind == "unreachable":
+            return f"{self.url} does not answer ({error})."
+        if error.kind == "late":
+            return f"{request}: no answer within {self.timeout:g} seconds; see --timeout ({error})."
+        if error.kind == "broken":
+            return f"{request}: the connection broke off ({error})."
+        return f"{request}: {error}. Give the engine's own address as --url."
 
 
 class Engine(Protocol):
@@ -90,26 +103,15 @@ class Engine(Protocol):
 Connect = Callable[..., Engine]
 
 
-def _body(error: urllib.error.HTTPError) -> str:
-    try:
-        return error.read().decode(errors="replace")
-    except (OSError, http.client.HTTPException):
-        return ""
-
-
-def beginning(text: str, length: int = 500) -> str:
-    """The beginning of a text, on one line."""
-    return " ".join(text.split())[:length]
-
-
 @contextlib.contextmanager
-def reading(answer: dict[str, Any]) -> Iterator[None]:
-    """Turn an error in looking up parts of an answer into one that shows the answer."""
+def reading(server: Server) -> Iterator[None]:
+    """Turn an error in looking up parts of an answer into one line that shows it; before any answer, of a file."""
     try:
         yield
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError):
-        said = beginning(json.dumps(answer, ensure_ascii=False), 300)
-        raise EngineError(f"The engine's answer has not the documents asked for: {said}") from None
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        if not server.last:
+            raise EngineError(f"{HERE}: a file of the export is not as it was written ({error!r}).") from None
+        raise EngineError(f"The engine's answer has not what was asked for: {server.last}") from None
 
 
 def name_is_taken(what: str, how: str) -> EngineError:
@@ -158,10 +160,12 @@ def read_headers(given: list[str]) -> dict[str, str]:
     for each in given:
         name, colon, value = (part.strip() for part in each.partition(":"))
         if not colon or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
-            raise EngineError(f"--header {each!r}: expected 'Name: value'.")
-        if not all(" " <= letter <= "~" or "\xa0" <= letter <= "\xff" or letter == "\t" for letter in value):
-            raise EngineError(f"--header {name}: its value has a letter that HTTP headers cannot hold.")
+            raise EngineError("--header: expected 'Name: value', a name of letters, digits and - first.")
         found[name] = value
+    try:
+        check_headers(found)
+    except RequestError as error:
+        raise EngineError(f"--header: {error}.") from None
     return found
 
 
@@ -270,12 +274,14 @@ def check(given: argparse.Namespace, connect: Connect) -> int:
     engine = connect(server, export, name, given.collection)
     left: list[str] = []
     try:
-        engine.put(documents, models)
-        compared = [score_difference(engine.scores(model), model, documents) for model in models]
+        with reading(server):
+            engine.put(documents, models)
+            compared = [score_difference(engine.scores(model), model, documents) for model in models]
     finally:
         left = engine.remove()
         sys.stderr.write("".join(f"{each}\n" for each in left))
-    logs, agree = ([], True) if given.log is None else compare_features(engine, given.log, documents)
+    with reading(server):
+        logs, agree = ([], True) if given.log is None else compare_features(engine, given.log, documents)
     count = f"{len(models)} model{'s' if len(models) > 1 else ''}"
     differences = [each for each in compared if each is not None]
     scored = differences or [f"{len(documents)} documents are scored alike by {count}."]

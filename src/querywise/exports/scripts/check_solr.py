@@ -18,7 +18,6 @@ from querywise.exports.scripts.check_parity import (
     main,
     name_is_taken,
     read_json,
-    reading,
     remove_all,
 )
 
@@ -66,16 +65,14 @@ class Solr:
         asked = {"defType": "lucene", "q": f"{{!prefix f=id}}{self.name}-", "fl": "id", "rows": "1", "wt": "json"}
         form = urllib.parse.urlencode(asked)
         found = self._ask("POST", "select", form, "application/x-www-form-urlencoded")
-        with reading(found):
-            if found["response"]["docs"]:
-                query = f"{{!prefix f=id}}{self.name}-"
-                how = f"delete the query {query} in {self.collection}"
-                raise name_is_taken(f"a document whose id begins with {self.name}-", how)
+        if found["response"]["docs"]:
+            query = f"{{!prefix f=id}}{self.name}-"
+            how = f"delete the query {query} in {self.collection}"
+            raise name_is_taken(f"a document whose id begins with {self.name}-", how)
         stores = self._stores()
-        with reading(stores):
-            if self.name in stores["featureStores"]:
-                how = f'curl -X DELETE "$URL/{self.collection}/schema/feature-store/{self.name}", after its models'
-                raise name_is_taken(f"a feature store called {self.name}", how)
+        if self.name in stores["featureStores"]:
+            how = f'curl -X DELETE "$URL/{self.collection}/schema/feature-store/{self.name}", after its models'
+            raise name_is_taken(f"a feature store called {self.name}", how)
 
     def _stores(self) -> dict[str, Any]:
         try:
@@ -110,8 +107,7 @@ class Solr:
         }
         form = urllib.parse.urlencode(asked)
         found = self._ask("POST", "select", form, "application/x-www-form-urlencoded")
-        with reading(found):
-            scores = {each["id"]: float(each["score"]) for each in found["response"]["docs"]}
+        scores = {each["id"]: float(each["score"]) for each in found["response"]["docs"]}
         return {name.removeprefix(f"{self.name}-"): score for name, score in scores.items()}
 
     def logged(self, where: str, keywords: str, ids: list[str]) -> dict[str, dict[str, float]]:
@@ -128,10 +124,9 @@ class Solr:
         form = urllib.parse.urlencode(asked)
         found = self.server.ask("POST", f"{where}/select", form, "application/x-www-form-urlencoded")
         values: dict[str, dict[str, float]] = {}
-        with reading(found):
-            for document in found["response"]["docs"]:
-                pairs = [each.rpartition("=") for each in document["[features]"].split(",")]
-                values[document["id"]] = {name: float(value) for name, _, value in pairs}
+        for document in found["response"]["docs"]:
+            pairs = [each.rpartition("=") for each in document["[features]"].split(",")]
+            values[document["id"]] = {name: float(value) for name, _, value in pairs}
         return values
 
     def remove(self) -> list[str]:

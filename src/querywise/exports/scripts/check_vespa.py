@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from querywise.exports.scripts.check_parity import EngineError, Server, main, read_text, reading, remove_all
+from querywise.exports.scripts.check_parity import EngineError, Server, main, read_text, remove_all
 
 
 class Vespa:
@@ -39,9 +39,8 @@ class Vespa:
         else:
             asked |= {"ranking": path.stem}
         found = self.server.ask("POST", "search/", asked)
-        with reading(found):
-            hits = found["root"]["children"]
-            return {hit["fields"]["documentid"].rpartition(":")[2]: float(hit["relevance"]) for hit in hits}
+        hits = found["root"]["children"]
+        return {hit["fields"]["documentid"].rpartition(":")[2]: float(hit["relevance"]) for hit in hits}
 
     def logged(self, where: str, keywords: str, ids: list[str]) -> dict[str, dict[str, float]]:
         """Refused: Vespa returns feature values only with a query's own answers, as match-features."""

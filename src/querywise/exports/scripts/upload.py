@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from querywise.exports.scripts.check_parity import EngineError, Server, read_headers
+from querywise.exports.scripts.check_parity import EngineError, Server, read_headers, reading
 
 HERE = Path(__file__).resolve().parent
 UNFINISHED = "EDIT_ME"  # marks the fields that a template leaves to fill in
@@ -134,12 +134,14 @@ def main(connect: Connect, *, where: str, features: str, collection: str | None 
     try:
         if not given.timeout > 0:
             raise EngineError(f"--timeout {given.timeout:g}: expected a number of seconds above 0.")
-        work = connect(Server(given.url, read_headers(given.header), given.timeout), given)
-        if given.remove:
-            work.remove()
-            said = f"{work.gone}."
-        else:
-            said = upload(work)
+        server = Server(given.url, read_headers(given.header), given.timeout)
+        with reading(server):
+            work = connect(server, given)
+            if given.remove:
+                work.remove()
+                said = f"{work.gone}."
+            else:
+                said = upload(work)
     except EngineError as stopped:
         sys.stderr.write(f"{stopped}\n")
         return 2

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from querywise.exports.scripts.check_elasticsearch_native import require_version, with_licence
-from querywise.exports.scripts.check_parity import EngineError, Server, read_json, reading
+from querywise.exports.scripts.check_parity import EngineError, Server, read_json
 from querywise.exports.scripts.upload import HERE, main, name_is_in_use, with_rights
 
 WHERE = "where Elasticsearch is, for example http://localhost:9200"
@@ -59,9 +59,8 @@ class ToElasticsearchNative:
             if f"{path}: 404 " in str(error):
                 return None
             raise _explained(error) from None
-        with reading(found):
-            metadata = found["trained_model_configs"][0].get("metadata") or {}
-            return str(metadata.get("querywise", {}).get("sha256", ""))
+        metadata = found["trained_model_configs"][0].get("metadata") or {}
+        return str(metadata.get("querywise", {}).get("sha256", ""))
 
     def put(self, name: str) -> None:
         """Upload a model. The engine refuses a name that is taken."""

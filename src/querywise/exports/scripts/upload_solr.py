@@ -12,7 +12,7 @@ import sys
 from typing import Any
 from urllib.parse import quote
 
-from querywise.exports.scripts.check_parity import EngineError, Server, read_json, reading
+from querywise.exports.scripts.check_parity import EngineError, Server, read_json
 from querywise.exports.scripts.upload import HERE, listed, main, name_is_in_use, refuse_numbers, with_rights
 
 FEATURES = ""  # what the features are called beside the names of models, which are not empty
@@ -72,12 +72,10 @@ class ToSolr:
             if re.search("store: 404 |No REST managed resource", str(error)):
                 raise self._without_module() from None
             raise with_rights(error, WHO) from None
-        with reading(stores):
-            if self.name not in stores["featureStores"]:
-                return {}
+        if self.name not in stores["featureStores"]:
+            return {}
         found = self.server.ask("GET", f"{path}/{self.name}")
-        with reading(found):
-            return {each["name"]: each for each in found["features"]}
+        return {each["name"]: each for each in found["features"]}
 
     def _numbers(self, fields: list[str]) -> set[str]:
         """The fields that hold numbers; none where Solr does not tell."""
@@ -107,8 +105,7 @@ class ToSolr:
 
     def _stored_models(self) -> dict[str, Any]:
         found = self.server.ask("GET", f"{self.collection}/schema/model-store")
-        with reading(found):
-            return {each["name"]: each for each in found["models"]}
+        return {each["name"]: each for each in found["models"]}
 
     def _in_use(self, what: str, difference: str) -> EngineError:
         return name_is_in_use(what, difference, self.name, "--url URL --collection NAME")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from querywise.errors import DataError
+from querywise.runtime.http_client import RequestError, origin_of, split_url
 
 if TYPE_CHECKING:
     from querywise.contracts.protocols import Embedder
@@ -19,6 +21,8 @@ _KNOWN = (
     "lsa, static, static:FOLDER, sentence-transformers:NAME_OR_FOLDER, or an address that ends in /embeddings, as in "
     "http://localhost:8080/v1/embeddings#MODEL"
 )
+ALLOW = "QUERYWISE_EMBEDDINGS_ALLOW"
+_HARMLESS = ("lsa", "static")
 
 
 def check_name(name: str) -> None:
@@ -32,19 +36,61 @@ def check_name(name: str) -> None:
         raise DataError(f"embed={name!r}: there is no such embedder. Known: {_KNOWN}.", arguments=("embed",))
 
 
-def find_embedder(name: str, index: Index) -> Embedder:
-    """An embedder by its name; `lsa` is made of the index's documents, or is the one that is kept with the index."""
+def find_embedder(name: str, index: Index, *, named_by_index: bool = False) -> Embedder:
+    """An embedder by its name; `lsa` is made of the index's documents, or is the one that is kept with the index.
+
+    named_by_index: the name was read from a folder, so it is refused unless the operator allows it.
+    """
     check_name(name)
+    if named_by_index:
+        require_allowed(name)
     if name == "lsa":
         from querywise.retrieval.embedders.lsa import lsa_of
 
         return lsa_of(index)
-    return _started(name)
+    return _started(name, not named_by_index or _has_key(name))
 
 
-@lru_cache(2)
-def _started(name: str) -> Embedder:
-    """An embedder that does not depend on an index; it is started once."""
+def require_allowed(name: str) -> None:
+    """Refuse an embedder that a folder names and the operator does not: it may be an address, or a path, of anybody's.
+
+    `lsa` and `static` are always allowed: they are in the index itself, and in an installed package.
+    """
+    if name in _HARMLESS or any(_allows(each, name) for each in _allowed()):
+        return
+    raise DataError(
+        f"The index names the embedder {name!r:.300}, and an index may come from anybody, so it is not asked. If it is "
+        f"yours, name it too, with embed={name!r:.300}, or in the environment variable {ALLOW}.",
+        arguments=("embed",),
+    )
+
+
+def _allowed() -> list[str]:
+    """What the operator allows folders to name, from the environment."""
+    return [each.strip() for each in os.environ.get(ALLOW, "").split(",") if each.strip()]
+
+
+def _allows(entry: str, name: str) -> bool:
+    """Whether an entry of the list is an embedder's name, or its address without the model, or that one's origin."""
+    if entry == name:
+        return True
+    try:
+        own, other = split_url(entry), split_url(name.partition("#")[0])
+        same = origin_of(entry) == origin_of(other.geturl())
+    except RequestError:
+        return False
+    return same and (own.path in ("", "/") or (own.path, own.query) == (other.path, other.query))
+
+
+def _has_key(name: str) -> bool:
+    """Whether an address that an index names is sent the key: it belongs to the first address that is allowed."""
+    addresses = [each for each in _allowed() if each.startswith(("http://", "https://"))]
+    return bool(addresses) and _allows(addresses[0], name)
+
+
+@lru_cache(4)
+def _started(name: str, keyed: bool) -> Embedder:
+    """An embedder that does not depend on an index; it is started once. keyed: whether a service is sent the key."""
     kind, _, rest = name.partition(":")
     if kind == "static":
         from querywise.retrieval.embedders.static import StaticEmbedder
@@ -56,7 +102,7 @@ def _started(name: str) -> Embedder:
         return SentenceEmbedder(rest)
     from querywise.retrieval.embedders.remote import RemoteEmbedder
 
-    return RemoteEmbedder(name)
+    return RemoteEmbedder(name, keyed=keyed)
 
 
 def embedded(embedder: Embedder, texts: Sequence[str], *, name: str, dimension: int | None = None) -> Floats:

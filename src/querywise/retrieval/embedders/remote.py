@@ -3,20 +3,16 @@
 Texts are sent in batches; an answer that is late or says that the service is busy is asked for again, later each time.
 What has been answered is kept on disk by address, model and text, a file for each batch, written whole: a run that is
 cut short loses at most one batch. A key is read from the environment, is sent as the bearer token, and is written
-nowhere.
+nowhere. An answer may have as many bytes and numbers as the vectors of so many texts need, and no more.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import socket
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
@@ -25,8 +21,9 @@ import numpy as np
 from querywise.errors import DataError
 from querywise.retrieval.embedders.kept import KeptVectors
 from querywise.runtime.arrays import Floats, Singles
-from querywise.runtime.cancellation import checkpoint
+from querywise.runtime.cancellation import checkpoint, time_left
 from querywise.runtime.files import cache_folder
+from querywise.runtime.http_client import Answer, RequestError, ask
 from querywise.runtime.progress import track
 from querywise.runtime.values import Json
 
@@ -35,7 +32,10 @@ _BATCH = 64  # texts in a request
 _BUSY = (408, 425, 429, 500, 502, 503, 504)  # answers after which it is worth asking again
 _LONGEST_PAUSE = 30.0  # seconds
 _SECRET = re.compile("key|token|secret|passw|^sig", re.IGNORECASE)  # in the name of a parameter
-_LARGEST = 256_000_000  # bytes of an answer
+_MOST_NUMBERS = 16_384  # of a vector, where its dimension is not known yet
+_NUMBER = 32  # bytes of one in JSON, with blanks
+_AROUND = 1_024  # bytes of an answer beside the numbers, for each text
+_MARKS = 16  # commas and brackets beside those of the numbers, for each text
 
 
 class RemoteEmbedder:
@@ -43,7 +43,7 @@ class RemoteEmbedder:
 
     timeout: seconds to wait for a sign of the service. deadline: seconds in which the whole answer must have come.
     attempts: how often a batch is asked for. pause: seconds before the second time, twice as many before each further
-    one. cache: the folder of kept answers; None is `default_cache`.
+    one. cache: the folder of kept answers; None is `default_cache`. keyed: whether the service is sent the key.
     """
 
     def __init__(
@@ -55,11 +55,13 @@ class RemoteEmbedder:
         attempts: int = 5,
         pause: float = 0.5,
         cache: Path | None = None,
+        keyed: bool = True,
     ) -> None:
         self._parts = check_address(address)
         self._where = self._parts._replace(fragment="").geturl()
         self._model = self._parts.fragment or "default"
         self._timeout, self._deadline, self._attempts, self._pause = timeout, deadline, attempts, pause
+        self._keyed = keyed
         self._kept = KeptVectors(default_cache() if cache is None else cache, f"{self._where}#{self._model}")
 
     def __call__(self, texts: Sequence[str], /) -> Floats:
@@ -74,52 +76,52 @@ class RemoteEmbedder:
         return self._kept.of(texts)
 
     def _asked(self, texts: Sequence[str]) -> Singles:
-        """The vectors of one batch."""
-        pause, said = self._pause, ""
-        for attempt in range(self._attempts):
-            if attempt:
+        """The vectors of one batch. Whoever waits for this work bounds the time of all attempts together."""
+        pause, said, tried = self._pause, "", 0
+        while tried < self._attempts and (pause < time_left() or not tried):
+            if tried:
                 time.sleep(min(pause, _LONGEST_PAUSE))
+                checkpoint()
                 pause *= 2
+            tried += 1
             try:
-                status, content, wait = self._request(texts)
-            except (OSError, HTTPException) as error:
-                said = str(error) or type(error).__name__
+                answer = self._request(texts)
+            except RequestError as error:
+                said = str(error)
+                if error.kind == "refused":
+                    raise DataError(f"{self._where}: {said}. {_advice(0)}") from None
                 continue
-            if status == 200:
-                return self._vectors(content, len(texts))
-            said = f"status {status}: {content[:200].decode(errors='replace')!r}"
-            if status not in _BUSY:
-                raise DataError(f"{self._where}: {said}. {_advice(status)}")
-            pause = max(pause, wait)
+            if answer.status == 200:
+                return self._vectors(answer, len(texts))
+            said = f"status {answer.status}: {answer.shown(200)!r}"
+            if answer.status not in _BUSY:
+                raise DataError(f"{self._where}: {said}. {_advice(answer.status)}")
+            pause = max(pause, answer.wait)
         raise DataError(
-            f"{self._where}: no answer in {self._attempts} attempts ({said}). What was answered before is kept; try "
-            "again later."
+            f"{self._where}: no answer in {tried} attempt{'s' if tried > 1 else ''} ({said}). What was answered before "
+            "is kept; try again later."
         )
 
-    def _request(self, texts: Sequence[str]) -> tuple[int, bytes, float]:
-        """One request: status, content, and for how many seconds the service asks to be left alone."""
-        parts, key = self._parts, os.environ.get(KEY, "").strip()
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=self._timeout)
+    def _request(self, texts: Sequence[str]) -> Answer:
+        key = os.environ.get(KEY, "").strip() if self._keyed else ""
         body = json.dumps({"model": self._model, "input": list(texts), "encoding_format": "float"}).encode()
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-        target = parts.path + (f"?{parts.query}" if parts.query else "")
-        with _ended_after(self._deadline, connection):
-            connection.request("POST", target, body, headers)
-            with connection.getresponse() as answer:
-                content = answer.read(_LARGEST + 1)
-                wait = answer.headers.get("Retry-After", "")
-                if answer.length:  # bytes that were announced and did not come, or more than are read
-                    raise HTTPException(f"{len(content)} bytes came, and {answer.length} more were announced")
-        if key:
-            content = content.replace(key.encode(), b"***")  # a service may repeat what it was sent
-        return answer.status, content, float(wait) if wait.isdecimal() else 0.0
+        largest = len(texts) * (_AROUND + _NUMBER * self._width) + _AROUND * _MARKS
+        left = max(time_left(), 0.001)
+        silence, seconds = min(self._timeout, left), min(self._deadline, left)
+        return ask("POST", self._where, body, headers, largest=largest, silence=silence, seconds=seconds)
 
-    def _vectors(self, content: bytes, count: int) -> Singles:
+    @property
+    def _width(self) -> int:
+        """The most numbers that a vector may have."""
+        return self._kept.dimension or _MOST_NUMBERS
+
+    def _vectors(self, answer: Answer, count: int) -> Singles:
         try:
-            found = _table(_rows(json.loads(content), count))
+            self._check_marks(answer.content, count)
+            found = _table(_rows(json.loads(answer.content), count))
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-            said = f"{self._where}: the answer is not what /v1/embeddings gives ({error}): {content[:120]!r}."
+            said = f"{self._where}: the answer is not what /v1/embeddings gives ({error}): {answer.shown(120)!r}."
             raise DataError(f"{said} {_advice(200)}") from None
         before = self._kept.dimension
         if before is not None and found.shape[1] != before:
@@ -129,33 +131,12 @@ class RemoteEmbedder:
             )
         return found
 
-
-@contextlib.contextmanager
-def _ended_after(seconds: float, connection: HTTPConnection) -> Iterator[None]:
-    """Connect, and end the connection with the block, or after so many seconds, however slowly bytes keep coming."""
-    connection.connect()
-    line, over = connection.sock, threading.Event()
-
-    def end() -> None:
-        over.set()
-        with contextlib.suppress(OSError):
-            socket.socket.shutdown(line, socket.SHUT_RDWR)  # below TLS, whose state belongs to the other thread
-
-    timer = threading.Timer(seconds, end)
-    timer.daemon = True
-    timer.start()
-    late = TimeoutError(f"the whole answer did not come within {seconds:g} seconds")
-    try:
-        yield
-    except (OSError, HTTPException):
-        if over.is_set():
-            raise late from None
-        raise
-    finally:
-        timer.cancel()
-        connection.close()
-    if over.is_set():
-        raise late
+    def _check_marks(self, content: bytes, count: int) -> None:
+        """Refuse JSON of many more values than the vectors have, before any is made an object of."""
+        if content.count(b",") > count * (self._width + _MARKS) or (
+            content.count(b"[") + content.count(b"{") > (count + 1) * _MARKS
+        ):
+            raise ValueError(f"more values than {count} vectors have")
 
 
 def check_address(address: str) -> SplitResult:

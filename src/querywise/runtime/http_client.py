@@ -1,0 +1,214 @@
+"""Requests to other machines: the one module that sends any, each within bounds of bytes and time.
+
+No redirect is followed, so the headers of a request reach the origin that the caller names and no other. An answer is
+read in pieces, up to a bound that the caller sets. Errors are one line, and hold no value of a header that was sent.
+Only Python's standard library is needed: the scripts of an export have this text in them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from functools import cache
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Literal, NamedTuple
+from urllib.parse import SplitResult, urlsplit
+
+PIECE = 65_536  # bytes that are read at once
+EXCERPT = 10_000  # bytes that are read of an answer whose status is an error
+PORTS = {"http": 80, "https": 443}
+PUBLIC = {"accept", "content-type"}  # headers whose values are no secrets
+
+Failure = Literal["unreachable", "late", "broken", "refused"]
+
+
+class RequestError(Exception):
+    """Why a request has no answer, in one line.
+
+    kind: `unreachable` where no connection was made, `late` where its time was over, `broken` where the connection or
+    its HTTP was, `refused` where the answer breaks a rule, so that asking again would not help.
+    """
+
+    def __init__(self, kind: Failure, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Answer(NamedTuple):
+    """An answer: its status, its content, for how many seconds the server asks to be left alone, and what to hide."""
+
+    status: int
+    content: bytes
+    wait: float
+    secrets: tuple[str, ...]
+
+    def shown(self, length: int) -> str:
+        """The beginning of the content, on one line, without what must not be shown."""
+        return one_line(self.content[:EXCERPT].decode(errors="replace"), self.secrets, length)
+
+
+def ask(
+    method: str,
+    url: str,
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    *,
+    largest: int,
+    silence: float,
+    seconds: float,
+) -> Answer:
+    """Send one request to an address that the operator named; a RequestError where no answer came.
+
+    largest: bytes of an answer. silence: seconds without a sign of the server. seconds: for everything together.
+    """
+    sent = dict(headers or {})
+    secrets = secrets_in(sent)
+    until = time.monotonic() + seconds
+    try:
+        parts = split_url(url)
+        check_headers(sent)
+        with connected(parts, silence, until) as connection:
+            connection.request(method, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), body, sent)
+            with connection.getresponse() as answer:
+                content = read_within(answer, largest)
+                wait = answer.headers.get("Retry-After", "")
+    except RequestError as error:
+        raise RequestError(error.kind, one_line(str(error), secrets, 500)) from None
+    except TimeoutError:
+        whole = time.monotonic() >= until
+        told = f"the whole answer did not come within {seconds:g}" if whole else f"there was no sign for {silence:g}"
+        raise RequestError("late", f"{told} seconds") from None
+    except (OSError, HTTPException, ValueError) as error:
+        kind: Failure = "unreachable" if isinstance(error, ssl.SSLError) else "broken"
+        said = one_line(str(error) or type(error).__name__, secrets, 200)
+        raise RequestError(kind, said) from None
+    return Answer(answer.status, content, float(wait) if wait.isdecimal() and len(wait) < 9 else 0.0, secrets)
+
+
+def split_url(url: str) -> SplitResult:
+    """The parts of an address; refused if it cannot be asked, or has a name or password in it."""
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in PORTS and bool(parts.hostname) and parts.port != 0 and parts.username is None
+    except ValueError:
+        sound = False
+    if not sound or not all("!" <= letter <= "~" for letter in url):
+        raise RequestError("refused", "expected an address like http://localhost:8080/path, without a name or password")
+    return parts
+
+
+def port_of(parts: SplitResult) -> int:
+    """The port of an address, by its scheme unless it is named."""
+    return parts.port or PORTS[parts.scheme]
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of an address: what requests and their headers belong to."""
+    parts = split_url(url)
+    return f"{parts.scheme}://{parts.hostname}:{port_of(parts)}"
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Refuse a value that HTTP cannot send; the message has its header's name alone."""
+    for name, value in headers.items():
+        if not all(" " <= letter <= "~" or "\xa0" <= letter <= "\xff" or letter == "\t" for letter in value):
+            raise RequestError("refused", f"the value of {name} has a letter that HTTP headers cannot hold")
+
+
+def secrets_in(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """What of some headers appears in no message: their values, and the last words of these; the longest first."""
+    values = [value for name, value in headers.items() if name.lower() not in PUBLIC]
+    found = {part for value in values for part in (value.strip(), *value.split()[-1:]) if part}
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+def one_line(text: str, secrets: tuple[str, ...], length: int) -> str:
+    """The beginning of a text, on one line, with *** for every secret."""
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split())[:length])
+
+
+@contextlib.contextmanager
+def connected(parts: SplitResult, silence: float, until: float) -> Iterator[HTTPConnection]:
+    """A connection that ends with the block, or when its time is over, however slowly bytes keep coming."""
+    host, port, over, line = parts.hostname or "", port_of(parts), threading.Event(), opened(parts, silence, until)
+
+    def end() -> None:
+        over.set()
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(line, socket.SHUT_RDWR)  # below TLS, whose state belongs to the other thread
+
+    timer = threading.Timer(max(until - time.monotonic(), 0.0), end)
+    timer.daemon = True
+    timer.start()
+    try:
+        line.settimeout(silence)
+        connection = HTTPConnection(host, port)
+        if parts.scheme == "https":
+            line = trusted().wrap_socket(line, server_hostname=host, do_handshake_on_connect=False)
+            line.do_handshake()  # not before `end` can find the line
+            connection = HTTPSConnection(host, port, context=trusted())
+        connection.sock = line
+        yield connection
+    except (OSError, HTTPException, RequestError):
+        if over.is_set():
+            raise TimeoutError from None
+        raise
+    finally:
+        timer.cancel()
+        line.close()
+    if over.is_set():
+        raise TimeoutError
+
+
+def opened(parts: SplitResult, silence: float, until: float) -> socket.socket:
+    """A socket connected to the first address of a host that takes it."""
+    problem = "it has no address"
+    try:
+        places = socket.getaddrinfo(parts.hostname, port_of(parts), type=socket.SOCK_STREAM)
+    except (OSError, ValueError) as error:
+        places, problem = [], str(error)
+    for family, kind, protocol, _, place in places:
+        line = socket.socket(family, kind, protocol)
+        try:
+            line.settimeout(max(min(silence, until - time.monotonic()), 0.001))
+            line.connect(place)
+        except OSError as error:
+            line.close()
+            problem = str(error)
+        else:
+            return line
+    raise RequestError("unreachable", problem)
+
+
+@cache
+def trusted() -> ssl.SSLContext:
+    """Which certificates are believed; read once."""
+    return ssl.create_default_context()
+
+
+def read_within(answer: HTTPResponse, largest: int) -> bytes:
+    """The content of an answer; refused if it is a redirect, or larger than that. Of an error only the beginning."""
+    if 300 <= answer.status < 400:
+        named = re.match(r"(?:https?:)?//(?:[^/?#]*@)?([^/?#]{1,100})", answer.headers.get("Location", ""))
+        where = f" to {named[1]}" if named else ""
+        raise RequestError("refused", f"status {answer.status}, a redirect{where}, which is not followed")
+    good = answer.status < 300
+    limit = largest if good else EXCERPT
+    pieces, count = [], answer.length or 0
+    if not good or count <= limit:
+        count = 0
+        while count <= limit and (piece := answer.read(min(PIECE, limit + 1 - count))):
+            pieces.append(piece)
+            count += len(piece)
+    if good and count > limit:
+        raise RequestError("refused", f"the answer has more than {limit} bytes")
+    if good and answer.length:
+        raise RequestError("broken", f"{count} bytes came, and {answer.length} more were announced")
+    return b"".join(pieces)[:limit]
