@@ -152,7 +152,8 @@ def search(
     embed: Annotated[
         str | None,
         typer.Option(
-            help="What makes the query's vector, where the index has vectors from files; else what made the index's.",
+            help="What makes the query's vector, where the index has vectors; an address that only the index names is "
+            "not asked.",
             show_default=False,
         ),
     ] = None,

@@ -37,6 +37,14 @@ def serve(
         typer.Option(help="A LETOR file whose queries can be chosen on the page.", show_default=False),
     ] = None,
     queries: Queries = None,
+    embed: Annotated[
+        str | None,
+        typer.Option(
+            help="What makes the vectors of queries, where the index has vectors; an address that only the index names "
+            "is not asked.",
+            show_default=False,
+        ),
+    ] = None,
     demo: Annotated[bool, typer.Option("--demo", help="Serve the embedded collection, searchable.")] = False,
     token_file: Annotated[
         Path | None,
@@ -61,8 +69,8 @@ def serve(
 
     if (model is None) != demo:
         raise DataError("Name a model folder, or say --demo for the embedded collection; one of the two.")
-    if demo and (index or data or queries):
-        raise DataError("--demo has an index and queries of its own; leave out --index, --data and --queries.")
+    if demo and (index or data or queries or embed):
+        raise DataError("--demo has an index and queries of its own; leave out --index, --data, --queries and --embed.")
     token = _token(token_file)
     _check_installed()
     import logging
@@ -87,7 +95,7 @@ def serve(
             if model is None:
                 folder, lookup = _demo(Path(place) / "model")
             else:
-                folder, lookup = model, _lookup(model, index, data, queries)
+                folder, lookup = model, _lookup(model, index, data, queries, embed)
             retrain = None if judge is None else _retraining(folder, lookup, judge)
             models = ModelFolder(folder)
             service = Service(models, lookup, limits=limits, token=token, judge=judge, retrain=retrain)
@@ -119,7 +127,9 @@ def _token(file: Path | None) -> str | None:
     return token
 
 
-def _lookup(model: Path, index: Path | None, data: list[Path] | None, queries: Path | None) -> Lookup:
+def _lookup(
+    model: Path, index: Path | None, data: list[Path] | None, queries: Path | None, embed: str | None
+) -> Lookup:
     from querywise.data.missing import reading_for
     from querywise.data.queries import read_queries
     from querywise.retrieval.index import load_index
@@ -131,7 +141,10 @@ def _lookup(model: Path, index: Path | None, data: list[Path] | None, queries: P
     if data:
         judged = read_judged(data, queries=queries, missing=reading_for(read_manifest(model).missing))
     return Lookup(
-        None if index is None else load_index(index), judged, None if queries is None else read_queries(queries)
+        None if index is None else load_index(index),
+        judged,
+        None if queries is None else read_queries(queries),
+        embed=embed,
     )
 
 
@@ -155,7 +168,8 @@ def _retraining(model: Path, lookup: Lookup, judge: Path) -> str | None:
         words += ["--language", index.tokeniser.language or "none"]
     if has_vectors(index):
         made, known = embedder_of(index), notes.get("vectors")
-        words += ["--vectors", "VECTORS"] if made is None else ["--embed", made["name"]]
+        named = lookup.embed or (None if made is None else made["name"])
+        words += ["--vectors", "VECTORS"] if named is None else ["--embed", named]
         for name in ("top", "vector_top"):
             depth = known.get(name, BOTH) if isinstance(known, dict) else BOTH
             words += [] if depth == BOTH else [f"--{name.replace('_', '-')}", depth]

@@ -13,7 +13,7 @@ from querywise.data.collections import Document
 from querywise.data.queries import is_finite_number
 from querywise.data.vectors import CollectionVectors, as_vectors
 from querywise.errors import DataError, ModelFileError
-from querywise.retrieval.embedders.named import embedded, find_embedder
+from querywise.retrieval.embedders.named import check_name, embedded, find_embedder, require_allowed
 from querywise.retrieval.index import Index
 from querywise.retrieval.indexed_vectors import embedder_of, with_vectors
 from querywise.runtime.arrays import Floats, Singles
@@ -133,20 +133,32 @@ def query_embedder(index: Index, name: str | None = None) -> tuple[Embedder, Emb
     It is started here, and must give the vectors that it gave when the index was made. One that the index alone names
     is refused unless the operator allows it (`require_allowed`).
     """
+    asked, known = embedder_name(index, name), embedder_of(index)
+    embedder = find_embedder(asked, index, named_by_index=name is None)
+    found = record_of(embedder, asked)
+    if known is not None:
+        EmbedderRecord.from_json(known, "The index").require(found, "this index")
+    return embedder, found
+
+
+def embedder_name(index: Index, name: str | None = None) -> str:
+    """The name of what embeds the queries of an index, before it is started: one that is given, or the index's own.
+
+    Refused where nobody knows one, and where the index names one that the operator does not allow.
+    """
+    if name is not None:
+        check_name(name)
+        return name
     known = embedder_of(index)
-    record = None if known is None else EmbedderRecord.from_json(known, "The index")
-    if record is None and name is None:
+    if known is None:
         raise DataError(
             "The vectors of this index came from files, so what makes the vector of a query is not known. Name the "
             "same embedding model with embed=NAME.",
             arguments=("embed",),
         )
-    asked = name if name is not None else record.name if record is not None else ""
-    embedder = find_embedder(asked, index, named_by_index=name is None)
-    found = record_of(embedder, asked)
-    if record is not None:
-        record.require(found, "this index")
-    return embedder, found
+    own = EmbedderRecord.from_json(known, "The index").name
+    require_allowed(own)
+    return own
 
 
 def _embedded_documents(embedder: Embedder, documents: Iterable[Document], record: EmbedderRecord) -> Singles:

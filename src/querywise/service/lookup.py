@@ -16,10 +16,10 @@ from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.explanations.explain import as_dict, explain
 from querywise.measures.order import order
-from querywise.retrieval.embedding import EmbedderRecord, embedded_queries, query_embedder
+from querywise.retrieval.embedding import EmbedderRecord, embedded_queries, embedder_name, query_embedder
 from querywise.retrieval.features import BOTH, Depths, candidates_for, feature_names, trained_depths
 from querywise.retrieval.index import Index
-from querywise.retrieval.indexed_vectors import embedder_of, has_vectors
+from querywise.retrieval.indexed_vectors import embedder_of, has_vectors, vectors_of
 from querywise.retrieval.language import require_language
 from querywise.retrieval.search import answer
 from querywise.runtime.arrays import Floats
@@ -49,12 +49,14 @@ class Lookup:
     judged: queries with judged documents.
     known: texts and classes of training queries.
     judged_index: titles and beginnings of the judged queries' documents, where they are not those of `index`.
+    embed: what makes the vectors of queries; None: what made those of the index, if the operator allows it.
     """
 
     index: Index | None = None
     judged: Judged | None = None
     known: QueryTable | None = None
     judged_index: Index | None = None
+    embed: str | None = None
 
     def check(self, model: LoadedModel) -> None:
         """Raise an error if the index or the judged queries have other features than the model; then rehearse."""
@@ -85,10 +87,15 @@ class Lookup:
                 model.answer(self.judged.candidates.select([0]))
 
     def _check_embedder(self, model: LoadedModel) -> None:
-        """Refuse an index whose vectors another embedder made than the model's; neither is started for it."""
+        """Refuse an index whose vectors another embedder made than the model's, or that alone names its embedder.
+
+        None is started for it.
+        """
         known = model.manifest.notes.get("vectors")
         trained = known.get("embedder") if isinstance(known, dict) else None
         made = None if self.index is None else embedder_of(self.index)
+        if self.index is not None and has_vectors(self.index) and (self.embed is not None or made is not None):
+            embedder_name(self.index, self.embed)
         if trained is not None and made is not None:
             EmbedderRecord.from_json(trained, "The model").require(
                 EmbedderRecord.from_json(made, "The index"), "the model"
@@ -119,16 +126,31 @@ class Lookup:
         """The vector of a query: the one it comes with, or from the embedder that made the index's; None without."""
         if query.vector is not None:
             return np.array([query.vector])
-        if self.index is None or not has_vectors(self.index):
-            return None
+        return np.array([self.embedded(query.text or "")]) if self.needs_vector(query) else None
+
+    def needs_vector(self, query: Query) -> bool:
+        """Whether a query that is searched for has to be embedded; refused where nobody has said by what."""
+        needed = query.vector is None and query.text is not None and self.index is not None and has_vectors(self.index)
+        if needed and self.index is not None:
+            embedder_name(self.index, self.embed)
+        return needed
+
+    def embedded(self, text: str) -> list[float]:
+        """The vector of a query's text."""
         embedder, record = self._embedder
-        return embedded_queries(embedder, [query.text], record)
+        found: list[float] = embedded_queries(embedder, [text], record)[0].tolist()
+        return found
+
+    def no_vector(self) -> list[float]:
+        """The vector of a query whose own is not known: 0 throughout, which is similar to no document."""
+        vectors = None if self.index is None else vectors_of(self.index)
+        return [] if vectors is None else [0.0] * vectors.dimension
 
     @cached_property
     def _embedder(self) -> tuple[Embedder, EmbedderRecord]:
         """What embeds queries, started when the first one is asked."""
         assert self.index is not None
-        return query_embedder(self.index)
+        return query_embedder(self.index, self.embed)
 
     def found(self, model: LoadedModel, candidates: Candidates, show: int, *, judged_as: str | None = None) -> Found:
         """The documents of one query, best first, with their ranks under the global model and in the first stage too.

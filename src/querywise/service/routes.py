@@ -129,7 +129,8 @@ class RankRoutes:
     async def explain(self, request: Request) -> Response:
         """What is particular to a query, or why one document is above another; the parts add up exactly.
 
-        `known` are the words and classes of the neighbours, in their order.
+        `known` are the words and classes of the neighbours, in their order. `without_vectors` is there, and true, where
+        documents were searched for and the embedder did not make the query's vector.
         """
         service = self._service
         asked, features, model, _ = await self._read(_EXPLAIN, request)
@@ -137,16 +138,18 @@ class RankRoutes:
             raise ApiError(422, "one_document", "`above` and `below` go together.", "above")
         check_counts(service.limits, documents=(asked.top or 0) if asked.documents is None else len(asked.documents))
         check_cost(model.cost, service.limits, asked.sizes)
+        query, without = (asked.query, False) if asked.documents is not None else await service.vectors.of(asked.query)
 
         def job() -> dict[str, Any]:
             if asked.documents is not None:
                 candidates = model.candidates([asked], features)
             else:
-                candidates = service.lookup.candidates(asked.query, asked.top, model)
+                candidates = service.lookup.candidates(query, asked.top, model)
             check_cost(model.cost, service.limits, candidates.sizes.tolist())
             found = model.explain(candidates, asked)
             known = [service.lookup.query(each.query_id) for each in found.neighbours]
-            return {**as_dict(found), "model": model.version, "known": known}
+            told = {"without_vectors": True} if without else {}
+            return {**as_dict(found), "model": model.version, "known": known, **told}
 
         return Response(encode(await service.explainers.run(job, request)), media_type=JSON)
 
@@ -199,9 +202,9 @@ class LookupRoutes:
         if (q is None) == (qid is None):
             raise ApiError(422, "one_query", "Give either q, a text to search for, or qid, a judged query.", "q")
         model, lookup, begun = self._service.models.current, self._service.lookup, time.perf_counter()
+        asked, without_vectors = await self._service.vectors.of(schema.Query(id=qid or "", text=q))
 
         def job() -> schema.SearchResponse:
-            asked = schema.Query(id=qid or "", text=q)
             candidates = lookup.candidates(asked, top, model)
             documents, runs, weights = lookup.found(model, candidates, show, judged_as=qid)
             explanation, neighbours = lookup.explanation(model, candidates) if documents else (None, [])
@@ -218,9 +221,11 @@ class LookupRoutes:
                 runs=runs,
                 weights=weights,
                 judging=self._judging(qid, q, documents),
+                without_vectors=without_vectors,
             )
 
-        found = await self._service.threads.run(job)
+        left = self._service.limits.seconds - (time.perf_counter() - begun)
+        found = await self._service.threads.run(job, seconds=left)
         self._service.metrics.back_offs += bool(found.explanation and found.explanation.get("note"))
         return Response(encode(found), media_type=JSON)
 
@@ -312,8 +317,8 @@ class StatusRoutes:
         return Response(encode(found), media_type=JSON)
 
     async def healthz(self) -> dict[str, str]:
-        """Whether the process answers."""
-        return {"status": "alive"}
+        """Whether the process answers. `embedder` is `failing`, and else not there, while it is left alone."""
+        return {"status": "alive", **({"embedder": "failing"} if self._service.vectors.circuit.is_open else {})}
 
     async def readyz(self) -> Response:
         """Whether it should be sent requests; 503 while it shuts down."""
@@ -327,4 +332,5 @@ class StatusRoutes:
         """Counts and times, as Prometheus reads them."""
         service, model = self._service, self._service.models.current
         text = service.metrics.text(model.version, type(model.ranker).__name__, service.models.problem is not None)
+        text += service.vectors.metrics()
         return Response(text, media_type="text/plain; version=0.0.4")

@@ -240,6 +240,8 @@ class SearchResponse(Struct):
 
     `candidates` were ranked; `documents` are the first of any order. `runs`: the first-stage orders that `ranks` of the
     documents tell of. `weights`: of runs, where the model weighs them. `judging`: only where results can be judged.
+    `without_vectors`: the embedder did not make the query's vector, so documents were found by BM25 alone, and are
+    ranked as if they were similar to nothing.
     """
 
     query: KnownQuery
@@ -252,6 +254,7 @@ class SearchResponse(Struct):
     runs: list[str]
     weights: list[RunWeight]
     judging: Judging | None = None
+    without_vectors: bool = False
 
 
 class QueriesResponse(Struct):

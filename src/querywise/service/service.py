@@ -20,6 +20,7 @@ from querywise.service.limits import Limits
 from querywise.service.lookup import Lookup
 from querywise.service.metrics import Metrics
 from querywise.service.model_folder import ModelFolder
+from querywise.service.query_vectors import QueryVectors
 from querywise.service.thread_pool import BoundedThreadPool
 
 _Result = TypeVar("_Result")
@@ -64,6 +65,7 @@ class Service:
         self.long = BoundedThreadPool(self.limits)  # so that no other ranking waits for those that take seconds
         self.explainers = BoundedThreadPool(self.limits, spare=True)  # so that no ranking waits for explanations
         self.judges = BoundedThreadPool(self.limits)  # a disk that does not answer holds nobody else up
+        self.vectors = QueryVectors(self.lookup, self.limits)
         self.draining = False  # a signal to stop has arrived: /readyz says 503, requests are still answered
         self.closing = False  # the listening socket is closed: every response says `connection: close`
         self._sampled = 0.0

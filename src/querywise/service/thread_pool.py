@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
@@ -24,28 +25,32 @@ class BoundedThreadPool:
     """Some threads; `limits.waiting` jobs may wait for one, and each job has `limits.seconds`.
 
     spare: a core is left to others where there are several: one thread fewer, and each job keeps to its own thread.
+    threads: how many; None: as many as cores.
     """
 
-    def __init__(self, limits: Limits, *, spare: bool = False) -> None:
+    def __init__(self, limits: Limits, *, spare: bool = False, threads: int | None = None) -> None:
         self.limits = limits
         cores = os.cpu_count() or 1
         self._spare = spare
-        self._threads = max(cores - 1, 1) if spare else cores
+        self._threads = threads or (max(cores - 1, 1) if spare else cores)
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="querywise")
         self._unfinished = 0  # jobs that run or wait
         self._counting = threading.Lock()
 
-    async def run(self, work: Callable[[], _Result], request: Request | None = None) -> _Result:
-        """The result of the work; an ApiError (503) if the queue is full or it takes too long.
+    async def run(
+        self, work: Callable[[], _Result], request: Request | None = None, *, seconds: float | None = None
+    ) -> _Result:
+        """The result of the work; an ApiError (503) if the queue is full or it takes longer than `seconds`.
 
         Work that took too long is given up: it stops at its next `checkpoint`. So is that for a request whose client
-        has closed the connection; the body of that request has been read.
+        has closed the connection; the body of that request has been read. seconds: None is `limits.seconds`.
         """
+        seconds = self.limits.seconds if seconds is None else seconds
         if self._unfinished >= self._threads + self.limits.waiting:
             raise ApiError(503, "busy", "More requests are waiting than can be answered soon. Try again in a moment.")
         with self._counting:
             self._unfinished += 1
-        job = Job()
+        job = Job(time.monotonic() + seconds)
         submitted = self._pool.submit(self._done, work, job)
         # Work that was given up occupies its thread until its next checkpoint, so it is counted until then.
         submitted.add_done_callback(self._finished)
@@ -53,14 +58,12 @@ class BoundedThreadPool:
         gone = None if request is None else asyncio.ensure_future(_gone(request))
         awaited: list[asyncio.Future[_Result] | asyncio.Future[None]] = [future] if gone is None else [future, gone]
         try:
-            await asyncio.wait(awaited, timeout=self.limits.seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if future.done():
                 return future.result()
             if gone is not None and gone.done():
                 raise ApiError(400, "gone", "The connection was closed before the answer was there.")
-            raise ApiError(
-                503, "too_slow", f"The answer took longer than {self.limits.seconds:g} seconds. Send fewer documents."
-            )
+            raise ApiError(503, "too_slow", f"The answer took longer than {seconds:.3g} seconds. Send fewer documents.")
         finally:
             job.given_up = True  # nobody waits any longer, whatever the reason is
             future.cancel()  # removes a job that waits

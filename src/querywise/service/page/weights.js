@@ -5,9 +5,13 @@ import { at, make, number } from "./elements.js";
 import { state } from "./state.js";
 
 export function showNote() {
-  const note = state.found.explanation?.note;
-  at("note").hidden = !note;
-  at("note").textContent = note ? `Backed off to the model for all queries: ${note}.` : "";
+  const { explanation, without_vectors: wordsAlone } = state.found;
+  const notes = [
+    ...(explanation?.note ? [`Backed off to the model for all queries: ${explanation.note}.`] : []),
+    ...(wordsAlone ? ["Found by words alone: the embedder did not make this query’s vector."] : []),
+  ];
+  at("note").hidden = !notes.length;
+  at("note").textContent = notes.join(" ");
 }
 
 /** How much each run counts: a bar of this query's weights, and below it one of those for all. */

@@ -1,0 +1,113 @@
+"""Vectors of queries' texts, made in threads of their own: an embedder that fails does not stop ranking."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from querywise.errors import QuerywiseError
+from querywise.service.errors import ApiError
+from querywise.service.limits import Limits
+from querywise.service.lookup import Lookup
+from querywise.service.schema import Query
+from querywise.service.thread_pool import BoundedThreadPool
+
+logger = logging.getLogger("querywise.service")
+
+_THREADS = 4  # they wait for a service more than they compute
+_SHARE = 0.5  # of a request's time for the vector: the rest is for searching and ranking
+
+
+class Circuit:
+    """Leaves an embedder alone that has failed several times in a row; after a pause, one request tries it again.
+
+    failures: in a row, until it is left alone. pause: seconds. clock: the present, in seconds.
+    """
+
+    def __init__(self, failures: int = 3, pause: float = 15.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self.failures, self.pause = failures, pause
+        self._clock = clock
+        self._failed = 0  # times in a row
+        self._until = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the embedder is left alone, but for a trial now and then."""
+        return self._failed >= self.failures
+
+    def allows(self) -> bool:
+        """Whether to ask the embedder now. Who is allowed to while the circuit is open is the one trial."""
+        if self.is_open and self._clock() < self._until:
+            return False
+        self._until = self._clock() + self.pause
+        return True
+
+    def succeeded(self) -> None:
+        """The embedder answered."""
+        self._failed = 0
+
+    def failed(self) -> None:
+        """It did not, or not with the vector of a query."""
+        self._failed += 1
+        self._until = self._clock() + self.pause
+
+
+class QueryVectors:
+    """Embeds queries that come as text, for an index with vectors."""
+
+    def __init__(self, lookup: Lookup, limits: Limits) -> None:
+        self.circuit = Circuit()
+        self.failures = 0  # since the start
+        self.without = 0  # queries that were answered without a vector
+        self._lookup = lookup
+        self._threads = BoundedThreadPool(limits, threads=_THREADS)
+
+    async def of(self, query: Query) -> tuple[Query, bool]:
+        """The query with its vector where it needs one, and whether it lacks one because the embedder failed.
+
+        Then the vector is 0 throughout, which is similar to no document. An ApiError of the embedder does not reach the
+        client; a name that is missing does, as a DataError.
+        """
+        if not self._lookup.needs_vector(query):
+            return query, False
+        vector = await self._embedded(query.text or "") if self.circuit.allows() else None
+        self.without += vector is None
+        return replace(query, vector=vector or self._lookup.no_vector()), vector is None
+
+    async def _embedded(self, text: str) -> list[float] | None:
+        """The vector of a text; None where it cannot be made in time."""
+        try:
+            seconds = _SHARE * self._threads.limits.seconds
+            vector = await self._threads.run(lambda: self._lookup.embedded(text), seconds=seconds)
+        except Exception as error:  # noqa: BLE001 - whatever an embedder does, searching by words goes on
+            self._failed(error)
+            return None
+        self.circuit.succeeded()
+        return vector
+
+    def _failed(self, error: Exception) -> None:
+        self.failures += 1
+        if not (isinstance(error, ApiError) and error.code == "busy"):  # then it was not asked
+            self.circuit.failed()
+        known = isinstance(error, QuerywiseError | ApiError)
+        logger.warning("a query has no vector: %s", error if known else f"{type(error).__name__}: {error}")
+        if self.circuit.is_open:
+            logger.warning("searching by words alone; the embedder is tried again in %g s", self.circuit.pause)
+
+    def metrics(self) -> str:
+        """Counts, in the text format of Prometheus."""
+        lines = []
+        for name, kind, value, told in (
+            ("embedder_failures_total", "counter", self.failures, "Queries that the embedder made no vector of."),
+            ("without_vectors_total", "counter", self.without, "Queries searched for by words alone for that reason."),
+            ("embedder_open", "gauge", int(self.circuit.is_open), "1 while a failing embedder is left alone."),
+        ):
+            lines += [f"# HELP querywise_{name} {told}", f"# TYPE querywise_{name} {kind}", f"querywise_{name} {value}"]
+        return "\n".join(lines) + "\n"
+
+    def close(self) -> None:
+        """Cancel the jobs that wait."""
+        self._threads.close()
