@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Page, expect
 
 from querywise.retrieval.embedders.named import ALLOW
 from querywise.retrieval.embedders.remote import KEY
@@ -145,6 +146,19 @@ def test_a_large_answer_of_an_embedder_does_not_keep_others_waiting(started: Ser
             assert started.get("/healthz").elapsed.total_seconds() < 1
         assert search.result().json()["without_vectors"] is True
     assert embedder.sent < 20_000_000
+
+
+@pytest.mark.browser
+@pytest.mark.xdist_group("service page")
+def test_the_page_says_that_a_query_was_searched_for_by_words_alone(
+    page: Page, started: Serving, embedder: Service
+) -> None:
+    page.goto(f"{started.url}/?q=kiwi+jam")
+    expect(page.locator("#ours > li").first).to_be_visible()
+    expect(page.locator("#note")).to_be_hidden()
+    embedder.wrong = [400] * 10
+    page.goto(f"{started.url}/?q=mango+jam")
+    expect(page.locator("#note")).to_have_text("Found by words alone: the embedder did not make this query’s vector.")
 
 
 def test_a_circuit_opens_after_failures_in_a_row_and_lets_one_trial_through_after_a_pause() -> None:
