@@ -339,6 +339,15 @@ def test_documents_are_embedded_behind_an_address(
     assert query_vector(made, " ", embed=service.address).tolist() == [0, 0]
 
 
+def test_a_service_keeps_the_last_answers_in_memory_alone(service: Service, tmp_path: Path) -> None:
+    embedder = asking(service, tmp_path, most=2)
+    for text in ("a", "bb", "ccc", "bb", "a"):
+        assert embedder([text]).tolist() == [[len(text), 1.5]]
+    assert service.asked == [["a"], ["bb"], ["ccc"], ["a"]]
+    assert list(tmp_path.iterdir()) == []
+    assert embedder(["x", "yy", "zzz", ""])[:, 0].tolist() == [1, 2, 3, 0], "more at once than are kept"
+
+
 def test_a_damaged_cache_counts_as_not_there(service: Service, tmp_path: Path) -> None:
     asking(service, tmp_path)(["a"])
     kept = next(tmp_path.rglob("*.npy"))

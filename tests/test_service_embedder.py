@@ -76,6 +76,7 @@ def test_an_address_that_the_index_alone_names_is_not_served(
     with serving(*served(place)) as server:
         assert not server.get("/v1/search", q="apple jam").json()["without_vectors"]
     assert embedder.asked[-1] == ["apple jam"]
+    assert list(tmp_path.iterdir()) == [], "what anybody searches for is not kept on disk"
 
 
 def test_a_silent_embedder_stops_neither_ranking_nor_searching_by_words(started: Serving, embedder: Service) -> None:

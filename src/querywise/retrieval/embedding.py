@@ -127,14 +127,16 @@ def query_vector(
     return found
 
 
-def query_embedder(index: Index, name: str | None = None) -> tuple[Embedder, EmbedderRecord]:
+def query_embedder(
+    index: Index, name: str | None = None, *, most: int | None = None
+) -> tuple[Embedder, EmbedderRecord]:
     """What embeds the queries of an index with vectors: the embedder that made them, or one that is named.
 
     It is started here, and must give the vectors that it gave when the index was made. One that the index alone names
-    is refused unless the operator allows it (`require_allowed`).
+    is refused unless the operator allows it (`require_allowed`). most: as in `find_embedder`.
     """
     asked, known = embedder_name(index, name), embedder_of(index)
-    embedder = find_embedder(asked, index, named_by_index=name is None)
+    embedder = find_embedder(asked, index, named_by_index=name is None, most=most)
     found = record_of(embedder, asked)
     if known is not None:
         EmbedderRecord.from_json(known, "The index").require(found, "this index")

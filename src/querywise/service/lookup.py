@@ -30,6 +30,7 @@ from querywise.service.judging import id_of_text, plain
 from querywise.service.loaded_model import LoadedModel
 from querywise.service.schema import FoundDocument, KnownQuery, Query, RunWeight
 
+_KEPT = 10_000  # vectors of queries, in memory: anybody may send any number of texts
 _SHOWN = 12  # neighbours, models and features of an explanation that the page shows
 
 
@@ -150,7 +151,7 @@ class Lookup:
     def _embedder(self) -> tuple[Embedder, EmbedderRecord]:
         """What embeds queries, started when the first one is asked."""
         assert self.index is not None
-        return query_embedder(self.index, self.embed)
+        return query_embedder(self.index, self.embed, most=_KEPT)
 
     def found(self, model: LoadedModel, candidates: Candidates, show: int, *, judged_as: str | None = None) -> Found:
         """The documents of one query, best first, with their ranks under the global model and in the first stage too.

@@ -1,16 +1,17 @@
-"""Vectors kept on disk, so that a text is embedded once: a file for each batch, written whole or not at all."""
+"""Vectors kept, so that a text is embedded once: on disk, a file for each batch, written whole or not at all."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from querywise.errors import DataError
-from querywise.runtime.arrays import Floats, Singles
+from querywise.runtime.arrays import Singles
 from querywise.runtime.files import make_folder, write_bytes
 
 _ENDING = ".npy"
@@ -18,40 +19,43 @@ _KEY = 32  # bytes
 
 
 class KeptVectors:
-    """The vectors of one model's texts, in a folder of their own. A file that is damaged counts as not there."""
+    """The vectors of one model's texts, in a folder of their own. A file that is damaged counts as not there.
 
-    def __init__(self, folder: Path, model: str) -> None:
+    most: keep so many, those that came last, in memory alone, for texts that anybody may send; None: all, on disk.
+    """
+
+    def __init__(self, folder: Path, model: str, most: int | None = None) -> None:
         self.folder = folder / hashlib.sha256(model.encode()).hexdigest()[:32]
         self._known: dict[bytes, Singles] = {}
-        for path in sorted(self.folder.glob(f"*{_ENDING}")) if self.folder.is_dir() else []:
-            self._known |= _read(path, self.dimension)
+        self._most, self._adding = most, threading.Lock()
+        self.dimension: int | None = None  # how many numbers a vector has; None while there is none
+        for path in sorted(self.folder.glob(f"*{_ENDING}")) if most is None and self.folder.is_dir() else []:
+            self._take(_read(path, self.dimension))
 
-    @property
-    def dimension(self) -> int | None:
-        """How many numbers a vector has; None while there is none."""
-        return len(next(iter(self._known.values()))) if self._known else None
+    def _take(self, vectors: dict[bytes, Singles]) -> None:
+        self._known |= vectors
+        self.dimension = len(next(iter(vectors.values()))) if vectors else self.dimension
 
-    def has(self, text: str) -> bool:
-        """Whether the vector of a text is known."""
-        return _key(text) in self._known
-
-    def of(self, texts: Sequence[str]) -> Floats:
-        """The vectors of texts that are known; zeros for a text without any."""
-        found = np.zeros((len(texts), self.dimension or 1))
-        for row, text in zip(found, texts, strict=True):
-            if text.strip():
-                row[:] = self._known[_key(text)]
-        return found
+    def found(self, texts: Iterable[str]) -> dict[str, Singles]:
+        """The vectors of those texts whose vectors are known."""
+        looked = {text: self._known.get(_key(text)) for text in texts}
+        return {text: vector for text, vector in looked.items() if vector is not None}
 
     def add(self, texts: Sequence[str], vectors: Singles) -> None:
         """Keep the vectors of some texts, on disk first."""
         keys, content = [_key(text) for text in texts], io.BytesIO()
+        if self._most is not None:
+            with self._adding:
+                self._take(dict(zip(keys, vectors, strict=True)))
+                for key in list(self._known)[: -self._most]:
+                    del self._known[key]
+            return
         rows = np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), _KEY)
         np.save(content, np.hstack([rows, np.ascontiguousarray(vectors, "<f4").view(np.uint8)]), allow_pickle=False)
         make_folder(self.folder)
         name = hashlib.sha256(content.getvalue()).hexdigest()[:32]
         write_bytes(self.folder / f"{name}{_ENDING}", content.getvalue())
-        self._known |= dict(zip(keys, vectors, strict=True))
+        self._take(dict(zip(keys, vectors, strict=True)))
 
 
 def _key(text: str) -> bytes:

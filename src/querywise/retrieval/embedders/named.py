@@ -36,10 +36,11 @@ def check_name(name: str) -> None:
         raise DataError(f"embed={name!r}: there is no such embedder. Known: {_KNOWN}.", arguments=("embed",))
 
 
-def find_embedder(name: str, index: Index, *, named_by_index: bool = False) -> Embedder:
+def find_embedder(name: str, index: Index, *, named_by_index: bool = False, most: int | None = None) -> Embedder:
     """An embedder by its name; `lsa` is made of the index's documents, or is the one that is kept with the index.
 
-    named_by_index: the name was read from a folder, so it is refused unless the operator allows it.
+    named_by_index: the name was read from a folder, so it is refused unless the operator allows it. most: of a service,
+    keep so many answers, in memory alone; None: all, on disk.
     """
     check_name(name)
     if named_by_index:
@@ -48,7 +49,7 @@ def find_embedder(name: str, index: Index, *, named_by_index: bool = False) -> E
         from querywise.retrieval.embedders.lsa import lsa_of
 
         return lsa_of(index)
-    return _started(name, not named_by_index or _has_key(name))
+    return _started(name, not named_by_index or _has_key(name), most)
 
 
 def require_allowed(name: str) -> None:
@@ -89,7 +90,7 @@ def _has_key(name: str) -> bool:
 
 
 @lru_cache(4)
-def _started(name: str, keyed: bool) -> Embedder:
+def _started(name: str, keyed: bool, most: int | None) -> Embedder:
     """An embedder that does not depend on an index; it is started once. keyed: whether a service is sent the key."""
     kind, _, rest = name.partition(":")
     if kind == "static":
@@ -102,7 +103,7 @@ def _started(name: str, keyed: bool) -> Embedder:
         return SentenceEmbedder(rest)
     from querywise.retrieval.embedders.remote import RemoteEmbedder
 
-    return RemoteEmbedder(name, keyed=keyed)
+    return RemoteEmbedder(name, keyed=keyed, most=most)
 
 
 def embedded(embedder: Embedder, texts: Sequence[str], *, name: str, dimension: int | None = None) -> Floats:

@@ -43,7 +43,8 @@ class RemoteEmbedder:
 
     timeout: seconds to wait for a sign of the service. deadline: seconds in which the whole answer must have come.
     attempts: how often a batch is asked for. pause: seconds before the second time, twice as many before each further
-    one. cache: the folder of kept answers; None is `default_cache`. keyed: whether the service is sent the key.
+    one. cache: the folder of kept answers; None is `default_cache`. most: keep so many, in memory alone, instead.
+    keyed: whether the service is sent the key.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class RemoteEmbedder:
         attempts: int = 5,
         pause: float = 0.5,
         cache: Path | None = None,
+        most: int | None = None,
         keyed: bool = True,
     ) -> None:
         self._parts = check_address(address)
@@ -62,18 +64,23 @@ class RemoteEmbedder:
         self._model = self._parts.fragment or "default"
         self._timeout, self._deadline, self._attempts, self._pause = timeout, deadline, attempts, pause
         self._keyed = keyed
-        self._kept = KeptVectors(default_cache() if cache is None else cache, f"{self._where}#{self._model}")
+        self._kept = KeptVectors(default_cache() if cache is None else cache, f"{self._where}#{self._model}", most)
 
     def __call__(self, texts: Sequence[str], /) -> Floats:
         """One row per text; what was answered before is not asked for again."""
-        wanted = [text for text in dict.fromkeys(texts) if text.strip() and not self._kept.has(text)]
+        known = self._kept.found(text for text in texts if text.strip())
+        wanted = [text for text in dict.fromkeys(texts) if text.strip() and text not in known]
         batches = [wanted[first : first + _BATCH] for first in range(0, len(wanted), _BATCH)]
         for batch in track(batches, "Embedding"):
             checkpoint()
-            self._kept.add(batch, self._asked(batch))
-        if not any(text.strip() for text in texts):
-            return np.zeros((len(texts), self._kept.dimension or 1))
-        return self._kept.of(texts)
+            vectors = self._asked(batch)
+            self._kept.add(batch, vectors)
+            known |= dict(zip(batch, vectors, strict=True))
+        found = np.zeros((len(texts), self._kept.dimension or 1))
+        for row, text in zip(found, texts, strict=True):
+            if text in known:
+                row[:] = known[text]
+        return found
 
     def _asked(self, texts: Sequence[str]) -> Singles:
         """The vectors of one batch. Whoever waits for this work bounds the time of all attempts together."""
