@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from querywise.data.parquet.arrow import distinct_values
+from querywise.data.parquet.arrow import Arrow, distinct_values
 from querywise.errors import DataError
 from querywise.runtime.arrays import Ints
 
@@ -23,7 +23,7 @@ class CodedIds(NamedTuple):
         return tuple([self.names[code] for code in self.codes[rows].tolist()])
 
 
-def coded_ids(column: Any, text: Callable[[Any, int], str]) -> CodedIds:
+def coded_ids(column: Arrow, text: Callable[[Arrow, int], str]) -> CodedIds:
     """The ids of a column: an Arrow column, an array or anything with an item per row.
 
     text: what an id is as text, given the number of its row, from 1 on; raises DataError if it is none.
@@ -46,7 +46,7 @@ def coded_ids(column: Any, text: Callable[[Any, int], str]) -> CodedIds:
     return CodedIds(np.concatenate(codes), tuple(found))
 
 
-def values_of(column: Any) -> list[Any]:
+def values_of(column: Arrow) -> list[Arrow]:
     """The value of every row; equal ones of an Arrow column are the same object."""
     parts = distinct_values(column)
     if parts is None:
@@ -54,7 +54,7 @@ def values_of(column: Any) -> list[Any]:
     return [values[number] if number >= 0 else None for numbers, values in parts for number in numbers.tolist()]
 
 
-def query_id(value: Any, row: int) -> str:
+def query_id(value: Arrow, row: int) -> str:
     """A query id as text: 7 and 7.0 are both "7"."""
     value = value.tolist() if isinstance(value, np.ndarray) else value
     if is_missing(value):
@@ -65,14 +65,14 @@ def query_id(value: Any, row: int) -> str:
     return str(int(value)) if whole else str(value)
 
 
-def document_id(value: Any, row: int) -> str:
+def document_id(value: Arrow, row: int) -> str:
     """A document id as text."""
     if is_missing(value):
         raise DataError(f"Row {row} has no document id; give every row one, or leave the ids out.")
     return str(value)
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: Arrow) -> bool:
     """Whether it stands for no value: None, NaN, and pandas' NA, which has no truth value."""
     try:
         return value is None or bool(value != value)

@@ -83,7 +83,7 @@ def to_numpy(column: Arrow) -> Arrow:
     return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, kind), *parts])
 
 
-def distinct_values(column: Arrow) -> list[tuple[Ints, list[Any]]] | None:
+def distinct_values(column: Arrow) -> list[tuple[Ints, list[Arrow]]] | None:
     """By chunk, the number of each row's value among the distinct ones, −1 for a null, and these values.
 
     None of a column that is not Arrow's, or that holds lists or records.

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from querywise.contracts.answers import Scorer
 from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
@@ -98,8 +99,12 @@ class SideBySide(Estimator):
         return np.hstack([part * scale for part, scale in zip(parts, self.scales_, strict=True)])
 
 
-def columns_of(ranker: Any) -> frozenset[str]:
+def columns_of(ranker: Scorer) -> frozenset[str]:
     """The columns of a query that any view inside of a fitted ranker looks at."""
+    return _columns_in(ranker)
+
+
+def _columns_in(ranker: Any) -> frozenset[str]:
     if isinstance(ranker, Columns):
         return frozenset(getattr(ranker, "names_", ()))
     inside: Iterable[Any] = ()
@@ -107,7 +112,7 @@ def columns_of(ranker: Any) -> frozenset[str]:
         inside = ranker
     elif type(ranker).__module__.startswith("querywise.") and hasattr(ranker, "__dict__"):
         inside = vars(ranker).values()
-    return frozenset().union(*map(columns_of, inside))
+    return frozenset().union(*map(_columns_in, inside))
 
 
 def _spread(points: Floats) -> float:
