@@ -56,9 +56,9 @@ class OneFeature(AnyRanker):
     @answers
     def answer(self, candidates: Candidates, /) -> Answer:
         """One model for all queries: this one."""
-        names = self.feature_names_
+        seen, names = ready(self, candidates), self.feature_names_
         facts = Facts(feature=None if names is None else names[self.column_])
-        return alone(self, ready(self, candidates))._replace(facts=lambda: facts)
+        return alone(self, seen)._replace(facts=lambda: facts)
 
     def terms(self, seen: Candidates, rows: Rows = ALL, /) -> Terms:
         """The feature, and nothing of the others."""
