@@ -80,7 +80,10 @@ class Kept:
     def put(self, number: int, name: str, fold: Fold, trained: Trained) -> None:
         """Keep a finished fold; its record is written last, and without it nothing counts as kept."""
         scores, notes, times = self._paths(number, name)
-        notes.unlink(missing_ok=True)
+        try:
+            notes.unlink(missing_ok=True)
+        except OSError as error:
+            raise DataError(f"{notes}: cannot be removed ({error.strerror}).") from None
         table = io.StringIO()
         writer = csv.writer(table, lineterminator="\n")
         writer.writerow(["query", "document", "label", "score"])

@@ -43,7 +43,8 @@ def locked(path: Path, *, busy: str | None = None, seconds: float = 0.0) -> Iter
         )
         yield True
     finally:
-        path.unlink(missing_ok=True)  # first: whoever waits sees that the file is another, and opens that
+        with contextlib.suppress(OSError):  # one that is left over holds nobody up
+            path.unlink(missing_ok=True)  # first: whoever waits sees that the file is another, and opens that
         os.close(held)
 
 
