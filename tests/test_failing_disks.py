@@ -60,10 +60,10 @@ def failing_at(number: int) -> Iterator[None]:
     """The operation of this number fails, counted from 1: opening for writing, renaming, removing, synchronising, …"""
     original = os.fsync
 
-    def fsync(opened: int) -> None:
+    def fsync(fd: Any) -> None:
         if _counting:
             _turn("fsync")
-        original(opened)
+        original(fd)
 
     _counting[:] = [0, number]
     os.fsync = fsync
