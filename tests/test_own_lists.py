@@ -20,8 +20,12 @@ from querywise.evaluation.evaluate import evaluate_run
 from querywise.evaluation.examples import extremes
 from querywise.evaluation.own_lists import own_coverage
 from querywise.evaluation.rankings import all_ranks, ranked
+from querywise.measures.score_files import write_runs
 from querywise.methods import METHODS
 from querywise.rankers.column import OneFeature
+from querywise.retrieval.index import build_index
+from querywise.retrieval.reading import collection_from
+from querywise.retrieval.runs import runs_of
 from querywise.retrieval.stdlib import stdlib_collection
 from tests.commands import output, refused, run
 from tests.test_cli_vectors import collection_with_vectors
@@ -43,10 +47,9 @@ def alone(data: Path | str, name: str = "bm25", flavour: str = "trec", **how: ob
     return compare({name: METHODS[name].build()}, folds, measures=MEASURES, flavour=flavour)
 
 
-def same_whatever_is_beside(data: Path | str, vectors: Path, tmp_path: Path) -> None:
-    """The row `bm25` has one value to the last bit, which is that of the run that `fuse` writes."""
-    output(run(None, "fuse", "--collection", data, "--keep-runs", tmp_path / "runs", "--method", "rrf", "--quiet"))
-    kept = read_run(tmp_path / "runs" / "bm25.trec")
+def same_whatever_is_beside(data: Path | str, vectors: Path, written: Path) -> None:
+    """The row `bm25` has one value to the last bit, which is that of the run in a folder that `fuse` writes."""
+    kept = read_run(written / "bm25.trec")
     for flavour in ("standard", "trec"):
         words = alone(data, flavour=flavour)
         for how in ({"embed": "lsa"}, {"vectors": vectors}):
@@ -65,6 +68,8 @@ def _judgements(folder: Path) -> list[Judgement]:
 
 
 def test_bm25_has_one_value_whatever_finds_documents_beside_it(place: Path, tmp_path: Path) -> None:
+    words = ["fuse", "--collection", place / "docs", "--keep-runs", tmp_path, "--method", "rrf", "--quiet"]
+    output(run(None, *words))
     same_whatever_is_beside(place / "docs", place / "vectors", tmp_path)
 
 
@@ -77,6 +82,8 @@ def test_bm25_has_one_value_on_real_collections(name: str, tmp_path: Path) -> No
     vectors = SHARED / "vectors" / name
     if name == "stdlib" and not _same_python(vectors):
         pytest.skip("the vectors are of another Python's documentation")
+    collection = collection_from(Path(data))
+    write_runs(runs_of(collection, build_index(collection.documents())), tmp_path)  # as fuse makes them
     same_whatever_is_beside(data, vectors, tmp_path)
 
 
