@@ -237,6 +237,7 @@ def test_an_interrupt_while_converting_keeps_the_older_shards(place: Path, tmp_p
         complaint = process.communicate(timeout=60)[1]
     finally:
         process.kill()
+        process.communicate()
         signal.signal(signal.SIGINT, before)
     assert process.returncode == 130
     assert complaint == "error: interrupted; what was being written has not been changed.\n"

@@ -276,6 +276,33 @@ def test_a_stopped_comparison_says_what_is_kept_and_how_to_go_on(
         goes_on(place, out)
 
 
+SWALLOWING = """
+import os, signal, sys, time
+from querywise.runtime.stopping import never_swallowed, stoppable
+
+class Finalized:
+    def __del__(self):
+        os.kill(os.getpid(), int(sys.argv[1]))
+        time.sleep(60)
+
+with stoppable(), never_swallowed():
+    try:
+        thing = Finalized()
+        del thing
+        time.sleep(60)
+    except KeyboardInterrupt as stop:
+        print(type(stop).__name__)
+"""
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGINT, "KeyboardInterrupt"), (signal.SIGTERM, "Terminated")])
+def test_an_interrupt_within_a_finalizer_is_not_lost(number: signal.Signals, name: str) -> None:
+    words = [sys.executable, "-c", SWALLOWING, str(int(number))]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{name}\n", "")
+
+
 def goes_on(place: Path, out: Path) -> None:
     """The same command again uses what was kept and ends with a report."""
     kept = {path: path.stat().st_mtime_ns for path in (out / "runs").glob("fold1-*")}

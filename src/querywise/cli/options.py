@@ -176,16 +176,16 @@ def guarded_command(command: Callable[_Parameters, _Result]) -> Callable[_Parame
     @functools.wraps(command)
     def guarded(*arguments: _Parameters.args, **options: _Parameters.kwargs) -> _Result:
         from querywise.errors import QuerywiseError
+        from querywise.runtime.stopping import Terminated, never_swallowed
 
         try:
-            result = command(*arguments, **options)
+            with never_swallowed():
+                result = command(*arguments, **options)
             sys.stdout.flush()  # here, so that a full disk is noticed
             return result
         except QuerywiseError as error:
             fail(_worded(error, inspect.signature(command).parameters))
         except KeyboardInterrupt as stop:
-            from querywise.runtime.stopping import Terminated
-
             fail(_interrupted(stop), 143 if isinstance(stop, Terminated) else 130)
         except BrokenPipeError:
             # The reader closed the pipe, as `| head` does.

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
+
+_AGAIN = 0.05  # seconds until an interrupt that was swallowed is sent again
 
 
 class Terminated(KeyboardInterrupt):
@@ -23,15 +26,43 @@ def stoppable() -> Iterator[None]:
         yield
         return
 
-    def stop(number: int, _: object) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        raise Terminated
-
-    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _terminate(number: int, _: object) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    raise Terminated
+
+
+@contextlib.contextmanager
+def never_swallowed() -> Iterator[None]:
+    """An interrupt that arrives while an object is being finalized is sent again.
+
+    Python only prints an exception raised in `__del__`, so without this the block would go on after Ctrl-C.
+    """
+    main, before = threading.main_thread(), sys.unraisablehook
+
+    def hook(swallowed: sys.UnraisableHookArgs) -> None:
+        if not issubclass(swallowed.exc_type, KeyboardInterrupt):
+            before(swallowed)
+            return
+        number = signal.SIGINT
+        if issubclass(swallowed.exc_type, Terminated):
+            number = signal.SIGTERM
+            signal.signal(number, _terminate)
+        again = threading.Timer(_AGAIN, signal.pthread_kill, (main.ident, number))
+        again.daemon = True
+        again.start()
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 @contextlib.contextmanager
