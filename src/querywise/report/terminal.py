@@ -122,7 +122,7 @@ def gap_lines(found: Findings) -> list[str]:
             could = f"{picking}, without seeing its judgments, could reach MAP {each.reachable:.4f}."
         reached = f"{each.name} ({each.reached:.4f})"
         if each.reachable is not None and each.reached >= max(each.reachable - _NOTHING, each.baseline):
-            lines.append(f"{picking}, without seeing its judgments, would not do better than {reached}.")
+            lines.append(f"{picking}, without seeing its judgments, would not raise MAP above that of {reached}.")
         elif each.closed is not None:
             lines.append(f"{could} {reached} has {each.closed:.0%} of that gain over {base} ({each.baseline:.4f}).")
         elif each.reached < each.baseline:
