@@ -581,10 +581,9 @@ def test_compare_names_everything_that_is_lost(tmp_path: Path) -> None:
         "Left out: 1 of 12 queries without a judgment, such as 'unjudged' (apple pie).",
         "Left out: 1 of 12 queries whose judged documents are not in the corpus, such as 'gone' (fig).",
         "Left out: 1 of 11 judgments of documents that are not in the corpus, such as 'D99' of query 'gone'.",
-        "Never found by words: 1 of 9 documents without a word in title and text, such as 'blank'.",
-        "Nothing is found by words for: 1 of 10 queries without a word that is in the corpus, such as 'strange' (zzz).",
-        "Shortened: 1 of 10 queries with words that no document has, which are not searched for, such as 'long' "
-        "(plum zzz).",
+        "Never found by words: documents without a word in title and text, 1 of 9, such as 'blank'.",
+        "Nothing is found by words: queries without a word that is in the corpus, 1 of 10, such as 'strange' (zzz).",
+        "Ignored: words that no document has, in 1 of 10 queries, such as 'long' (plum zzz).",
     ]
 
     told = " ".join(run(tmp_path, *words, "--out", "report").split())

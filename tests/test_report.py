@@ -793,7 +793,7 @@ def test_quarters_are_named_by_their_ends() -> None:
 def test_difficulties_are_every_query_once(relevant: Ints) -> None:
     masks = by_difficulty(relevant)
     assert times_in(masks.values()) == [1] * len(relevant)
-    for label, (least, most) in {"none": (0, 0), "hard: 1 to 3": (1, 3), "normal: 4 to 20": (4, 20)}.items():
+    for label, (least, most) in {"none": (0, 0), "1 to 3": (1, 3), "4 to 20": (4, 20)}.items():
         assert masks[label].tolist() == [least <= count <= most for count in relevant]
 
 

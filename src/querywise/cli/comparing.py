@@ -180,7 +180,8 @@ def compare(
 
 
 def _say_found(found: Findings, test: str, page: Path | None, *, as_json: bool) -> None:
-    from querywise.report.terminal import comparison_table, curves_table, gap_lines, twins_table
+    from querywise.report.oracle import gap_lines
+    from querywise.report.terminal import comparison_table, curves_table, twins_table
 
     if as_json:
         learned = {} if found.curves is None else {"learning_curves": found.curves.as_json(test)}

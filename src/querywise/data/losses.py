@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from querywise.runtime.values import JsonObject
 
-# Kind of loss → what becomes of it, and what it is a share of.
+# Kind of loss → its sentence, up to the example.
 KINDS = {
-    "queries without a judgment": ("Left out", "queries without a judgment"),
-    "queries judged on unknown documents": ("Left out", "queries whose judged documents are not in the corpus"),
-    "judgments of unknown documents": ("Left out", "judgments of documents that are not in the corpus"),
-    "documents without text": ("Never found by words", "documents without a word in title and text"),
-    "queries without a known word": ("Nothing is found by words for", "queries without a word that is in the corpus"),
-    "queries shortened": ("Shortened", "queries with words that no document has, which are not searched for"),
+    "queries without a judgment": "Left out: {} queries without a judgment",
+    "queries judged on unknown documents": "Left out: {} queries whose judged documents are not in the corpus",
+    "judgments of unknown documents": "Left out: {} judgments of documents that are not in the corpus",
+    "documents without text": "Never found by words: documents without a word in title and text, {}",
+    "queries without a known word": "Nothing is found by words: queries without a word that is in the corpus, {}",
+    "queries shortened": "Ignored: words that no document has, in {} queries",
 }
 _EXAMPLE = 80  # characters
 
@@ -33,8 +33,8 @@ class Loss(NamedTuple):
         >>> print(Loss("queries without a judgment", 25, 3244, "'q7' (jaguar speed)"))
         Left out: 25 of 3,244 queries without a judgment, such as 'q7' (jaguar speed).
         """
-        fate, what = KINDS[self.kind]
-        return f"{fate}: {self.number:,} of {self.total:,} {what}, such as {self.example}."
+        told = KINDS[self.kind].format(f"{self.number:,} of {self.total:,}")
+        return f"{told}, such as {self.example}."
 
     def as_json(self) -> JsonObject:
         """The loss as JSON can hold it, with its sentence."""

@@ -11,7 +11,7 @@ from querywise.evaluation.compared import Compared
 from querywise.evaluation.significance import paired_t_test
 from querywise.runtime.arrays import Bools, Floats, Ints
 
-DIFFICULTIES = (("none", 0, 0), ("hard: 1 to 3", 1, 3), ("normal: 4 to 20", 4, 20), ("easy: more than 20", 21, None))
+DIFFICULTIES = (("none", 0, 0), ("1 to 3", 1, 3), ("4 to 20", 4, 20), ("more than 20", 21, None))
 
 
 class Group(NamedTuple):

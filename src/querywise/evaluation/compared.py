@@ -140,7 +140,7 @@ class Compared:
         known, before = self.coverage, _used_as_given(self.given)
         if known is None:
             return before
-        told = [_found_by(name, own_coverage(run, self.judgements)) for name, run in self.lists.items()]
+        told = [_found_by(name, run, own_coverage(run, self.judgements)) for name, run in self.lists.items()]
         told += [_UNCUT] if self.lists and "mean_ndcg" in self.measures else []
         return [f"The flavour {find_flavour(self.flavour).conventions}.", *known.lines(), *told, *before]
 
@@ -270,9 +270,10 @@ class Compared:
         }
 
 
-def _found_by(name: str, own: Coverage) -> str:
+def _found_by(name: str, run: Run, own: Coverage) -> str:
     answered = f"{own.queries - own.without_candidates} of {own.queries} queries answered"
-    return f"{name}: {own.found} of {own.relevant} relevant documents found, {answered}."
+    deep = f"its own list, at most {max(map(len, run.scores.values()), default=0)} a query"
+    return f"{name}: {own.found} of {own.relevant} relevant documents are in {deep}; {answered}."
 
 
 def _used_as_given(names: Sequence[str]) -> list[str]:

@@ -150,6 +150,7 @@ def findings(compared: Compared, measure: str, *, test: str = "t", left_out: Seq
     shown = max(counted, key=lambda name: (by_name[name].is_better, by_name[name].means[measure]), default=None)
     best, worst = ((), ()) if shown is None else extremes(compared, shown, measure)
     used, unexplained = _uses(compared)
+    pairs = all_pairs(compared, measure, test)
     return Findings(
         compared,
         measure,
@@ -166,8 +167,8 @@ def findings(compared: Compared, measure: str, *, test: str = "t", left_out: Seq
         {name: points for name in names if len(points := _against_k(compared.trained[name])) > 1},
         used,
         unexplained,
-        all_pairs(compared, measure, test),
-        _cheapest(compared, counted, by_name, shown, measure, test),
+        pairs,
+        _cheapest(compared, counted, by_name, shown, pairs, measure, test),
         on_twins=compared.on_twins(measure, test=test),
     )
 
@@ -177,6 +178,7 @@ def _cheapest(
     counted: Sequence[str],
     by_name: Mapping[str, MethodFinding],
     shown: str | None,
+    pairs: tuple[Pair, ...],
     measure: str,
     test: str,
 ) -> Cheapest | None:
@@ -185,7 +187,7 @@ def _cheapest(
         return None
     won, among = by_name[shown].is_better, (compared.baseline, *counted)
     best = shown if won else max(among, key=lambda name: by_name[name].means[measure])
-    return cheapest(compared, best, among, measure, test, is_winner=won)
+    return cheapest(compared, best, among, pairs, measure, test, is_winner=won)
 
 
 def _uses(compared: Compared) -> tuple[dict[str, tuple[Use, ...]], dict[str, str]]:

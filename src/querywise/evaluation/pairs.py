@@ -83,7 +83,8 @@ class Cheapest:
 
     best: the winner of the comparison; where nothing beats the baseline, the method with the highest mean. tests:
     every other method of known cost against it. training, ranking: the cheapest to train and to rank by of the best
-    one and those that are not significantly worse; the best one itself where no other is cheaper.
+    one and those that are not significantly worse; the best one itself where no other is cheaper. pairs: any two
+    methods, corrected for all pairs.
     """
 
     best: str
@@ -94,6 +95,7 @@ class Cheapest:
     costs: dict[str, Costs]
     training: str
     ranking: str
+    pairs: tuple[Pair, ...] = ()
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -136,13 +138,21 @@ class Cheapest:
         pair = next(each for each in self.tests if each.first == name)
         many = f"Holm, {len(self.tests)} tests" if len(self.tests) > 1 else TEST_NAMES[self.test]
         p = p_value(pair.p_holm)
-        luck = f"p {p if p.startswith('<') else f'= {p}'} ({many})"
+        luck = f"p {p if p.startswith('<') else f'= {p}'} ({many}{self._among_all(pair)})"
         ours, theirs = self.costs[name], self.costs[self.best]
         seconds, milliseconds = f"trained in {_plain(ours.training)} s", f"{_plain(ours.ranking)} ms per query"
         if theirs.are_known:
             seconds += f" instead of {_plain(theirs.training)} s"
             milliseconds += f" instead of {_plain(theirs.ranking)}"
         return f"{self.measure} {pair.difference:+.4f}, {luck}, {seconds}, {milliseconds}"
+
+    def _among_all(self, pair: Pair) -> str:
+        """The p among all pairs where it decides otherwise, so that nobody finds two answers in one report."""
+        same = {pair.first, pair.second}
+        other = next((each for each in self.pairs if {each.first, each.second} == same), pair)
+        if other.is_significant == pair.is_significant:
+            return ""
+        return f"; borderline: {p_value(other.p_holm)} if all {len(self.pairs)} pairs are tested"
 
     def as_json(self) -> JsonObject:
         """All of it, with costs."""
@@ -165,7 +175,14 @@ class Cheapest:
 
 
 def cheapest(
-    compared: Compared, best: str, among: Sequence[str], measure: str, test: str = "t", *, is_winner: bool = True
+    compared: Compared,
+    best: str,
+    among: Sequence[str],
+    pairs: tuple[Pair, ...],
+    measure: str,
+    test: str = "t",
+    *,
+    is_winner: bool = True,
 ) -> Cheapest:
     """The cheapest of some methods that is not significantly worse than the best one; unknown costs are left out."""
     costs = {name: Costs.of(compared, name) for name in (best, *among)}
@@ -181,7 +198,8 @@ def cheapest(
         return first if first in alike else alike[0] if alike else best
 
     training = least(lambda each: each.training)
-    return Cheapest(best, is_winner, measure, test, tests, costs, training, least(lambda each: each.ranking, training))
+    ranking = least(lambda each: each.ranking, training)
+    return Cheapest(best, is_winner, measure, test, tests, costs, training, ranking, pairs)
 
 
 def _plain(number: float) -> str:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from querywise.methods.table import METHODS
 from querywise.report.origin import Origin, Titles, shown_command
 from querywise.retrieval.reading import collection_from, is_collection
 
@@ -19,7 +20,8 @@ _PACKAGES = ("querywise", "numpy", "scipy", "lightgbm")
 def begun(command: str, data: str, note: str = "") -> Origin:
     """The origin of a report whose run begins now. command: the name of the one that is running, as in `compare`."""
     typed = shown_command(["querywise", *sys.argv[1:]]) if sys.argv[1:2] == [command] else ""
-    return Origin(data=data, command=typed, versions=_versions(), date=datetime.now(UTC), note=note)
+    methods = {name: each.description for name, each in METHODS.items()}
+    return Origin(data, typed, _versions(), datetime.now(UTC), note=note, methods=methods)
 
 
 def ended(origin: Origin | None) -> Origin | None:

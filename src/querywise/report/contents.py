@@ -14,6 +14,7 @@ from querywise.report import drawings
 from querywise.report.curves import curves_figure, curves_table, curves_text
 from querywise.report.drawings import Figure
 from querywise.report.features import features_figure, features_table, features_text
+from querywise.report.oracle import oracle_table, oracle_text
 from querywise.report.origin import Origin
 from querywise.report.tables import Cell, Column, Table, Tested
 from querywise.report.twins import twins_tables, twins_text
@@ -39,14 +40,14 @@ def contents(found: Findings, title: str, story: str, origin: Origin | None = No
     """The sections of a report, in the order in which a reader asks."""
     every = [
         Section(title, _summary(found, story), (), drawings.differences(found)),
-        Section("All methods", "", (("table", main_table(found)),), drawings.ndcg_curves(found), "methods"),
+        Section("All methods", "", _methods(found, origin or Origin()), drawings.ndcg_curves(found), "methods"),
         Section("Near twins", twins_text(found), twins_tables(found), anchor="twins"),
+        _cost(found),
         _queries(found),
         _where(found),
         *([_oracles(found)] if found.oracles else []),
         *([_features(found)] if found.uses else []),
         *([_curves(found, found.curves)] if found.curves is not None else []),
-        _cost(found),
         Section(
             "What was tried",
             _how_chosen(found),
@@ -56,8 +57,8 @@ def contents(found: Findings, title: str, story: str, origin: Origin | None = No
         ),
         Section(
             "The statistics in full",
-            "The same difference by three tests, before Holm's correction for several comparisons and after it; the "
-            "interval holds 95 % of 10,000 bootstrap means; effect is the mean difference in standard deviations.",
+            "The same difference by three tests, and the chosen one after Holm's correction; the interval (from, to) "
+            "holds 95 % of 10,000 bootstrap means; effect is the mean difference in standard deviations.",
             (("tests", tests_table(found)), *((("pairs", pairs_table(found)),) if len(found.methods) > 2 else ())),
             anchor="statistics",
         ),
@@ -71,13 +72,24 @@ def _summary(found: Findings, story: str) -> str:
     return " ".join(filter(None, (found.verdict, found.advice, story, *map(str, found.compared.losses))))
 
 
+def _methods(found: Findings, origin: Origin) -> tuple[tuple[str, Table], ...]:
+    """The main table, and what each method is, as far as that is known."""
+    rows = tuple((name, origin.methods[name]) for name in found.compared.names if name in origin.methods)
+    described = Table((Column("method"), Column("what it is")), rows)
+    return (("table", main_table(found)), *((("methods", described),) if rows else ()))
+
+
 def main_table(found: Findings) -> Table:
     """Every method's averages, and the paired test of each measure against the baseline."""
     compared = found.compared
     columns = [Column("method")]
     for measure in compared.measures:
         columns += [Column(measure, "value"), Column(f"p ({measure})", "p")]
-    columns += [Column(f"Δ {found.measure}", "signed"), Column("p, Holm", "p"), Column("wins / ties / losses")]
+    columns += [
+        Column(f"Δ {found.measure}", "signed"),
+        Column("p, Holm", "p"),
+        Column("wins / ties / losses"),
+    ]
     rows = []
     for each in found.methods:
         base = each.name == compared.baseline
@@ -221,8 +233,9 @@ def _queries(found: Findings) -> Section:
 def _where(found: Findings) -> Section:
     return Section(
         "Where the gain comes from",
-        "The same measure for groups of queries: by difficulty, class, distance from the training queries, length and "
-        "number of candidates, as far as they are known. A p of a group is not corrected for the number of groups.",
+        "The same measure for groups of queries: by relevant documents, class, distance from the training queries, "
+        "length and number of candidates, as far as these are known and differ. A p of a group is not corrected for "
+        "the number of groups.",
         tuple((f"by-{_slug(each.title)}", breakdown_table(found, each)) for each in found.breakdowns),
         (
             *drawings.quality_by_difficulty(found),
@@ -285,40 +298,8 @@ def _which(found: Findings) -> str:
 
 
 def _oracles(found: Findings) -> Section:
-    columns = (
-        Column("method"),
-        Column("models", "count"),
-        Column("MAP reached", "value"),
-        Column(f"MAP of {found.compared.baseline}", "value"),
-        Column("UpperBound", "value"),
-        Column("reachable", "value"),
-        Column("of the gap closed", "share"),
-        Column("RelevantOnly", "value"),
-        Column(f"rank at which {found.compared.baseline} is reached", "count"),
-    )
-    rows = tuple(
-        (
-            *(each.name, each.models, each.reached, each.baseline, each.upper_bound, each.reachable),
-            *(each.closed, each.relevant_only, each.baseline_rank),
-        )
-        for each in found.oracles
-    )
-    text = (
-        "UpperBound is what the method would reach if it used, for each query, the one of its own models with the best "
-        "average precision there; RelevantOnly, if it used the model nearest to the query's true relevant documents. "
-        "Both look at the judgments, so no system reaches them, and where few documents are judged the best model "
-        "of a query is often best by chance. Reachable is an estimate of what remains without that: each query's "
-        "documents are split into two halves, a model is picked on one half and measured on the other, and the "
-        "share of its lead over the method that it keeps there is the share of the distance to UpperBound that "
-        "counts. Of the gap closed: how far the method has come from the baseline to reachable. Last column: if "
-        "every query used its r-th best model, the r at which MAP is down to the baseline's."
-    )
     return Section(
-        "The oracle gap",
-        text,
-        (("oracle", Table(columns, rows)),),
-        drawings.oracles(found),
-        "oracle",
+        "The oracle gap", oracle_text(found), (("oracle", oracle_table(found)),), drawings.oracles(found), "oracle"
     )
 
 

@@ -63,7 +63,7 @@ def quality_by_difficulty(found: Findings) -> tuple[Figure, ...]:
         {name: [(place, group.means[name]) for place, group in enumerate(groups)] for name in names},
         names=names,
         labels=("relevant documents", found.measure),
-        ticks=[f"{group.label.split(': ')[-1]} ({group.queries} queries)" for group in groups],
+        ticks=[f"{group.label} ({group.queries} queries)" for group in groups],
         said=said,
     )
     return (Figure("difficulty.svg", said, chart),)

@@ -21,7 +21,8 @@ Titles = Callable[[Collection[str]], Mapping[str, str]]
 class Origin:
     """Where a report comes from. What is empty or None is not known, and is not shown.
 
-    seconds: how long the run took, which may have used parts that an earlier one had finished.
+    seconds: how long the run took, which may have used parts that an earlier one had finished. methods: what a method
+    is, in a few words, by its name.
     """
 
     data: str = ""
@@ -30,6 +31,7 @@ class Origin:
     date: datetime | None = None
     seconds: float | None = None
     note: str = ""
+    methods: Mapping[str, str] = field(default_factory=dict)
 
 
 def shown_command(arguments: Sequence[str]) -> str:

@@ -101,18 +101,23 @@ def _gain(found: Findings, top: MethodFinding) -> tuple[str, str, str]:
 def _luck(found: Findings, top: MethodFinding) -> tuple[str, str, str]:
     p = 1.0 if top.corrected is None else top.corrected
     written = "< 0.0001" if p < 1e-4 else f"{p:.4f}"
-    return "p after Holm", written, f"{TEST_NAMES[found.test]}, {counted(found.compared_with, 'method')} compared"
+    return (
+        "p after Holm",
+        written,
+        f"{TEST_NAMES[found.test]}, {counted(found.compared_with, 'method')} against {short(found.compared.baseline)}",
+    )
 
 
 def _cost(top: MethodFinding, base: MethodFinding | None) -> tuple[str, str, str]:
     known = math.isfinite(top.predict_milliseconds)
+    what, without = "ranking time per query", "retrieval not included"
     trained = f"trained in {duration(top.fit_seconds)}" if math.isfinite(top.fit_seconds) else "trained before"
     number = f"{top.predict_milliseconds:.2g} ms" if known else "not known"
     if not known:
-        return "cost per query", number, "its scores were computed elsewhere"
+        return what, number, "its scores were computed elsewhere"
     if base is None or not math.isfinite(base.predict_milliseconds):
-        return "cost per query", number, trained
-    return "cost per query", number, f"{short(base.name)}: {base.predict_milliseconds:.2g} ms; {trained}"
+        return what, number, f"{without}; {trained}"
+    return what, number, f"{without}; {short(base.name)}: {base.predict_milliseconds:.2g} ms; {trained}"
 
 
 def differences(found: Findings) -> str:
@@ -202,7 +207,7 @@ def facts(found: Findings, origin: Origin) -> Sequence[tuple[str, str]]:
         ("queries", f"{len(compared.judged):,}"),
         ("folds", str(folds)),
         ("coverage", known),
-        ("lost", " ".join(map(str, compared.losses))),
+        ("left out", " ".join(map(str, compared.losses))),
         ("date", "" if origin.date is None else f"{origin.date:%Y-%m-%d %H:%M %Z}".strip()),
         ("duration", "; ".join(took)),
         ("versions", ", ".join(f"{name} {number}" for name, number in origin.versions.items())),

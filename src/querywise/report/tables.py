@@ -53,7 +53,7 @@ class Column:
         if isinstance(cell, str):
             return cell
         if isinstance(cell, Tested):
-            return f"{cell.difference:+.4f} p\u00a0{_p(cell.p)}"
+            return f"{cell.difference:+.4f} " + f"p {_p(cell.p)}".replace(" ", "\u00a0")
         if self.kind == "p":
             return _p(cell)
         if self.kind == "count" or isinstance(cell, int):

@@ -24,8 +24,6 @@ from querywise.measures.flavours import find_flavour
 from querywise.report.twins import twins_tables, twins_text
 from querywise.retrieval.search import Answer
 
-_NOTHING = 5e-5  # a difference that four digits do not show
-
 
 def evaluations_table(found: Evaluated, test: str = "t") -> Group:
     """Every run's averages, its paired tests against the first, and what it holds of all that was judged."""
@@ -108,26 +106,6 @@ def twins_table(found: Findings) -> list[RenderableType]:
         for column in table.columns[1:]:
             column.justify = "right"
     return [*([text] if text else []), *tables]
-
-
-def gap_lines(found: Findings) -> list[str]:
-    """What picking the best of its own models could reach, and how much of that gain each method has."""
-    base = found.compared.baseline
-    lines = []
-    for each in found.oracles:
-        picking = f"Picking the best of {each.name}'s {each.models} models for each query"
-        if each.reachable is None:
-            could = f"{picking} by its judgments would reach MAP {each.upper_bound:.4f}."
-        else:
-            could = f"{picking}, without seeing its judgments, could reach MAP {each.reachable:.4f}."
-        reached = f"{each.name} ({each.reached:.4f})"
-        if each.reachable is not None and each.reached >= max(each.reachable - _NOTHING, each.baseline):
-            lines.append(f"{picking}, without seeing its judgments, would not raise MAP above that of {reached}.")
-        elif each.closed is not None:
-            lines.append(f"{could} {reached} has {each.closed:.0%} of that gain over {base} ({each.baseline:.4f}).")
-        elif each.reached < each.baseline:
-            lines.append(f"{could} {reached} is below {base} ({each.baseline:.4f}).")
-    return lines
 
 
 def curves_table(curves: LearningCurves, measure: str, test: str = "t") -> Group:
