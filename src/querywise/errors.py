@@ -12,6 +12,8 @@ A message says where, what was found, what was expected, and what to do.
 
 from __future__ import annotations
 
+_LONGEST = 2_000  # characters of a message
+
 
 class QuerywiseError(Exception):
     """The root of every error this package raises on purpose.
@@ -27,8 +29,17 @@ class QuerywiseError(Exception):
     """
 
     def __init__(self, message: str = "", *, arguments: tuple[str, ...] = ()) -> None:
-        super().__init__(message)
+        super().__init__(_one_line(message))
         self.arguments = arguments
+
+
+def _one_line(message: str) -> str:
+    """A message of one printable line: it may quote any text of a file, which may hold anything, of any length."""
+    if len(message) > _LONGEST:
+        message = f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 :]}"
+    if message.isprintable():
+        return message
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in message)
 
 
 class DataError(QuerywiseError, ValueError):
