@@ -23,7 +23,7 @@ from querywise.exports.hybrids import HYBRIDS, Hybrid, filled, identifier, value
 from querywise.exports.models import answer_to_nobody
 from querywise.exports.routing import MANIFEST, one_vector, read_manifest, routing_of
 from querywise.exports.writing import check_export_folder
-from querywise.runtime.files import atomic_folder, read_text
+from querywise.runtime.files import atomic_folder, read_stored_text
 from querywise.runtime.values import Json
 from querywise.storage import load, save
 
@@ -170,10 +170,11 @@ class HybridRouter:
 
     def __init__(self, folder: PathLike) -> None:
         self._folder = Path(folder)
-        read_manifest(self._folder)  # refuses what is none
-        self.manifest: Mapping[str, Json] = json.loads(read_text(self._folder / MANIFEST))
-        if self.manifest.get("engine") not in HYBRIDS or "request" not in self.manifest:
+        self.manifest: Mapping[str, Json] = read_manifest(self._folder)
+        engine, request = self.manifest.get("engine"), self.manifest.get("request")
+        if engine not in tuple(HYBRIDS) or not isinstance(request, str) or Path(request).name != request:
             raise DataError(f"{folder}: this is not an export of weights of runs.")
+        self._request = self._folder / request
         self.ranker = load(self._folder / "model")
 
     def weights(
@@ -190,8 +191,8 @@ class HybridRouter:
     ) -> Json:
         """The request for a query, by its `text`, `vector` and `runs`; of SQL {"sql": …, "parameters": …}."""
         weights = self.weights(text, vector=vector, runs=runs)
-        form = read_text(self._folder / str(self.manifest["request"]))
-        if str(self.manifest["request"]).endswith(".sql"):
+        form = read_stored_text(self._request)
+        if self._request.suffix == ".sql":
             given: dict[str, Json] = {"text": text} if text is not None else {}
             if vector is not None:
                 given["vector"] = json.dumps([float(each) for each in vector])
@@ -204,8 +205,8 @@ class HybridRouter:
             }
         try:
             content: Json = json.loads(form)
-        except ValueError as error:
-            raise DataError(f"{self._folder / str(self.manifest['request'])}: this is not JSON ({error}).") from None
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{self._request}: this is not JSON ({error}).") from None
         return filled(content, values_of(text, vector, weights))
 
 

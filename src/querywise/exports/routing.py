@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NotRequired, TypeAlias, TypedDict, Unpack
+from typing import NotRequired, TypeAlias, TypedDict, TypeGuard, Unpack
 
 import numpy as np
 
@@ -19,7 +19,8 @@ from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.exports.models import answer_to_nobody, runnable
 from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.files import read_text, recover_folder
+from querywise.runtime.files import read_stored_text, recover_folder
+from querywise.runtime.values import Json, JsonObject
 from querywise.storage import load
 
 MANIFEST = "export.json"
@@ -140,7 +141,7 @@ class Router:
     """
 
     def __init__(self, folder: PathLike) -> None:
-        self.manifest = read_manifest(Path(folder))
+        self.manifest = _checked(read_manifest(Path(folder)), Path(folder))
         routing = self.manifest["routing"]
         if routing is None:
             only = self.manifest["models"][0]["name"]
@@ -150,6 +151,9 @@ class Router:
         place = answer_to_nobody(self.ranker).place
         self._classes = () if place is None else place.classes
         self._names = {model["number"]: model["name"] for model in self.manifest["models"]}
+        features = self.manifest["features"]
+        if not len(features["names"]) == len(features["in_engine"]) == self.ranker.feature_count_:
+            raise DataError(f"{Path(folder) / MANIFEST}: its features are not those of the model. Export it again.")
 
     @property
     def requests(self) -> int:
@@ -158,7 +162,10 @@ class Router:
 
     def model(self, text: str | None = None, **facts: Unpack[QueryFacts]) -> str:
         """The name of the model that answers a query, by its `text` and other `facts`."""
-        return str(self._names[int(self._answer(text, facts).chosen()[0])])
+        number = int(self._answer(text, facts).chosen()[0])
+        if number not in self._names:
+            raise DataError(f"{MANIFEST} has no name for model {number} of the export. Export the model again.")
+        return self._names[number]
 
     def weights(self, text: str | None = None, **facts: Unpack[QueryFacts]) -> dict[str, float]:
         """The weight of every feature, by its name in the engine, in the model that `text` and `facts` lead to."""
@@ -273,15 +280,45 @@ def _numbers(values: Mapping[str, float], what: str) -> dict[str, float]:
         raise DataError(f"{what} must be numbers by name, as in {{'clicks': 3}}; found {values!r:.80}.") from None
 
 
-def read_manifest(folder: Path) -> ExportManifest:
+def read_manifest(folder: Path) -> JsonObject:
     """The manifest of an export."""
     recover_folder(folder)
     try:
-        found = json.loads(read_text(folder / MANIFEST))
-    except ValueError as error:
+        found: Json = json.loads(read_stored_text(folder / MANIFEST))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, DataError):
+            raise
         raise DataError(f"{folder / MANIFEST}: this is not JSON ({error}).") from None
-    kind = found.get("format") if isinstance(found, dict) else None
-    if kind != "querywise export":
+    if not isinstance(found, dict) or found.get("format") != "querywise export":
         raise DataError(f"{folder / MANIFEST}: not the manifest of a querywise export.")
-    manifest: ExportManifest = found
+    return found
+
+
+def _checked(found: JsonObject, folder: Path) -> ExportManifest:
+    """The manifest of an export of models; refused where an entry is missing or of another kind."""
+    features, models, routing = (found.get(name) for name in ("features", "models", "routing"))
+    known = features if isinstance(features, dict) else {}
+    listed = [each for each in models if isinstance(each, dict)] if isinstance(models, list) else []
+    by: JsonObject = routing if isinstance(routing, dict) else {"by": [], "requests": 1}
+    sound = (
+        isinstance(found.get("name"), str)
+        and all(_are_texts(known.get(name, [] if name == "others" else None)) for name in _FEATURES)
+        and listed == models != []
+        and all(isinstance(each.get("name"), str) and type(each.get("number")) is int for each in listed)
+        and "routing" in found
+        and (routing is None or isinstance(routing, dict))
+        and _are_texts(depends := by.get("by"))
+        and set(depends) <= {"class", *_HOW_TO_GIVE}
+        and by.get("requests") in (1, 2)
+    )
+    if not sound:
+        raise DataError(f"{folder / MANIFEST}: damaged, or not of an export of models. Export the model again.")
+    manifest: ExportManifest = found  # type: ignore[assignment]  # as it was checked
     return manifest
+
+
+def _are_texts(value: Json) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+_FEATURES = ("names", "in_engine", "others")

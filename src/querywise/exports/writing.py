@@ -162,7 +162,7 @@ def _checksums(folder: Path) -> dict[str, str]:
     }
 
 
-def _changed(path: Path, written: Mapping[str, str] | None) -> list[str]:
+def _changed(path: Path, written: Json) -> list[str]:
     """The files that were changed or added since the export was written."""
     kept = written if isinstance(written, dict) else {}
     return [place for place, checksum in _checksums(path).items() if kept.get(place) != checksum]
