@@ -20,7 +20,7 @@ from querywise.data.rows import query_numbers, rows_of
 from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.runtime.arrays import Ints, frozen
-from querywise.runtime.files import atomic_text, read_text
+from querywise.runtime.files import atomic_text, read_stored_text
 
 Grades = Mapping[str, Mapping[str, int]]  # query → document → grade
 
@@ -192,7 +192,7 @@ def read_judgements(path: str | os.PathLike[str]) -> Iterator[Judgement]:
     Where a service that is judged on has a log beside the file, the last grade of a pair in the log counts.
     """
     log = Path(path).with_name(Path(path).name + LOG_BESIDE)
-    newer = {each[:2]: each for each in logged(log, read_text(log))} if log.is_file() else {}
+    newer = {each[:2]: each for each in logged(log, read_stored_text(log))} if log.is_file() else {}
     yield from (each for each in parsed(path, read_packed_text(Path(path))) if each[:2] not in newer)
     for query, document, grade, where in newer.values():
         if grade is not None:

@@ -17,7 +17,7 @@ from querywise.data.judged import Judged
 from querywise.errors import QuerywiseError
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import TunedFit
-from querywise.runtime.files import atomic_text, cache_folder, make_folder
+from querywise.runtime.files import atomic_text, cache_folder, make_folder, read_stored_text
 
 _FILE = "times.json"
 _MOST_METHODS = 300  # in the file, the latest
@@ -88,7 +88,7 @@ def _apart(one: Size, other: Size) -> float:
 def _read() -> dict[str, list[tuple[Size, float]]]:
     """What the file holds, as far as it is what was written."""
     try:
-        content = json.loads((cache_folder() / _FILE).read_text(encoding="utf-8"))
+        content = json.loads(read_stored_text(cache_folder() / _FILE))
         return {str(key): [_checked(*each) for each in found] for key, found in content.items()}
     except (OSError, ValueError, TypeError, AttributeError, RuntimeError, RecursionError):
         return {}

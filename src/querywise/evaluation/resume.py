@@ -23,7 +23,7 @@ from querywise.errors import DataError
 from querywise.evaluation.reasons import Reasons
 from querywise.evaluation.trained import Extra, Trained
 from querywise.evaluation.tuning import Choice, Trial
-from querywise.runtime.files import atomic_text, make_folder, read_text
+from querywise.runtime.files import atomic_text, make_folder, read_stored_text
 from querywise.runtime.resume import Record
 from querywise.runtime.values import Json, JsonObject, Settings
 
@@ -67,10 +67,10 @@ class Kept:
             notes = self._record(number, name, fold).read()
             if notes is None:
                 return None
-            text = read_text(scores)
+            text = read_stored_text(scores)
             if notes["scores"] != _checksum(text):
                 return None
-            found = _read(notes, text, json.loads(read_text(times)))
+            found = _read(notes, text, json.loads(read_stored_text(times)))
             _require(found, fold.test)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, DataError):
             return None  # as if it were not there

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from querywise.errors import DataError, QuerywiseError
+from querywise.runtime.array_files import map_array
 from querywise.runtime.files import atomic_file
 from querywise.runtime.progress import track
 from querywise.runtime.resume import resume_folder
@@ -141,12 +142,9 @@ class _Resuming:
 
 def _array(path: Path) -> Any:
     """The array in a file, where there is one; ValueError if it is no array of finite numbers, as large as it says."""
-    if not path.is_file():
+    if not path.exists():
         return None
-    try:
-        found = np.array(np.load(path, mmap_mode="r", allow_pickle=False))  # mapped: it must be as large as it says
-    except Exception as error:
-        raise ValueError(path) from error
+    found = np.array(map_array(path, path.parent))
     if found.dtype.kind != "f" or not np.isfinite(found).all():
         raise ValueError(path)
     return found

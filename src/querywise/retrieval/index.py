@@ -6,12 +6,12 @@ It is built in one pass over the documents; the same documents give the same byt
 from __future__ import annotations
 
 import json
+import os
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,10 @@ from querywise.errors import DataError, ModelFileError
 from querywise.retrieval.field import Field
 from querywise.retrieval.strings import Strings
 from querywise.retrieval.words import Tokeniser
+from querywise.runtime.array_files import map_array
 from querywise.runtime.arrays import Arrays, Floats, Ints
 from querywise.runtime.checksums import crc32_of, is_sealed, sealed
-from querywise.runtime.files import OutputFolder, atomic_folder, read_steadily
+from querywise.runtime.files import OutputFolder, atomic_folder, read_steadily, read_stored_text, regular_file
 from querywise.runtime.threads import in_threads
 from querywise.runtime.values import Json, JsonObject
 
@@ -252,7 +253,14 @@ def save_index(index: Index, folder: PathLike) -> None:
         (made / _MANIFEST).write_text(json.dumps(sealed(manifest), indent=1) + "\n", encoding="utf-8")
 
 
-_FIELD_PARTS = ("starts", "documents", "counts", "lengths", "distinct", "totals")
+_FIELD_PARTS = {
+    "starts": np.int64,
+    "documents": np.int32,
+    "counts": np.int32,
+    "lengths": np.int32,
+    "distinct": np.int32,
+    "totals": np.int64,
+}
 
 
 def load_index(folder: PathLike) -> Index:
@@ -270,8 +278,8 @@ def _load(path: Path) -> Index:
         try:
             if name not in manifest["bytes"]:
                 raise KeyError(name)
-            values: _Array = np.asarray(np.lib.format.open_memmap(file, mode="r"))
-        except (OSError, ValueError, KeyError, TypeError, EOFError, SyntaxError, TokenError):
+            values: _Array = map_array(file, path)
+        except (OSError, KeyError, DataError):
             raise ModelFileError(f"{file}: missing or damaged. Make the index anew with `querywise index`.") from None
         return values
 
@@ -299,9 +307,23 @@ def _load(path: Path) -> Index:
         index.columns.shape != (len(index), len(index.column_names))
         or manifest.get("documents") != len(index)
         or sizes != {(len(index.terms), len(index))}
+        or not _is_sound(index)
     ):
         raise ModelFileError(f"{path / _MANIFEST}: does not belong to the files beside it. Make the index anew.")
     return index
+
+
+def _is_sound(index: Index) -> bool:
+    """Whether the arrays are of the types that they are written in, and no string leads out of its content."""
+    fields = [(getattr(each, part), kind) for each in index.fields.values() for part, kind in _FIELD_PARTS.items()]
+    strings = (index.terms, index.document_ids, index.titles, index.snippets)
+    return (
+        all(array.ndim == 1 and array.dtype == kind for array, kind in fields)
+        and all(each.is_sound() for each in strings)
+        and len(index.titles) == len(index.snippets) == len(index)
+        and index.columns.dtype == np.float64
+        and bool(np.isfinite(index.columns).all())
+    )
 
 
 def _check_files(path: Path, manifest: dict[str, Any]) -> None:
@@ -310,10 +332,13 @@ def _check_files(path: Path, manifest: dict[str, Any]) -> None:
     def check(name: str) -> None:
         file = path / f"{name}.npy"
         try:
-            if file.stat().st_size != manifest["bytes"][name]:
+            with regular_file(file, path) as opened:
+                size = os.fstat(opened.fileno()).st_size
+            if size != manifest["bytes"][name]:
                 raise ModelFileError(f"{file}: cut short or changed. Make the index anew with `querywise index`.")
+            map_array(file, path)  # it is no longer than its array
             sound = crc32_of(file) == manifest["crc32"][name]
-        except (OSError, KeyError, TypeError):
+        except (OSError, KeyError, TypeError, DataError):
             sound = False
         if not sound:
             raise ModelFileError(f"{file}: missing or damaged. Make the index anew with `querywise index`.")
@@ -337,7 +362,7 @@ def _read_body(path: Path) -> dict[str, Any]:
     if not file.is_file():
         raise ModelFileError(f"{path}: not an index. save_index(index, folder) and `querywise index` make one.")
     try:
-        manifest = json.loads(file.read_bytes())
+        manifest = json.loads(read_stored_text(file))
     except (ValueError, RecursionError, OSError):
         manifest = None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:

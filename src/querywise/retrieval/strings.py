@@ -36,12 +36,29 @@ class Strings(Sequence[str]):
     def __getitem__(self, place: int | slice) -> str | list[str]:
         if isinstance(place, slice):
             return [self[each] for each in range(*place.indices(len(self)))]
-        return self._bytes(place + len(self) if place < 0 else place).decode("utf-8", "surrogatepass")
+        found = self._bytes(place + len(self) if place < 0 else place)
+        try:
+            return found.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:  # not written here
+            return found.decode("utf-8", "replace")
 
     def _bytes(self, place: int) -> bytes:
         if not 0 <= place < len(self):
             raise IndexError(place)
         return self.content[self.starts[place] : self.starts[place + 1]].tobytes()
+
+    def is_sound(self) -> bool:
+        """Whether the arrays are of the right types, and every string lies in the content."""
+        content, starts = self.content, self.starts
+        return (
+            content.ndim == starts.ndim == 1
+            and content.dtype == np.uint8
+            and starts.dtype == np.int64
+            and len(starts) > 0
+            and starts[0] == 0
+            and starts[-1] == len(content)
+            and bool((starts[1:] >= starts[:-1]).all())
+        )
 
     def find(self, text: str) -> int:
         """The place of a string among sorted ones; −1 if it is not there."""

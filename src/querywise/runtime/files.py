@@ -367,6 +367,16 @@ def read_regular_file(path: Path, folder: Path, at_most: int) -> bytes:
         return file.read(size)
 
 
+def read_stored_text(path: Path, at_most: int = 1_000_000_000) -> str:
+    """The text of a regular file that lies in its folder, of what was stored by a program and may be from elsewhere."""
+    try:
+        return read_regular_file(path, path.parent, at_most).decode("utf-8-sig")
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file (looked in {path.absolute().parent}).") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: byte {error.start} is not UTF-8 text. Convert the file to UTF-8.") from None
+
+
 def cache_folder() -> Path:
     """Where the user's cached files are: under `XDG_CACHE_HOME`, or in `~/.cache`."""
     home = os.environ.get("XDG_CACHE_HOME", "").strip()

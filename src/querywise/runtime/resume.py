@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from querywise.errors import DataError
-from querywise.runtime.files import atomic_text, make_folder, read_text
+from querywise.runtime.files import atomic_text, make_folder, read_stored_text
 from querywise.runtime.locks import locked
 from querywise.runtime.stopping import keeping
 from querywise.runtime.values import Json, JsonObject, Settings
@@ -36,7 +36,7 @@ class Record:
         if not self.path.is_file():
             return None
         try:
-            content: JsonObject = json.loads(read_text(self.path))
+            content: JsonObject = json.loads(read_stored_text(self.path))
             same = _as_text(content.pop("settings")) == _as_text(self.settings)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, DataError):
             return None

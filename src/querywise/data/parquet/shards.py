@@ -31,7 +31,7 @@ from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.cache import cached
 from querywise.runtime.checksums import SEAL, checksum_of, is_sealed
-from querywise.runtime.files import read_text, recover_folder
+from querywise.runtime.files import read_stored_text, recover_folder
 from querywise.runtime.progress import doing
 from querywise.runtime.threads import in_threads
 from querywise.runtime.workers import workers
@@ -211,7 +211,7 @@ def open_shards(folder: PathLike) -> Shards:
         what = f"there is no {MANIFEST} in it" if root.is_dir() else "there is no such folder"
         raise DataError(f"{folder}: not a set of shards: {what}. `querywise convert` makes one.")
     try:
-        said = json.loads(read_text(path))
+        said = json.loads(read_stored_text(path))
         if said["format"] != FORMAT:
             raise ValueError(f"its format is {said['format']!r}, not {FORMAT!r}")
         if said["version"] > VERSION:

@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from querywise.errors import DataError
+from querywise.runtime.array_files import map_array
 from querywise.runtime.arrays import Singles
+from querywise.runtime.checksums import checksum_of
 from querywise.runtime.files import make_folder, write_bytes
 
 _ENDING = ".npy"
@@ -65,15 +67,16 @@ def _key(text: str) -> bytes:
 def _read(path: Path, dimension: int | None) -> dict[bytes, Singles]:
     """The vectors of one file; none if it is not as it was written, which its name tells."""
     try:
-        content = path.read_bytes()
-        if hashlib.sha256(content).hexdigest()[:32] != path.stem:
+        rows = map_array(path, path.parent)
+        if checksum_of(path)[:32] != path.stem:
             return {}
-        rows = np.load(io.BytesIO(content), allow_pickle=False)
-    except (OSError, ValueError):
+    except (OSError, DataError):
         return {}
     if rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] <= _KEY or (rows.shape[1] - _KEY) % 4:
         return {}
     vectors = np.ascontiguousarray(rows[:, _KEY:]).view("<f4").astype(np.float32)
+    if not np.isfinite(vectors).all():
+        return {}
     if dimension is not None and vectors.shape[1] != dimension:
         raise DataError(f"{path}: the vectors have another dimension than those beside it. Remove {path.parent}.")
     return {row[:_KEY].tobytes(): vector for row, vector in zip(rows, vectors, strict=True)}

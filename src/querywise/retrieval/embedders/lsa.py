@@ -56,7 +56,7 @@ def lsa_of(index: Index) -> LsaEmbedder:
     kept = index.extra.get(KEPT)
     if kept is None:
         return LsaEmbedder(index, _projection(index))
-    if kept.ndim != 2 or kept.dtype != np.float32 or len(kept) != len(index.terms):
+    if kept.ndim != 2 or kept.dtype != np.float32 or len(kept) != len(index.terms) or not np.isfinite(kept).all():
         raise ModelFileError("The LSA of this index does not fit its terms. Make the index anew.")
     return LsaEmbedder(index, kept.astype(np.float32, copy=False))
 

@@ -50,14 +50,18 @@ class StaticEmbedder:
     def __call__(self, texts: Sequence[str], /) -> Floats:
         """One row per text."""
         rows = np.zeros((len(texts), self._table.shape[1]))
-        for row, coded in zip(rows, self._tokenizer.encode_batch(list(texts), add_special_tokens=False), strict=True):
+        try:
+            every = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        except Exception as error:  # noqa: BLE001 - the library raises this class alone
+            raise DataError(f"static: the tokenizer cannot read these texts ({error}).") from None
+        for row, coded in zip(rows, every, strict=True):
             if coded.ids:
                 row[:] = self._table[coded.ids].mean(axis=0, dtype=np.float64)
         return rows
 
 
 def _only(folder: Path, pattern: str) -> Path:
-    found = sorted(folder.glob(pattern))
+    found = sorted(path for path in folder.glob(pattern) if path.is_file())
     if len(found) != 1:
         raise DataError(f"static:{folder}: {len(found)} files {pattern}; expected one tokenizer and one table.")
     return found[0]
