@@ -105,7 +105,13 @@ def strings_of(path: Path, table: Arrow, name: str) -> tuple[str, ...] | None:
     """A column of text; None where the table does not have it."""
     if name not in table.column_names:
         return None
+    if table.column_names.count(name) > 1:
+        raise DataError(f"{path}: there are two columns {name}; keep one of them.")
     column = table.column(name)
+    types = arrow()[0].types
+    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+    if not (types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind)):
+        raise DataError(f"{path}: column {name} holds {column.type}; expected text.")
     if column.null_count:
         row = column.is_null().to_numpy().argmax() + 1
         raise DataError(f"{path}: row {row} has nothing in column {name}; give every row one, or leave the column out.")

@@ -35,12 +35,17 @@ def read_grades(folder: Path, checksum: str) -> Grades:
             f"{path}: damaged, or changed since it was written with the shards: its SHA-256 is not the manifest's. "
             "Fetch it again, or convert the data anew."
         )
-    table = open_parquet(path).read(use_threads=False)
+    pa, _ = arrow()
+    try:
+        table = open_parquet(path).read(use_threads=False)
+        values = table.column("grade").cast(pa.int64())
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise DataError(f"{path}: the judgements cannot be read ({error}). Convert the data anew.") from None
     queries, documents = strings_of(path, table, "query"), strings_of(path, table, "document")
-    if queries is None or documents is None or "grade" not in table.column_names:
+    if queries is None or documents is None or values.null_count:
         raise DataError(f"{path}: expected the columns query, document and grade; found {table.column_names}.")
     found: dict[str, dict[str, int]] = {}
-    for query, document, grade in zip(queries, documents, to_numpy(table.column("grade")).tolist(), strict=True):
+    for query, document, grade in zip(queries, documents, to_numpy(values).tolist(), strict=True):
         found.setdefault(query, {})[document] = grade
     return found
 

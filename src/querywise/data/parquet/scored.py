@@ -64,7 +64,7 @@ def read_scored(folder: PathLike) -> Scored:
         try:
             table = open_parquet(path).read(use_threads=False)
             values = to_numpy(table["score"].cast(pa.float64()))
-            query_ids += strings_of(path, table, "qid") or ()
+            query_ids += strings_of(path, table.select(["qid"]), "qid") or ()
             known = strings_of(path, table, "docid")
         except (pa.ArrowException, KeyError, OSError) as error:
             raise DataError(f"{path}: this is not a part of scores, with columns qid and score ({error}).") from None
