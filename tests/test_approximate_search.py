@@ -169,6 +169,16 @@ def test_a_graph_of_other_vectors_is_refused() -> None:
         vectors_of(nameless)
 
 
+@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize(("array", "value"), [("vectors", np.nan), ("vectors", 1e9), ("vectors.lengths", np.nan)])
+def test_vectors_that_are_not_finite_or_of_other_lengths_are_refused(array: str, value: float, graph: bool) -> None:
+    made = with_usearch(indexed()) if graph else indexed()
+    changed = np.array(made.extra[array], dtype=np.float64)
+    changed.flat[17] = value
+    with pytest.raises(ModelFileError, match=r"do not fit its documents\. Make the index anew"):
+        vectors_of(replace(made, extra=made.extra | {array: changed}, _cache={}))
+
+
 def test_a_file_with_one_bit_changed_is_refused(tmp_path: Path) -> None:
     save_index(with_usearch(indexed()), tmp_path / "index")
     file = tmp_path / "index" / "extra.vectors.usearch.npy"

@@ -4,7 +4,7 @@ import json
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -24,7 +24,7 @@ from querywise.retrieval.strings import Strings
 from querywise.retrieval.words import Tokeniser
 from querywise.runtime import files
 from querywise.runtime.arrays import Floats
-from querywise.runtime.checksums import sealed
+from querywise.runtime.checksums import crc32_of, sealed
 from querywise.storage import save
 from tests.worlds import examples
 
@@ -456,6 +456,81 @@ def test_a_changed_header_is_refused_or_harmless(scratch: Path, place: int, byte
         assert path.name in str(error)  # noqa: PT017 - either outcome is right
     finally:
         path.write_bytes(content)
+
+
+# What somebody made up, and signed again
+
+CHANGED: dict[str, Callable[[Any], Any]] = {
+    "of texts": lambda array: np.full(array.shape, "x"),
+    "of records": lambda array: np.zeros(array.shape, [("a", "<i4"), ("b", "<f8")]),
+    "of complex numbers": lambda array: array.astype(np.complex128),
+    "in another order of bytes": lambda array: array.astype(">f8"),
+    "with one more dimension": lambda array: array[None],
+    "without a dimension": lambda array: np.ones((), array.dtype),
+    "shorter": lambda array: array[:-1],
+    "longer": lambda array: np.concatenate([array, array[:1]]),
+    "empty": lambda array: array[:0],
+}
+
+
+def sign(folder: Path) -> None:
+    """Write the checksums of a folder anew, as whoever made it up would."""
+    files = {name: folder / f"{name}.npy" for name in json.loads((folder / "manifest.json").read_text())["bytes"]}
+    sizes = {name: path.stat().st_size for name, path in files.items()}
+    edit(folder, bytes=sizes, crc32={name: crc32_of(path) for name, path in files.items()})
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_an_array_of_another_type_or_shape_is_refused(folder: Path, change: str) -> None:
+    for path in sorted(folder.glob("*.npy")):
+        content = path.read_bytes()
+        array = np.load(path)
+        np.save(path, CHANGED[change](array))
+        if path.read_bytes() != content:
+            sign(folder)
+            refused(folder, "Make the index anew")
+        path.write_bytes(content)
+    sign(folder)
+    assert len(load_index(folder)) == 4
+
+
+@pytest.mark.parametrize("value", [-1, -(2**31), 2**31 - 1])
+@pytest.mark.parametrize("name", ["terms.starts", "titles.starts", "body.starts", "body.documents", "title.documents"])
+def test_numbers_that_lead_out_of_their_array_are_refused(folder: Path, name: str, value: int) -> None:
+    array = np.load(folder / f"{name}.npy")
+    array[len(array) // 2] = value
+    np.save(folder / f"{name}.npy", array)
+    sign(folder)
+    refused(folder, "Make the index anew")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("both.counts", -1), ("both.lengths", -5), ("both.totals", -1), ("columns", np.nan)]
+)
+def test_values_that_no_count_and_no_column_has_are_refused(folder: Path, name: str, value: float) -> None:
+    array = np.load(folder / f"{name}.npy")
+    array.flat[1] = value
+    np.save(folder / f"{name}.npy", array)
+    sign(folder)
+    refused(folder, "Make the index anew")
+
+
+def test_a_text_that_is_not_utf8_is_refused_when_it_is_read(folder: Path) -> None:
+    np.save(folder / "titles.content.npy", np.full_like(np.load(folder / "titles.content.npy"), 255))
+    sign(folder)
+    with pytest.raises(ModelFileError, match=r"Text 0 of the index is not UTF-8\. Make the index anew"):
+        _ = load_index(folder).titles[0]
+
+
+def test_a_pipe_or_a_file_elsewhere_is_refused_and_never_waited_for(folder: Path, tmp_path: Path) -> None:
+    path = folder / "columns.npy"
+    path.rename(tmp_path / "columns.npy")
+    path.symlink_to(tmp_path / "columns.npy")
+    refused(folder, "outside of the folder")
+    path.unlink()
+    os.mkfifo(path)
+    edit(folder, bytes=json.loads((folder / "manifest.json").read_text())["bytes"] | {"columns": 0})
+    refused(folder, "not a regular file")
 
 
 # Strings

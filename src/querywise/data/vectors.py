@@ -127,7 +127,7 @@ def as_vectors(ids: Sequence[str], values: Numbers, *, where: str = "vectors", w
             raise DataError(
                 f"{where}: {what} {each!r} has two vectors, in rows {first[each] + 1} and {row + 1}. Keep one of them."
             )
-    return Vectors(tuple(ids), frozen(values), frozen(_lengths(ids, values, where, what)), where, what)
+    return Vectors(tuple(ids), frozen(values), frozen(lengths_of(ids, values, where, what)), where, what)
 
 
 def read_vectors(folder: PathLike) -> CollectionVectors:
@@ -164,7 +164,7 @@ def _read(root: Path, name: str, what: str) -> Vectors | None:
     )
 
 
-def _lengths(ids: Sequence[str], values: Numbers, where: str, what: str) -> Floats:
+def lengths_of(ids: Sequence[object], values: Numbers, where: str, what: str) -> Floats:
     """The length of every vector; one that is not finite, or that products cannot hold, is an error with its place."""
     found = np.zeros(len(values))
 

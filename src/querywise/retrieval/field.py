@@ -65,6 +65,7 @@ class Field:
             and bool((starts[1:] >= starts[:-1]).all())
             and len(self.lengths) == len(self.distinct) > documents.max(initial=-1)
             and documents.min(initial=0) >= 0
+            and min(int(each.min(initial=0)) for each in (self.counts, self.lengths, self.distinct, self.totals)) >= 0
         )
         if not sound:
             raise ModelFileError("The postings of the index lead nowhere. Make the index anew with `querywise index`.")

@@ -27,7 +27,7 @@ from querywise.retrieval.strings import Strings
 from querywise.retrieval.words import Tokeniser
 from querywise.runtime.array_files import map_array
 from querywise.runtime.arrays import Arrays, Floats, Ints
-from querywise.runtime.checksums import crc32_of, is_sealed, sealed
+from querywise.runtime.checksums import crc32_of, crc32_of_open, is_sealed, sealed
 from querywise.runtime.files import OutputFolder, atomic_folder, read_steadily, read_stored_text, regular_file
 from querywise.runtime.threads import in_threads
 from querywise.runtime.values import Json, JsonObject
@@ -253,13 +253,13 @@ def save_index(index: Index, folder: PathLike) -> None:
         (made / _MANIFEST).write_text(json.dumps(sealed(manifest), indent=1) + "\n", encoding="utf-8")
 
 
-_FIELD_PARTS = {
-    "starts": np.int64,
-    "documents": np.int32,
-    "counts": np.int32,
-    "lengths": np.int32,
-    "distinct": np.int32,
-    "totals": np.int64,
+_FIELD_PARTS = ("starts", "documents", "counts", "lengths", "distinct", "totals")
+_KINDS = {  # the type and the number of dimensions of each array, by the end of its name
+    "content": (np.dtype(np.uint8), 1),
+    "starts": (np.dtype(np.int64), 1),
+    "totals": (np.dtype(np.int64), 1),
+    "columns": (np.dtype(np.float64), 2),
+    **{part: (np.dtype(np.int32), 1) for part in ("documents", "counts", "lengths", "distinct")},
 }
 
 
@@ -279,6 +279,8 @@ def _load(path: Path) -> Index:
             if name not in manifest["bytes"]:
                 raise KeyError(name)
             values: _Array = map_array(file, path)
+            if not name.startswith(_EXTRA) and (values.dtype, values.ndim) != _KINDS[name.rpartition(".")[2]]:
+                raise KeyError(name)
         except (OSError, KeyError, DataError):
             raise ModelFileError(f"{file}: missing or damaged. Make the index anew with `querywise index`.") from None
         return values
@@ -302,28 +304,24 @@ def _load(path: Path) -> Index:
         extra={name.removeprefix(_EXTRA): mapped(name) for name in manifest["bytes"] if name.startswith(_EXTRA)},
         notes=manifest.get("notes", {}),
     )
-    sizes = {(len(each.totals), len(each.lengths)) for each in index.fields.values()}
-    if (
-        index.columns.shape != (len(index), len(index.column_names))
-        or manifest.get("documents") != len(index)
-        or sizes != {(len(index.terms), len(index))}
-        or not _is_sound(index)
-    ):
-        raise ModelFileError(f"{path / _MANIFEST}: does not belong to the files beside it. Make the index anew.")
+    _check_together(index, manifest, path)
     return index
 
 
-def _is_sound(index: Index) -> bool:
-    """Whether the arrays are of the types that they are written in, and no string leads out of its content."""
-    fields = [(getattr(each, part), kind) for each in index.fields.values() for part, kind in _FIELD_PARTS.items()]
-    strings = (index.terms, index.document_ids, index.titles, index.snippets)
-    return (
-        all(array.ndim == 1 and array.dtype == kind for array, kind in fields)
-        and all(each.is_sound() for each in strings)
-        and len(index.titles) == len(index.snippets) == len(index)
-        and index.columns.dtype == np.float64
-        and bool(np.isfinite(index.columns).all())
-    )
+def _check_together(index: Index, manifest: dict[str, Any], path: Path) -> None:
+    """Refuse arrays that do not fit one another: whoever searches trusts them."""
+    texts = (index.terms, index.document_ids, index.titles, index.snippets)
+    sizes = {(len(each.totals), len(each.lengths)) for each in index.fields.values()}
+    if (
+        not all(each.is_sound for each in texts)
+        or {len(each) for each in texts[1:]} != {manifest.get("documents")}
+        or index.columns.shape != (len(index), len(index.column_names))
+        or not np.isfinite(index.columns).all()
+        or sizes != {(len(index.terms), len(index))}
+    ):
+        raise ModelFileError(f"{path / _MANIFEST}: does not belong to the files beside it. Make the index anew.")
+    for each in index.fields.values():
+        _ = each.checked
 
 
 def _check_files(path: Path, manifest: dict[str, Any]) -> None:
@@ -333,13 +331,14 @@ def _check_files(path: Path, manifest: dict[str, Any]) -> None:
         file = path / f"{name}.npy"
         try:
             with regular_file(file, path) as opened:
-                size = os.fstat(opened.fileno()).st_size
-            if size != manifest["bytes"][name]:
-                raise ModelFileError(f"{file}: cut short or changed. Make the index anew with `querywise index`.")
+                if os.fstat(opened.fileno()).st_size != manifest["bytes"][name]:
+                    raise ModelFileError(f"{file}: cut short or changed. Make the index anew with `querywise index`.")
+                sound = crc32_of_open(opened) == manifest["crc32"][name]
             map_array(file, path)  # it is no longer than its array
-            sound = crc32_of(file) == manifest["crc32"][name]
-        except (OSError, KeyError, TypeError, DataError):
+        except (OSError, KeyError, TypeError):
             sound = False
+        except DataError as error:  # it is a pipe, or lies elsewhere
+            raise ModelFileError(f"{error} Make the index anew with `querywise index`.") from None
         if not sound:
             raise ModelFileError(f"{file}: missing or damaged. Make the index anew with `querywise index`.")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from querywise.data.vectors import CollectionVectors, Vectors
+from querywise.data.vectors import CollectionVectors, Vectors, lengths_of
 from querywise.errors import DataError, Hint, ModelFileError
 from querywise.retrieval.approximate import NAME, Graph, require_usearch
 from querywise.retrieval.index import Index
@@ -141,7 +141,7 @@ def _read(index: Index, name: str) -> VectorIndex:
     values, lengths, rows = index.extra[name], index.extra.get(f"{name}.lengths"), index.extra.get(f"{name}.rows")
     sound = (
         values.ndim == 2
-        and values.dtype.kind == "f"
+        and values.dtype in (np.float16, np.float32, np.float64)
         and lengths is not None
         and lengths.shape == (len(index),)
         and lengths.dtype == np.float64
@@ -152,5 +152,21 @@ def _read(index: Index, name: str) -> VectorIndex:
         sound = sound and rows.shape == (len(index),) and rows.dtype == np.int64
         sound = sound and (not len(rows) or 0 <= int(rows.min()) <= int(rows.max()) < len(values))
     if not sound or lengths is None:
-        raise ModelFileError("The vectors of this index do not fit its documents. Make the index anew.")
-    return VectorIndex(values.view(), lengths, rows)  # type: ignore[arg-type]  # checked above
+        raise _unfit()
+    found = VectorIndex(values.view(), lengths, rows)  # type: ignore[arg-type]  # checked above
+    _check_lengths(found)
+    return found
+
+
+def _check_lengths(vectors: VectorIndex) -> None:
+    """Refuse vectors that are not finite, or have other lengths than were kept: search divides by them."""
+    try:
+        own = lengths_of(range(len(vectors.values)), vectors.values, "vectors", "document")
+    except DataError:
+        raise _unfit() from None
+    if not np.allclose(vectors.lengths, own if vectors.rows is None else own[vectors.rows], rtol=1e-6, atol=0.0):
+        raise _unfit()
+
+
+def _unfit() -> ModelFileError:
+    return ModelFileError("The vectors of this index do not fit its documents. Make the index anew.")

@@ -7,6 +7,7 @@ from typing import overload
 
 import numpy as np
 
+from querywise.errors import ModelFileError
 from querywise.runtime.arrays import Ints
 
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
@@ -36,29 +37,22 @@ class Strings(Sequence[str]):
     def __getitem__(self, place: int | slice) -> str | list[str]:
         if isinstance(place, slice):
             return [self[each] for each in range(*place.indices(len(self)))]
-        found = self._bytes(place + len(self) if place < 0 else place)
         try:
-            return found.decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError:  # not written here
-            return found.decode("utf-8", "replace")
+            return self._bytes(place + len(self) if place < 0 else place).decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            raise ModelFileError(f"Text {place} of the index is not UTF-8. Make the index anew.") from None
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the strings lie in the content, one after the other."""
+        starts = self.starts
+        in_order = len(starts) and starts[0] == 0 and bool((starts[1:] >= starts[:-1]).all())
+        return bool(in_order and starts[-1] == len(self.content))
 
     def _bytes(self, place: int) -> bytes:
         if not 0 <= place < len(self):
             raise IndexError(place)
         return self.content[self.starts[place] : self.starts[place + 1]].tobytes()
-
-    def is_sound(self) -> bool:
-        """Whether the arrays are of the right types, and every string lies in the content."""
-        content, starts = self.content, self.starts
-        return (
-            content.ndim == starts.ndim == 1
-            and content.dtype == np.uint8
-            and starts.dtype == np.int64
-            and len(starts) > 0
-            and starts[0] == 0
-            and starts[-1] == len(content)
-            and bool((starts[1:] >= starts[:-1]).all())
-        )
 
     def find(self, text: str) -> int:
         """The place of a string among sorted ones; −1 if it is not there."""

@@ -7,6 +7,7 @@ import json
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from querywise.errors import DataError
 from querywise.runtime.values import Json
@@ -26,10 +27,15 @@ def checksum_of(path: Path) -> str:
 
 def crc32_of(path: Path) -> int:
     """The CRC-32 of a file's bytes, which is quick, and shows damage though not forgery."""
-    found = 0
     with open(path, "rb") as file:
-        while piece := file.read(_PIECE):
-            found = zlib.crc32(piece, found)
+        return crc32_of_open(file)
+
+
+def crc32_of_open(file: BinaryIO) -> int:
+    """The CRC-32 of a file that is open."""
+    found = 0
+    while piece := file.read(_PIECE):
+        found = zlib.crc32(piece, found)
     return found
 
 
