@@ -19,7 +19,7 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.rankers.single import Single
-from querywise.service import connection, server
+from querywise.service import connection, connections, server
 from querywise.service.app import create_api
 from querywise.service.connections import Connections
 from querywise.service.hosts import Head, Hosts, post_problem
@@ -338,8 +338,9 @@ def test_a_request_for_another_protocol_is_answered_in_this_one(here: Here) -> N
 class Line:
     """A connection that notes what is done to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int = 0) -> None:
         self.evicted = False
+        self.size = size
 
     def expire(self, now: float) -> None:
         raise AssertionError("not asked")
@@ -349,17 +350,17 @@ class Line:
 
 
 def test_a_new_connection_takes_the_place_of_the_one_that_waits_longest() -> None:
-    connections = Connections(8)
+    every = Connections(8)
     lines = [Line() for _ in range(4)]
-    clients = [connections.admit(each, "a") for each in lines]
+    clients = [every.admit(each, "a") for each in lines]
     assert [each.evicted for each in lines] == [True, True, False, False], "one address has a quarter"
     clients[2].waiting.pop(lines[2])  # its request is complete
     newer = Line()
-    connections.admit(newer, "a")
+    every.admit(newer, "a")
     assert (lines[2].evicted, lines[3].evicted) == (False, True)
     clients[2].waiting.pop(newer)
     refused = Line()
-    assert refused not in connections.admit(refused, "a").waiting, "all have complete requests"
+    assert refused not in every.admit(refused, "a").waiting, "all have complete requests"
     clients[2].wait(lines[0])
     assert lines[0] not in clients[2].waiting, "one that has ended does not wait"
     clients[2].wait(lines[2])
@@ -367,14 +368,67 @@ def test_a_new_connection_takes_the_place_of_the_one_that_waits_longest() -> Non
     others = {name: [Line(), Line()] for name in "bcd"}
     for name, pair in others.items():
         for each in pair:
-            connections.admit(each, name)
-    assert connections.count == 8
+            every.admit(each, name)
+    assert every.count == 8
     clients[2].release(newer)
-    assert connections.admit(newer, "e").held == {newer}
+    assert every.admit(newer, "e").held == {newer}
     last = Line()
-    connections.admit(last, "e")
+    every.admit(last, "e")
     assert [each.evicted for each in others["b"]] == [True, False], "of those with the most, who waits longest"
-    assert connections.count == 8
+    assert every.count == 8
+
+
+def test_when_all_hold_too_much_the_largest_of_the_client_with_most_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MOST_BYTES", 100)
+    every = Connections(80)
+    lines = {"a": [Line(30), Line(20), Line(40)], "b": [Line(45)], "c": [Line(1)]}
+    for name, some in lines.items():
+        for each in some:
+            every.admit(each, name)
+    every.add_bytes(15_999_999)
+    assert every.count == 5, "not looked yet"
+    every.add_bytes(1)
+    assert [each.evicted for each in lines["a"]] == [False, False, True]
+    assert not lines["b"][0].evicted
+    assert every.count == 4
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is cut off for being slow; all connections together may hold 30 MB."""
+    monkeypatch.setattr(connection, "SECONDS", 60.0)
+    monkeypatch.setattr(connections, "MOST_BYTES", 30_000_000)
+
+
+@pytest.mark.parametrize("then", [b"", GET * 2, b"close"])
+def test_answers_that_are_not_read_are_bounded_together(model: Path, patient: None, then: bytes) -> None:
+    row = b'{"id": "%s%d", "features": [1, 2, 3]}'
+    body = b'{"query": {"id": "q"}, "documents": [%s]}' % b",".join(row % (b"x" * 700, each) for each in range(20_000))
+    asked = post(body, headers=JSON + b"Connection: close\r\n") if then == b"close" else post(body) + then
+    with serving_here(model, most=400) as here, contextlib.ExitStack() as lines:
+        for _ in range(12):  # the answer to each has 14 MB
+            lines.enter_context(here.line(asked))
+        until(lambda: here.server.server_state.count <= 6)
+        until(lambda: held_bytes(here) <= 30_000_000 + 16_000_000)
+        assert here.is_well()
+        with here.line(post(headers=JSON)) as line:
+            assert one_answer(line).startswith(b"HTTP/1.1 200")
+
+
+def test_bodies_that_do_not_end_are_bounded_together(model: Path, patient: None) -> None:
+    with serving_here(model, most=400) as here, contextlib.ExitStack() as lines:
+        for _ in range(12):
+            with contextlib.suppress(ConnectionError):
+                lines.enter_context(here.line(post(b" " * 8_000_000, length=9_000_000)))
+        until(lambda: here.server.server_state.count <= 6, seconds=6)
+        assert held_bytes(here) <= 30_000_000 + 16_000_000
+        assert here.is_well()
+
+
+def held_bytes(here: Here) -> int:
+    state = here.server.server_state
+    assert isinstance(state, Connections)
+    return sum(each.size for client in list(state.clients.values()) for each in list(client.held))
 
 
 def test_new_clients_get_in_whatever_the_others_do(model: Path) -> None:

@@ -34,6 +34,7 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)  # type: ignore[arg-type]  # sockets have a whole transport
         self._head = 0  # bytes of the head that is arriving
         self._beside = 0  # bytes that arrived since the last part of a body and are no body: trailers, chunk sizes
+        self._body = 0  # bytes of the body that is arriving
         self._trailers = 0  # headers after the body of that request
         self._arriving: RequestResponseCycle | None = None  # the request whose body is arriving
         self._keep_alive = True  # what that request said about the connection
@@ -46,7 +47,8 @@ class Connection(HttpToolsProtocol):
         self._finished = False  # the last word is said
         self.headers, self.url = [], b""
         assert isinstance(self.server_state, Connections)
-        self._client = self.server_state.admit(self, self.client[0] if self.client else "")
+        self._connections = self.server_state
+        self._client = self._connections.admit(self, self.client[0] if self.client else "")
         if self not in self._client.waiting:
             self.transport.write(_TOO_MANY)
             self.transport.close()
@@ -57,6 +59,11 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
         if self.cycle is not None:
             self.cycle.transport = self.transport  # holds nothing of this connection any longer
+
+    @property
+    def size(self) -> int:
+        """The bytes that it holds for its client."""
+        return self._body + self.transport.get_write_buffer_size()
 
     # What arrives
 
@@ -141,10 +148,13 @@ class Connection(HttpToolsProtocol):
         """Keep a part of a body."""
         self._beside = 0
         super().on_body(body)
+        if not self.cycle.response_complete:
+            self._body += len(body)
+            self._connections.add_bytes(len(body))
 
     def on_message_complete(self) -> None:
         """Note that a request is there with its body."""
-        cycle, self._arriving, self._beside, self._trailers = self.cycle, None, 0, 0
+        cycle, self._arriving, self._beside, self._trailers, self._body = self.cycle, None, 0, 0, 0
         cycle.transport = self.transport
         if not cycle.response_started:
             cycle.keep_alive = self._keep_alive
@@ -169,6 +179,7 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Answer the next request that is there; else wait for one."""
         self._unanswered -= 1
+        self._connections.add_bytes(self.transport.get_write_buffer_size())
         if self._finished:
             return
         self._deadline = self.loop.time() + SECONDS
@@ -206,6 +217,7 @@ class Connection(HttpToolsProtocol):
     def finish(self, said: bytes = b"") -> None:
         """Say something last and close. The client has a moment to read it: closing at once could take it away."""
         self._deaf = self._finished = True
+        self._body = 0
         if self.transport.is_closing():
             return
         if said:

@@ -7,10 +7,16 @@ from typing import Protocol
 from uvicorn.server import ServerState
 
 SHARE = 4  # one client may have a quarter of all connections
+MOST_BYTES = 256_000_000  # that all connections together may hold
+_LOOK_BYTES = 16_000_000  # that are added to them between two looks
 
 
 class Held(Protocol):
     """What is needed of a connection here."""
+
+    @property
+    def size(self) -> int:
+        """The bytes that it holds: of a body that is not complete, and of responses that its client has not read."""
 
     def expire(self, now: float) -> None:
         """End it, if it has waited for too long."""
@@ -64,6 +70,7 @@ class Connections(ServerState):
 
     When there are too many, a new one takes the place of one that waits for a request: of the same client if that
     has its share, else of the client with the most connections. A connection whose request is complete is left alone.
+    When they hold too many bytes, those that hold most end, of the client that holds most.
 
     most: how many there may be.
     """
@@ -74,6 +81,27 @@ class Connections(ServerState):
         self._most_of_one = max(1, most // SHARE)
         self.count = 0
         self.clients: dict[str, Client] = {}
+        self._added = 0  # bytes, since the last look at who holds how many
+
+    def add_bytes(self, count: int) -> None:
+        """Note that a connection holds more than before; now and then, end some if all hold too much."""
+        self._added += count
+        if self._added >= _LOOK_BYTES:
+            self._added = 0
+            self._relieve()
+
+    def _relieve(self) -> None:
+        sizes = {client: {each: each.size for each in client.held} for client in self.clients.values()}
+        totals = {client: sum(each.values()) for client, each in sizes.items()}
+        excess = sum(totals.values()) - MOST_BYTES
+        while excess > 0:
+            fullest = max(totals, key=totals.__getitem__)
+            largest = max(sizes[fullest], key=sizes[fullest].__getitem__)
+            ended = sizes[fullest].pop(largest)
+            totals[fullest] -= ended
+            excess -= ended
+            fullest.release(largest)
+            largest.evict()
 
     def admit(self, connection: Held, address: str) -> Client:
         """The client of a connection, which is one of its `waiting` ones; not, if all have a complete request each."""
