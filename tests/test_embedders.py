@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import io
+import os
+import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from querywise.data.collections import Document
-from querywise.errors import DataError, ModelFileError
+from querywise.errors import DataError, Hint, ModelFileError
 from querywise.retrieval.embedders.lsa import LsaEmbedder, lsa_of
 from querywise.retrieval.embedders.named import check_name, embedded, find_embedder
 from querywise.retrieval.embedders.remote import KEY, RemoteEmbedder
-from querywise.retrieval.embedding import EmbedderRecord, query_vector, record_of, with_embedded
+from querywise.retrieval.embedding import EmbedderRecord, query_embedder, query_vector, record_of, with_embedded
 from querywise.retrieval.index import Index, build_index, load_index, save_index
 from querywise.retrieval.indexed_vectors import vectors_of
 from querywise.runtime.arrays import Floats
@@ -132,6 +137,88 @@ def test_names_that_no_embedder_has_are_refused() -> None:
         check_name("http://me:secret@host:no/v1/embeddings")
     assert "secret" not in str(error.value)
     check_name("https://host/v1/embeddings?api-version=2#m")
+
+
+NAMED = [
+    "static:/etc",
+    "static:~/x",
+    "static:../..",
+    "static:/proc/self/fd",
+    "static://evil/share",
+    "STATIC:/etc",
+    "Static",
+    "lsa:/etc",
+    "LSA",
+    "sentence-transformers:evil/model",
+    "sentence-transformers:/tmp",
+    "sentence-transformers:../x",
+    "file:///etc/passwd",
+    "http://evil.test/v1/embeddings",
+    "HTTP://evil.test/v1/embeddings",
+    "https://evil.test/v1/embeddings#m",
+    "http://localhost:9@evil.test/embeddings",
+    "http://localhost:9\\@evil.test/embeddings",
+    "http://localhost:9.evil.test/embeddings",
+    "http://localhost:90/embeddings",
+    "https://localhost:9/embeddings",
+    "http://127.0.0.1:9/v1/embeddings",
+    "http://localhost:9/admin",
+    "http://localhost:9/admin?x=/embeddings",
+    "http://localhost:9/v1/../admin/embeddings",
+]
+
+
+@pytest.mark.parametrize("allowed", ["", "http://localhost:9", "static:/models,lsa"])
+def test_what_an_index_alone_names_is_not_looked_for(allowed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUERYWISE_EMBEDDINGS_ALLOW", allowed)
+    made = with_embedded(index_of(), documents_of(), "lsa")
+    known = made.notes["embedder"]
+    assert isinstance(known, dict)
+    asked: list[object] = []
+    _WATCHED.append(asked)
+    for name in [*NAMED, "", "lsa ", "lsa\0", "static\n", "x" * 100_000]:
+        with pytest.raises(DataError) as error:
+            query_embedder(replace(made, notes={**made.notes, "embedder": {**known, "name": name}}))
+        assert len(str(error.value)) < 1_000
+    _WATCHED.clear()
+    assert asked == []
+
+
+_WATCHED: list[list[object]] = []
+
+
+def _watch(event: str, arguments: tuple[object, ...]) -> None:
+    acts = ("socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.listdir", "os.scandir", "glob.glob")
+    if _WATCHED and (event in acts or (event == "import" and str(arguments[0]).startswith(("sentence_tr", "wordll")))):
+        _WATCHED[0].append((event, arguments))
+
+
+sys.addaudithook(_watch)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("modules.json", b'[{"type": "subprocess.Popen", "path": ""}]', "names the class 'subprocess.Popen'"),
+        ("modules.json", b'[{"type": "modeling_evil.Evil", "path": ""}]', "names the class 'modeling_evil.Evil'"),
+        ("modules.json", b'[{"type": "sentence_transformersevil.X"}]', "names the class"),
+        ("modules.json", b"[5]", "names the class 5"),
+        ("modules.json", b"5", "names the class 5"),
+        ("modules.json", b"{", "cannot be read"),
+        ("modules.json", b"[" * 2_000, "cannot be read"),
+        ("pytorch_model.bin", b"\x80\x04.", "pytorch_model.bin is a pickle"),
+        ("2_Dense/pytorch_model.bin", b"\x80\x04.", "2_Dense/pytorch_model.bin is a pickle"),
+    ],
+)
+def test_a_model_of_sentences_that_could_run_code_is_refused(
+    tmp_path: Path, file: str, content: bytes, said: str
+) -> None:
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_bytes(content)
+    (tmp_path / "openvino").mkdir()
+    (tmp_path / "openvino" / "openvino_model.bin").write_bytes(b"no pickle")
+    with pytest.raises(DataError, match=said):
+        find_embedder(f"sentence-transformers:{tmp_path}", index_of())
 
 
 @pytest.mark.skipif(importlib.util.find_spec("wordllama") is not None, reason="wordllama is installed")
@@ -356,3 +443,55 @@ def test_a_damaged_cache_counts_as_not_there(service: Service, tmp_path: Path) -
 
     assert asking(service, tmp_path)(["a"]).tolist() == [[1, 1.5]]
     assert service.asked == [["a"], ["a"]]
+
+
+def _poisoned(folder: Path, texts: list[str], vectors: Floats) -> Path:
+    """A file of kept vectors as anybody could write it, with the name that its content asks for."""
+    keys = [np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8) for text in texts]
+    content = io.BytesIO()
+    np.save(content, np.hstack([np.array(keys), vectors.astype("<f4").view(np.uint8)]))
+    path = folder / f"{hashlib.sha256(content.getvalue()).hexdigest()[:32]}.npy"
+    path.write_bytes(content.getvalue())
+    return path
+
+
+def _kept_folder(service: Service, cache: Path) -> Path:
+    """The folder of vectors that were kept of one text."""
+    RemoteEmbedder(service.address, cache=cache)(["one"])
+    [folder] = cache.iterdir()
+    return folder
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_kept_vectors_that_are_not_finite_count_as_not_there(service: Service, tmp_path: Path, number: float) -> None:
+    folder = _kept_folder(service, tmp_path)
+    dimension = RemoteEmbedder(service.address, cache=tmp_path)(["one"]).shape[1]
+    _poisoned(folder, ["two"], np.full((1, dimension), number))
+    before = len(service.asked)
+    assert np.isfinite(RemoteEmbedder(service.address, cache=tmp_path)(["two"])).all()
+    assert len(service.asked) == before + 1
+
+
+def test_pipes_large_files_and_files_elsewhere_in_a_cache_are_never_read(service: Service, tmp_path: Path) -> None:
+    folder = _kept_folder(service, tmp_path / "cache")
+    outside = _poisoned(tmp_path, ["two"], np.full((1, 3), 7.0))
+    (folder / outside.name).symlink_to(outside)
+    os.mkfifo(folder / "pipe.npy")
+    (folder / "zero.npy").symlink_to("/dev/zero")
+    with (folder / "large.npy").open("wb") as large:
+        large.truncate(10**12)
+    before = len(service.asked)
+    RemoteEmbedder(service.address, cache=tmp_path / "cache")(["one", "two"])
+    assert len(service.asked) == before + 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="folders have other permissions there")
+def test_a_cache_that_everybody_may_write_to_is_not_read(service: Service, tmp_path: Path) -> None:
+    folder = _kept_folder(service, tmp_path)
+    folder.chmod(0o777)
+    before = len(service.asked)
+    with pytest.warns(Hint, match="everybody may write to"):
+        again = RemoteEmbedder(service.address, cache=tmp_path)
+    again(["one"])
+    again(["one"])
+    assert len(service.asked) == before + 1

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
+import stat
 import threading
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from querywise.errors import DataError
+from querywise.errors import DataError, Hint
 from querywise.runtime.array_files import map_array
 from querywise.runtime.arrays import Singles
 from querywise.runtime.checksums import checksum_of
@@ -18,6 +21,7 @@ from querywise.runtime.files import make_folder, write_bytes
 
 _ENDING = ".npy"
 _KEY = 32  # bytes
+_IN_MEMORY = 1_000_000  # vectors, where the folder cannot be used
 
 
 class KeptVectors:
@@ -31,7 +35,14 @@ class KeptVectors:
         self._known: dict[bytes, Singles] = {}
         self._most, self._adding = most, threading.Lock()
         self.dimension: int | None = None  # how many numbers a vector has; None while there is none
-        for path in sorted(self.folder.glob(f"*{_ENDING}")) if most is None and self.folder.is_dir() else []:
+        if most is not None or not self.folder.is_dir():
+            return
+        if _may_be_anybodys(self.folder):
+            self._most = _IN_MEMORY
+            said = f"{self.folder}: belongs to another user, or everybody may write to it, so its vectors are not used."
+            warnings.warn(f"{said} Vectors are kept in memory alone. Remove it, or make it yours.", Hint, stacklevel=3)
+            return
+        for path in sorted(self.folder.glob(f"*{_ENDING}")):
             self._take(_read(path, self.dimension))
 
     def _take(self, vectors: dict[bytes, Singles]) -> None:
@@ -60,12 +71,18 @@ class KeptVectors:
         self._take(dict(zip(keys, vectors, strict=True)))
 
 
+def _may_be_anybodys(folder: Path) -> bool:
+    """Whether other users could have put vectors into a folder."""
+    found = folder.stat()
+    return os.name != "nt" and (found.st_uid not in (os.geteuid(), 0) or bool(found.st_mode & stat.S_IWOTH))
+
+
 def _key(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def _read(path: Path, dimension: int | None) -> dict[bytes, Singles]:
-    """The vectors of one file; none if it is not as it was written, which its name tells."""
+    """The vectors of one file; none if it is not as it was written, which its name tells, or could not have been."""
     try:
         rows = map_array(path, path.parent)
         if checksum_of(path)[:32] != path.stem:
