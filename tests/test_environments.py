@@ -197,23 +197,25 @@ LISTENING = """
         import ray
         folder = ray._private.worker._global_node.get_temp_dir_path()
         print(oct(stat.S_IMODE(os.stat(os.path.dirname(folder)).st_mode)))
+        print(oct(stat.S_IMODE(os.stat(os.environ["RAY_AUTH_TOKEN_PATH"]).st_mode)), os.environ["RAY_AUTH_MODE"])
         own = {each for process in family(os.getpid()) for each in sockets(process)}
         for table in ("/proc/net/tcp", "/proc/net/tcp6"):
             for line in Path(table).read_text().splitlines()[1:]:
                 words = line.split()
                 if words[3] == "0A" and words[9] in own:
                     print(words[1])
-    print(os.path.exists(os.path.dirname(folder)))
+    print("RAY_AUTH_MODE" in os.environ, os.path.exists(os.path.dirname(folder)), Path.home().joinpath(".ray").exists())
 """
 LOOPBACK = ("0100007F:", "0000000000000000FFFF00000100007F:", "00000000000000000000000001000000:")
 
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_a_cluster_of_ones_own_is_reached_from_this_machine_and_by_this_user_alone() -> None:
-    done = python(LISTENING, RAY_ADDRESS=None)
-    mode, *listening, left = done.stdout.splitlines() or [done.stderr, ""]
+def test_a_cluster_of_ones_own_is_reached_from_this_machine_and_by_this_user_alone(tmp_path: Path) -> None:
+    done = python(LISTENING, RAY_ADDRESS="127.0.0.1:9", HOME=str(tmp_path))  # nobody is there, nor asked
+    mode, token, *listening, left = done.stdout.splitlines() or [done.stderr, "", ""]
     assert mode == "0o700", done.stderr
+    assert token == "0o600 token"
     assert listening
     assert all(address.startswith(LOOPBACK) for address in listening), listening
-    assert left == "False"
+    assert left == "False False False"

@@ -11,13 +11,13 @@ import contextlib
 import inspect
 import os
 import re
-import shutil
+import secrets
 import socket
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from importlib import import_module
 from importlib.metadata import version
 from typing import Any, Self, TypeVar
 
@@ -26,6 +26,7 @@ import numpy as np
 from querywise.errors import ClusterError
 from querywise.runtime.numerals import is_whole
 from querywise.runtime.progress import doing, track
+from querywise.runtime.surroundings import environment, private_folder
 from querywise.runtime.threads import alone, available_cores
 from querywise.runtime.workers import Arguments, Kept, use_workers
 
@@ -236,7 +237,9 @@ class Cluster:
             raise ClusterError("Ray is at work in this process already; end that with ray.shutdown() first.")
         options: Any = {"address": self.address, "log_to_driver": False, "logging_level": "CRITICAL"}
         if self.address == AUTO:
-            options |= _alone(self._inside.enter_context(_private_folder()))
+            folder = self._inside.enter_context(private_folder(_SHORT))
+            self._inside.enter_context(_own_token(os.path.join(os.path.dirname(folder), "token")))
+            options |= _alone(folder)
             self._inside.enter_context(_on_loopback())
         self._inside.callback(self._ray.shutdown)
         try:
@@ -304,26 +307,30 @@ def _on_loopback() -> Iterator[None]:
     """
     from ray._private import ray_constants
 
-    before = os.environ.get(_CLUSTERS), ray_constants.ENABLE_RAY_CLUSTER
-    os.environ[_CLUSTERS], ray_constants.ENABLE_RAY_CLUSTER = "0", False
+    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
     try:
-        yield
+        with environment(**{_CLUSTERS: "0"}):
+            yield
     finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before[1]
-        os.environ.pop(_CLUSTERS)
-        if before[0] is not None:
-            os.environ[_CLUSTERS] = before[0]
+        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 @contextlib.contextmanager
-def _private_folder() -> Iterator[str]:
-    """A folder inside one that only this user can look into, since Ray opens its own to all; removed at the end."""
-    where = tempfile.gettempdir()
-    folder = tempfile.mkdtemp(prefix="qw-", dir=where if len(where) <= _SHORT else "/tmp")
-    try:
-        yield os.path.join(folder, "ray")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+def _own_token(path: str) -> Iterator[None]:
+    """A token for this cluster alone: Ray's own file of one may be read by other users. Older versions have none."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+        file.write(secrets.token_hex(32))
+    with environment(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=path):
+        _read_token_anew()
+        yield
+    _read_token_anew()
+
+
+def _read_token_anew() -> None:
+    with contextlib.suppress(ImportError, AttributeError):
+        raylet: Any = import_module("ray._raylet")
+        raylet.Config.initialize("")
+        raylet.AuthenticationTokenLoader.instance().reset_cache()
 
 
 def keep_quiet() -> None:
