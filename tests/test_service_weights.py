@@ -30,6 +30,7 @@ from tests.worlds import ragged
 pytestmark = pytest.mark.slow  # several servers
 
 DATA = planted(120)
+JSON = {"content-type": "application/json"}
 NEAR = WeightsByQuery(way="neighbours", kappa=0.0, shrinkage=0.5)
 BY_SIGNALS = WeightsByQuery(way="signals", signals_l2=0.1, shrinkage=1.0)
 
@@ -126,6 +127,12 @@ def test_a_score_that_is_not_finite_is_refused(served: tuple[Serving, WeightsByQ
     answer = served[0].post("/v1/weights", b'{"query": {"text": "x"}, "runs": {"words": {"d1": 1e999}}}')
     assert answer.status_code in (400, 422)
     assert "error" in answer.json()
+
+
+def test_a_million_runs_are_refused_before_they_are_read(served: tuple[Serving, WeightsByQuery]) -> None:
+    runs = b",".join(b'"r%d":{}' % number for number in range(1_000_000))
+    answer = served[0].post("/v1/weights", b'{"query": {"id": "q"}, "runs": {%s}}' % runs, **JSON)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_many_values")
 
 
 def test_a_model_that_weighs_no_runs_has_no_weights() -> None:

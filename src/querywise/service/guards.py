@@ -28,6 +28,7 @@ _Result = TypeVar("_Result")
 _Asking = TypeVar("_Asking", bound=WithDocuments)
 logger = logging.getLogger("querywise.service")
 
+_FEW_VALUES, _VALUES = 100_000, 10  # in any body, and for each document
 _HEALTH = {"/healthz", "/readyz"}
 _NO_TOKEN_NEEDED = _HEALTH | set(FILES)
 
@@ -134,6 +135,13 @@ def _too_long(limits: Limits) -> ApiError:
     return ApiError(
         413, "too_long", f"The body is longer than {limits.body_bytes} bytes. Send fewer documents at a time."
     )
+
+
+def check_values(body: bytes, limits: Limits) -> None:
+    """Refuse a body of many more values than its documents have, before each is made an object, which blocks all."""
+    most = _FEW_VALUES + _VALUES * limits.documents
+    if body.count(b",") > most:
+        raise ApiError(413, "too_many_values", f"The body has more than {most} values. Send fewer runs or documents.")
 
 
 def decode(decoder: msgspec.json.Decoder[_Result], body: bytes) -> _Result:

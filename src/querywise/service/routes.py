@@ -21,7 +21,7 @@ from querywise.service.api import Api
 from querywise.service.costs import check_cost
 from querywise.service.differences import Differences
 from querywise.service.errors import ApiError
-from querywise.service.guards import check_counts, decode, decode_documents, read_body
+from querywise.service.guards import check_counts, check_values, decode, decode_documents, read_body
 from querywise.service.limits import Limits
 from querywise.service.loaded_model import LoadedModel
 from querywise.service.openapi import describe
@@ -107,6 +107,7 @@ class RankRoutes:
         """
         service = self._service
         body = await read_body(request, service.limits)
+        check_values(body, service.limits)
         large = len(body) > _LARGE_BODY
         asked = await service.threads.run(lambda: decode(_WEIGHTS, body)) if large else decode(_WEIGHTS, body)
         model = service.models.current
