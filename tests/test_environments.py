@@ -164,7 +164,7 @@ def test_a_process_bound_to_one_core_works_with_one() -> None:
         import os
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
         from querywise.runtime.threads import cores, in_threads, _pool
-        print(cores(), in_threads(abs, [-1, 2]), _pool()._max_workers)
+        print(cores(), in_threads(abs, [-1, 2]), _pool().threads)
     """
     assert python(code, OMP_NUM_THREADS=None).stdout == "1 [1, 2] 1\n"
 

@@ -21,6 +21,7 @@ from querywise.runtime.progress import COMPILING, doing
 from querywise.runtime.threads import cores
 
 _TRAINED = ("ranksvm", "auto")  # methods that are little but compiled code: others spend longer on importing libraries
+_SECONDS = 300  # for compiling; then the training compiles what it misses
 _READER = "svmlight.parse-*.nbi"  # what numba keeps of it
 
 
@@ -57,8 +58,8 @@ def _is_first() -> bool:
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:
-    with doing(COMPILING):
-        process.wait()
+    with doing(COMPILING), contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_SECONDS)
 
 
 def compile_training() -> None:

@@ -13,6 +13,7 @@ FIRST = 10.0  # seconds before the first line: what ends before says nothing
 EVERY = 30.0  # seconds between lines, at least
 _SHARE = 0.1  # of the time so far, at least, between lines: a long run says less and less
 _MOST = 4  # labels in a line
+_PATIENCE = 1.0  # seconds for a line that is being written at the end; nobody may be reading it
 _SLOWER = 10  # how many times as long as those before: these were read, not computed
 
 
@@ -87,7 +88,7 @@ class Lines:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._thread.join()
+        self._thread.join(_PATIENCE)
 
     def begin(self, label: str, total: int | None, unit: str = "") -> int:
         """Something begins; its number is returned."""

@@ -16,7 +16,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed, wait
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any, Self, TypeVar
@@ -27,7 +27,7 @@ from querywise.errors import ClusterError
 from querywise.runtime.numerals import is_whole
 from querywise.runtime.progress import doing, track
 from querywise.runtime.surroundings import environment, private_folder
-from querywise.runtime.threads import alone, available_cores
+from querywise.runtime.threads import DaemonThreadPool, alone, available_cores
 from querywise.runtime.workers import Arguments, Kept, use_workers
 
 _Item = TypeVar("_Item")
@@ -42,6 +42,7 @@ _CONNECTIONS = 3  # attempts to connect
 _AHEAD = 4  # tasks in flight per core, so that results do not flood the memory
 _JOBS = 4  # jobs at once that submit tasks themselves
 _PULSE = 1  # seconds between two checks whether to go on waiting
+_LEAVE = 10  # seconds for jobs that are given up to notice it
 _PATIENCE = 10  # seconds to wait for an address to answer
 _CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # the environment variable
 _SHORT = 30  # characters of a path to which Ray adds up to 70; a socket's may have 107
@@ -129,18 +130,19 @@ class Cluster:
         self, job: Callable[[_Item], _Result], items: Sequence[_Item], label: str, *, side_by_side: bool = False
     ) -> list[_Result]:
         """Some jobs at once, each in a thread that mostly waits; when one fails, the others wait no longer."""
+        pool = DaemonThreadPool(_JOBS)
+        results = [pool.submit(job, item) for item in items]
         try:
-            with ThreadPoolExecutor(_JOBS) as pool:
-                results = [pool.submit(job, item) for item in items]
-                try:
-                    for _, done in zip(track(items, label), as_completed(results), strict=True):
-                        done.result()
-                except BaseException:
-                    self._given_up.set()
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    raise
-                return [each.result() for each in results]
+            for _, done in zip(track(items, label), as_completed(results), strict=True):
+                done.result()
+            return [each.result() for each in results]
+        except BaseException:
+            self._given_up.set()
+            pool.shutdown()
+            wait(results, timeout=_LEAVE)
+            raise
         finally:
+            pool.shutdown()
             self._given_up.clear()
 
     def _begun(self, returns: int, work: Any, columns: Sequence[Arguments], shared: Arguments) -> list[Any]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from concurrent.futures import Executor, Future
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from querywise.runtime.cancellation import Job, checkpoint, current_job, working_for
 from querywise.runtime.numerals import is_whole
@@ -20,8 +21,80 @@ from querywise.runtime.numerals import is_whole
 if TYPE_CHECKING:
     from threadpoolctl import LibController
 
+_Given = ParamSpec("_Given")
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+
+
+class DaemonThreadPool(Executor):
+    """A thread pool that is never waited for: a job that never returns does not keep Python from ending.
+
+    Python waits for the threads of a ThreadPoolExecutor before it ends.
+
+    threads: how many run at once; they are started when they are needed.
+    """
+
+    def __init__(self, threads: int, name: str = "querywise") -> None:
+        self.threads = threads
+        self._name = name
+        self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._running = 0  # threads
+        self._idle = 0  # of them, those for which no job is in the queue
+        self._closed = False
+
+    def submit(
+        self, work: Callable[_Given, _Result], /, *arguments: _Given.args, **named: _Given.kwargs
+    ) -> Future[_Result]:
+        """Have the work done by the next free thread."""
+        future: Future[_Result] = Future()
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("The thread pool is closed.")
+            self._jobs.put((future, functools.partial(work, *arguments, **named)))
+            if self._idle:
+                self._idle -= 1
+            else:
+                self._start()
+        return future
+
+    def resize(self, threads: int) -> None:
+        """Have so many threads from now on; too many end after the job that they do."""
+        with self._lock:
+            more, self.threads = threads - self.threads, threads
+            for _ in range(min(max(more, 0), self._jobs.qsize())):
+                self._start()
+
+    def shutdown(self, wait: bool = False, *, cancel_futures: bool = True) -> None:
+        """Cancel the jobs that wait. Those that run are not waited for."""
+        with self._lock, contextlib.suppress(queue.Empty):
+            self._closed = True
+            while True:
+                job = self._jobs.get_nowait()
+                if job is not None:
+                    job[0].cancel()
+        for _ in range(self._running):
+            self._jobs.put(None)
+
+    def _start(self) -> None:
+        if self._running < self.threads:
+            self._running += 1
+            threading.Thread(target=self._work, name=f"{self._name}-{self._running}", daemon=True).start()
+
+    def _work(self) -> None:
+        while job := self._jobs.get():
+            future, work = job
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work())
+                except BaseException as error:  # noqa: BLE001 - whoever waits for the result gets it
+                    future.set_exception(error)
+            del job, future, work  # else they would keep the result alive until the next job
+            with self._lock:
+                if self._running > self.threads:
+                    self._running -= 1
+                    return
+                self._idle += self._jobs.empty()
 
 
 def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
@@ -30,7 +103,7 @@ def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list
     Work that is itself running in one of these threads runs its own pieces in turn, where it is. Work that has been
     given up stops before its next piece.
     """
-    if len(items) < 2 or getattr(_here, "busy", False):
+    if len(items) < 2 or cores() < 2:
         return [_checked(work, item) for item in items]
     return list(_pool().map(functools.partial(_marked, work, current_job()), items))
 
@@ -94,8 +167,12 @@ def _marked(work: Callable[[_Item], _Result], job: Job | None, item: _Item) -> _
 
 
 @functools.cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(available_cores(), thread_name_prefix="querywise")
+def _pool() -> DaemonThreadPool:
+    return DaemonThreadPool(available_cores())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a fork has none of its parent's threads
 
 
 FEW_FOR_BLAS = 8192  # numbers of a vector or a matrix that BLAS works on without threads

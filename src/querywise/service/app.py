@@ -32,10 +32,7 @@ def create_api(service: Service) -> Api:
         watching = asyncio.create_task(service.watch())
         yield
         watching.cancel()
-        for pool in (service.threads, service.long, service.explainers, service.judges, service.vectors):
-            pool.close()
-        if service.judging is not None:
-            await asyncio.to_thread(service.judging.compact)
+        await service.close()
 
     app = Api(lifespan=lifespan)
     add_routes(app, service)

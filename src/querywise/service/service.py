@@ -15,11 +15,13 @@ from fastapi import Request
 
 from querywise.contracts.answers import Answer
 from querywise.errors import DataError
+from querywise.runtime.threads import DaemonThreadPool
+from querywise.service.errors import ApiError
 from querywise.service.judging import JudgementFile
 from querywise.service.limits import Limits
 from querywise.service.lookup import Lookup
 from querywise.service.metrics import Metrics
-from querywise.service.model_folder import ModelFolder
+from querywise.service.model_folder import ModelFolder, Outcome
 from querywise.service.query_vectors import QueryVectors
 from querywise.service.thread_pool import BoundedThreadPool
 
@@ -27,6 +29,7 @@ _Result = TypeVar("_Result")
 Pace = Literal["quick", "usual", "long"]
 logger = logging.getLogger("querywise.service")
 
+_REFRESH_SECONDS = 120.0  # for loading a model, until the folder is said not to answer
 _SAMPLED_QUERIES = 4  # queries of a request whose distance is computed for the metrics alone
 _SAMPLES_PER_SECOND = 20  # requests for which that is done
 
@@ -60,12 +63,14 @@ class Service:
         self.judging = None if judge is None else self._judged_in(judge)
         self.retrain = retrain
         self.poll_seconds = poll_seconds
+        self.refresh_seconds = _REFRESH_SECONDS
         self.metrics = Metrics()
         self.threads = BoundedThreadPool(self.limits)
         self.long = BoundedThreadPool(self.limits)  # so that no other ranking waits for those that take seconds
         self.explainers = BoundedThreadPool(self.limits, spare=True)  # so that no ranking waits for explanations
         self.judges = BoundedThreadPool(self.limits)  # a disk that does not answer holds nobody else up
         self.vectors = QueryVectors(self.lookup, self.limits)
+        self._watcher = DaemonThreadPool(1)  # a folder that does not answer holds nobody up
         self.draining = False  # a signal to stop has arrived: /readyz says 503, requests are still answered
         self.closing = False  # the listening socket is closed: every response says `connection: close`
         self._sampled = 0.0
@@ -84,7 +89,7 @@ class Service:
         while True:
             await asyncio.sleep(self.poll_seconds)
             try:
-                outcome = await asyncio.get_running_loop().run_in_executor(None, self.models.refresh)
+                outcome = await self._refreshed()
             except Exception as error:  # the watcher goes on, whatever happens
                 if failed is None:
                     before = self.models.problem
@@ -102,6 +107,26 @@ class Service:
                 logger.info("now serving model %s", self.models.current.version)
             else:
                 logger.warning("still serving model %s: %s", self.models.current.version, self.models.problem)
+
+    async def _refreshed(self) -> Outcome:
+        """What became of the model; a TimeoutError if the folder does not answer, as on a disk that is gone."""
+        refreshing = asyncio.wrap_future(self._watcher.submit(self.models.refresh))
+        await asyncio.wait([refreshing], timeout=self.refresh_seconds)
+        if not refreshing.done():
+            refreshing.cancel()  # it goes on if it has begun, and what it loads is served
+            raise TimeoutError(f"no answer within {self.refresh_seconds:g} seconds")
+        return refreshing.result()
+
+    async def close(self) -> None:
+        """Put the grades that are in a log into their file, within the time of a request, and accept no more work."""
+        try:
+            if self.judging is not None:
+                await self.judges.run(self.judging.compact)
+        except ApiError as error:
+            logger.warning("the newest judgements stay in their log, to be read at the next start: %s", error.message)
+        for pool in (self.threads, self.long, self.explainers, self.judges, self.vectors):
+            pool.close()
+        self._watcher.shutdown()
 
     async def run(self, job: Callable[[], _Result], request: Request, pace: Pace) -> _Result:
         """The result of a job for a request, run in the event loop if it is quick, else in a thread."""

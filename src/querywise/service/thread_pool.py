@@ -8,17 +8,18 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TypeVar
 
 from fastapi import Request
 
 from querywise.runtime.cancellation import Job, checkpoint, working_for
-from querywise.runtime.threads import alone
+from querywise.runtime.threads import DaemonThreadPool, alone
 from querywise.service.errors import ApiError
 from querywise.service.limits import Limits
 
 _Result = TypeVar("_Result")
+_REPLACED = 8  # threads that are held up by jobs whose time is up, and have others in their stead
 
 
 class BoundedThreadPool:
@@ -26,6 +27,9 @@ class BoundedThreadPool:
 
     spare: a core is left to others where there are several: one thread fewer, and each job keeps to its own thread.
     threads: how many; None: as many as cores.
+
+    A job that goes on after its time is up keeps its thread, and another is started in its stead: one that never ends
+    holds nobody up.
     """
 
     def __init__(self, limits: Limits, *, spare: bool = False, threads: int | None = None) -> None:
@@ -33,8 +37,9 @@ class BoundedThreadPool:
         cores = os.cpu_count() or 1
         self._spare = spare
         self._threads = threads or (max(cores - 1, 1) if spare else cores)
-        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="querywise")
+        self._pool = DaemonThreadPool(self._threads)
         self._unfinished = 0  # jobs that run or wait
+        self._overdue = 0  # jobs that run though their time is up
         self._counting = threading.Lock()
 
     async def run(
@@ -63,6 +68,9 @@ class BoundedThreadPool:
                 return future.result()
             if gone is not None and gone.done():
                 raise ApiError(400, "gone", "The connection was closed before the answer was there.")
+            if submitted.running():
+                self._replace(1)
+                submitted.add_done_callback(lambda _: self._replace(-1))
             raise ApiError(503, "too_slow", f"The answer took longer than {seconds:.3g} seconds. Send fewer documents.")
         finally:
             job.given_up = True  # nobody waits any longer, whatever the reason is
@@ -79,9 +87,15 @@ class BoundedThreadPool:
         with self._counting:  # called in any thread
             self._unfinished -= 1
 
+    def _replace(self, more: int) -> None:
+        """Have threads in the stead of those that are held up, of which there are so many more."""
+        with self._counting:
+            self._overdue += more
+            self._pool.resize(self._threads + min(self._overdue, _REPLACED))
+
     def close(self) -> None:
-        """Cancel the jobs that wait; those that run finish."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """Cancel the jobs that wait; those that run are not waited for."""
+        self._pool.shutdown()
 
 
 async def _gone(request: Request) -> None:
