@@ -24,6 +24,7 @@ import numpy as np
 from benchmarks import attacks
 from benchmarks.bench_service import request
 from benchmarks.costly import measure_explanations
+from benchmarks.fault_injection import measure_injected_faults
 from benchmarks.results import Result, above, alone
 from benchmarks.worlds import World
 from benchmarks.writers import measure_kills, measure_reloads, measure_writers
@@ -120,6 +121,7 @@ def measure_faults() -> Iterator[Result]:
     yield from measure_writers()
     yield from measure_kills()
     yield from measure_reloads()
+    yield from measure_injected_faults()
 
 
 def _meanwhile(url: str, deed: Callable[[], None]) -> tuple[int, int]:

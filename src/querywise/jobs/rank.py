@@ -12,8 +12,9 @@ from querywise.data.parquet.arrow import is_part, part_name
 from querywise.data.parquet.scored import write_scored_part
 from querywise.data.training import Part, Training
 from querywise.runtime.arrays import Floats
-from querywise.runtime.files import OutputFolder, recover_folder, replace_folder
+from querywise.runtime.files import OutputFolder, recover_folder, refused_if_not_written, replace_folder
 from querywise.runtime.resume import resume_folder
+from querywise.runtime.values import JsonObject
 from querywise.runtime.workers import workers
 
 _FOLDER = OutputFolder(
@@ -46,7 +47,8 @@ def write_scored(ranker: Ranker, version: str, data: Training, out: Path) -> int
     parts = data.parts()
     beside = out.absolute().parent / f".{out.name}.unfinished"
     names = [part_name(number) for number in range(len(parts))]
-    with resume_folder(beside, {"model": version, "data": data.fingerprint(), "parts": len(names)}):
+    settings: JsonObject = {"model": version, "data": data.fingerprint(), "parts": len(names)}
+    with refused_if_not_written(out), resume_folder(beside, settings):
         rows = workers().each(_write_scores, parts, names, shared=(beside, ranker), label="Ranking")
         for stray in [each for each in beside.iterdir() if each.name not in names]:
             stray.unlink()  # the record, and what a lost worker had begun

@@ -20,7 +20,7 @@ from querywise.report.html import RANKINGS, Page
 from querywise.report.origin import Origin, Titles
 from querywise.report.queries import query_data
 from querywise.report.tables import Table, plain_markdown
-from querywise.runtime.files import atomic_text, make_folder
+from querywise.runtime.files import atomic_text, make_folder, refused_if_not_written
 from querywise.runtime.values import json_text
 
 # What is in some reports and not in others.
@@ -57,7 +57,8 @@ def write_report(
     sections = contents(found, title, story, origin)
     queries = query_data(found, {} if titles is None else titles(titles_needed(found.compared)))
     for path in _older(folder):
-        path.unlink(missing_ok=True)  # what there is now is written anew
+        with refused_if_not_written(path):
+            path.unlink(missing_ok=True)  # what there is now is written anew
     for name, table in files_of(sections).items():
         _write(folder / f"{name}.csv", table.csv())
     main = files_of(sections)["table"]

@@ -60,19 +60,16 @@ def atomic_file(path: Path) -> Iterator[Path]:
     So do its permissions.
     """
     check_writable(path)
-    try:
-        with _part(path) as beside:
-            mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() else None
-            if mode is not None:
-                beside.chmod(mode | stat.S_IWUSR)
-            yield beside
-            if mode is not None:
-                beside.chmod(mode)
-            _sync(beside)
-            os.replace(beside, path)
-            _sync(path.absolute().parent)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror or error}).") from None
+    with refused_if_not_written(path), _part(path) as beside:
+        mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() else None
+        if mode is not None:
+            beside.chmod(mode | stat.S_IWUSR)
+        yield beside
+        if mode is not None:
+            beside.chmod(mode)
+        _sync(beside)
+        os.replace(beside, path)
+        _sync(path.absolute().parent)
 
 
 def append_bytes(path: Path, content: bytes, *, after: int, like: Path) -> None:
@@ -99,6 +96,15 @@ def append_bytes(path: Path, content: bytes, *, after: int, like: Path) -> None:
             raise
     if new:
         _sync(path.absolute().parent)
+
+
+@contextlib.contextmanager
+def refused_if_not_written(path: Path) -> Iterator[None]:
+    """Refuse with a DataError what the system refuses while the block writes to `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror or error}).") from None
 
 
 @contextlib.contextmanager
