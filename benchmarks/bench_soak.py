@@ -25,6 +25,7 @@ from benchmarks import attacks
 from benchmarks.bench_service import request
 from benchmarks.costly import measure_explanations
 from benchmarks.fault_injection import measure_injected_faults
+from benchmarks.hostile import measure_hostile
 from benchmarks.results import Result, above, alone
 from benchmarks.worlds import World
 from benchmarks.writers import measure_kills, measure_reloads, measure_writers
@@ -122,6 +123,7 @@ def measure_faults() -> Iterator[Result]:
     yield from measure_kills()
     yield from measure_reloads()
     yield from measure_injected_faults()
+    yield from measure_hostile()
 
 
 def _meanwhile(url: str, deed: Callable[[], None]) -> tuple[int, int]:

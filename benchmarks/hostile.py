@@ -1,0 +1,22 @@
+"""Attacks by folders from elsewhere: a hostile value in every place of every format that is read back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.results import Result, alone
+from tests.hostile import trying
+from tests.hostile_formats import FORMATS
+
+_VALUES = 4  # of each place
+
+
+def measure_hostile() -> Iterator[Result]:
+    """Ours are the cases that were neither refused in one line nor used, or in which something acted."""
+    with trying() as process:
+        for kind in FORMATS:
+            wrong, count = process.broken(kind.name, each=_VALUES)
+            for case, found in wrong.items():
+                print(f"{kind.name}: {case}: {found}")
+            what = f"hostile values in {kind.name}: broke, of {count}"
+            yield alone("faults", what, ours=float(len(wrong)), unit="", below=1)

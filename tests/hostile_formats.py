@@ -1,0 +1,630 @@
+"""Every format that querywise reads back from a folder or a file: how an example is made, used and signed again.
+
+A format that is added later is one more row of FORMATS; tests/test_hostile_folders.py finds a module of src/ that
+decodes stored files and that no row names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from querywise.contracts.protocols import Ranker
+from querywise.data.collections import write_collection
+from querywise.data.folds import Fold, make_folds
+from querywise.data.judged import Candidates, Judged
+from querywise.data.letor import read_letor, write_letor
+from querywise.data.parquet.scored import write_scored_part
+from querywise.data.parquet.shards import open_shards
+from querywise.data.parquet.writing import write_shards
+from querywise.data.queries import write_queries
+from querywise.data.query_table import QueryTable
+from querywise.data.runs import read_run, write_list
+from querywise.data.sidefiles import side_runs, with_side_files, with_side_judgements, write_side_files
+from querywise.data.synthetic import make_judged
+from querywise.data.vectors import CollectionVectors, as_vectors, read_vectors
+from querywise.errors import QuerywiseError
+from querywise.evaluation.compare import compare
+from querywise.evaluation.known_times import Times
+from querywise.evaluation.resume import Kept
+from querywise.evaluation.tuning import tuned_fit
+from querywise.explanations.explain import explain
+from querywise.exports.hybrid_folder import HybridRouter, export_hybrid
+from querywise.exports.routing import Router
+from querywise.exports.writing import check_export_folder, export_model
+from querywise.jobs.resume import resuming
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.measures.order import check_scores
+from querywise.measures.score_files import read_scores, write_run
+from querywise.methods import METHODS
+from querywise.rankers.weights.fusion import Weights
+from querywise.retrieval.embedders.kept import KeptVectors
+from querywise.retrieval.embedders.named import embedded
+from querywise.retrieval.embedders.static import StaticEmbedder
+from querywise.retrieval.embedding import query_vector, with_embedded
+from querywise.retrieval.features import candidates_for, feature_names, judged_candidates, trained_depths
+from querywise.retrieval.index import build_index, check_index_folder, load_index, save_index
+from querywise.retrieval.indexed_vectors import vectors_of, with_usearch, with_vectors
+from querywise.retrieval.reading import read_judged
+from querywise.retrieval.search import answer
+from querywise.runtime.checksums import SEAL, crc32_of, sealed
+from querywise.runtime.values import JsonObject
+from querywise.runtime.workers import workers
+from querywise.service.judging import JudgementFile
+from querywise.service.loaded_model import LoadedModel
+from querywise.service.schema import KnownQuery
+from querywise.storage import load, read_manifest, save, version_of
+from querywise.storage.folder import digest_of
+from tests.fruit import collection
+from tests.golden.make import HERE
+from tests.golden.worlds import asked
+from tests.hostile import Format
+from tests.worlds import as_runs
+
+DATA = make_judged(8, 5, 3, kinds=2)
+NOTES: JsonObject = {
+    "method": "ranksvm",
+    "parameters": {"l2": 0.1},
+    "tried": [{"parameters": {"l2": 0.1}, "value": 0.5}],
+}
+VECTORS: JsonObject = {
+    "top": 50,
+    "vector_top": 50,
+    "dimension": 2,
+    "embedder": {"name": "lsa", "dimension": 2, "probe": [1.0, 0.5]},
+}
+_NAMES = ("a", "b")
+_TEXTS = ("one text", "another text")
+
+
+def finite(values: Any) -> None:
+    """Fails where a number is not finite."""
+    assert np.isfinite(np.asarray(values, dtype=np.float64)).all(), "a number that is not finite"
+
+
+def _json(path: Path) -> Any:
+    require_small(path)
+    return json.loads(path.read_text())
+
+
+def _sha256(path: Path) -> str:
+    require_small(path)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def require_small(path: Path) -> None:
+    """What cannot be read in a moment is not signed: a pipe, a device, a terabyte."""
+    if not path.is_file() or path.stat().st_size > 10**8:
+        raise OSError(path)
+
+
+def unsigned(folder: Path, member: str) -> None:
+    """Of a format that has no checksums."""
+
+
+# Models
+
+
+@cache
+def _asked(runs: bool) -> Candidates:
+    every = (as_runs(asked()) if runs else asked()).candidates
+    return every.select(np.array([0, 4, len(every) - 3]))
+
+
+def _use_ranker(ranker: Ranker, candidates: Candidates) -> None:
+    check_scores(ranker.predict(candidates), candidates)
+    finite(ranker.answer(candidates).scores())
+
+
+def _make_model(name: str) -> Callable[[Path], None]:
+    return lambda folder: save(load(HERE / name), folder, notes={**NOTES, "vectors": VECTORS, "language": "english"})
+
+
+def _use_model(folder: Path) -> None:
+    version_of(folder)
+    manifest, ranker = read_manifest(folder), load(folder)
+    candidates = _asked(any(name.startswith("run.") for name in manifest.feature_names or ()))
+    _use_ranker(ranker, candidates)
+    with suppress(QuerywiseError):  # it may have one model for all
+        explain(ranker, candidates, "q4")
+    depths = trained_depths(manifest.notes)
+    assert all(each is None or each > 0 for each in depths)
+    if ranker.feature_count_ < 100:
+        LoadedModel.settings(_Noted(manifest))  # type: ignore[arg-type]  # of which it reads the manifest alone
+        LoadedModel._probe(_Noted(manifest))  # type: ignore[arg-type]
+
+
+class _Noted:
+    def __init__(self, manifest: Any) -> None:
+        self.manifest = manifest
+
+
+def sign_model(folder: Path, member: str) -> None:
+    """The checksum of the arrays, if they have changed, and that of the manifest."""
+    path = folder / "manifest.json"
+    body = _json(path)
+    if member.startswith("arrays-"):
+        body["arrays"]["sha256"] = _sha256(folder / member)
+    body.pop("sha256", None)
+    path.write_text(json.dumps({**body, "sha256": digest_of(body)}))
+
+
+def _sign_inner(folder: Path, member: str) -> None:
+    """Of a model inside another folder."""
+    inner, _, name = member.rpartition("/")
+    if inner:
+        sign_model(folder / inner, name)
+
+
+# Indexes
+
+
+def _make_index(folder: Path) -> None:
+    save_index(build_index(list(collection().documents())[:12]), folder)
+
+
+def _make_index_with_lsa(folder: Path) -> None:
+    documents = list(collection().documents())[:12]
+    save_index(with_embedded(build_index(documents), documents, "lsa"), folder)
+
+
+def _make_index_with_usearch(folder: Path) -> None:
+    documents = list(collection().documents())[:12]
+    ids = [each.id for each in documents]
+    values = np.random.default_rng(0).normal(size=(12, 4))
+    vectors = CollectionVectors(as_vectors(ids[::-1], values), titles=as_vectors(ids, values.astype(np.float32)))
+    save_index(with_usearch(with_vectors(build_index(documents), vectors)), folder)
+
+
+def _use_index(folder: Path) -> None:
+    check_index_folder(folder)
+    index = load_index(folder)
+    texts = ("apple juice", "pear trees in a field")
+    for text in texts:
+        for found in answer(index, text):
+            finite([found.score, found.bm25])
+            found.title.encode("utf-8", "surrogatepass")
+    vectors, known = vectors_of(index), index.notes.get("embedder")
+    table = QueryTable(texts, texts=texts)
+    if vectors is not None:
+        by_embedder = known is not None
+        rows = [query_vector(index, text) if by_embedder else np.ones(vectors.dimension) for text in texts]
+        table = replace(table, vectors=np.array(rows))
+    finite(candidates_for(index, table).features)
+    feature_names(index)
+
+
+def sign_index(folder: Path, member: str) -> None:
+    """Sizes and checksums of the arrays, and the seal of the manifest."""
+    path = folder / "manifest.json"
+    manifest = _json(path)
+    if member.endswith(".npy"):
+        name = member.removesuffix(".npy")
+        path_of = folder / member
+        manifest["bytes"][name] = path_of.stat().st_size if path_of.exists() else 0
+        small = path_of.is_file() and path_of.stat().st_size < 10**8
+        manifest["crc32"][name] = crc32_of(path_of) if small else 0
+    manifest.pop(SEAL, None)
+    path.write_text(json.dumps(sealed(manifest)))
+
+
+# Vectors
+
+
+def _make_cache(folder: Path) -> None:
+    KeptVectors(folder, "model").add(_TEXTS, np.array([[1.0, 2.0], [0.5, -1.0]], np.float32))
+    KeptVectors(folder, "model").add(["third text"], np.array([[3.0, 4.0]], np.float32))
+
+
+def _use_cache(folder: Path) -> None:
+    kept = KeptVectors(folder, "model")
+    found = kept.found((*_TEXTS, "third text"))
+    if found:
+        rows = np.array(list(found.values()))
+        finite(embedded(lambda _: rows, list(found), name="cache", dimension=kept.dimension))
+
+
+def sign_cache(folder: Path, member: str) -> None:
+    """The name of a file is its checksum."""
+    path = folder / member
+    path.rename(path.with_name(f"{_sha256(path)[:32]}.npy"))
+
+
+def _make_vectors(folder: Path) -> None:
+    values = np.array([[1.0, 2.0], [0.5, -1.0]], np.float32)
+    np.save(folder / "documents.npy", values)
+    (folder / "documents.json").write_text(json.dumps(["D1", "D2"]))
+    from safetensors.numpy import save_file
+
+    save_file({"queries": values}, folder / "queries.safetensors", {"ids": json.dumps(["q1", "q2"])})
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    parquet.write_table(pa.table({"_id": ["D1", "D2"], "vector": values.tolist()}), folder / "titles.parquet")
+
+
+def _use_vectors(folder: Path) -> None:
+    found = read_vectors(folder)
+    for each in (found.documents, found.queries, found.titles):
+        if each is not None:
+            finite(each.of(each.ids, "the corpus"))
+            finite(each.lengths)
+
+
+def _make_static(folder: Path) -> None:
+    from safetensors.numpy import save_file
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    made = Tokenizer(models.WordLevel({"apple": 0, "juice": 1, "?": 2}, unk_token="?"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    made.save(str(folder / "tokenizer.json"))
+    save_file({"table": np.array([[1.0, 2.0], [0.5, -1.0], [0.0, 0.0]], np.float32)}, folder / "table.safetensors")
+
+
+def _use_static(folder: Path) -> None:
+    finite(embedded(StaticEmbedder.from_folder(str(folder)), ["apple juice", "pear"], name="static"))
+
+
+# Judged data
+
+
+def _judged() -> Judged:
+    made = collection()
+    documents = list(made.documents())[:8]
+    known = {each.id for each in documents}
+    assert made.queries is not None
+    chosen = replace(
+        made,
+        documents=lambda: documents,
+        queries=made.queries.select(made.queries.ids[:4]),
+        judgements=tuple(
+            each for each in made.judgements if each.document in known and each.query in made.queries.ids[:4]
+        ),
+    )
+    return judged_candidates(chosen, build_index(documents))[0]
+
+
+def _make_shards(folder: Path) -> None:
+    folder.rmdir()
+    write_shards([_judged()], folder, rows=12)
+
+
+def _use_shards(folder: Path) -> None:
+    shards = open_shards(folder)
+    whole = shards.load()
+    finite(whole.candidates.features)
+    finite(RankSVM().fit(shards).weights_)
+    shards.fingerprint()
+
+
+def sign_shards(folder: Path, member: str) -> None:
+    """The checksums of the files, and the seal of the manifest."""
+    path = folder / "shards.json"
+    said = _json(path)
+    if member.startswith("part-"):
+        next(each for each in said["shards"] if each["file"] == member)["sha256"] = _sha256(folder / member)
+    names = {"queries.jsonl": "queries_sha256", "judgements.parquet": "judgements_sha256"}
+    if member in names:
+        said[names[member]] = _sha256(folder / member)
+    said.pop(SEAL, None)
+    path.write_text(json.dumps(sealed(said)))
+
+
+def _make_features(folder: Path) -> None:
+    judged = _judged()
+    write_letor(folder / "train.txt", judged)
+    write_side_files(judged, folder)
+    grades = {query: {"D": 1} for query in judged.query_ids}
+    (folder / "train.qrels").write_text("".join(f"{query} 0 other {own['D']}\n" for query, own in grades.items()))
+    with_labels = zip(judged.candidates.query_of_row.tolist(), judged.labels.tolist(), strict=True)
+    lines = [
+        f"{judged.query_ids[query]} 0 {judged.candidates.document_label(row)} {label}\n"
+        for row, (query, label) in enumerate(with_labels)
+        if judged.judged is None or judged.judged[row]
+    ]
+    with (folder / "train.qrels").open("a") as out:
+        out.writelines(lines)
+    names = judged.candidates.feature_names or ()
+    if not side_runs(folder, names):
+        run = read_run(_written_run(folder / "bm25.trec", judged))
+        write_list(folder / "vectors.trec", replace(run, name="vectors"))
+
+
+def _written_run(path: Path, judged: Judged) -> Path:
+    write_run(path, judged.candidates, judged.candidates.features[:, 0], tag="bm25")
+    return path
+
+
+def _use_features(folder: Path) -> None:
+    judged = with_side_judgements(with_side_files(read_letor(folder / "train.txt"), folder), [folder / "train.txt"])
+    finite(judged.candidates.features)
+    for name in ("bm25.trec", "vectors.trec"):
+        if (folder / name).is_file():
+            run = read_run(folder / name)
+            finite([score for own in run.scores.values() for score in own.values()])
+            finite(read_scores(folder / name, _judged_once().candidates))
+    finite(RankSVM().fit(judged).weights_)
+
+
+@cache
+def _judged_once() -> Judged:
+    return _judged()
+
+
+def _make_collection(folder: Path) -> None:
+    made = collection()
+    documents = list(made.documents())[:6]
+    known = {each.id for each in documents}
+    judgements = tuple(each for each in made.judgements if each.document in known)
+    write_collection(replace(made, documents=lambda: documents, judgements=judgements), folder)
+
+
+def _use_text(folder: Path) -> None:
+    finite(read_judged(folder).candidates.features)
+
+
+def _make_scored(folder: Path) -> None:
+    write_scored_part(folder / "part-00000.parquet", _named().candidates, _named().candidates.features[:, 0])
+
+
+def _named() -> Judged:
+    ids = tuple(f"D{row}" for row in range(len(DATA.labels)))
+    return replace(DATA, candidates=replace(DATA.candidates, document_ids=ids))
+
+
+def _use_scored(folder: Path) -> None:
+    finite(read_scores(folder, _named().candidates))
+
+
+def _make_log(folder: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    table = {"qid": ["1", "1", "2"], "docid": ["a", "b", "c"], "label": [1, 0, 2], "bm25": [0.5, 1.5, 2.5]}
+    parquet.write_table(pa.table(table), folder / "log.parquet")
+
+
+def _use_log(folder: Path) -> None:
+    finite(read_judged(folder / "log.parquet").candidates.features)
+
+
+# Work that is kept
+
+
+@cache
+def _fold() -> tuple[Fold, dict[str, Any]]:
+    method = METHODS["knn-offline-2"]
+    fit = tuned_fit(method.build, {"l2": (0.1, 1.0)}, fixed={"k": 0.4})
+    return make_folds(make_judged(12, 5, 3, kinds=2), folds=3)[0], {"ours": fit}
+
+
+def _make_kept(folder: Path) -> None:
+    fold, fits = _fold()
+    compare(fits, make_folds(make_judged(12, 5, 3, kinds=2), folds=3), kept=Kept(folder, {"ours": {"l2": 1}}))
+    for path in folder.glob("fold[23]*"):
+        path.unlink()
+    assert Kept(folder, {"ours": {"l2": 1}}).get(0, "ours", fold) is not None
+
+
+def _use_kept(folder: Path) -> None:
+    found = Kept(folder, {"ours": {"l2": 1}}).get(0, "ours", _fold()[0])
+    if found is not None:
+        finite(found.scores)
+        repr(found)
+        finite([each.value for each in found.tried])
+
+
+def sign_kept(folder: Path, member: str) -> None:
+    """The checksum of the scores, which their record has."""
+    if member.endswith(".csv"):
+        record = (folder / member).with_suffix(".json")
+        record.write_text(json.dumps({**_json(record), "scores": _sha256(folder / member)}))
+
+
+def _make_training(folder: Path) -> None:
+    folder = folder / "kept"
+
+    def job(number: int) -> Any:
+        if number == 2:
+            raise KeyError  # the work is cut here
+        return RankSVM().fit(DATA) if number else np.arange(4.0)
+
+    try:
+        with resuming(folder, {"l2": 1}):
+            workers().together(job, range(3), "Jobs")
+    except KeyError:
+        return
+
+
+def _use_training(folder: Path) -> None:
+    with resuming(folder / "kept", {"l2": 1}):
+        found = workers().together(lambda number: RankSVM().fit(DATA) if number else np.arange(4.0), range(3), "Jobs")
+        for each in found:
+            finite(each if isinstance(each, np.ndarray) else each.predict(DATA))
+
+
+@contextmanager
+def _caching(folder: Path) -> Iterator[None]:
+    before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = str(folder)
+    try:
+        yield
+    finally:
+        os.environ.pop("XDG_CACHE_HOME")
+        if before is not None:
+            os.environ["XDG_CACHE_HOME"] = before
+
+
+def _make_times(folder: Path) -> None:
+    fold, fits = _fold()
+    with _caching(folder):
+        Times().keep([("ours", fits["ours"], fold.train, 2.5), ("theirs", fits["ours"], fold.train, 0.5)])
+
+
+def _use_times(folder: Path) -> None:
+    fold, fits = _fold()
+    with _caching(folder):
+        known = Times()
+        for name in ("ours", "theirs"):
+            took = known.seconds(name, fits["ours"], fold.train)
+            assert took is None or 0 <= took < float("inf"), took
+        known.keep([("ours", fits["ours"], fold.train, 2.5)])
+
+
+def _make_judging(folder: Path) -> None:
+    (folder / "judged.qrels").write_text("q1 0 D1 1\nq1 0 D2 0\n")
+    (folder / "judged.qrels.judged-log").write_text("q1 0 D1 2\nq2 0 D3 1\nq1 0 D2 -\n")
+    made = JudgementFile(folder / "judged.qrels", most_bytes=10**6, whole_bytes=0)
+    made.judge(KnownQuery("q3", text="the words"), "D1", 1)
+
+
+def _use_judging(folder: Path) -> None:
+    made = JudgementFile(folder / "judged.qrels", most_bytes=10**6, whole_bytes=0)
+    grades = [*made.of("q1").values(), *made.of("q2").values()]
+    assert all(isinstance(each, int) for each in grades)
+    made.judge(KnownQuery("q4", text="other words"), "D1", 1)
+    assert made.of("q4") == {"D1": 1}
+
+
+# Exports
+
+
+def _make_export(folder: Path) -> None:
+    folder.rmdir()
+    export_model(METHODS["naive"].build(clusters=2).fit(DATA), "opensearch", folder)
+
+
+def _use_export(folder: Path) -> None:
+    check_export_folder(folder, "opensearch", force=True)
+    router = Router(folder)
+    documents = [DATA.candidates.features[0].tolist()]
+    assert isinstance(router.model("buy apple juice", documents=documents), str)
+    finite(list(router.weights("buy apple juice", documents=documents).values()))
+    assert router.requests in (1, 2)
+    router.about_class("buy")
+
+
+def _weights() -> Ranker:
+    return Weights().fit(as_runs(DATA, _NAMES))
+
+
+def _make_hybrid(engine: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        folder.rmdir()
+        export_hybrid(_weights(), engine, folder)
+
+    return make
+
+
+def _use_hybrid(folder: Path) -> None:
+    router = HybridRouter(folder)
+    finite(list(router.weights("words").values()))
+    request = router.request("words", vector=[0.5, 1.0])
+    assert "secret" not in json.dumps(request).replace("outside/secret", ""), "what a file outside holds"
+
+
+def _letor_queries(folder: Path) -> None:
+    table = QueryTable(_NAMES, texts=_TEXTS, classes=("c", None), columns=np.ones((2, 1)), column_names=("clicks",))
+    write_queries(folder / "queries.jsonl", replace(table, vectors=np.ones((2, 2)), groups=("g", "h")))
+    (folder / "train.txt").write_text("1 qid:a 1:0.5\n0 qid:a 1:0.25\n0 qid:b 1:0.5\n1 qid:b 1:0.75\n")
+
+
+def _use_queries(folder: Path) -> None:
+    judged = read_judged(folder / "train.txt")
+    finite(judged.candidates.features)
+    table = judged.candidates.queries
+    if table is not None:
+        finite([] if table.columns is None else table.columns)
+        finite([] if table.vectors is None else table.vectors)
+
+
+_STORAGE = ("storage/reading.py", "storage/folder.py", "storage/models.py")
+_INDEX = ("retrieval/index.py", "runtime/checksums.py")
+FORMATS = (
+    Format("a model folder", _make_model("ranksvm"), _use_model, sign_model, _STORAGE),
+    Format("a model of forests", _make_model("lambdamart"), _use_model, sign_model, _STORAGE),
+    Format("a routed model", _make_model("naive-text-soft"), _use_model, sign_model, _STORAGE),
+    Format("an index", _make_index, _use_index, sign_index, _INDEX),
+    Format("an index with embedded documents", _make_index_with_lsa, _use_index, sign_index, _INDEX),
+    Format("an index with a usearch graph", _make_index_with_usearch, _use_index, sign_index, _INDEX),
+    Format("a cache of vectors", _make_cache, _use_cache, sign_cache, ("retrieval/embedders/kept.py",)),
+    Format(
+        "a folder of vectors",
+        _make_vectors,
+        _use_vectors,
+        unsigned,
+        ("data/vector_files.py", "data/parquet/arrow.py"),
+        linked=True,
+    ),
+    Format("a static embedder", _make_static, _use_static, unsigned, ("retrieval/embedders/static.py",), linked=True),
+    Format(
+        "a folder of shards",
+        _make_shards,
+        _use_shards,
+        sign_shards,
+        ("data/parquet/shards.py", "data/parquet/arrow.py", "data/queries.py"),
+        linked=True,
+    ),
+    Format("a Parquet log", _make_log, _use_log, unsigned, ("data/parquet/arrow.py",), linked=True),
+    Format("parts of scores", _make_scored, _use_scored, unsigned, ("data/parquet/arrow.py",), linked=True),
+    Format(
+        "features and side files",
+        _make_features,
+        _use_features,
+        unsigned,
+        ("data/letor.py", "data/sidefiles.py", "data/compressed.py", "measures/score_files.py", "data/queries.py"),
+        linked=True,
+    ),
+    Format("data of queries", _letor_queries, _use_queries, unsigned, ("data/queries.py",), linked=True),
+    Format("a text collection", _make_collection, _use_text, unsigned, ("data/collections.py",), linked=True),
+    Format("kept results", _make_kept, _use_kept, sign_kept, ("evaluation/resume.py", "runtime/resume.py")),
+    Format(
+        "an unfinished training", _make_training, _use_training, _sign_inner, ("jobs/resume.py", "runtime/resume.py")
+    ),
+    Format("times of methods", _make_times, _use_times, unsigned, ("evaluation/known_times.py",)),
+    Format("a log of judgements", _make_judging, _use_judging, unsigned, ("service/judging.py", "data/judgements.py")),
+    Format("an export of models", _make_export, _use_export, _sign_inner, ("exports/routing.py", "exports/writing.py")),
+    *(
+        Format(f"an export for {engine}", _make_hybrid(engine), _use_hybrid, _sign_inner, ("exports/hybrid_folder.py",))
+        for engine in ("opensearch-hybrid", "postgres")
+    ),
+)
+
+
+# A reader that does what a file says, of which the harness must tell.
+
+
+def _make_acting(folder: Path) -> None:
+    (folder / "acts.json").write_text(json.dumps({"do": "nothing"}))
+
+
+def _act(folder: Path) -> None:
+    do = _json(folder / "acts.json")["do"]
+    if do.startswith("http"):
+        with socket.create_connection(urlsplit(do).netloc.split(":")):
+            return
+    if do.startswith(";"):
+        os.system(do.removeprefix(";"))
+    elif do.startswith("/"):
+        os.open(do, os.O_RDONLY | os.O_NONBLOCK)
+    elif do == "antigravity":
+        import_module("this")
+    elif not do.isprintable():
+        error = QuerywiseError()
+        error.args = (do,)
+        raise error
+
+
+ACTING = Format("what acts", _make_acting, _act, unsigned, ())
