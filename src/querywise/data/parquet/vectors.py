@@ -21,8 +21,9 @@ def read_parquet_vectors(path: Path) -> tuple[list[str], NDArray[np.float16 | np
     file = open_parquet(path)
     lacking = next((name for name in (_ID, _VECTOR) if file.schema_arrow.names.count(name) != 1), None)
     if lacking is not None:
+        found = "more than one column" if lacking in file.schema_arrow.names else "no column"
         raise DataError(
-            f"{path}: there is no column {lacking!r}, or more than one; expected {_ID} and {_VECTOR}, found "
+            f"{path}: there is {found} {lacking!r}; expected {_ID} and {_VECTOR}, found "
             f"{', '.join(file.schema_arrow.names[:8])}."
         )
     size = sum(file.metadata.row_group(group).total_byte_size for group in range(file.metadata.num_row_groups))
