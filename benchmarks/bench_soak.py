@@ -26,6 +26,7 @@ from benchmarks.bench_service import request
 from benchmarks.costly import measure_explanations
 from benchmarks.fault_injection import measure_injected_faults
 from benchmarks.hostile import measure_hostile
+from benchmarks.intruders import measure_intruders
 from benchmarks.results import Result, above, alone
 from benchmarks.worlds import World
 from benchmarks.writers import measure_kills, measure_reloads, measure_writers
@@ -119,6 +120,7 @@ def measure_faults() -> Iterator[Result]:
             again = _megabytes(process) - after
             yield alone("faults", "growth by the same attacks again", ours=again, unit="MB", below=5)
     yield from measure_explanations(data)
+    yield from measure_intruders()
     yield from measure_writers()
     yield from measure_kills()
     yield from measure_reloads()
