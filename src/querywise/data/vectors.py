@@ -164,7 +164,7 @@ def _read(root: Path, name: str, what: str) -> Vectors | None:
     )
 
 
-def lengths_of(ids: Sequence[object], values: Numbers, where: str, what: str) -> Floats:
+def lengths_of(ids: Sequence[str | int], values: Numbers, where: str, what: str) -> Floats:
     """The length of every vector; one that is not finite, or that products cannot hold, is an error with its place."""
     found = np.zeros(len(values))
 
