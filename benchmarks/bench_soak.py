@@ -27,6 +27,7 @@ from benchmarks.costly import measure_explanations
 from benchmarks.fault_injection import measure_injected_faults
 from benchmarks.hostile import measure_hostile
 from benchmarks.intruders import measure_intruders
+from benchmarks.predicted_costs import measure_predictions
 from benchmarks.results import Result, above, alone
 from benchmarks.worlds import World
 from benchmarks.writers import measure_kills, measure_reloads, measure_writers
@@ -124,6 +125,7 @@ def measure_faults() -> Iterator[Result]:
     yield from measure_writers()
     yield from measure_kills()
     yield from measure_reloads()
+    yield from measure_predictions()
     yield from measure_injected_faults()
     yield from measure_hostile()
 

@@ -335,6 +335,10 @@ def test_the_queries_of_a_batch_cost_what_they_took_in_a_batch() -> None:
     assert cost.seconds([1] * 50 + [10] * 50) == pytest.approx(0.05 + 0.1)
     assert cost.seconds([0] * 1000) == pytest.approx(1.0)
     assert cost.seconds([1, 1000]) == pytest.approx(0.101)
+    assert cost.seconds([1, 1]) == pytest.approx(0.01), "no batch costs less than one of its queries alone"
+    other = replace(cost, few=(0.004, 0.005, 0.006, 0.1))
+    assert other.seconds([1] * 10) == pytest.approx(0.04), "few queries save less than many"
+    assert other.seconds([1] * 100) == pytest.approx(0.1)
 
 
 def test_a_model_is_rehearsed_with_each_number_of_documents_alone_and_in_batches() -> None:
@@ -345,7 +349,7 @@ def test_a_model_is_rehearsed_with_each_number_of_documents_alone_and_in_batches
         return queries * (0.001 + size / 1e4)
 
     found = Cost.measured(seconds, lambda: 2)
-    assert found.alone == found.together == pytest.approx((0.0011, 0.002, 0.011, 0.101))
+    assert found.alone == found.together == found.few == pytest.approx((0.0011, 0.002, 0.011, 0.101))
     assert found.power == 2
     assert {each for each in asked if each[0] == 1} == {(1, size) for size in SIZES}
     assert {each for each in asked if each[0] > 1} == {(10, 1), (10, 10), (10, 100), (100, 1), (100, 10)}
@@ -355,6 +359,33 @@ def test_a_model_is_rehearsed_with_each_number_of_documents_alone_and_in_batches
     unknown = Cost.measured(lambda *asked: {(1, 100): np.inf}[asked[:2]], lambda: 1)
     check_cost(unknown, Limits(), [20_000])
     check_cost(costs(0.0, 0.0), Limits(), [20_000])
+
+
+@pytest.mark.parametrize("name", ["a forest", "in context", "a blend", "a mixture"])
+def test_explanations_are_rehearsed_with_each_number_of_documents(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(EXPLAINED[name].fit(DATA), tmp_path / "model")
+    explained: list[tuple[int, bool]] = []
+    original = LoadedModel.explain
+
+    def explain(self: LoadedModel, candidates: Candidates, request: Any) -> Any:
+        explained.append((len(candidates.features), request.above is not None))
+        return original(self, candidates, request)
+
+    monkeypatch.setattr(LoadedModel, "explain", explain)
+    found = ModelFolder(tmp_path / "model").current
+    assert {size for size, _ in explained} == set(SIZES)
+    assert {size for size, pair in explained if pair} == {size for size in SIZES if size > 1}
+    assert found.explaining.known
+
+
+def test_an_explanation_is_refused_by_what_explanations_cost_and_a_ranking_by_what_rankings_do(model: Path) -> None:
+    service = Service(ModelFolder(model), limits=Limits(seconds=5.0))
+    service.models.current.explaining = costs(10.0, 100.0)
+    explained, ranked = ask(service, ("/v1/explain", asked_for(200)), ("/v1/rank", asked_for(200)))
+    assert (explained.status_code, explained.json()["error"]["code"]) == (413, "too_costly")
+    assert ranked.status_code == 200
 
 
 @pytest.fixture(scope="module")
@@ -420,7 +451,8 @@ def test_models_that_compare_all_documents_are_known(ranker: Any, power: int, tm
 def test_what_cannot_be_answered_in_time_is_refused_before_it_is_begun(model: Path) -> None:
     service = Service(ModelFolder(model), limits=Limits(seconds=5.0))
     current = service.models.current
-    current.cost, current.quick = costs(1.0, 100.0), False
+    current.cost = current.explaining = costs(1.0, 100.0)
+    current.quick = False
     begun: list[int] = []
     original = current.ranker.answer
 
@@ -448,7 +480,7 @@ def test_what_cannot_be_answered_in_time_is_refused_before_it_is_begun(model: Pa
 
 def test_documents_that_are_looked_up_count_too(model: Path) -> None:
     service = Service(ModelFolder(model), limits=Limits(seconds=5.0))
-    service.models.current.cost = costs(1.0, 100.0)
+    service.models.current.explaining = costs(1.0, 100.0)
     many = Candidates(np.random.default_rng(0).random((400, 4)), np.array([0, 400]), ("q",))
     object.__setattr__(service.lookup, "candidates", lambda query, top, model: many)
     (refused,) = ask(service, ("/v1/explain", {"query": {"id": "q"}}))

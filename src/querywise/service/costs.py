@@ -25,12 +25,14 @@ class Cost:
 
     alone: of a request with one query. Beyond the largest size the time grows with that power of the number of
     documents. A model that could not be rehearsed costs an unknown time, infinite here, and nothing is refused.
-    together: of each query in a batch; None: as much as alone.
+    together: of each query in a batch; None: as much as alone. few: of each in a batch of fewer queries than the
+    largest that was rehearsed; None: as much as together.
     """
 
     alone: tuple[float, ...]
     together: tuple[float, ...] | None = None
     power: int = 1
+    few: tuple[float, ...] | None = None
 
     @staticmethod
     def measured(seconds: Rehearsal, power: Callable[[], int]) -> Cost:
@@ -49,8 +51,11 @@ class Cost:
         for before, size in zip(SIZES[USUAL:], SIZES[USUAL + 1 :], strict=False):
             expected = alone[-1] * (size / before) ** power()
             alone.append(expected if alone[-1] > _SLOW_SECONDS else max(seconds(1, size, 2), alone[-1]))
-        together = [_in_a_batch(seconds, *each) for each in zip(SIZES[: USUAL + 1], alone, strict=False)]
-        return Cost(tuple(alone), (*together, *alone[len(together) :]), power())
+        few, many = zip(
+            *(_in_a_batch(seconds, *each) for each in zip(SIZES[: USUAL + 1], alone, strict=False)), strict=True
+        )
+        longer = alone[USUAL + 1 :]
+        return Cost(tuple(alone), (*many, *longer), power(), (*few, *longer))
 
     @property
     def known(self) -> bool:
@@ -61,7 +66,9 @@ class Cost:
         """The estimate for a request whose queries have so many documents each."""
         if len(sizes) == 1:
             return self._at(self.alone, sizes[0])
-        return sum(count * self._at(self.together or self.alone, size) for size, count in Counter(sizes).items())
+        each = (self.few if len(sizes) < BATCHES[-1] else None) or self.together or self.alone
+        longest = self._at(self.alone, max(sizes, default=0))  # what a batch of few queries does not save
+        return max(sum(count * self._at(each, size) for size, count in Counter(sizes).items()), longest)
 
     def _at(self, known: tuple[float, ...], documents: int) -> float:
         """Between two sizes by the power that leads from one to the other; no query costs less than one document."""
@@ -85,15 +92,13 @@ class Cost:
         return low
 
 
-def _in_a_batch(seconds: Rehearsal, size: int, alone: float) -> float:
-    """The seconds for each query of the largest batch that can be rehearsed."""
-    found = alone
+def _in_a_batch(seconds: Rehearsal, size: int, alone: float) -> tuple[float, float]:
+    """The seconds for each query of a small batch and of a large one, as far as they can be rehearsed."""
+    found = [alone]
     for queries in BATCHES:
-        if queries * found > _SLOW_SECONDS:
-            break
-        measured = seconds(queries, size, 2) / queries
-        found = measured if math.isfinite(measured) else found
-    return found
+        each = seconds(queries, size, 2) / queries if queries * found[-1] <= _SLOW_SECONDS else math.inf
+        found.append(each if math.isfinite(each) else found[-1])
+    return found[1], found[2]
 
 
 def check_cost(cost: Cost, limits: Limits, sizes: Sequence[int]) -> None:

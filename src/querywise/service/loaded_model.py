@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate, chain
 from pathlib import Path
 
@@ -56,8 +57,8 @@ _LONG_SECONDS = 1.0  # a ranking that takes longer has threads of its own
 class LoadedModel:
     """A ranker, its manifest and its version.
 
-    `features`: what it knows of a document. `columns`: those of a query that it looks at. `cost`: what answers take.
-    `quick`: whether they are fast enough to run in the event loop.
+    `features`: what it knows of a document. `columns`: those of a query that it looks at. `cost`: what answers take,
+    and `explaining` what explanations do. `quick`: whether answers are fast enough to run in the event loop.
     """
 
     def __init__(self, ranker: Ranker, manifest: Manifest, version: str) -> None:
@@ -69,6 +70,7 @@ class LoadedModel:
         self.features = Features(names, frozenset(names), np.nan if self._missing == "allowed" else 0.0)
         self.columns = columns_of(ranker)
         self.cost = Cost.measured(self._rehearse, self._power)
+        self.explaining = Cost.measured(self._rehearse_explanation, self._power)
         self.quick = self.cost.alone[USUAL] < _QUICK_SECONDS
 
     @staticmethod
@@ -86,9 +88,7 @@ class LoadedModel:
 
         A single request is read as it would arrive.
         """
-        features = np.random.default_rng(0).random((queries * documents, self.manifest.feature_count)).round(6)
-        known = dict.fromkeys(self.columns, 0.0) or None
-        query = Query("rehearsal", "rehearsal", columns=known, vector=self._probe())
+        features, query = self._random_features(queries * documents), self._rehearsed_query()
         if queries == 1:
             sent = [Document(str(row), unread(each.tolist())) for row, each in enumerate(features)]
             request = RankRequest(query, sent)
@@ -98,19 +98,30 @@ class LoadedModel:
         else:
             requests = [RankRequest(query, [Document(str(row), unread([])) for row in range(documents)])] * queries
             candidates = self.candidates(requests, features)
-        best = np.inf
-        for _ in range(times):
-            begun = time.perf_counter()
-            try:
-                self.answer(candidates)
-            except DataError:
-                return np.inf  # it needs columns of the query, which are not known here: it runs in a thread
-            except QuerywiseError:
-                raise
-            except Exception as error:  # noqa: BLE001 - a damaged model can raise anything
-                raise ModelFileError(f"The model cannot rank ({type(error).__name__}: {error}).") from None
-            best = min(best, time.perf_counter() - begun)
-        return best
+        # A DataError: it needs columns of the query, which are not known here, and runs in a thread.
+        return _best_time(lambda: self.answer(candidates), times)
+
+    def _rehearse_explanation(self, queries: int, documents: int, times: int) -> float:
+        """Explain a query of so many random documents, whole and by two of them: the longer time of both.
+
+        Infinite where neither can be done, and for several queries: one is explained at a time.
+        """
+        if queries > 1:
+            return math.inf
+        sent = [Document(str(row), unread([])) for row in range(documents)]
+        asked = ExplainRequest(self._rehearsed_query(), sent)
+        pair = ExplainRequest(asked.query, sent, "0", str(documents - 1))
+        candidates = self.candidates([asked], self._random_features(documents))
+        kinds = [asked] if documents < 2 else [asked, pair]
+        found = [_best_time(partial(self.explain, candidates, each), times) for each in kinds]
+        return max(filter(math.isfinite, found), default=math.inf)
+
+    def _random_features(self, rows: int) -> Floats:
+        return np.random.default_rng(0).random((rows, self.manifest.feature_count)).round(6)
+
+    def _rehearsed_query(self) -> Query:
+        known = dict.fromkeys(self.columns, 0.0) or None
+        return Query("rehearsal", "rehearsal", columns=known, vector=self._probe())
 
     def _probe(self) -> list[float] | None:
         """The vector of a text, by the embedder of the training queries' vectors; None where none is remembered."""
@@ -246,6 +257,23 @@ class LoadedModel:
             reason = why(self.ranker, candidates, name, request.above, request.below)
             return replace(reason, query_id=request.query.id or name)
         return replace(explain(self.ranker, candidates, name), query_id=request.query.id or name)
+
+
+def _best_time(work: Callable[[], object], times: int) -> float:
+    """The seconds of some work at its quickest; infinite where it refuses what it is given."""
+    best = math.inf
+    for _ in range(times):
+        begun = time.perf_counter()
+        try:
+            work()
+        except DataError:
+            return math.inf
+        except QuerywiseError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a damaged model can raise anything
+            raise ModelFileError(f"The model cannot rank ({type(error).__name__}: {error}).") from None
+        best = min(best, time.perf_counter() - begun)
+    return best
 
 
 def query_table(ids: Sequence[str], queries: Sequence[Query]) -> QueryTable:

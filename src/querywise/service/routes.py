@@ -138,7 +138,7 @@ class RankRoutes:
         if (asked.above is None) != (asked.below is None):
             raise ApiError(422, "one_document", "`above` and `below` go together.", "above")
         check_counts(service.limits, documents=(asked.top or 0) if asked.documents is None else len(asked.documents))
-        check_cost(model.cost, service.limits, asked.sizes)
+        check_cost(model.explaining, service.limits, asked.sizes)
         query, without = (asked.query, False) if asked.documents is not None else await service.vectors.of(asked.query)
 
         def job() -> dict[str, Any]:
@@ -146,7 +146,7 @@ class RankRoutes:
                 candidates = model.candidates([asked], features)
             else:
                 candidates = service.lookup.candidates(query, asked.top, model)
-            check_cost(model.cost, service.limits, candidates.sizes.tolist())
+            check_cost(model.explaining, service.limits, candidates.sizes.tolist())
             found = model.explain(candidates, asked)
             known = [service.lookup.query(each.query_id) for each in found.neighbours]
             told = {"without_vectors": True} if without else {}
@@ -207,6 +207,7 @@ class LookupRoutes:
 
         def job() -> schema.SearchResponse:
             candidates = lookup.candidates(asked, top, model)
+            check_cost(model.cost, self._service.limits, candidates.sizes.tolist())
             documents, runs, weights = lookup.found(model, candidates, show, judged_as=qid)
             explanation, neighbours = lookup.explanation(model, candidates) if documents else (None, [])
             query = lookup.query(qid) if qid is not None else schema.KnownQuery("", q)
