@@ -625,9 +625,16 @@ def test_columns_of_a_query_are_bounded_and_those_that_are_not_known_are_refused
     assert refused.status_code == 422
     assert "The column 'width' is not known: the model looks at length." in refused.text
     assert refused.json()["error"]["where"] == "requests[1].query.columns"
-    many = posted({f"column {number}": 1.0 for number in range(100_000)})
-    assert many.status_code == 422
-    assert "length <= 1000" in many.text
+    for count, told in ((1001, "length <= 1000"), (100_000, "Expected `columns` of up to 100000 bytes.")):
+        many = posted({f"column {number}": 1.0 for number in range(count)})
+        assert many.status_code == 422
+        assert told in many.text
+    wrong: Any = {"length": "x"}
+    error = posted(wrong).json()["error"]
+    assert (error["message"], error["where"]) == (
+        "Expected `float`, got `str` in `columns`.",
+        "requests[...].query",
+    )
 
 
 def test_a_model_without_columns_takes_none(model: Path) -> None:

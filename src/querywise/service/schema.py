@@ -21,6 +21,22 @@ _ARRAY = {"type": "array", "items": _NUMBER}
 Features = Annotated[
     Raw, Meta(extra_json_schema={"anyOf": [_ARRAY, {"type": "object", "additionalProperties": _NUMBER}]})
 ]
+if TYPE_CHECKING:
+    Columns = dict[str, float] | None
+else:  # not decoded before its length is known: a million columns would take half a second
+    Columns = Annotated[
+        Raw,
+        Meta(
+            extra_json_schema={
+                "anyOf": [
+                    {"type": "object", "additionalProperties": {"type": "number"}, "maxProperties": 1000},
+                    {"type": "null"},
+                ]
+            }
+        ),
+    ]
+_COLUMNS_BYTES = 100_000
+_read_columns = msgspec.json.Decoder(Annotated[dict[str, float], Meta(max_length=1000)] | None).decode
 read_values = msgspec.json.Decoder(Values).decode
 # Not decoded either: it takes less time together with what it is checked against.
 Packed = Annotated[Raw, Meta(extra_json_schema={"type": "string", "contentEncoding": "base64"})]
@@ -33,8 +49,19 @@ class Query(Struct, forbid_unknown_fields=True):
     id: Annotated[str, Meta(max_length=1000)] = ""
     text: Annotated[str, Meta(max_length=10_000)] | None = None
     class_: str | None = field(default=None, name="class")
-    columns: Annotated[dict[str, float], Meta(max_length=1000)] | None = None
+    columns: Columns = None
     vector: Annotated[list[float], Meta(min_length=1, max_length=20_000)] | None = None
+
+    def __post_init__(self) -> None:
+        """Read the columns; msgspec makes a refusal of a ValueError."""
+        given: object = self.columns
+        if isinstance(given, Raw):
+            if len(memoryview(given)) > _COLUMNS_BYTES:
+                raise ValueError(f"Expected `columns` of up to {_COLUMNS_BYTES} bytes")
+            try:
+                self.columns = _read_columns(given)
+            except msgspec.ValidationError as error:
+                raise ValueError(f"{str(error).partition(' - at ')[0]} in `columns`") from None
 
 
 class Document(Struct, forbid_unknown_fields=True, gc=False):
