@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from querywise.errors import DataError
 from querywise.runtime.files import regular_file
 
 
-def map_array(path: Path, folder: Path) -> NDArray[Any]:
+def map_array(path: Path, folder: Path) -> NDArray[np.generic]:
     """The array of a regular `.npy` file that lies in the folder, mapped into memory: it is as large as it says.
 
     Anything else is refused with a DataError; a file that is not there is a FileNotFoundError.
