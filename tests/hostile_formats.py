@@ -52,6 +52,7 @@ from querywise.methods import METHODS
 from querywise.rankers.weights.fusion import Weights
 from querywise.retrieval.embedders.kept import KeptVectors
 from querywise.retrieval.embedders.named import embedded
+from querywise.retrieval.embedders.sentences import check_model_folder
 from querywise.retrieval.embedders.static import StaticEmbedder
 from querywise.retrieval.embedding import query_vector, with_embedded
 from querywise.retrieval.features import candidates_for, feature_names, judged_candidates, trained_depths
@@ -467,6 +468,12 @@ def _caching(folder: Path) -> Iterator[None]:
             os.environ["XDG_CACHE_HOME"] = before
 
 
+def _make_sentences(folder: Path) -> None:
+    kinds = ("Transformer", "Pooling")
+    modules = [{"idx": i, "path": "", "type": f"sentence_transformers.models.{each}"} for i, each in enumerate(kinds)]
+    (folder / "modules.json").write_text(json.dumps(modules))
+
+
 def _make_times(folder: Path) -> None:
     fold, fits = _fold()
     with _caching(folder):
@@ -569,6 +576,14 @@ FORMATS = (
         linked=True,
     ),
     Format("a static embedder", _make_static, _use_static, unsigned, ("retrieval/embedders/static.py",), linked=True),
+    Format(
+        "a folder of sentence-transformers",
+        _make_sentences,
+        check_model_folder,
+        unsigned,
+        ("retrieval/embedders/sentences.py",),
+        linked=True,
+    ),
     Format(
         "a folder of shards",
         _make_shards,

@@ -633,7 +633,7 @@ def test_columns_of_a_query_are_bounded_and_those_that_are_not_known_are_refused
     error = posted(wrong).json()["error"]
     assert (error["message"], error["where"]) == (
         "Expected `float`, got `str` in `columns`.",
-        "requests[...].query",
+        "requests[0].query",
     )
 
 

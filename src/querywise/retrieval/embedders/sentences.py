@@ -22,7 +22,7 @@ class SentenceEmbedder:
 
     def __init__(self, model: str) -> None:
         if Path(model).is_dir():
-            _check_folder(Path(model))
+            check_model_folder(Path(model))
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError:
@@ -44,7 +44,7 @@ class SentenceEmbedder:
         return np.asarray(found, dtype=np.float64)
 
 
-def _check_folder(folder: Path) -> None:
+def check_model_folder(folder: Path) -> None:
     """Refuse a model that could run code: classes of its own, or weights that are pickles.
 
     Older versions of the library import any class that the folder of a model names.
