@@ -31,6 +31,7 @@ from querywise.learners.trees import boosting, shapley
 from querywise.learners.trees.boosting import LambdaMART
 from querywise.learners.trees.context import QueryContext
 from querywise.locality.views.columns import Columns, SideBySide
+from querywise.locality.views.text import TextView
 from querywise.locality.views.topmean import TopMean
 from querywise.rankers.blend import Blend
 from querywise.rankers.clusters import Transform
@@ -49,6 +50,7 @@ from querywise.service.errors import ApiError
 from querywise.service.limits import Limits
 from querywise.service.loaded_model import LoadedModel
 from querywise.service.model_folder import ModelFolder
+from querywise.service.schema import Document, Query, RankRequest, unread
 from querywise.service.service import Service
 from querywise.storage import load, save
 from tests.serving import serving
@@ -359,6 +361,56 @@ def test_a_model_is_rehearsed_with_each_number_of_documents_alone_and_in_batches
     unknown = Cost.measured(lambda *asked: {(1, 100): np.inf}[asked[:2]], lambda: 1)
     check_cost(unknown, Limits(), [20_000])
     check_cost(costs(0.0, 0.0), Limits(), [20_000])
+
+
+@pytest.mark.parametrize("view", [None, TextView()], ids=["documents", "text"])
+def test_a_rehearsal_asks_for_models_that_are_made_for_their_query(
+    view: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query far from all training queries gets the global model: rehearsed by such, a costly model seems quick."""
+    texts = tuple(f"word{query % 7} word{query % 5}" for query in range(30))
+    data = make_judged(30, 10, 4, seed=3)
+    table = QueryTable(data.candidates.query_ids, texts=texts)
+    data = replace(data, candidates=replace(data.candidates, queries=table))
+    save(KnnOnline(RankSVM(), view=view, k=8).fit(data), tmp_path / "model")
+    far: list[bool] = []
+    original = LoadedModel.answer
+
+    def answer(self: LoadedModel, candidates: Candidates) -> Any:
+        found = original(self, candidates)
+        assert found[0].place is not None
+        assert found[0].place.known is not None
+        far.extend(found[0].place.known.far().tolist())
+        return found
+
+    monkeypatch.setattr(LoadedModel, "answer", answer)
+    found = ModelFolder(tmp_path / "model").current
+    assert len(far) > 100
+    assert not any(far)
+    query = Query("q", "nothing of it" if view else None)
+    rows = found.candidates([RankRequest(query, [Document("a", unread([1e6] * 4))])])
+    found.answer(rows)
+    assert far[-1], "what comes after the rehearsal backs off as ever"
+
+
+@pytest.mark.parametrize("length", [10, 10_000])
+def test_a_long_text_is_not_read_in_the_event_loop(model: Path, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service(ModelFolder(model))
+    service.models.current.quick, service.models.current.cost = True, costs(0.0001, 0.001)
+    paces: list[str] = []
+    original = Service.run
+
+    async def run(self: Service, job: Any, request: Any, pace: Any) -> Any:
+        paces.append(pace)
+        return await original(self, job, request, pace)
+
+    monkeypatch.setattr(Service, "run", run)
+    body = asked_for(2)
+    body["query"]["text"] = "x" * length
+    batch = {"requests": [body]}
+    answers = ask(service, ("/v1/rank", body), ("/v1/rank/batch", batch))
+    assert [each.status_code for each in answers] == [200, 200]
+    assert paces == ["quick" if length < 1000 else "usual"] * 2
 
 
 @pytest.mark.parametrize("name", ["a forest", "in context", "a blend", "a mixture"])

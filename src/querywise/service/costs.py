@@ -13,7 +13,7 @@ from querywise.service.limits import Limits
 SIZES = (1, 10, 100, 1_000)  # documents of a query in the rehearsals
 BATCHES = (10, 100)  # queries of a batch in the rehearsals
 USUAL = SIZES.index(100)  # the size of the first rehearsal, and of what is called quick
-_SLOW_SECONDS = 0.5  # a rehearsal that would take longer is left out
+SLOW_SECONDS = 0.5  # a rehearsal that would take longer is left out
 _MARGIN = 2  # an estimate may be so many times too high: the machine was busy during the rehearsal
 
 Rehearsal = Callable[[int, int, int], float]
@@ -46,11 +46,11 @@ class Cost:
         usual = seconds(1, SIZES[USUAL], 3)
         if not math.isfinite(usual):
             return Cost((usual,) * len(SIZES))
-        alone = [min(seconds(1, size, 3), usual) if usual <= _SLOW_SECONDS else usual for size in SIZES[:USUAL]]
+        alone = [min(seconds(1, size, 3), usual) if usual <= SLOW_SECONDS else usual for size in SIZES[:USUAL]]
         alone.append(usual)
         for before, size in zip(SIZES[USUAL:], SIZES[USUAL + 1 :], strict=False):
             expected = alone[-1] * (size / before) ** power()
-            alone.append(expected if alone[-1] > _SLOW_SECONDS else max(seconds(1, size, 2), alone[-1]))
+            alone.append(expected if alone[-1] > SLOW_SECONDS else max(seconds(1, size, 2), alone[-1]))
         few, many = zip(
             *(_in_a_batch(seconds, *each) for each in zip(SIZES[: USUAL + 1], alone, strict=False)), strict=True
         )
@@ -96,7 +96,7 @@ def _in_a_batch(seconds: Rehearsal, size: int, alone: float) -> tuple[float, flo
     """The seconds for each query of a small batch and of a large one, as far as they can be rehearsed."""
     found = [alone]
     for queries in BATCHES:
-        each = seconds(queries, size, 2) / queries if queries * found[-1] <= _SLOW_SECONDS else math.inf
+        each = seconds(queries, size, 2) / queries if queries * found[-1] <= SLOW_SECONDS else math.inf
         found.append(each if math.isfinite(each) else found[-1])
     return found[1], found[2]
 

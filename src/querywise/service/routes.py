@@ -7,6 +7,7 @@ and `RankRoutes.rank`. An exception on the way becomes a response by `responses.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
@@ -31,6 +32,7 @@ from querywise.service.service import Pace, Service
 
 _Asking = TypeVar("_Asking", bound=schema.WithDocuments)
 _LARGE_BODY = 1_000_000  # bytes: reading more would keep the event loop from other requests for tens of milliseconds
+_LONG_TEXT = 1_000  # characters of a query: making a point of more takes milliseconds
 _INLINE_QUERIES = 4  # a batch of fewer queries may be ranked in the event loop
 _RANK = msgspec.json.Decoder(schema.RankRequest)
 _BATCH = msgspec.json.Decoder(schema.BatchRequest)
@@ -111,7 +113,8 @@ class RankRoutes:
         large = len(body) > _LARGE_BODY
         asked = await service.threads.run(lambda: decode(_WEIGHTS, body)) if large else decode(_WEIGHTS, body)
         model = service.models.current
-        pace = _pace(model, service.limits, [sum(map(len, (asked.runs or {}).values()))], large)
+        documents = sum(map(len, (asked.runs or {}).values()))
+        pace = _pace(model, service.limits, [documents], large or _have_long_texts([asked.query]))
         found, behind = await service.run(lambda: model.weights(asked), request, pace)
         service.observe_place(behind)
         return Response(encode(found), media_type=JSON)
@@ -167,7 +170,12 @@ class RankRoutes:
 
     def _checked(self, asked: schema.WithDocuments, model: LoadedModel, large: bool) -> Pace:
         """Where the request is to be answered; refused if it has too many documents, or costs too much."""
-        return _pace(model, self._service.limits, asked.sizes, large)
+        queries = [each.query for each in asked.requests] if isinstance(asked, schema.BatchRequest) else [asked.query]
+        return _pace(model, self._service.limits, asked.sizes, large or _have_long_texts(queries))
+
+
+def _have_long_texts(queries: Sequence[schema.Query]) -> bool:
+    return any(len(query.text or "") > _LONG_TEXT for query in queries)
 
 
 def _pace(model: LoadedModel, limits: Limits, sizes: list[int], large: bool) -> Pace:
