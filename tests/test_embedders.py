@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import io
+import json
 import os
 import sys
 import time
@@ -20,6 +22,7 @@ from querywise.errors import DataError, Hint, ModelFileError
 from querywise.retrieval.embedders.lsa import LsaEmbedder, lsa_of
 from querywise.retrieval.embedders.named import check_name, embedded, find_embedder
 from querywise.retrieval.embedders.remote import KEY, RemoteEmbedder
+from querywise.retrieval.embedders.sentences import check_model_folder
 from querywise.retrieval.embedding import EmbedderRecord, query_embedder, query_vector, record_of, with_embedded
 from querywise.retrieval.index import Index, build_index, load_index, save_index
 from querywise.retrieval.indexed_vectors import vectors_of
@@ -202,6 +205,10 @@ sys.addaudithook(_watch)
         ("modules.json", b'[{"type": "subprocess.Popen", "path": ""}]', "names the class 'subprocess.Popen'"),
         ("modules.json", b'[{"type": "modeling_evil.Evil", "path": ""}]', "names the class 'modeling_evil.Evil'"),
         ("modules.json", b'[{"type": "sentence_transformersevil.X"}]', "names the class"),
+        ("modules.json", b'[{"type": "sentence_transformers.models.Router", "path": ""}]', "names the class"),
+        ("modules.json", b'[{"type": "sentence_transformers.models.WordEmbeddings"}]', "names the class"),
+        ("modules.json", b'[{"type": "sentence_transformers.models.Pooling", "path": "../x"}]', "is not in the folder"),
+        ("modules.json", b'[{"type": "sentence_transformers.models.Pooling", "path": "/x"}]', "is not in the folder"),
         ("modules.json", b"[5]", "names the class 5"),
         ("modules.json", b"5", "names the class 5"),
         ("modules.json", b"{", "cannot be read"),
@@ -219,6 +226,35 @@ def test_a_model_of_sentences_that_could_run_code_is_refused(
     (tmp_path / "openvino" / "openvino_model.bin").write_bytes(b"no pickle")
     with pytest.raises(DataError, match=said):
         find_embedder(f"sentence-transformers:{tmp_path}", index_of())
+
+
+@pytest.mark.parametrize(
+    ("activation", "fine"),
+    [
+        (None, True),
+        ("torch.nn.modules.activation.Tanh", True),
+        ("torch.nn.modules.linear.Identity", True),
+        ("os.system", False),
+        ("torch.nn.modules.activation.Tanh.x", False),
+        (["torch.nn"], False),
+    ],
+)
+def test_the_activation_of_a_dense_module_is_one_of_torch(tmp_path: Path, activation: object, fine: bool) -> None:
+    (tmp_path / "2_Dense").mkdir()
+    modules = [{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}]
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    (tmp_path / "2_Dense" / "config.json").write_text(json.dumps({"activation_function": activation}))
+    with contextlib.nullcontext() if fine else pytest.raises(DataError, match="not one of torch"):
+        check_model_folder(tmp_path)
+
+
+def test_another_safetensors_file_does_not_excuse_a_pickle(tmp_path: Path) -> None:
+    (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04.")
+    (tmp_path / "unrelated.safetensors").write_bytes(b"")
+    with pytest.raises(DataError, match="is a pickle"):
+        check_model_folder(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    check_model_folder(tmp_path)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("wordllama") is not None, reason="wordllama is installed")

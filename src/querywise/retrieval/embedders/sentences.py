@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import read_regular_file
 
-_OWN = "sentence_transformers."
-_PICKLES = "pytorch_model*.bin"  # the library takes them where there is no .safetensors file
+# Modules that import nothing by a name in the folder, in the places where versions of the library have had them.
+_MODULE = re.compile(r"sentence_transformers\.(?:[a-z_]+\.)*(Transformer|Pooling|Normalize|Dense)(?:\.\1)?")
+_ACTIVATION = re.compile(r"torch\.nn\.modules\.(activation|linear)\.[A-Za-z0-9]+")  # of Dense, which imports it
+_PICKLES = "pytorch_model*.bin"  # the library takes them where there is no model.safetensors
 _MOST_BYTES = 10_000_000  # of modules.json
 
 
@@ -47,24 +50,39 @@ class SentenceEmbedder:
 def check_model_folder(folder: Path) -> None:
     """Refuse a model that could run code: classes of its own, or weights that are pickles.
 
-    Older versions of the library import any class that the folder of a model names.
+    The library imports any class that the folder of a model names, and some modules import further ones.
     """
+    found = _read(folder, "modules.json")
+    modules = found if isinstance(found, list) else [found]
+    said = next(filter(None, (_harm(folder, each) for each in modules)), None)
+    pickles = [path for path in sorted(folder.rglob(_PICKLES)) if not (path.parent / "model.safetensors").is_file()]
+    if said is None and pickles:
+        said = f"{pickles[0].relative_to(folder)} is a pickle, and there is no model.safetensors beside it"
+    if said is not None:
+        raise DataError(f"sentence-transformers:{folder}: {said}. Loading it could run any code. Use another model.")
+
+
+def _harm(folder: Path, module: object) -> str | None:
+    """What a module could do beside what it is for; None if nothing."""
+    kind, place = (module.get("type"), module.get("path", "")) if isinstance(module, dict) else (module, "")
+    found = _MODULE.fullmatch(kind) if isinstance(kind, str) else None
+    if found is None:
+        return f"its modules.json names the class {kind!r:.100}; allowed are Transformer, Pooling, Normalize and Dense"
+    if not isinstance(place, str) or not (folder / place).resolve().is_relative_to(folder.resolve()):
+        return f"its modules.json names the path {place!r:.100}, which is not in the folder"
+    if found[1] != "Dense":
+        return None
+    settings = _read(folder, f"{place}/config.json".lstrip("/"))
+    activation = settings.get("activation_function") if isinstance(settings, dict) else settings
+    if activation is None or (isinstance(activation, str) and _ACTIVATION.fullmatch(activation)):
+        return None
+    return f"its Dense module names the activation {activation!r:.100}, which is not one of torch.nn"
+
+
+def _read(folder: Path, name: str) -> object:
     try:
-        content = json.loads(read_regular_file(folder / "modules.json", folder, _MOST_BYTES))
+        return json.loads(read_regular_file(folder / name, folder, _MOST_BYTES))
     except FileNotFoundError:
-        content = []
+        return []
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{folder / 'modules.json'}: cannot be read ({error}).") from None
-    kinds = [
-        each.get("type") if isinstance(each, dict) else each
-        for each in (content if isinstance(content, list) else [content])
-    ]
-    foreign = [kind for kind in kinds if not isinstance(kind, str) or not kind.startswith(_OWN)]
-    pickles = [path for path in sorted(folder.rglob(_PICKLES)) if not any(path.parent.glob("*.safetensors"))]
-    if foreign:
-        said = f"its modules.json names the class {foreign[0]!r:.100}, which is not of sentence-transformers"
-    elif pickles:
-        said = f"{pickles[0].relative_to(folder)} is a pickle, and there is no .safetensors file beside it"
-    else:
-        return
-    raise DataError(f"sentence-transformers:{folder}: {said}. Loading it could run any code. Use another model.")
+        raise DataError(f"{folder / name}: cannot be read ({error}).") from None
