@@ -250,7 +250,12 @@ def main(connect: Connect) -> int:
     parser.add_argument("--collection", help="Solr: the collection to put the documents into")
     parser.add_argument("--log", metavar="NAME", help="also compare the features computed there with those of training")
     parser.add_argument("--name", help="what everything put into the engine is called; else NAME-parity")
-    parser.add_argument("--timeout", type=float, default=60, help="seconds to wait for an answer (60)")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=60,
+        help="seconds of silence to wait; ten times as long for a whole answer (60)",
+    )
     given = parser.parse_args()
     try:
         return check(given, connect)

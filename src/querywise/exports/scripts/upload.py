@@ -129,7 +129,12 @@ def main(connect: Connect, *, where: str, features: str, collection: str | None 
         parser.add_argument("--collection", required=True, help=collection)
     parser.add_argument("--header", action="append", default=[], help="sent along, as in --header 'Authorization: …'")
     parser.add_argument("--remove", action="store_true", help=f"remove the {features} and the models of this export")
-    parser.add_argument("--timeout", type=float, default=60, help="seconds to wait for an answer (60)")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=60,
+        help="seconds of silence to wait; ten times as long for a whole answer (60)",
+    )
     given = parser.parse_args()
     try:
         if not given.timeout > 0:
