@@ -632,6 +632,61 @@ def test_names_of_features_are_not_searched_one_by_one(tmp_path: Path) -> None:
     assert Name.compared < 10 * width
 
 
+def test_features_by_name_take_as_many_look_ups_as_names_that_were_sent(tmp_path: Path) -> None:
+    width = 500
+    save(OneFeature(1).fit(make_judged(4, 5, width, seed=1)), tmp_path / "model")
+    features = ModelFolder(tmp_path / "model").current.features
+    looked: list[str] = []
+
+    class Names(dict[str, int]):
+        def get(self, name: str, default: Any = None) -> Any:
+            looked.append(name)
+            return super().get(name, default)
+
+        def __getitem__(self, name: str) -> int:
+            looked.append(name)
+            return super().__getitem__(name)
+
+    class Told(tuple[str, ...]):
+        def __iter__(self) -> Any:
+            raise AssertionError("all names were gone through")
+
+    counted = features._replace(columns=Names(features.columns), names=Told(features.names))
+    sent = [{"id": str(row), "features": {"7": row, "3": None} if row % 2 else {}} for row in range(100)]
+    asked = routes._RANK.decode(json.dumps({"query": {}, "documents": sent}))
+    for absent in (0.0, np.nan):
+        looked.clear()
+        table = counted._replace(absent=absent).table([asked.documents], ["documents"])
+        expected = np.full((100, width), absent)
+        expected[1::2, 6] = np.arange(1, 100, 2)
+        np.testing.assert_array_equal(table, expected)
+        assert len(looked) <= 2 * 100
+
+
+@pytest.mark.parametrize(("count", "kind"), [(10, "named"), (400, "named"), (400, "arrays")])
+def test_many_features_by_name_are_not_read_in_the_event_loop(tmp_path: Path, count: int, kind: str) -> None:
+    width = 500
+    save(OneFeature(1).fit(make_judged(4, 5, width, seed=1)), tmp_path / "model")
+    service = Service(ModelFolder(tmp_path / "model"))
+    current = service.models.current
+    current.quick, current.cost = True, costs(1e-6, 1e-5)
+    where: list[threading.Thread] = []
+    rank = current.rank
+
+    def ranked(*arguments: Any) -> Any:
+        where.append(threading.current_thread())
+        return rank(*arguments)
+
+    inside(current).rank = ranked
+    features: Any = {} if kind == "named" else [0] * width
+    sent = [{"id": f"d{row}", "features": features} for row in range(count)]
+    several = {"requests": [{"query": {}, "documents": sent}]}
+    for answer in ask(service, ("/v1/rank", {"query": {}, "documents": sent}), ("/v1/rank/batch", several)):
+        assert answer.status_code == 200
+    assert {each is threading.main_thread() for each in where} == {count == 10 or kind == "arrays"}
+    assert len(where) == 2
+
+
 @pytest.mark.parametrize("large", [False, True])
 def test_large_bodies_are_read_in_a_thread(model: Path, large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service(ModelFolder(model))

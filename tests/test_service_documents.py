@@ -16,7 +16,7 @@ from querywise.service.guards import decode, decode_documents
 from querywise.service.routes import _BATCH, _EXPLAIN, _RANK
 from tests.worlds import examples
 
-FEATURES = Features(("a", "b"), frozenset("ab"), 0.0)
+FEATURES = Features(("a", "b"), {"a": 0, "b": 1}, 0.0)
 VALUES = st.sampled_from(["1", "-2.5", "0.1", "null", "1e3", "0.1234567890123456789", '"x"', "01", "[1]", "true"])
 ROWS = st.one_of(
     st.tuples(VALUES, VALUES).map(lambda pair: f"[{pair[0]}, {pair[1]}]"),

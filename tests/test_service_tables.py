@@ -142,7 +142,7 @@ def test_numbers_too_large_to_compute_with_are_refused_in_both(service: Service)
 def test_nan_is_a_missing_value_where_the_model_knows_such() -> None:
     rows = np.array([[1.0, math.nan]])
     table = Table(["d"], msgspec.json.decode(msgspec.json.encode(sent(rows)), type=Numbers))
-    found = Features(("a", "b"), frozenset("ab"), math.nan).unpacked(table, "documents")
+    found = Features(("a", "b"), {"a": 0, "b": 1}, math.nan).unpacked(table, "documents")
     assert found.tobytes() == rows.tobytes()
     with pytest.raises(RequestDataError, match="Send 0 for a missing one"):
-        Features(("a", "b"), frozenset("ab"), 0.0).unpacked(table, "documents")
+        Features(("a", "b"), {"a": 0, "b": 1}, 0.0).unpacked(table, "documents")

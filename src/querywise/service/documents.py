@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,21 +16,26 @@ from querywise.service.schema import Document, Documents, Numbers, Table, read_b
 
 
 class Features(NamedTuple):
-    """What the features are called, in their order, and as a set: models of ten thousand features have names too.
+    """What the features are called, in their order, and the column of each by its name.
 
     absent: what a feature is that a document does not have, by the model's policy for missing values.
     """
 
     names: tuple[str, ...]
-    known: frozenset[str]
+    columns: Mapping[str, int]
     absent: float
+
+    @staticmethod
+    def named(names: tuple[str, ...], absent: float) -> Features:
+        """The features of these names, in this order."""
+        return Features(names, {name: column for column, name in enumerate(names)}, absent)
 
     def table(self, documents: Sequence[Documents], places: Sequence[str]) -> Floats:
         """The features of the documents of some queries, read one by one: given by name, as numbers, or wrongly.
 
         places: where the documents of each query are in the request.
         """
-        table, row = np.empty((sum(map(len, documents)), len(self.names))), 0
+        table, row = np.full((sum(map(len, documents)), len(self.names)), self.absent), 0
         for part, where in zip(documents, places, strict=True):
             distinct_ids(part, where)
             if isinstance(part, Table):
@@ -39,7 +44,7 @@ class Features(NamedTuple):
                 continue
             for place, document in enumerate(part):
                 checkpoint()
-                table[row] = _row(document, self, f"{where}[{place}]")
+                _fill(table[row], document, self, f"{where}[{place}]")
                 row += 1
         return table
 
@@ -85,29 +90,37 @@ def distinct_ids(documents: Documents, where: str) -> tuple[str, ...]:
     return ids
 
 
-def _row(document: Document, features: Features, where: str) -> list[float]:
-    """The features of one document; a missing one is what it was in training, 0 or NaN."""
-    given, names, absent = _values(document, where), features.names, features.absent
+def _fill(row: Floats, document: Document, features: Features, where: str) -> None:
+    """Put the features of one document into its row, where all are missing so far: 0 or NaN, as in training."""
+    given, absent = _values(document, where), features.absent
     if isinstance(given, dict):
-        unknown = next((name for name in given if name not in features.known), None)
-        if unknown is not None:
-            raise RequestDataError(
-                f"Document {document.id!r} has a feature {unknown!r}, which the model does not know. It knows "
-                f"{', '.join(names[:8])}{' …' if len(names) > 8 else ''}.",
-                f"{where}.features",
-            )
-        if absent == 0:  # the common case, without a call per value
-            return [given.get(name) or 0.0 for name in names]
-        given = [given.get(name) for name in names]
-    elif len(given) != len(names):
+        columns = list(map(features.columns.get, given))  # only of names that were sent: a model can have thousands
+        if None in columns:
+            raise _unknown(document, list(given)[columns.index(None)], features, where)
+        if columns:
+            row[np.array(columns, np.intp)] = _numbers(given.values(), absent)
+        return
+    if len(given) != len(features.names):
         raise RequestDataError(
-            f"Document {document.id!r} has {len(given)} features; the model was trained on {len(names)}. Give them "
-            "all, null for one that is missing, or give them by name.",
+            f"Document {document.id!r} has {len(given)} features; the model was trained on {len(features.names)}. Give "
+            "them all, null for one that is missing, or give them by name.",
             f"{where}.features",
         )
+    row[:] = _numbers(given, absent)
+
+
+def _numbers(given: Iterable[float | None], absent: float) -> list[float]:
     if absent == 0:
         return [value or 0.0 for value in given]
     return [absent if value is None else value or 0.0 for value in given]
+
+
+def _unknown(document: Document, name: str, features: Features, where: str) -> RequestDataError:
+    known = f"{', '.join(features.names[:8])}{' …' if len(features.names) > 8 else ''}"
+    return RequestDataError(
+        f"Document {document.id!r} has a feature {name!r}, which the model does not know. It knows {known}.",
+        f"{where}.features",
+    )
 
 
 def _bytes(sent: Numbers, where: str) -> Bytes | bytes:

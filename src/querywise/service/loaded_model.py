@@ -68,7 +68,7 @@ class LoadedModel:
         self.version = version
         names = manifest.feature_names or tuple(str(number + 1) for number in range(manifest.feature_count))
         self._missing = reading_for(manifest.missing)
-        self.features = Features(names, frozenset(names), np.nan if self._missing == "allowed" else 0.0)
+        self.features = Features.named(names, np.nan if self._missing == "allowed" else 0.0)
         self.columns = columns_of(ranker)
         self.cost = Cost.measured(self._rehearse, self._power)
         self.explaining = Cost.measured(self._rehearse_explanation, self._power)

@@ -33,6 +33,7 @@ from querywise.service.service import Pace, Service
 _Asking = TypeVar("_Asking", bound=schema.WithDocuments)
 _LARGE_BODY = 1_000_000  # bytes: reading more would keep the event loop from other requests for tens of milliseconds
 _LONG_TEXT = 1_000  # characters of a query: making a point of more takes milliseconds
+_INLINE_VALUES = 50_000  # of documents that are read one by one: more take milliseconds, and go to a thread
 _INLINE_QUERIES = 4  # a batch of fewer queries may be ranked in the event loop
 _RANK = msgspec.json.Decoder(schema.RankRequest)
 _BATCH = msgspec.json.Decoder(schema.BatchRequest)
@@ -70,7 +71,10 @@ def add_routes(app: Api, service: Service) -> None:
 
 
 class _Read(NamedTuple, Generic[_Asking]):
-    """What a request asks, the features of its documents where they are read already, its model, if it is large."""
+    """What a request asks, the features of its documents where they are read already, its model.
+
+    large: whether reading it keeps the event loop too long.
+    """
 
     asked: _Asking
     features: Floats | None
@@ -166,7 +170,8 @@ class RankRoutes:
             return decode_documents(decoder, body, model.features)
 
         asked, features = await self._service.threads.run(job) if large else job()
-        return _Read(asked, features, model, large)
+        values = 0 if features is not None else schema.listed(asked) * len(model.features.names)
+        return _Read(asked, features, model, large or values > _INLINE_VALUES)
 
     def _checked(self, asked: schema.WithDocuments, model: LoadedModel, large: bool) -> Pace:
         """Where the request is to be answered; refused if it has too many documents, or costs too much."""

@@ -366,6 +366,12 @@ class ErrorResponse(Struct):
 WithDocuments = RankRequest | BatchRequest | ExplainRequest | RouteRequest
 
 
+def listed(asked: WithDocuments) -> int:
+    """How many documents come one by one, and not as a table of bytes."""
+    requests = asked.requests if isinstance(asked, BatchRequest) else [asked]
+    return sum(len(each.documents) for each in requests if isinstance(each.documents, list))
+
+
 def unread(values: list[float]) -> Raw:
     """Features as JSON that is not decoded, as in a request."""
     return Raw(msgspec.json.encode(values))
