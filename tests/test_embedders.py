@@ -283,6 +283,10 @@ def test_what_an_embedder_gives_is_checked() -> None:
         (np.ones(2), "2 texts became"),
         (np.ones((2, 3)), "vectors of 3 numbers; those before had 2"),
         (np.array([[1.0, 1.0], [np.nan, 1.0]]), "the vector of 'b' has a number that is not finite"),
+        (
+            np.array([[1.0, 1.0], [3e38, 1.0]]),
+            r"the vector of 'b' has 3e\+38 as its largest number; its length must be",
+        ),
     ):
         with pytest.raises(DataError, match=said):
             embedded(lambda texts, given=given: given, ["a", "b"], name="ours", dimension=2)
@@ -356,6 +360,11 @@ def test_an_address_where_nobody_is_is_named(tmp_path: Path) -> None:
         (b'{"data": [{"embedding": [1, "x"]}, {"embedding": [1, 2]}]}', "not what /v1/embeddings gives"),
         (b'{"data": [{"embedding": [1, NaN]}, {"embedding": [1, 2]}]}', "finite numbers"),
         (b'{"data": [{"embedding": [1, 1e300]}, {"embedding": [1, 2]}]}', "finite numbers"),
+        (b'{"data": [{"embedding": [1, 2]}, {"embedding": [3e38, 3e38]}]}', "vector 1 is too long or too short: 3e"),
+        (
+            b'{"data": [{"embedding": [1e-45, 0]}, {"embedding": [1, 2]}]}',
+            "vector 0 is too long or too short: 1.4013e-45",
+        ),
         (b'{"data": [{"embedding": ["1", "2"]}, {"embedding": [1, 2]}]}', "a vector is no list of numbers"),
         (b'{"data": [{"embedding": [true, 2]}, {"embedding": [1, 2]}]}', "a vector is no list of numbers"),
         (b'{"data": [{"embedding": null}, {"embedding": null}]}', "a vector is no list of numbers"),
@@ -498,14 +507,26 @@ def _kept_folder(service: Service, cache: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
-def test_kept_vectors_that_are_not_finite_count_as_not_there(service: Service, tmp_path: Path, number: float) -> None:
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 3e38, 1e-45])
+def test_kept_vectors_that_are_not_finite_or_of_no_usual_length_count_as_not_there(
+    service: Service, tmp_path: Path, number: float
+) -> None:
     folder = _kept_folder(service, tmp_path)
     dimension = RemoteEmbedder(service.address, cache=tmp_path)(["one"]).shape[1]
     _poisoned(folder, ["two"], np.full((1, dimension), number))
     before = len(service.asked)
-    assert np.isfinite(RemoteEmbedder(service.address, cache=tmp_path)(["two"])).all()
+    assert RemoteEmbedder(service.address, cache=tmp_path)(["two"]).tolist() == [[3, 1.5]]
     assert len(service.asked) == before + 1
+
+
+@pytest.mark.parametrize("most", [None, 10], ids=["on disk", "in memory"])
+def test_vectors_of_zeros_are_taken_and_not_kept(service: Service, tmp_path: Path, most: int | None) -> None:
+    embedder = RemoteEmbedder(service.address, cache=tmp_path, most=most)
+    service.wrong = [b'{"data": [{"embedding": [0, 0]}]}', b'{"data": [{"embedding": [0, 0]}, {"embedding": [1, 2]}]}']
+    assert embedder(["one"]).tolist() == [[0, 0]]
+    assert embedder(["one", "two"]).tolist() == [[0, 0], [1, 2]]
+    assert embedder(["one", "two"]).tolist() == [[3, 1.5], [1, 2]]
+    assert service.asked == [["one"], ["one", "two"], ["one"]]
 
 
 def test_pipes_large_files_and_files_elsewhere_in_a_cache_are_never_read(service: Service, tmp_path: Path) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from querywise.retrieval.embedders.named import ALLOW
 from querywise.retrieval.embedders.remote import KEY
-from querywise.service.query_vectors import Circuit
+from querywise.service.limits import Limits
+from querywise.service.lookup import Lookup
+from querywise.service.query_vectors import Circuit, QueryVectors
+from querywise.service.schema import Query
 from tests.commands import output, refused, run
 from tests.embedding import Service, embedding_service
 from tests.serving import Serving, serving
@@ -119,7 +125,7 @@ def test_a_silent_embedder_stops_neither_ranking_nor_searching_by_words(started:
 def test_an_embedder_that_fails_is_left_alone_and_that_is_told(started: Serving, embedder: Service) -> None:
     assert started.get("/healthz").json() == {"status": "alive"}
     assert metric(started, "embedder_open") == 0
-    embedder.wrong = [400] * 1_000
+    embedder.wrong = [401] * 1_000
     for number in range(3):
         assert started.get("/v1/search", q=f"plum {number}").json()["without_vectors"]
     health = started.get("/healthz")
@@ -136,6 +142,80 @@ def test_an_embedder_that_fails_is_left_alone_and_that_is_told(started: Serving,
     assert len(embedder.asked) == asked, "nobody waits for it meanwhile"
     assert metric(started, "embedder_failures_total") == 3
     assert metric(started, "without_vectors_total") == 9
+
+
+@pytest.mark.parametrize("number", ["3e38", "1e-45", "0"])
+def test_a_vector_to_compute_nothing_with_is_no_vector_and_is_not_kept(
+    started: Serving, embedder: Service, number: str
+) -> None:
+    assert not started.get("/v1/search", q="pear").json()["without_vectors"]
+    embedder.wrong = [f'{{"data": [{{"embedding": [{number}, {number}]}}]}}'.encode()] * 3
+    for _ in range(3):
+        found = started.get("/v1/search", q="quince jam")
+        assert (found.status_code, found.json()["without_vectors"]) == (200, True), found.text
+    assert metric(started, "without_vectors_total") == 3
+    if number == "0":  # what embedders give for a text that they know nothing of
+        assert metric(started, "embedder_open") == metric(started, "embedder_failures_total") == 0
+        assert not started.get("/v1/search", q="quince jam").json()["without_vectors"]
+    else:
+        assert metric(started, "embedder_open") == 1
+        assert metric(started, "embedder_failures_total") == 3
+        assert started.get("/healthz").json()["embedder"] == "failing"
+
+
+def test_a_wrong_vector_is_forgotten_once_the_embedder_is_well(started: Serving, embedder: Service) -> None:
+    started.get("/v1/search", q="pear")
+    embedder.wrong = [b'{"data": [{"embedding": [3e38, 3e38]}]}']
+    assert started.get("/v1/search", q="papaya jam").json()["without_vectors"]
+    assert not started.get("/v1/search", q="papaya jam").json()["without_vectors"]
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_text_that_the_embedder_does_not_take_says_nothing_about_others(
+    started: Serving, embedder: Service, status: int
+) -> None:
+    embedder.wrong = [status] * 5
+    for number in range(5):
+        assert started.get("/v1/search", q=f"a very long text {number}").json()["without_vectors"]
+    assert metric(started, "embedder_failures_total") == 5
+    assert metric(started, "embedder_open") == 0
+    assert not started.get("/v1/search", q="a text").json()["without_vectors"]
+
+
+class _Held:
+    """A lookup whose embedder answers when it is let, and notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.free, self.asked = threading.Event(), list[str]()
+
+    def needs_vector(self, _: Query) -> bool:
+        return True
+
+    def no_vector(self) -> list[float]:
+        return [0.0]
+
+    def embedded(self, text: str) -> list[float]:
+        self.asked.append(text)
+        self.free.wait(20)
+        return [1.0]
+
+
+def test_a_query_that_only_waited_for_a_thread_is_no_failure_of_the_embedder() -> None:
+    held = _Held()
+    vectors = QueryVectors(cast(Lookup, held), Limits(seconds=0.6))
+    vectors.circuit = Circuit(failures=5)  # more than there are threads
+
+    async def asked() -> list[bool]:
+        queries = [Query(id="", text=str(number)) for number in range(40)]
+        return [without for _, without in await asyncio.gather(*map(vectors.of, queries))]
+
+    try:
+        assert asyncio.run(asked()) == [True] * 40
+    finally:
+        held.free.set()
+        vectors.close()
+    assert vectors.failures == 40
+    assert not vectors.circuit.is_open
 
 
 def test_a_large_answer_of_an_embedder_does_not_keep_others_waiting(started: Serving, embedder: Service) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from querywise.data.rows import finite_matrix, refuse_repeated
 from querywise.display.words import counted
 from querywise.errors import DataError
-from querywise.runtime.arrays import Floats, frozen
+from querywise.runtime.arrays import Floats, Ints, Singles, frozen
 
 _NO_VECTOR = frozen(np.zeros((1, 0)))
 SHORTEST, LONGEST = 1e-18, 1e18  # lengths of vectors whose products single precision can hold
@@ -98,9 +98,7 @@ class QueryTable:
         """Refuse vectors whose length no computation can hold."""
         if not vectors.size:
             return
-        with np.errstate(over="ignore", under="ignore"):
-            lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-        odd = np.flatnonzero(((lengths < SHORTEST) & vectors.any(axis=1)) | (lengths > LONGEST))
+        odd = odd_lengths(vectors)
         if len(odd):
             raise DataError(
                 f"The vector of query {self.ids[odd[0]]!r}: the largest of its numbers is "
@@ -177,3 +175,11 @@ def join_tables(tables: Sequence[QueryTable]) -> QueryTable:
         if any(table.groups is not None for table in tables)
         else None,
     )
+
+
+def odd_lengths(vectors: Floats | Singles) -> Ints:
+    """The rows of vectors that are not finite, or whose length no computation can hold."""
+    wide = np.asarray(vectors, dtype=np.float64)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
+    return np.flatnonzero(~((lengths <= LONGEST) & ((lengths >= SHORTEST) | ~wide.any(axis=1))))

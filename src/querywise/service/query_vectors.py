@@ -9,6 +9,8 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from querywise.errors import QuerywiseError
+from querywise.retrieval.embedders.remote import RefusedTextError
+from querywise.runtime.cancellation import time_left
 from querywise.service.errors import ApiError
 from querywise.service.limits import Limits
 from querywise.service.lookup import Lookup
@@ -78,19 +80,29 @@ class QueryVectors:
         return replace(query, vector=vector or self._lookup.no_vector()), vector is None
 
     async def _embedded(self, text: str) -> list[float] | None:
-        """The vector of a text; None where it cannot be made in time."""
+        """The vector of a text; None where it cannot be made in time, or is 0 throughout."""
+        seconds = _SHARE * self._threads.limits.seconds
+        asked = False  # with enough time left to answer: a job may have waited for a thread
+
+        def job() -> list[float]:
+            nonlocal asked
+            asked = time_left() > seconds / 2
+            return self._lookup.embedded(text)
+
         try:
-            seconds = _SHARE * self._threads.limits.seconds
-            vector = await self._threads.run(lambda: self._lookup.embedded(text), seconds=seconds)
+            vector = await self._threads.run(job, seconds=seconds)
         except Exception as error:  # noqa: BLE001 - whatever an embedder does, searching by words goes on
-            self._failed(error)
+            self._failed(error, counts=asked and not isinstance(error, RefusedTextError))
+            return None
+        if not any(vector):  # as of a text that nothing is known of: this says nothing about others
             return None
         self.circuit.succeeded()
         return vector
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: Exception, *, counts: bool) -> None:
+        """Log that a query has no vector. counts: this was a failure of the embedder, for any text."""
         self.failures += 1
-        if not (isinstance(error, ApiError) and error.code == "busy"):  # then it was not asked
+        if counts:
             self.circuit.failed()
         known = isinstance(error, QuerywiseError | ApiError)
         logger.warning("a query has no vector: %s", error if known else f"{type(error).__name__}: {error}")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from querywise.data.query_table import odd_lengths
 from querywise.errors import DataError, Hint
 from querywise.runtime.array_files import map_array
 from querywise.runtime.arrays import Singles
@@ -55,8 +56,12 @@ class KeptVectors:
         return {text: vector for text, vector in looked.items() if vector is not None}
 
     def add(self, texts: Sequence[str], vectors: Singles) -> None:
-        """Keep the vectors of some texts, on disk first."""
-        keys, content = [_key(text) for text in texts], io.BytesIO()
+        """Keep the vectors of some texts, on disk first; not those of zeros, which may be better another time."""
+        self.dimension, some = vectors.shape[1], np.flatnonzero(vectors.any(axis=1)).tolist()
+        keys, vectors = [_key(texts[row]) for row in some], vectors[some]
+        content = io.BytesIO()
+        if not keys:
+            return
         if self._most is not None:
             with self._adding:
                 self._take(dict(zip(keys, vectors, strict=True)))
@@ -92,7 +97,7 @@ def _read(path: Path, dimension: int | None) -> dict[bytes, Singles]:
     if rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] <= _KEY or (rows.shape[1] - _KEY) % 4:
         return {}
     vectors = np.ascontiguousarray(rows[:, _KEY:]).view("<f4").astype(np.float32)
-    if not np.isfinite(vectors).all():
+    if len(odd_lengths(vectors)):
         return {}
     if dimension is not None and vectors.shape[1] != dimension:
         raise DataError(f"{path}: the vectors have another dimension than those beside it. Remove {path.parent}.")

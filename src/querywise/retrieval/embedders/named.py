@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from querywise.data.query_table import LONGEST, SHORTEST, odd_lengths
 from querywise.errors import DataError
 from querywise.runtime.http_client import RequestError, origin_of, split_url
 
@@ -108,7 +109,7 @@ def _started(name: str, keyed: bool, most: int | None) -> Embedder:
 
 
 def embedded(embedder: Embedder, texts: Sequence[str], *, name: str, dimension: int | None = None) -> Floats:
-    """The vectors of some texts, checked: one for each, of one dimension, every number finite."""
+    """The vectors of some texts, checked: one for each, of one dimension, finite, of a length to compute with."""
     found = np.asarray(embedder(texts), dtype=np.float64)
     if found.ndim != 2 or len(found) != len(texts) or (len(texts) and not found.shape[1]):
         raise DataError(f"{name}: {len(texts)} texts became {found.shape}; expected a vector for each of them.")
@@ -117,4 +118,10 @@ def embedded(embedder: Embedder, texts: Sequence[str], *, name: str, dimension: 
     if not np.isfinite(found).all():
         row = int(np.argwhere(~np.isfinite(found))[0, 0])
         raise DataError(f"{name}: the vector of {texts[row]!r:.60} has a number that is not finite.")
+    odd = odd_lengths(found)
+    if len(odd):
+        raise DataError(
+            f"{name}: the vector of {texts[odd[0]]!r:.60} has {np.abs(found[odd[0]]).max():g} as its largest number; "
+            f"its length must be between {SHORTEST:g} and {LONGEST:g}, or 0."
+        )
     return found

@@ -18,6 +18,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 import numpy as np
 
+from querywise.data.query_table import odd_lengths
 from querywise.errors import DataError
 from querywise.retrieval.embedders.kept import KeptVectors
 from querywise.runtime.arrays import Floats, Singles
@@ -30,12 +31,17 @@ from querywise.runtime.values import Json
 KEY = "QUERYWISE_EMBEDDINGS_KEY"
 _BATCH = 64  # texts in a request
 _BUSY = (408, 425, 429, 500, 502, 503, 504)  # answers after which it is worth asking again
+_REFUSED = (400, 413, 422)  # answers that are about the texts, as one that is too long
 _LONGEST_PAUSE = 30.0  # seconds
 _SECRET = re.compile("key|token|secret|passw|^sig", re.IGNORECASE)  # in the name of a parameter
 _MOST_NUMBERS = 16_384  # of a vector, where its dimension is not known yet
 _NUMBER = 32  # bytes of one in JSON, with blanks
 _AROUND = 1_024  # bytes of an answer beside the numbers, for each text
 _MARKS = 16  # commas and brackets beside those of the numbers, for each text
+
+
+class RefusedTextError(DataError):
+    """The service does not take these texts, which says nothing about others."""
 
 
 class RemoteEmbedder:
@@ -102,7 +108,8 @@ class RemoteEmbedder:
                 return self._vectors(answer, len(texts))
             said = f"status {answer.status}: {answer.shown(200)!r}"
             if answer.status not in _BUSY:
-                raise DataError(f"{self._where}: {said}. {_advice(answer.status)}")
+                kind = RefusedTextError if answer.status in _REFUSED else DataError
+                raise kind(f"{self._where}: {said}. {_advice(answer.status)}")
             pause = max(pause, answer.wait)
         raise DataError(
             f"{self._where}: no answer in {tried} attempt{'s' if tried > 1 else ''} ({said}). What was answered before "
@@ -201,6 +208,11 @@ def _table(rows: list[Json]) -> Singles:
     if not np.isfinite(found).all():
         row = int(np.argwhere(~np.isfinite(found))[0, 0])
         raise ValueError(f"vector {row} is not one of finite numbers in single precision")
+    odd = odd_lengths(found)
+    if len(odd):
+        raise ValueError(
+            f"vector {odd[0]} is too long or too short: {np.abs(found[odd[0]]).max():g} is its largest number"
+        )
     return found
 
 
