@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -185,6 +187,31 @@ def test_topics_with_windows_line_ends_are_the_same(tmp_path: Path) -> None:
 def test_tab_separated_topics_are_an_id_and_a_text(folder: Path) -> None:
     put(folder / "queries.tsv", "q1\tlarge cat\r\n\n q 2 \t snake\twith a tab \nq3\t\n")
     assert asked(read_collection(folder)) == {"q1": "large cat", "q 2": "snake\twith a tab", "q3": ""}
+
+
+@pytest.mark.parametrize("topic", ["<num>1<title>a{}b<desc>", "<num>{}1<title>b", "<num>{}<num>2<title>b"])
+def test_topics_of_a_megabyte_of_spaces_are_read_in_linear_time(tmp_path: Path, topic: str) -> None:
+    path = put(tmp_path / "topics.txt", f"<top>{topic.format(' ' * 1_000_000)}</top>")
+    within_a_minute(path, 1)
+
+
+def test_many_topics_are_read_in_linear_time(tmp_path: Path) -> None:
+    path = put(tmp_path / "topics.txt", "\n".join(f"<top><num>{number}<title>a</top>" for number in range(300_000)))
+    within_a_minute(path, 300_000)
+
+
+def within_a_minute(path: Path, count: int) -> None:
+    """Topics are read by a process that has a minute; in quadratic time they take many."""
+    program = "import pathlib, sys; from querywise.data.collections import read_topics as read; "
+    program += "print(len(read(pathlib.Path(sys.argv[1]))))"
+    command = [sys.executable, "-c", program, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == f"{count}\n"
+
+
+def test_every_topic_is_named_by_its_line(tmp_path: Path) -> None:
+    path = put(tmp_path / "topics.txt", "\n\n" + "<top>\n<num> 1\n<title> x\n</top>\n" * 3)
+    refused(lambda: read_topics(path), f"{path}:7: ", "query '1' appears a second time")
 
 
 @pytest.mark.parametrize(

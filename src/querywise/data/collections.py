@@ -7,7 +7,6 @@ line.
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -234,13 +233,22 @@ def _text(record: Mapping[str, Json], name: str, where: str) -> str:
 
 
 def _trec_topics(path: Path, text: str) -> Iterator[tuple[str, str, str]]:
-    for topic in re.finditer(r"<top>(.*?)(?=<top>|\Z)", text, re.DOTALL):
-        where = f"{path}:{text.count(chr(10), 0, topic.start()) + 1}"
-        number = re.search(r"<num>\s*(?:Number:)?\s*(?!Number:)([^\s<]+)", topic[1])
-        title = re.search(r"<title>\s*(?:Topic:)?\s*(.*?)\s*(?=<|\Z)", topic[1], re.DOTALL)
+    before, *topics = text.split("<top>")
+    line = 1 + before.count("\n")
+    for topic in topics:
+        numbers = (words[0] for words in _tagged(topic, "num", "Number:") if words)
+        number = next((each for each in numbers if not each.startswith("Number:")), None)
+        title = next(_tagged(topic, "title", "Topic:"), None)
         if number is None or title is None:
-            raise DataError(f"{where}: a topic needs a <num> and a <title>.")
-        yield where, number[1], " ".join(title[1].split())
+            raise DataError(f"{path}:{line}: a topic needs a <num> and a <title>.")
+        yield f"{path}:{line}", number, " ".join(title)
+        line += topic.count("\n")
+
+
+def _tagged(topic: str, tag: str, heading: str) -> Iterator[list[str]]:
+    """The words between every such tag and the next tag, without their heading; in time linear in the length."""
+    for part in topic.split(f"<{tag}>")[1:]:
+        yield part.partition("<")[0].strip().removeprefix(heading).split()
 
 
 def _tabbed_topics(path: Path, text: str) -> Iterator[tuple[str, str, str]]:
