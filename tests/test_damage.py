@@ -6,7 +6,9 @@ import gzip
 import json
 import lzma
 import shutil
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +22,26 @@ from hypothesis import strategies as st
 from querywise.data import compressed
 from querywise.data.collections import Document
 from querywise.data.compressed import unpacked
+from querywise.data.frames import from_arrays
 from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import letor_width, read_letor
 from querywise.data.parquet.conversion import convert
 from querywise.data.parquet.logs import read_parquet
 from querywise.data.parquet.scored import read_scored, write_scored_part
 from querywise.data.parquet.shards import open_shards
+from querywise.data.parquet.vectors import read_parquet_vectors
 from querywise.data.parquet.writing import write_shards
 from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
 from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.measures.score_files import read_scores
 from querywise.rankers.ensemble.ensemble import SER, SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline
 from querywise.retrieval.index import build_index, load_index, save_index
 from querywise.runtime import memory
 from querywise.runtime.arrays import Floats
+from querywise.runtime.checksums import checksum_of, sealed
 from querywise.runtime.workers import ThisProcess, use_workers
 from tests.commands import refused, run
 from tests.worlds import examples, ragged
@@ -255,6 +261,125 @@ def test_a_small_log_of_many_rows_is_read_without_a_text_for_each(tmp_path: Path
     assert names is not None
     assert names[:documents] == tuple(f"D{n}" for n in range(documents))
     assert len({id(each) for each in names}) == documents, "each id is one object"
+
+
+LONG = ["x" * 200_000 + str(row) for row in range(40)]  # 8 MB, a few kB in a file
+ROWS = {"qid": [str(row // 10) for row in range(40)], "label": [row % 2 for row in range(40)], "x": [0.5] * 40}
+
+
+def put_long(path: Path, columns: Mapping[str, Any]) -> Path:
+    pq.write_table(pa.table(dict(columns)), path, compression="zstd", use_dictionary=False)
+    return path
+
+
+def test_long_ids_are_refused_by_the_footer_and_a_single_one_with_its_row(tmp_path: Path) -> None:
+    path = put_long(tmp_path / "log.parquet", {**ROWS, "docid": LONG})
+    with pytest.raises(
+        DataError, match=r"log.parquet: column docid has 8 MB in 40 rows; expected ids of at most 10000"
+    ):
+        read_parquet(path)
+    for name in ("docid", "qid"):
+        one = [str(row) if row != 6 else "é" * 10_001 for row in range(40)]
+        put_long(path, {**ROWS, name: one})
+        with pytest.raises(DataError, match=rf"log.parquet: row 7 has 10001 characters in column {name}"):
+            read_parquet(path)
+        put_long(path, {**ROWS, name: [each[:10_000] for each in one]})
+        assert len(read_parquet(path).labels) == 40
+
+
+def test_texts_count_as_often_as_they_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put_long(tmp_path / "log.parquet", {**ROWS, "docid": [each[-9_000:] for each in LONG]})
+    monkeypatch.setattr(memory, "machine_memory", lambda: 1_500_000)  # more than three copies of 360 kB
+    with pytest.raises(DataError, match=r"log.parquet: reading 40 rows of 4 columns takes"):
+        read_parquet(path)
+
+
+def test_columns_of_a_log_that_are_not_used_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put_long(tmp_path / "log.parquet", {**ROWS, "note": LONG, "day": pa.array([1] * 40, pa.date32())})
+    monkeypatch.setattr(memory, "machine_memory", lambda: 1_000_000)
+    tracemalloc.start()
+    pool = pa.default_memory_pool().max_memory()
+    assert read_parquet(path).candidates.feature_names == ("x",)
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert taken < 8_000_000
+    assert pa.default_memory_pool().max_memory() < max(pool + 1, 8_000_000)
+    with pytest.raises(DataError, match=r"no column 'grade'. It has: qid, label, x, note, day"):
+        read_parquet(path, label="grade")
+
+
+def reseal(folder: Path) -> None:
+    """Write the checksums of the files of a set of shards into its manifest."""
+    said = json.loads((folder / "shards.json").read_text())
+    del said["sha256"]
+    for each in said["shards"]:
+        each["sha256"] = checksum_of(folder / each["file"])
+    said["judgements_sha256"] = said["judgements_sha256"] and checksum_of(folder / "judgements.parquet")
+    (folder / "shards.json").write_text(json.dumps(sealed(said)))
+
+
+def test_long_texts_of_shards_and_their_judgements_are_refused_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = from_arrays([[0.5]] * 40, ROWS["label"], qid=ROWS["qid"], document_ids=[f"D{row}" for row in range(40)])
+    grades = [{f"D{row}": row % 2 for row in range(first, first + 10)} for first in range(0, 40, 10)]
+    data = data.with_judgements(dict(zip(data.query_ids, grades, strict=True)))
+    write_shards([data], tmp_path / "s")
+    part, judged = tmp_path / "s" / "part-00000.parquet", tmp_path / "s" / "judgements.parquet"
+    table, known = pq.read_table(part), pq.read_table(judged)
+    put_long(part, {**{name: table[name] for name in table.column_names}, "comment": LONG})
+    reseal(tmp_path / "s")
+    assert open_shards(tmp_path / "s").whole().candidates.comments == tuple(LONG)
+    with monkeypatch.context() as patched:
+        patched.setattr(memory, "machine_memory", lambda: 30_000_000)
+        with pytest.raises(DataError, match=r"part-00000.parquet: reading 40 rows of 6 columns takes"):
+            open_shards(tmp_path / "s").whole()
+    put_long(part, {**{name: table[name] for name in table.column_names}, "docid": LONG})
+    reseal(tmp_path / "s")
+    with pytest.raises(DataError, match=r"part-00000.parquet: column docid has 8 MB in 40 rows"):
+        open_shards(tmp_path / "s").files[0].load()
+    put_long(part, {name: table[name] for name in table.column_names})
+    put_long(judged, {**{name: known[name] for name in known.column_names}, "document": LONG})
+    reseal(tmp_path / "s")
+    with pytest.raises(DataError, match=r"judgements.parquet: column document has 8 MB in 40 rows"):
+        open_shards(tmp_path / "s").whole()
+
+
+def test_equal_texts_of_a_shard_are_one_object(tmp_path: Path) -> None:
+    data = from_arrays([[0.5]] * 40, ROWS["label"], qid=ROWS["qid"])
+    data = replace(data, candidates=replace(data.candidates, comments=("a long comment",) * 40))
+    write_shards([data], tmp_path / "s")
+    part = tmp_path / "s" / "part-00000.parquet"
+    pq.write_table(pq.read_table(part), part)  # with a dictionary
+    reseal(tmp_path / "s")
+    comments = open_shards(tmp_path / "s").whole().candidates.comments or ()
+    assert (comments, len({id(each) for each in comments})) == (data.candidates.comments, 1)
+
+
+def test_vectors_and_their_ids_in_parquet_are_measured_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zeros = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(40_000, np.float32)), 1_000)  # 160 kB, one value
+    pq.write_table(pa.table({"_id": [str(row) for row in range(40)], "vector": zeros}), tmp_path / "v.parquet")
+    assert read_parquet_vectors(tmp_path / "v.parquet")[1].shape == (40, 1_000)
+    with monkeypatch.context() as patched:
+        patched.setattr(memory, "machine_memory", lambda: 300_000)
+        with pytest.raises(DataError, match=r"v.parquet: reading 40 rows of 2 columns takes .* \.npy"):
+            read_parquet_vectors(tmp_path / "v.parquet")
+    put_long(tmp_path / "v.parquet", {"_id": LONG, "vector": zeros})
+    with pytest.raises(DataError, match="column _id has 8 MB in 40 rows"):
+        read_parquet_vectors(tmp_path / "v.parquet")
+
+
+def test_more_scores_than_documents_are_refused_by_the_footer(tmp_path: Path) -> None:
+    many = {"qid": pa.DictionaryArray.from_arrays(np.zeros(3_000_000, np.int32), ["q"]), "score": np.zeros(3_000_000)}
+    pq.write_table(pa.table(many), tmp_path / "part-00000.parquet", compression="zstd")
+    tracemalloc.start()
+    with pytest.raises(DataError, match="3000000 scores for 2 documents; one each is needed"):
+        read_scores(tmp_path, Candidates(np.zeros((2, 1)), np.array([0, 2]), ("q",)))
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert taken < 3_000_000, "no row was read"
 
 
 def test_ids_of_a_log_that_come_twice_in_its_dictionary_are_one_id(tmp_path: Path) -> None:

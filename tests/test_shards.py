@@ -558,6 +558,8 @@ def test_scores_are_matched_by_ids_where_the_documents_are_in_another_order(tmp_
     with pytest.raises(DataError, match=r"documents have no score, the first is 'D\d+' of query 'q5'"):
         read_scores(tmp_path / "s", data.candidates)
     with pytest.raises(DataError, match=r"row 1: document 'D0' of query 'q0' is not in the judged data"):
+        read_scores(tmp_path / "s", data.select(np.arange(5, len(data))).candidates)
+    with pytest.raises(DataError, match="30 scores for 3 documents; one each is needed"):
         read_scores(tmp_path / "s", data.select([7]).candidates)
 
 

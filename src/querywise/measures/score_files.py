@@ -86,7 +86,7 @@ def _from_run(path: str, lines: list[tuple[int, list[str]]], candidates: Candida
 
 def _from_parts(folder: Path, candidates: Candidates) -> Floats:
     """By order where the documents are in the order in which they were ranked, else by ids where they have some."""
-    found = read_scored(folder)
+    found = read_scored(folder, most=len(candidates.features))
     owners = [candidates.query_ids[query] for query in candidates.query_of_row.tolist()]
     both_known = found.document_ids is not None and candidates.document_ids is not None
     if list(found.query_ids) == owners and (not both_known or found.document_ids == candidates.document_ids):

@@ -19,6 +19,7 @@ _Result = TypeVar("_Result")
 
 
 _TEXTS = ("string", "large_string", "binary", "large_binary")
+LONGEST_ID = 10_000  # characters
 _GROUP = 8_192  # rows in a row group: what is decoded at once
 
 
@@ -92,7 +93,7 @@ def distinct_values(column: Arrow) -> list[tuple[Ints, list[Arrow]]] | None:
         return None
     pa, _ = arrow()
     try:
-        chunks = column.dictionary_encode().chunks
+        chunks = [chunk.dictionary_encode() for chunk in column.chunks]  # each its own texts, not those of all
     except pa.ArrowException:
         return None
     return [
@@ -115,7 +116,38 @@ def strings_of(path: Path, table: Arrow, name: str) -> tuple[str, ...] | None:
     if column.null_count:
         row = column.is_null().to_numpy().argmax() + 1
         raise DataError(f"{path}: row {row} has nothing in column {name}; give every row one, or leave the column out.")
-    return tuple(column.to_pylist())
+    found: list[str] = []
+    for numbers, values in distinct_values(column) or []:  # so that equal texts are one
+        found += [values[number] for number in numbers.tolist()]
+    return tuple(found)
+
+
+def ids_of(path: Path, table: Arrow, name: str) -> tuple[str, ...] | None:
+    """A column of ids, none of them longer than an id may be; None where the table does not have it."""
+    if name in table.column_names:
+        require_short(path, table.column(name), name)
+    return strings_of(path, table, name)
+
+
+def require_short(path: Path, column: Arrow, name: str) -> None:
+    """Refuse a column with an id that is too long, before any is copied."""
+    import pyarrow.compute as pc
+
+    row = 1
+    for chunk in column.chunks:
+        coded = arrow()[0].types.is_dictionary(chunk.type)
+        texts = chunk.dictionary if coded else chunk
+        if str(texts.type) in _TEXTS and len(texts) and len(chunk):
+            lengths = pc.binary_length(texts).fill_null(0)
+            lengths = lengths.take(chunk.indices.fill_null(0)) if coded else lengths
+            place = pc.index(lengths, pc.max(lengths)).as_py()
+            found = chunk[place].as_py()
+            if found is not None and len(found) > LONGEST_ID:
+                raise DataError(
+                    f"{path}: row {row + place} has {len(found)} characters in column {name}; an id has at most "
+                    f"{LONGEST_ID}."
+                )
+        row += len(chunk)
 
 
 def is_part(name: str) -> bool:

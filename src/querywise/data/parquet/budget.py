@@ -1,11 +1,75 @@
-"""Checks of a set of shards against a memory budget, before anything is read."""
+"""Checks of Parquet files and sets of shards against the memory there is, before anything is read."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
+from querywise.data.parquet.arrow import LONGEST_ID, Arrow
 from querywise.errors import DataError
+from querywise.runtime.memory import require_memory
 from querywise.runtime.workers import ITSELF, WORKING, workers
+
+_ROW_BYTES = 100  # of every row, beside its columns: labels, which query and document it is of, their order
+_VALUE_BYTES = 24  # of every value: in Arrow's table, in ours, and in ours with the rows of each query together
+_TEXT_COPIES = 5  # of every text: the page, Arrow's distinct texts while they grow and after, and Python's
+_WIDTHS = {"DOUBLE": 8, "INT64": 8, "FLOAT": 4, "INT32": 4}  # bytes of a number
+_SURELY_LONG = 16  # bytes of an id per character, on average: UTF-8 has 4 at most, and pages have ends in their heads
+
+
+def rows_of(file: Arrow) -> int:
+    """How many rows a Parquet file has, by its footer."""
+    metadata = file.metadata
+    groups = sum(int(metadata.row_group(each).num_rows) for each in range(metadata.num_row_groups))
+    return max(int(metadata.num_rows), groups)
+
+
+def memory_to_read(file: Arrow, columns: Iterable[str]) -> int:
+    """How many bytes it takes to read some columns of a Parquet file, by its footer."""
+    sizes, rows, used = _sizes(file), rows_of(file), set(columns)
+    copied = sum(sizes[field.name] * _copies(field.type) for field in file.schema_arrow if field.name in used)
+    return rows * (_ROW_BYTES + _VALUE_BYTES * len(used)) + copied
+
+
+def require_short_ids(path: Path, file: Arrow, columns: Iterable[str]) -> None:
+    """Refuse a file whose footer says that its ids are too long, before one of them is read."""
+    sizes, rows = _sizes(file), rows_of(file)
+    for name in columns:
+        if sizes[name] > max(rows, 1) * _SURELY_LONG * LONGEST_ID:
+            raise DataError(
+                f"{path}: column {name} has {sizes[name] / 1e6:.0f} MB in {rows} rows; expected ids of at most "
+                f"{LONGEST_ID} characters. Leave long texts out of it."
+            )
+
+
+def require_room_to_read(path: Path, file: Arrow, columns: Iterable[str], ids: Iterable[str], instead: str) -> None:
+    """Refuse a Parquet file whose columns take more than the memory there is, or whose ids are too long."""
+    columns = list(columns)
+    require_short_ids(path, file, ids)
+    require_memory(
+        memory_to_read(file, columns),
+        f"{path}: reading {rows_of(file)} rows of {len(columns)} columns takes",
+        instead,
+    )
+
+
+def _sizes(file: Arrow) -> Counter[str]:
+    """The bytes of every column, decompressed, by the footer."""
+    names, found = set(file.schema_arrow.names), Counter[str]()
+    for number in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(number)
+        for place in range(group.num_columns):
+            column = group.column(place)
+            name = column.path_in_schema
+            least = column.num_values * _WIDTHS.get(column.physical_type, 0)  # a dictionary holds equal ones once
+            found[name if name in names else name.partition(".")[0]] += max(column.total_uncompressed_size, least)
+    return found
+
+
+def _copies(kind: Arrow) -> int:
+    """How often reading copies the values of a column."""
+    return _TEXT_COPIES if "string" in str(kind) or "binary" in str(kind) else 2 if kind.num_fields else 1
 
 
 def require_room_for_a_shard(folder: Path, rows: int, features: int) -> None:

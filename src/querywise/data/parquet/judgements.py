@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from querywise.data.judgements import Grades
-from querywise.data.parquet.arrow import arrow, open_parquet, strings_of, to_numpy, write_table
+from querywise.data.parquet.arrow import arrow, ids_of, open_parquet, to_numpy, write_table
+from querywise.data.parquet.budget import require_room_to_read
 from querywise.errors import DataError
 from querywise.runtime.checksums import checksum_of
 
 JUDGEMENTS = "judgements.parquet"
+_COLUMNS = ("query", "document", "grade")
 
 
 def write_grades(path: Path, grades: Grades) -> None:
@@ -36,14 +38,16 @@ def read_grades(folder: Path, checksum: str) -> Grades:
             "Fetch it again, or convert the data anew."
         )
     pa, _ = arrow()
+    file = open_parquet(path, coded=True)
+    require_room_to_read(path, file, _COLUMNS, _COLUMNS[:2], "Judge fewer documents, or allow more memory.")
     try:
-        table = open_parquet(path).read(use_threads=False)
+        table = file.read(columns=list(_COLUMNS), use_threads=False)
         values = table.column("grade").cast(pa.int64())
     except (pa.ArrowException, OSError, KeyError) as error:
         raise DataError(f"{path}: the judgements cannot be read ({error}). Convert the data anew.") from None
-    queries, documents = strings_of(path, table, "query"), strings_of(path, table, "document")
+    queries, documents = ids_of(path, table, "query"), ids_of(path, table, "document")
     if queries is None or documents is None or values.null_count:
-        raise DataError(f"{path}: expected the columns query, document and grade; found {table.column_names}.")
+        raise DataError(f"{path}: expected the columns query, document and grade; found {file.schema_arrow.names}.")
     found: dict[str, dict[str, int]] = {}
     for query, document, grade in zip(queries, documents, to_numpy(values).tolist(), strict=True):
         found.setdefault(query, {})[document] = grade

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,12 @@ from querywise.data.frames import from_frame
 from querywise.data.judged import Judged
 from querywise.data.letor import PathLike
 from querywise.data.missing import Missing
-from querywise.data.parquet.arrow import about, arrow, open_parquet
+from querywise.data.parquet.arrow import Arrow, about, arrow, open_parquet, require_short
+from querywise.data.parquet.budget import memory_to_read, require_short_ids, rows_of
 from querywise.errors import DataError
 from querywise.runtime.memory import require_memory
 from querywise.runtime.progress import track
 
-_ROW_BYTES = 100  # of every row, beside its columns: labels, which query and document it is of, their order
-_VALUE_BYTES = 24  # of every value: in Arrow's table, in ours, and in ours with the rows of each query together
 GROUP = "query_group"  # the column of groups of queries, where a log has one
 
 
@@ -43,8 +42,9 @@ def read_parquet(
     if not files:
         raise DataError("No file to read was given.")
     pa, _ = arrow()
-    _require_room(files)
-    tables = [_log(file) for file in track(files, "Reading")]
+    named, ids = {qid, label, docid, query_group}, {qid, docid}
+    _require_room(files, named, ids)
+    tables = [_log(file, named, ids) for file in track(files, "Reading")]
     for file, table in zip(files, tables, strict=True):
         if set(table.column_names) != set(tables[0].column_names):
             odd = sorted(set(table.column_names) ^ set(tables[0].column_names))
@@ -83,16 +83,14 @@ def log_files(path: Path) -> list[Path]:
     return found
 
 
-def _require_room(files: Sequence[Path]) -> None:
+def _require_room(files: Sequence[Path], named: Set[str | None], ids: Set[str | None]) -> None:
     """Refuse files whose footers have more rows of columns than memory holds, before any row is read."""
     rows = needed = columns = 0
     for path in files:
         file = open_parquet(path)
-        groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-        count = max(file.metadata.num_rows, sum(each.num_rows for each in groups))
-        rows, columns = rows + count, max(columns, len(file.schema_arrow))
-        needed += count * (_ROW_BYTES + _VALUE_BYTES * len(file.schema_arrow))
-        needed += sum(max(each.total_byte_size, 0) for each in groups)  # long texts, each of them once
+        used = _used(file, named)
+        require_short_ids(path, file, [name for name in used if name in ids])
+        rows, columns, needed = rows + rows_of(file), max(columns, len(used)), needed + memory_to_read(file, used)
     require_memory(
         needed,
         f"{files[0]}{' and the files after it' if len(files) > 1 else ''}: reading {rows} rows of {columns} columns "
@@ -101,7 +99,19 @@ def _require_room(files: Sequence[Path]) -> None:
     )
 
 
-def _log(path: Path) -> Any:
+def _used(file: Arrow, named: Set[str | None]) -> list[str]:
+    """The columns that are read: those with a name of their own, and numbers."""
+    types = arrow()[0].types
+    numeric = (types.is_integer, types.is_floating, types.is_decimal)
+    return [
+        field.name
+        for field in file.schema_arrow
+        if not field.type.num_fields and (field.name in named or any(each(field.type) for each in numeric))
+    ]
+
+
+def _log(path: Path, named: Set[str | None], ids: Set[str | None]) -> Arrow:
+    """The columns of a log, those that are not used without their values."""
     pa, _ = arrow()
     file = open_parquet(path, coded=True)
     names = file.schema_arrow.names
@@ -109,7 +119,13 @@ def _log(path: Path) -> Any:
     if repeated is not None:
         raise DataError(f"{path}: there are two columns called {repeated!r}; every column needs a name of its own.")
     plain = [field.name for field in file.schema_arrow if not field.type.num_fields]  # no lists, no records
+    used = _used(file, named)
     try:
-        return file.read(columns=plain, use_threads=False)
+        table = file.read(columns=used, use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: this Parquet file is damaged ({error}).") from None
+    for name in used:
+        if name in ids:
+            require_short(path, table.column(name), name)
+    nothing = pa.chunked_array([pa.nulls(table.num_rows)])
+    return pa.table([table.column(name) if name in used else nothing for name in plain], names=plain)

@@ -9,7 +9,8 @@ import numpy as np
 
 from querywise.data.judged import Candidates
 from querywise.data.letor import PathLike
-from querywise.data.parquet.arrow import arrow, is_part, open_parquet, part_name, strings_of, to_numpy, write_table
+from querywise.data.parquet.arrow import arrow, ids_of, is_part, open_parquet, part_name, to_numpy, write_table
+from querywise.data.parquet.budget import require_room_to_read, rows_of
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import atomic_file, recover_folder
@@ -45,8 +46,11 @@ def write_scored_part(path: PathLike, candidates: Candidates, scores: Floats) ->
         write_table(beside, schema, len(values), columns)
 
 
-def read_scored(folder: PathLike) -> Scored:
-    """The scores in a folder, its parts in order."""
+def read_scored(folder: PathLike, *, most: int | None = None) -> Scored:
+    """The scores in a folder, its parts in order.
+
+    most: how many there may be; more are refused by the footers of the files, before a score is read.
+    """
     pa, _ = arrow()
     root = Path(folder)
     recover_folder(root)
@@ -56,16 +60,24 @@ def read_scored(folder: PathLike) -> Scored:
     missing = next((number for number in range(len(found)) if number not in found), None)
     if missing is not None:
         raise DataError(f"{root / part_name(missing)}: this part of the scores is missing. Rank the documents again.")
+    files = [open_parquet(found[number], coded=True) for number in range(len(found))]
+    for number, file in enumerate(files):
+        if not {"qid", "score"} <= set(file.schema_arrow.names):
+            raise DataError(f"{found[number]}: this is not a part of scores, with columns qid and score.")
+    count = sum(map(rows_of, files))
+    if most is not None and count > most:
+        raise DataError(f"{root}: {count} scores for {most} documents; one each is needed.")
     query_ids: list[str] = []
     document_ids: list[str] | None = []
     scores = []
-    for number in range(len(found)):
-        path = found[number]
+    for number, file in enumerate(files):
+        path, ids = found[number], [name for name in ("qid", "docid") if name in file.schema_arrow.names]
+        require_room_to_read(path, file, [*ids, "score"], ids, "Rank the documents in parts.")
         try:
-            table = open_parquet(path).read(use_threads=False)
+            table = file.read(columns=[*ids, "score"], use_threads=False)
             values = to_numpy(table["score"].cast(pa.float64()))
-            query_ids += strings_of(path, table.select(["qid"]), "qid") or ()
-            known = strings_of(path, table, "docid")
+            query_ids += ids_of(path, table.select(["qid"]), "qid") or ()
+            known = ids_of(path, table, "docid")
         except (pa.ArrowException, KeyError, OSError) as error:
             raise DataError(f"{path}: this is not a part of scores, with columns qid and score ({error}).") from None
         document_ids = None if document_ids is None or known is None else [*document_ids, *known]

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from querywise.data.id_columns import coded_ids
 from querywise.data.judged import Candidates, Judged
-from querywise.data.parquet.arrow import about, arrow, open_parquet, strings_of, to_numpy
+from querywise.data.parquet.arrow import about, arrow, ids_of, open_parquet, require_short, strings_of, to_numpy
+from querywise.data.parquet.budget import require_room_to_read
 from querywise.data.parquet.cutting import COLUMNS
 from querywise.data.queries import read_queries_of
 from querywise.data.sidefiles import QUERIES
@@ -102,7 +104,7 @@ class OpenedShard:
                 f"{self._path}: this shard is damaged: its SHA-256 is {found[:12]}…, and {MANIFEST} says "
                 f"{file.checksum[:12]}…. Fetch it again, or convert the data anew."
             )
-        self._parquet = open_parquet(self._path)
+        self._parquet = open_parquet(self._path, coded=True)
         names = self._parquet.schema_arrow.names
         self._columns = column_names(file.feature_count, file.feature_names)
         expected = [name for name in COLUMNS if name in names or name in ("qid", "label")] + self._columns
@@ -112,6 +114,8 @@ class OpenedShard:
             raise DataError(f"{self._path}: the columns are not those of {MANIFEST}; {odd[0]!r} is only in {where}.")
         if self._parquet.metadata.num_rows != file.rows:
             raise DataError(f"{self._path}: {self._parquet.metadata.num_rows} rows; {MANIFEST} says {file.rows}.")
+        ids = [name for name in ("qid", "docid") if name in names]
+        require_room_to_read(self._path, self._parquet, names, ids, "Convert the data into smaller shards.")
 
     def fill(self, features: Floats, labels: Ints) -> Judged:
         """The shard, with features and labels put where they belong, a row group at a time."""
@@ -130,7 +134,7 @@ class OpenedShard:
                 del table  # before the next one is read
             rest = pa.concat_tables(groups)
             query_ids, starts = self._queries(rest)
-            documents, comments = strings_of(self._path, rest, "docid"), strings_of(self._path, rest, "comment")
+            documents, comments = ids_of(self._path, rest, "docid"), strings_of(self._path, rest, "comment")
             judged = self._numbers(rest, "judged", pa.uint8(), 0) if "judged" in rest.column_names else None
         except (pa.ArrowException, OSError) as error:
             raise DataError(f"{self._path}: the shard cannot be read ({error}).") from None
@@ -153,16 +157,14 @@ class OpenedShard:
 
     def _queries(self, table: Any) -> tuple[tuple[str, ...], Ints]:
         """The queries and where each begins."""
-        pa, _ = arrow()
         column = table.column("qid")
         if column.null_count:
             raise DataError(f"{self._path}: row {column.is_null().to_numpy().argmax() + 1} has no query id.")
-        coded = column.cast(pa.string()).combine_chunks().dictionary_encode()
-        codes = to_numpy(pa.chunked_array([coded.indices]))
+        require_short(self._path, column, "qid")
+        codes, ids = coded_ids(column, lambda value, row: str(value))
         begins = (
             np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]])) if len(codes) else np.zeros(0, np.int64)
         )
-        ids = coded.dictionary.to_pylist()
         query_ids = tuple(ids[code] for code in codes[begins].tolist())
         if len(ids) != len(query_ids):
             seen: set[str] = set()

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from querywise.data.parquet.arrow import Arrow, arrow, open_parquet
+from querywise.data.id_columns import values_of
+from querywise.data.parquet.arrow import Arrow, arrow, open_parquet, require_short
+from querywise.data.parquet.budget import require_room_to_read
 from querywise.errors import DataError
-from querywise.runtime.memory import require_memory
 
 _ID, _VECTOR = "_id", "vector"
 _KINDS = {"halffloat": np.float16, "float": np.float32, "double": np.float64}
@@ -18,7 +19,7 @@ _KINDS = {"halffloat": np.float16, "float": np.float32, "double": np.float64}
 def read_parquet_vectors(path: Path) -> tuple[list[str], NDArray[np.float16 | np.float32 | np.float64]]:
     """The ids and the vectors of a file; every list must be as long as the first."""
     pa, _ = arrow()
-    file = open_parquet(path)
+    file = open_parquet(path, coded=True)
     lacking = next((name for name in (_ID, _VECTOR) if file.schema_arrow.names.count(name) != 1), None)
     if lacking is not None:
         found = "more than one column" if lacking in file.schema_arrow.names else "no column"
@@ -26,13 +27,13 @@ def read_parquet_vectors(path: Path) -> tuple[list[str], NDArray[np.float16 | np
             f"{path}: there is {found} {lacking!r}; expected {_ID} and {_VECTOR}, found "
             f"{', '.join(file.schema_arrow.names[:8])}."
         )
-    size = sum(file.metadata.row_group(group).total_byte_size for group in range(file.metadata.num_row_groups))
-    require_memory(2 * size, f"{path}: its vectors take", "A .npy file is mapped into memory instead.")
+    require_room_to_read(path, file, [_ID, _VECTOR], [_ID], "A .npy file is mapped into memory instead.")
     try:
         table = file.read(columns=[_ID, _VECTOR], use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: this Parquet file is damaged ({error}).") from None
-    ids = table.column(_ID).to_pylist()
+    require_short(path, table.column(_ID), _ID)
+    ids = values_of(table.column(_ID))
     wrong = next((row for row, each in enumerate(ids) if type(each) not in (str, int) or not str(each).strip()), None)
     if wrong is not None:
         raise DataError(f"{path}: row {wrong + 1} has the {_ID} {ids[wrong]!r:.60}; expected a text.")
