@@ -9,6 +9,7 @@ import os
 import re
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -33,6 +34,7 @@ from querywise.learners.trees.context import QueryContext
 from querywise.locality.views.columns import Columns, SideBySide
 from querywise.locality.views.text import TextView
 from querywise.locality.views.topmean import TopMean
+from querywise.locality.views.vector import VectorView
 from querywise.rankers.blend import Blend
 from querywise.rankers.clusters import Transform
 from querywise.rankers.column import OneFeature
@@ -57,6 +59,7 @@ from tests.serving import serving
 from tests.worlds import inside
 
 DATA = make_judged(40, 8, 4, kinds=2, seed=5)
+JSON = {"content-type": "application/json"}
 PATIENCE = 20.0  # seconds that a test waits at most for what should come at once
 
 
@@ -78,11 +81,18 @@ def asked_for(count: int = 8, **more: Any) -> dict[str, Any]:
 
 def ask(service: Service, *requests: tuple[str, Any]) -> list[httpx.Response]:
     """The answers to requests that arrive together, in their order."""
+    return post(service, *((path, json.dumps(content).encode()) for path, content in requests))
+
+
+def post(service: Service, *requests: tuple[str, bytes]) -> list[httpx.Response]:
+    """The same of bodies."""
 
     async def all_of_them() -> list[httpx.Response]:
         transport = httpx.ASGITransport(create_app(service), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as client:
-            return list(await asyncio.gather(*(client.post(path, json=content) for path, content in requests)))
+            return list(
+                await asyncio.gather(*(client.post(path, content=body, headers=JSON) for path, body in requests))
+            )
 
     return asyncio.run(all_of_them())
 
@@ -742,6 +752,128 @@ def test_columns_of_a_query_are_bounded_and_those_that_are_not_known_are_refused
         "Expected `float`, got `str` in `columns`.",
         "requests[0].query",
     )
+
+
+@pytest.fixture(scope="module")
+def by_vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    vectors = np.random.default_rng(3).normal(size=(40, 5))
+    data = replace(DATA, candidates=replace(DATA.candidates, queries=QueryTable(DATA.query_ids, vectors=vectors)))
+    folder = tmp_path_factory.mktemp("vectors") / "model"
+    save(KnnOnline(RankSVM(), k=10, view=SideBySide([VectorView(), TopMean()])).fit(data), folder)
+    return folder
+
+
+def test_vectors_are_refused_where_the_model_looks_at_none_or_at_others(model: Path, by_vectors: Path) -> None:
+    def refused(folder: Path, vector: str) -> tuple[str, str]:
+        sent = [json.dumps(asked_for() | {"query": {"id": "q"}}), json.dumps(asked_for() | {"query": {"vector": 0}})]
+        body = f'{{"requests": [{sent[0]}, {sent[1]}]}}'.replace('"vector": 0', f'"vector": {vector}')
+        (answer,) = post(Service(ModelFolder(folder)), ("/v1/rank/batch", body.encode()))
+        assert answer.status_code == 422, answer.text
+        return answer.json()["error"]["message"], answer.json()["error"]["where"]
+
+    place = "requests[1].query.vector"
+    for vector in ("[1]", "[1, 2, 3, 4, 5]", "7"):
+        assert refused(model, vector) == ("This model does not look at vectors of queries. Leave `vector` out.", place)
+    message, where = refused(by_vectors, "[1, 2]")
+    assert (message, where) == (
+        "The vector has 2 numbers; the model was trained with 5. Use the same embedding model.",
+        place,
+    )
+    assert refused(by_vectors, '[1, 2, "x", 4, 5]') == ("Expected `float`, got `str`.", f"{place}[2]")
+    assert refused(by_vectors, "{}")[1] == place
+    assert "up to 500000 bytes" in refused(by_vectors, f"[1{' ' * 500_000}]")[0]
+
+
+def test_vectors_in_a_request_are_those_of_a_table(by_vectors: Path) -> None:
+    service, vector = Service(ModelFolder(by_vectors)), [0.1, -2.5, 3e-3, 0, 7]
+    queries: list[dict[str, Any]] = [{"vector": vector}, {"vector": None}, {"vector": [1] * 5}, {}]
+    requests = [asked_for() | {"query": each} for each in queries]
+    (together,) = ask(service, ("/v1/rank/batch", {"requests": requests}))
+    alone = [each.json() for each in ask(service, *(("/v1/rank", each) for each in requests))]
+    assert together.json()["responses"] == alone
+    assert alone[1] == alone[3]
+    features = np.array([each["features"] for each in requests[0]["documents"]])
+    table = QueryTable(("q",), vectors=np.array([vector]))
+    expected = load(by_vectors).predict(Candidates(features, np.array([0, 8]), ("q",), queries=table))
+    found = {each["id"]: each["score"] for each in alone[0]["documents"]}
+    assert [found[f"d{row}"] for row in range(8)] == expected.tolist()
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_vectors_that_nobody_looks_at_are_never_decoded(model: Path, by_vectors: Path, looks: bool) -> None:
+    loaded = ModelFolder(by_vectors if looks else model).current
+    vector = f"[{','.join(['1'] * 20_000)}]"
+    one = f'{{"query": {{"vector": {vector}}}, "documents": []}}'
+    body = f'{{"requests": [{",".join([one] * 100)}]}}'.encode()
+    tracemalloc.start()
+    try:
+        asked, features = inside(routes).decode_documents(routes._BATCH, body, loaded.features)
+        with pytest.raises(DataError, match="vector"):
+            loaded.rank(asked.requests, features)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 5 * len(body), "as Python's numbers they would be sixteen times as long"
+
+
+def large_request() -> dict[str, Any]:
+    content = asked_for(1200)
+    for number, document in enumerate(content["documents"]):
+        document["id"] = f"{number:01000}"
+    return content
+
+
+def test_bodies_are_decoded_while_all_threads_rank(model: Path) -> None:
+    service, release = Service(ModelFolder(model), limits=Limits(documents=1000)), threading.Event()
+
+    async def both() -> httpx.Response:
+        busy = [asyncio.ensure_future(service.threads.run(release.wait)) for _ in range(os.cpu_count() or 1)]
+        await asyncio.sleep(0)  # all of them have begun
+        transport = httpx.ASGITransport(create_app(service), raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as client:
+            answer = await client.post("/v1/rank", json=large_request())
+        assert not any(each.done() for each in busy)
+        release.set()
+        await asyncio.gather(*busy)
+        return answer
+
+    try:
+        assert asyncio.run(both()).json()["error"]["code"] == "too_many_documents"
+    finally:
+        release.set()
+
+
+@pytest.mark.parametrize("path", ["/v1/rank", "/v1/explain"])
+def test_large_bodies_that_are_being_answered_are_bounded_together(model: Path, path: str) -> None:
+    service, release = Service(ModelFolder(model), limits=Limits(held_bytes=2_000_000)), threading.Event()
+    current, large = service.models.current, large_request()
+    current.cost = current.explaining = costs(1e-6, 1e-5)
+    entered = threading.Event()
+    candidates = current.candidates
+
+    def held_up(requests: Any, features: Any = None) -> Any:
+        if len(requests[0].documents) > 1000:
+            entered.set()
+            assert release.wait(PATIENCE)
+        return candidates(requests, features)
+
+    inside(current).candidates = held_up
+
+    async def all_of_them() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(create_app(service), raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as client:
+            first = asyncio.ensure_future(client.post(path, json=large))
+            await asyncio.to_thread(entered.wait, PATIENCE)
+            second, small = await client.post(path, json=large), await client.post("/v1/rank", json=asked_for())
+            release.set()
+            return [await first, second, small, await client.post(path, json=large)]
+
+    try:
+        answers = asyncio.run(all_of_them())
+    finally:
+        release.set()
+    assert [each.status_code for each in answers] == [200, 503, 200, 200]
+    assert answers[1].json()["error"]["code"] == "busy"
 
 
 def test_a_model_without_columns_takes_none(model: Path) -> None:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits on the size and time of one request, and on the number of requests that wait.
+    """Limits on the size and time of one request, and on how many wait and are held at a time.
 
     body_bytes: the longest body that is read.
     documents, queries: the most of each in one request.
     seconds: the longest time for reading the body, and the longest for computing the answer.
     waiting: the most requests that wait for a free thread.
+    held_bytes: of all large bodies that are being answered; one alone may be longer.
     """
 
     body_bytes: int = 16_000_000
@@ -20,3 +21,4 @@ class Limits:
     queries: int = 1_000
     seconds: float = 10.0
     waiting: int = 64
+    held_bytes: int = 128_000_000

@@ -25,6 +25,7 @@ from querywise.errors import DataError, ModelFileError, QuerywiseError
 from querywise.explanations.explain import explain, why
 from querywise.explanations.explained import Explanation, Reason
 from querywise.locality.views.columns import columns_of
+from querywise.locality.views.vector import vector_lengths
 from querywise.measures.order import check_scores, order
 from querywise.methods import described
 from querywise.rankers.neighbors import at_training_queries
@@ -47,6 +48,7 @@ from querywise.service.schema import (
     WeightsRequest,
     unread,
 )
+from querywise.service.vectors import check_vectors, vector_table
 from querywise.storage import Manifest, load, read_manifest, version_of
 
 _QUICK_SECONDS = 0.005  # a model that ranks a hundred documents in less time may run in the event loop
@@ -58,8 +60,9 @@ _LONG_SECONDS = 1.0  # a ranking that takes longer has threads of its own
 class LoadedModel:
     """A ranker, its manifest and its version.
 
-    `features`: what it knows of a document. `columns`: those of a query that it looks at. `cost`: what answers take,
-    and `explaining` what explanations do. `quick`: whether answers are fast enough to run in the event loop.
+    `features`: what it knows of a document. `columns`: those of a query that it looks at, and `vector_lengths`: how
+    many numbers the vectors have that it looks at. `cost`: what answers take, and `explaining` what explanations do.
+    `quick`: whether answers are fast enough to run in the event loop.
     """
 
     def __init__(self, ranker: Ranker, manifest: Manifest, version: str) -> None:
@@ -69,7 +72,7 @@ class LoadedModel:
         names = manifest.feature_names or tuple(str(number + 1) for number in range(manifest.feature_count))
         self._missing = reading_for(manifest.missing)
         self.features = Features.named(names, np.nan if self._missing == "allowed" else 0.0)
-        self.columns = columns_of(ranker)
+        self.columns, self.vector_lengths = columns_of(ranker), vector_lengths(ranker)
         self.cost = Cost.measured(self._rehearse, self._power)
         self.explaining = Cost.measured(self._rehearse_explanation, self._power)
         self.quick = self.cost.alone[USUAL] < _QUICK_SECONDS
@@ -160,7 +163,8 @@ class LoadedModel:
 
         Several queries are numbered, because their ids need not differ.
         """
-        self._check_columns([request.query for request in requests])
+        queries = [request.query for request in requests]
+        self._check_queries(queries)
         documents: list[Documents] = [request.documents or [] for request in requests]
         if len(requests) == 1 and isinstance(documents[0], Table):
             features = self.features.unpacked(documents[0], "documents")
@@ -178,18 +182,20 @@ class LoadedModel:
             ids,
             document_ids=tuple(chain.from_iterable(names)),
             feature_names=self.manifest.feature_names,
-            queries=query_table(ids, [request.query for request in requests]),
+            queries=query_table(ids, queries),
             missing=self._missing,
         )
 
-    def _check_columns(self, queries: Sequence[Query]) -> None:
-        """Refuse columns that the model does not look at, before anything is made of them."""
-        for number, query in enumerate(queries):
+    def _check_queries(self, queries: Sequence[Query]) -> None:
+        """Refuse columns and vectors that the model does not look at, before anything is made of them."""
+        places = _places(queries)
+        check_vectors(queries, self.vector_lengths, places)
+        for query, place in zip(queries, places, strict=True):
             unknown = next((name for name in query.columns or () if name not in self.columns), None)
             if unknown is not None:
                 known = f"looks at {', '.join(sorted(self.columns))}" if self.columns else "looks at no columns"
-                where = f"requests[{number}].query.columns" if len(queries) > 1 else "query.columns"
-                raise RequestDataError(f"The column {unknown!r:.100} is not known: the model {known}.", where)
+                message = f"The column {unknown!r:.100} is not known: the model {known}."
+                raise RequestDataError(message, f"{place}.columns")
 
     def _of_one(self, query: Query, documents: Documents, features: Floats) -> Candidates:
         """The same of one request whose features are read."""
@@ -247,7 +253,7 @@ class LoadedModel:
             wrong = next((document for document, score in own.items() if not math.isfinite(score)), None)
             if wrong is not None:
                 raise RequestDataError(f"The score of document {wrong!r} is no finite number.", f"runs.{name}")
-        self._check_columns([request.query])
+        self._check_queries([request.query])
         table = query_table((request.query.id or "0",), [request.query])
         answer = answer_to_query(self.ranker, table, request.runs)
         return named_weights(answer), answer
@@ -281,10 +287,15 @@ def _best_time(work: Callable[[], object], times: int) -> float:
     return best
 
 
+def _places(queries: Sequence[Query]) -> list[str]:
+    """Where each query is in its request."""
+    return ["query"] if len(queries) == 1 else [f"requests[{number}].query" for number in range(len(queries))]
+
+
 def query_table(ids: Sequence[str], queries: Sequence[Query]) -> QueryTable:
     """Texts, classes, columns and vectors of the queries. A vector that does not come is one that is not known."""
     texts, classes = tuple(query.text for query in queries), tuple(query.class_ for query in queries)
-    columns, vectors = [query.columns for query in queries], _query_vectors(queries)
+    columns, vectors = [query.columns for query in queries], vector_table(queries, _places(queries))
     if not any(columns) and not vectors.shape[1] and not any(each is not None for each in (*texts, *classes)):
         return QueryTable(tuple(ids), vectors=vectors)
     names = tuple(columns[0] or ())
@@ -306,17 +317,3 @@ def _require_vectors(answer: Answer) -> None:
     for each in (answer, *answer.members):
         if each.place is not None and each.place.known is None and each.place.by() == ("vector",):
             raise DataError("This model needs the vector of a query, query.vector, and the request has none.")
-
-
-def _query_vectors(queries: Sequence[Query]) -> Floats:
-    """The vectors of the queries, zeros for one without; of no numbers if none has one."""
-    width = next((len(query.vector) for query in queries if query.vector is not None), None)
-    if width is None:
-        return np.zeros((len(queries), 0))
-    odd = next((each for each in queries if each.vector is not None and len(each.vector) != width), None)
-    if odd is not None and odd.vector is not None:
-        raise DataError(
-            f"Query {odd.id!r} has a vector of {len(odd.vector)} numbers; the first has {width}. All must come from "
-            "the same embedding model."
-        )
-    return np.array([query.vector or [0.0] * width for query in queries])

@@ -29,6 +29,7 @@ from querywise.service.first_stages import first_stage_ranks, weights_of_runs
 from querywise.service.judging import id_of_text, plain
 from querywise.service.loaded_model import LoadedModel
 from querywise.service.schema import FoundDocument, KnownQuery, Query, RunWeight
+from querywise.service.vectors import decoded
 
 _KEPT = 10_000  # vectors of queries, in memory: anybody may send any number of texts
 _SHOWN = 12  # neighbours, models and features of an explanation that the page shows
@@ -126,7 +127,7 @@ class Lookup:
     def _vector(self, query: Query) -> Floats | None:
         """The vector of a query: the one it comes with, or from the embedder that made the index's; None without."""
         if query.vector is not None:
-            return np.array([query.vector])
+            return np.array([decoded(query.vector)])
         return np.array([self.embedded(query.text or "")]) if self.needs_vector(query) else None
 
     def needs_vector(self, query: Query) -> bool:

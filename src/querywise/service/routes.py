@@ -6,9 +6,11 @@ and `RankRoutes.rank`. An exception on the way becomes a response by `responses.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -91,18 +93,18 @@ class RankRoutes:
     async def rank(self, request: Request) -> Response:
         """Rank the documents of one query."""
         service = self._service
-        asked, features, model, large = await self._read(_RANK, request)
-        pace = self._checked(asked, model, large)
-        answers, behind = await service.run(lambda: model.rank([asked], features), request, pace)
+        async with self._read(_RANK, request) as (asked, features, model, large):
+            pace = self._checked(asked, model, large)
+            answers, behind = await service.run(lambda: model.rank([asked], features), request, pace)
         service.observe(behind)
         return Response(encode(answers[0]), media_type=JSON)
 
     async def rank_batch(self, request: Request) -> Response:
         """Rank the documents of several queries."""
         service = self._service
-        asked, features, model, large = await self._read(_BATCH, request)
-        pace = self._checked(asked, model, large or len(asked.requests) >= _INLINE_QUERIES)
-        answers, behind = await service.run(lambda: model.rank(asked.requests, features), request, pace)
+        async with self._read(_BATCH, request) as (asked, features, model, large):
+            pace = self._checked(asked, model, large or len(asked.requests) >= _INLINE_QUERIES)
+            answers, behind = await service.run(lambda: model.rank(asked.requests, features), request, pace)
         service.observe(behind)
         return Response(encode(schema.BatchResponse(answers)), media_type=JSON)
 
@@ -115,11 +117,12 @@ class RankRoutes:
         body = await read_body(request, service.limits)
         check_values(body, service.limits)
         large = len(body) > _LARGE_BODY
-        asked = await service.threads.run(lambda: decode(_WEIGHTS, body)) if large else decode(_WEIGHTS, body)
-        model = service.models.current
-        documents = sum(map(len, (asked.runs or {}).values()))
-        pace = _pace(model, service.limits, [documents], large or _have_long_texts([asked.query]))
-        found, behind = await service.run(lambda: model.weights(asked), request, pace)
+        with service.holding(len(body) if large else 0):
+            asked = await service.readers.run(lambda: decode(_WEIGHTS, body)) if large else decode(_WEIGHTS, body)
+            model = service.models.current
+            documents = sum(map(len, (asked.runs or {}).values()))
+            pace = _pace(model, service.limits, [documents], large or _have_long_texts([asked.query]))
+            found, behind = await service.run(lambda: model.weights(asked), request, pace)
         service.observe_place(behind)
         return Response(encode(found), media_type=JSON)
 
@@ -129,9 +132,9 @@ class RankRoutes:
         Only of a model that was exported for an engine.
         """
         service = self._service
-        asked, features, model, large = await self._read(_ROUTE, request)
-        pace = self._checked(asked, model, large)
-        found = await service.run(lambda: routed(model, asked, features), request, pace)
+        async with self._read(_ROUTE, request) as (asked, features, model, large):
+            pace = self._checked(asked, model, large)
+            found = await service.run(lambda: routed(model, asked, features), request, pace)
         return Response(encode(found), media_type=JSON)
 
     async def explain(self, request: Request) -> Response:
@@ -140,8 +143,12 @@ class RankRoutes:
         `known` are the words and classes of the neighbours, in their order. `without_vectors` is there, and true, where
         documents were searched for and the embedder did not make the query's vector.
         """
+        async with self._read(_EXPLAIN, request) as read:
+            return Response(encode(await self._explained(read, request)), media_type=JSON)
+
+    async def _explained(self, read: _Read[schema.ExplainRequest], request: Request) -> dict[str, Any]:
         service = self._service
-        asked, features, model, _ = await self._read(_EXPLAIN, request)
+        asked, features, model, _ = read
         if (asked.above is None) != (asked.below is None):
             raise ApiError(422, "one_document", "`above` and `below` go together.", "above")
         check_counts(service.limits, documents=(asked.top or 0) if asked.documents is None else len(asked.documents))
@@ -159,19 +166,20 @@ class RankRoutes:
             told = {"without_vectors": True} if without else {}
             return {**as_dict(found), "model": model.version, "known": known, **told}
 
-        return Response(encode(await service.explainers.run(job, request)), media_type=JSON)
+        return await service.explainers.run(job, request)
 
-    async def _read(self, decoder: msgspec.json.Decoder[_Asking], request: Request) -> _Read[_Asking]:
+    @contextlib.asynccontextmanager
+    async def _read(self, decoder: msgspec.json.Decoder[_Asking], request: Request) -> AsyncIterator[_Read[_Asking]]:
         """The body, for the model of this moment. A large one is decoded in a thread, as is what belongs to it."""
         body = await read_body(request, self._service.limits)
-        model, large = self._service.models.current, len(body) > _LARGE_BODY
-
-        def job() -> tuple[_Asking, Floats | None]:
-            return decode_documents(decoder, body, model.features)
-
-        asked, features = await self._service.threads.run(job) if large else job()
-        values = 0 if features is not None else schema.listed(asked) * len(model.features.names)
-        return _Read(asked, features, model, large or values > _INLINE_VALUES)
+        model, size = self._service.models.current, len(body)
+        large = size > _LARGE_BODY
+        with self._service.holding(size if large else 0):
+            work = partial(decode_documents, decoder, body, model.features)
+            asked, features = await self._service.readers.run(work) if large else work()
+            del body, work  # what is needed of it is in `asked`
+            values = 0 if features is not None else schema.listed(asked) * len(model.features.names)
+            yield _Read(asked, features, model, large or values > _INLINE_VALUES)
 
     def _checked(self, asked: schema.WithDocuments, model: LoadedModel, large: bool) -> Pace:
         """Where the request is to be answered; refused if it has too many documents, or costs too much."""

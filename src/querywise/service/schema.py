@@ -21,23 +21,19 @@ _ARRAY = {"type": "array", "items": _NUMBER}
 Features = Annotated[
     Raw, Meta(extra_json_schema={"anyOf": [_ARRAY, {"type": "object", "additionalProperties": _NUMBER}]})
 ]
+_ANY_NUMBER = {"type": "number"}
+_COLUMNS = {"type": "object", "additionalProperties": _ANY_NUMBER, "maxProperties": 1000}
+_VECTOR = {"type": "array", "items": _ANY_NUMBER, "minItems": 1, "maxItems": 20_000}
 if TYPE_CHECKING:
     Columns = dict[str, float] | None
-else:  # not decoded before its length is known: a million columns would take half a second
-    Columns = Annotated[
-        Raw,
-        Meta(
-            extra_json_schema={
-                "anyOf": [
-                    {"type": "object", "additionalProperties": {"type": "number"}, "maxProperties": 1000},
-                    {"type": "null"},
-                ]
-            }
-        ),
-    ]
-_COLUMNS_BYTES = 100_000
+    Vector = Raw | list[float] | None
+else:  # not decoded before their length is known: a million columns would take half a second
+    Columns = Annotated[Raw, Meta(extra_json_schema={"anyOf": [_COLUMNS, {"type": "null"}]})]
+    Vector = Annotated[Raw, Meta(extra_json_schema={"anyOf": [_VECTOR, {"type": "null"}]})]
+_COLUMNS_BYTES, _VECTOR_BYTES = 100_000, 500_000
 _read_columns = msgspec.json.Decoder(Annotated[dict[str, float], Meta(max_length=1000)] | None).decode
 read_values = msgspec.json.Decoder(Values).decode
+read_vector = msgspec.json.Decoder(Annotated[list[float], Meta(min_length=1, max_length=20_000)]).decode
 # Not decoded either: it takes less time together with what it is checked against.
 Packed = Annotated[Raw, Meta(extra_json_schema={"type": "string", "contentEncoding": "base64"})]
 read_bytes = msgspec.json.Decoder(bytes).decode
@@ -50,10 +46,15 @@ class Query(Struct, forbid_unknown_fields=True):
     text: Annotated[str, Meta(max_length=10_000)] | None = None
     class_: str | None = field(default=None, name="class")
     columns: Columns = None
-    vector: Annotated[list[float], Meta(min_length=1, max_length=20_000)] | None = None
+    vector: Vector = None  # decoded where the model looks at it
 
     def __post_init__(self) -> None:
         """Read the columns; msgspec makes a refusal of a ValueError."""
+        if isinstance(self.vector, Raw):
+            if len(memoryview(self.vector)) > _VECTOR_BYTES:
+                raise ValueError(f"Expected a `vector` of up to {_VECTOR_BYTES} bytes")
+            if bytes(self.vector) == b"null":
+                self.vector = None
         given: object = self.columns
         if isinstance(given, Raw):
             if len(memoryview(given)) > _COLUMNS_BYTES:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -65,6 +66,7 @@ class Service:
         self.poll_seconds = poll_seconds
         self.refresh_seconds = _REFRESH_SECONDS
         self.metrics = Metrics()
+        self.readers = BoundedThreadPool(self.limits, threads=1)  # decoding holds Python's lock: one body at a time
         self.threads = BoundedThreadPool(self.limits)
         self.long = BoundedThreadPool(self.limits)  # so that no other ranking waits for those that take seconds
         self.explainers = BoundedThreadPool(self.limits, spare=True)  # so that no ranking waits for explanations
@@ -74,6 +76,7 @@ class Service:
         self.draining = False  # a signal to stop has arrived: /readyz says 503, requests are still answered
         self.closing = False  # the listening socket is closed: every response says `connection: close`
         self._sampled = 0.0
+        self._held_bytes = 0  # of large bodies that are being answered
 
     def _judged_in(self, path: Path) -> JudgementFile:
         if self.lookup.index is None and self.lookup.judged is None:
@@ -124,9 +127,20 @@ class Service:
                 await self.judges.run(self.judging.compact)
         except ApiError as error:
             logger.warning("the newest judgements stay in their log, to be read at the next start: %s", error.message)
-        for pool in (self.threads, self.long, self.explainers, self.judges, self.vectors):
+        for pool in (self.readers, self.threads, self.long, self.explainers, self.judges, self.vectors):
             pool.close()
         self._watcher.shutdown()
+
+    @contextlib.contextmanager
+    def holding(self, size: int) -> Iterator[None]:
+        """Count the bytes of a body until it is answered; an ApiError (503) if all together are too many."""
+        if size and self._held_bytes and self._held_bytes + size > self.limits.held_bytes:
+            raise ApiError(503, "busy", "More large requests are being answered than fit in memory. Try again later.")
+        self._held_bytes += size
+        try:
+            yield
+        finally:
+            self._held_bytes -= size
 
     async def run(self, job: Callable[[], _Result], request: Request, pace: Pace) -> _Result:
         """The result of a job for a request, run in the event loop if it is quick, else in a thread."""

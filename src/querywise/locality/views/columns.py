@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
-from querywise.locality.views.looking import known_to, looked_at
+from querywise.locality.views.looking import known_to, looked_at, views_in
 from querywise.locality.views.references import following
 from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.parameters import unfitted
@@ -101,18 +101,7 @@ class SideBySide(Estimator):
 
 def columns_of(ranker: Scorer) -> frozenset[str]:
     """The columns of a query that any view inside of a fitted ranker looks at."""
-    return _columns_in(ranker)
-
-
-def _columns_in(ranker: Any) -> frozenset[str]:
-    if isinstance(ranker, Columns):
-        return frozenset(getattr(ranker, "names_", ()))
-    inside: Iterable[Any] = ()
-    if isinstance(ranker, (tuple, list)) and ranker and not isinstance(ranker[0], (str, int, float)):
-        inside = ranker
-    elif type(ranker).__module__.startswith("querywise.") and hasattr(ranker, "__dict__"):
-        inside = vars(ranker).values()
-    return frozenset().union(*map(_columns_in, inside))
+    return frozenset(name for view in views_in(ranker, Columns) for name in getattr(view, "names_", ()))
 
 
 def _spread(points: Floats) -> float:

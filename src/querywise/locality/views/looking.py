@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from querywise.contracts.protocols import PlacesDocuments, QueryView
 from querywise.data.judged import Candidates, Judged
 from querywise.runtime.arrays import Bools, Floats
 
+_View = TypeVar("_View")
 # Of the contracts LooksAt and Knows; to ask for the contracts themselves takes 20 times as long in a request.
 LOOKS_AT, KNOWN = "looks_at", "known"
 
@@ -46,3 +48,16 @@ def without_vector(candidates: Candidates, *views: QueryView) -> Bools:
 def relevant_points(view: QueryView, data: Judged) -> Floats | None:
     """The position of each query's relevant documents; None in a view that gives them none."""
     return view.relevant_points(data) if isinstance(view, PlacesDocuments) else None
+
+
+def views_in(ranker: Any, kind: type[_View]) -> Iterator[_View]:
+    """The views of a kind inside of a ranker, at any depth."""
+    inside: Iterable[Any] = ()
+    if isinstance(ranker, kind):
+        yield ranker
+    elif isinstance(ranker, (tuple, list)) and ranker and not isinstance(ranker[0], (str, int, float)):
+        inside = ranker
+    elif type(ranker).__module__.startswith("querywise.") and hasattr(ranker, "__dict__"):
+        inside = vars(ranker).values()
+    for each in inside:
+        yield from views_in(each, kind)

@@ -6,9 +6,11 @@ from typing import Self
 
 import numpy as np
 
+from querywise.contracts.answers import Scorer
 from querywise.contracts.estimators import Estimator
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
+from querywise.locality.views.looking import views_in
 from querywise.runtime.arrays import Bools, Floats
 
 
@@ -50,6 +52,11 @@ class VectorView(Estimator):
             )
         units[~known] = self.centre_
         return units
+
+
+def vector_lengths(ranker: Scorer) -> frozenset[int]:
+    """How many numbers the vector of a query has, by each view inside of a fitted ranker that looks at it."""
+    return frozenset(len(view.centre_) for view in views_in(ranker, VectorView) if hasattr(view, "centre_"))
 
 
 def _units(candidates: Candidates) -> tuple[Floats, Bools]:
