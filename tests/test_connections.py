@@ -565,6 +565,51 @@ def test_the_checks_are_made_of_every_request(here: Here) -> None:
     assert refusal(here.ask(post(headers=b"Content-Type: text/plain\r\n" + closing[:-2]))) == (415, "media_type")
 
 
+@pytest.mark.parametrize(
+    ("url", "host", "status"),
+    [
+        (b"http://evil.example/v1/model", b"localhost", 400),
+        (b"http://evil.example", b"localhost", 400),
+        (b"http://evil.example?a=//localhost/", b"localhost", 400),
+        (b"http://user@localhost/v1/model", b"localhost", 400),
+        (b"http://evil.example/v1/model", b"evil.example", 421),
+        (b"http://localhost:80/v1/model", b"localhost", 200),
+        (b"/v1/model?a=http://evil.example/", b"localhost", 200),
+    ],
+)
+def test_a_host_in_the_url_is_checked_too(here: Here, url: bytes, host: bytes, status: int) -> None:
+    answer = here.ask(b"GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % (url, host))
+    assert int(answer.split()[1]) == status
+    if status != 200:
+        assert refusal(answer) == (status, "bad_host" if status == 400 else "wrong_host")
+
+
+@pytest.mark.parametrize("coding", [b"gzip, chunked", b"gzip\r\nTransfer-Encoding: chunked"])
+def test_a_body_in_another_transfer_coding_is_refused(here: Here, coding: bytes) -> None:
+    sent = CHUNKED.replace(b"chunked", coding) + b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
+    assert refusal(here.ask(sent)) == (501, "encoded")
+    assert here.is_well()
+
+
+@pytest.mark.parametrize(
+    "twice",
+    [
+        b"Content-Type: text/plain\r\nContent-Type: application/json\r\n",
+        JSON + b"Origin: http://evil.example\r\nOrigin: http://localhost\r\n",
+        JSON + b"Origin:\r\nOrigin: http://localhost\r\n",
+        JSON + b"Authorization: Bearer a\r\nAuthorization: Bearer b\r\n",
+    ],
+)
+def test_a_header_that_says_who_asks_is_there_once(here: Here, twice: bytes) -> None:
+    assert refusal(here.ask(post(headers=twice + b"Connection: close\r\n"))) == (400, "repeated_header")
+
+
+@pytest.mark.parametrize("path", [b"/v1%2fmodel", b"/v1%2Fmodel", b"/%2fhealthz", b"/v1/model%2f"])
+def test_an_encoded_slash_is_not_one_of_a_path(here: Here, path: bytes) -> None:
+    answer = here.ask(b"GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" % path)
+    assert refusal(answer) == (404, "not_found")
+
+
 @pytest.mark.parametrize("path", [b"/v1/rank/", b"/v1/model/", b"//evil.example", b"/healthz/"])
 def test_nobody_is_sent_elsewhere(here: Here, path: bytes) -> None:
     answer = here.ask(b"GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" % path)

@@ -51,6 +51,7 @@ from querywise.service.costs import BATCHES, SIZES, Cost, check_cost
 from querywise.service.errors import ApiError
 from querywise.service.limits import Limits
 from querywise.service.loaded_model import LoadedModel
+from querywise.service.lookup import Lookup
 from querywise.service.model_folder import ModelFolder
 from querywise.service.schema import Document, Query, RankRequest, unread
 from querywise.service.service import Service
@@ -188,9 +189,9 @@ def test_work_that_does_not_stop_keeps_its_place(model: Path) -> None:
     assert again.json()["error"]["message"] == "enough"
 
 
-@pytest.mark.parametrize("path", ["/v1/rank", "/v1/explain"])
+@pytest.mark.parametrize("path", ["/v1/rank", "/v1/explain", "/v1/search"])
 def test_a_client_that_hangs_up_frees_its_thread(model: Path, path: str) -> None:
-    service = Service(ModelFolder(model), limits=Limits(seconds=60))
+    service = Service(ModelFolder(model), Lookup(judged=DATA), limits=Limits(seconds=60))
     service.models.current.quick = False
     begun, ended = threading.Event(), threading.Event()
 
@@ -204,7 +205,8 @@ def test_a_client_that_hangs_up_frees_its_thread(model: Path, path: str) -> None
 
     inside(service.models.current.ranker).answer = answer
     statuses: list[int] = []
-    body = json.dumps(asked_for()).encode()
+    method, query = ("GET", f"qid={DATA.candidates.query_ids[0]}") if path == "/v1/search" else ("POST", "")
+    body = b"" if method == "GET" else json.dumps(asked_for()).encode()
 
     async def talk() -> None:
         sent = [{"type": "http.request", "body": body, "more_body": False}]
@@ -218,7 +220,8 @@ def test_a_client_that_hangs_up_frees_its_thread(model: Path, path: str) -> None
         async def send(message: Any) -> None:
             statuses.append(message.get("status", 0))
 
-        scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
+        scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode()}
+        scope["query_string"] = query.encode()
         await create_app(service)(
             {**scope, "headers": [(b"host", b"localhost")], "http_version": "1.1"}, inside(receive), send
         )

@@ -9,6 +9,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from querywise.service.connections import Connections
 from querywise.service.errors import ApiError
+from querywise.service.hosts import other_host
 from querywise.service.responses import error_response
 
 HEAD_BYTES = 65_536  # the longest head of a request: request line and headers
@@ -119,6 +120,15 @@ class Connection(HttpToolsProtocol):
         message = f"URL and headers have {HEAD_BYTES} bytes or more. Send less in them."
         return ApiError(431, "long_head", message, "headers")
 
+    def _misunderstood(self) -> ApiError | None:
+        """What a proxy in front could take for another request than it is here."""
+        for name, value in self.headers:
+            if name == b"transfer-encoding" and value.strip().lower() != b"chunked":
+                return ApiError(
+                    501, "encoded", "Bodies are sent whole or in chunks, not compressed.", "transfer-encoding"
+                )
+        return other_host(self.url, self.headers)
+
     def _head_size(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
@@ -136,6 +146,7 @@ class Connection(HttpToolsProtocol):
             problem = ApiError(
                 429, "queued", f"More than {QUEUED} requests were sent ahead of their responses. Wait for responses."
             )
+        problem = problem or self._misunderstood()
         if problem is not None:
             raise problem
         self._head = self._beside = self._trailers = 0

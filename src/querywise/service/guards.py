@@ -17,7 +17,7 @@ from querywise.data.json_rows import cut_rows
 from querywise.runtime.arrays import Floats
 from querywise.service.documents import Features
 from querywise.service.errors import ApiError
-from querywise.service.hosts import Head, Hosts, post_problem
+from querywise.service.hosts import Head, Hosts, post_problem, repeated_problem
 from querywise.service.limits import Limits
 from querywise.service.responses import error_response
 from querywise.service.schema import WithDocuments
@@ -90,7 +90,9 @@ class Guard:
                 return problem
         if self._is_unauthorised(scope["path"], head.authorization):
             return ApiError(401, "unauthorised", "Send the token: `Authorization: Bearer …`.")
-        return post_problem(head, self._hosts) if scope["method"] == "POST" else None
+        if b"%2f" in scope.get("raw_path", b"").lower():  # it is a slash within a name, and no name has one
+            return ApiError(404, "not_found", "The path has an encoded slash. Send it as `/`.")
+        return repeated_problem(head) or (post_problem(head, self._hosts) if scope["method"] == "POST" else None)
 
     def _is_unauthorised(self, path: str, given: bytes) -> bool:
         if self._token is None or path in _NO_TOKEN_NEEDED:

@@ -14,6 +14,7 @@ from querywise.service.errors import ApiError
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _HOST = re.compile(rb"(\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::\d{0,5})?", re.ASCII)
 _NAME = re.compile(r"[\w-]+(\.[\w-]+)*", re.ASCII)
+_ONCE = {each.replace("_", "-").encode(): each for each in ("origin", "content_type", "authorization")}
 _REMEMBERED = 256  # values of Host that were found good
 
 
@@ -26,21 +27,21 @@ class Head:
     content_type: bytes = b""
     authorization: bytes = b""
     hosts: int = 0
+    repeated: str = ""  # the name of another header that was sent twice
 
     @classmethod
     def of(cls, headers: Iterable[tuple[bytes, bytes]]) -> Self:
-        """Of all headers of a request. Of one that is there twice, the last counts; two hosts are an error."""
-        head = cls()
+        """Of all headers of a request."""
+        head, seen = cls(), set[bytes]()
         for name, value in headers:
             if name == b"host":
                 head.host = value
                 head.hosts += 1
-            elif name == b"content-type":
-                head.content_type = value
-            elif name == b"authorization":
-                head.authorization = value
-            elif name == b"origin":
-                head.origin = value
+            elif name in _ONCE:
+                if name in seen:
+                    head.repeated = name.decode()
+                seen.add(name)
+                setattr(head, _ONCE[name], value)
         return head
 
 
@@ -96,6 +97,23 @@ class Hosts:
     def told(self, name: str) -> bool:
         """Whether a name is one of those that the server was told."""
         return name in self._told
+
+
+def repeated_problem(head: Head) -> ApiError | None:
+    """Why a request could mean one thing here and another to a proxy: a header that says who asks, and what, twice."""
+    if not head.repeated:
+        return None
+    return ApiError(
+        400, "repeated_header", f"The header `{head.repeated}` is there twice. Send it once.", head.repeated
+    )
+
+
+def other_host(url: bytes, headers: Iterable[tuple[bytes, bytes]]) -> ApiError | None:
+    """Why a URL with a host in it is not for the host that the header names, which is checked later."""
+    place = url.partition(b"://")[2].partition(b"/")[0].partition(b"?")[0]
+    if url.startswith(b"/") or not place or _plain(place) == _plain(Head.of(headers).host):
+        return None
+    return ApiError(400, "bad_host", "The URL and the header `Host` name different hosts. Send a path alone.", "host")
 
 
 def post_problem(head: Head, hosts: Hosts | None) -> ApiError | None:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from fastapi import Request
 from msgspec.structs import replace
 
 from querywise.errors import QuerywiseError
@@ -67,19 +68,20 @@ class QueryVectors:
         self._lookup = lookup
         self._threads = BoundedThreadPool(limits, threads=_THREADS)
 
-    async def of(self, query: Query) -> tuple[Query, bool]:
+    async def of(self, query: Query, request: Request | None = None) -> tuple[Query, bool]:
         """The query with its vector where it needs one, and whether it lacks one because the embedder failed.
 
         Then the vector is 0 throughout, which is similar to no document. An ApiError of the embedder does not reach the
-        client; a name that is missing does, as a DataError.
+        client; a name that is missing does, as a DataError. A request whose client has gone is given
+        up, as by `BoundedThreadPool.run`.
         """
         if not self._lookup.needs_vector(query):
             return query, False
-        vector = await self._embedded(query.text or "") if self.circuit.allows() else None
+        vector = await self._embedded(query.text or "", request) if self.circuit.allows() else None
         self.without += vector is None
         return replace(query, vector=vector or self._lookup.no_vector()), vector is None
 
-    async def _embedded(self, text: str) -> list[float] | None:
+    async def _embedded(self, text: str, request: Request | None) -> list[float] | None:
         """The vector of a text; None where it cannot be made in time, or is 0 throughout."""
         seconds = _SHARE * self._threads.limits.seconds
         asked = False  # with enough time left to answer: a job may have waited for a thread
@@ -90,8 +92,10 @@ class QueryVectors:
             return self._lookup.embedded(text)
 
         try:
-            vector = await self._threads.run(job, seconds=seconds)
-        except Exception as error:  # noqa: BLE001 - whatever an embedder does, searching by words goes on
+            vector = await self._threads.run(job, request, seconds=seconds)
+        except Exception as error:  # whatever an embedder does, searching by words goes on
+            if isinstance(error, ApiError) and error.code == "gone":
+                raise
             self._failed(error, counts=asked and not isinstance(error, RefusedTextError))
             return None
         if not any(vector):  # as of a text that nothing is known of: this says nothing about others

@@ -19,6 +19,7 @@ from fastapi import Query, Request, Response
 from querywise.explanations.explain import as_dict, depends_on_query
 from querywise.retrieval.descriptions import descriptions
 from querywise.runtime.arrays import Floats
+from querywise.runtime.cancellation import checkpoint
 from querywise.service import schema
 from querywise.service.api import Api
 from querywise.service.costs import check_cost
@@ -153,7 +154,9 @@ class RankRoutes:
             raise ApiError(422, "one_document", "`above` and `below` go together.", "above")
         check_counts(service.limits, documents=(asked.top or 0) if asked.documents is None else len(asked.documents))
         check_cost(model.explaining, service.limits, asked.sizes)
-        query, without = (asked.query, False) if asked.documents is not None else await service.vectors.of(asked.query)
+        query, without = (
+            (asked.query, False) if asked.documents is not None else await service.vectors.of(asked.query, request)
+        )
 
         def job() -> dict[str, Any]:
             if asked.documents is not None:
@@ -207,6 +210,7 @@ class LookupRoutes:
 
     async def search(
         self,
+        request: Request,
         q: Annotated[str | None, Query(max_length=10_000, description="What is looked for.")] = None,
         qid: Annotated[str | None, Query(max_length=1000, description="Or: a judged query, by its id.")] = None,
         top: Annotated[
@@ -224,12 +228,14 @@ class LookupRoutes:
         if (q is None) == (qid is None):
             raise ApiError(422, "one_query", "Give either q, a text to search for, or qid, a judged query.", "q")
         model, lookup, begun = self._service.models.current, self._service.lookup, time.perf_counter()
-        asked, without_vectors = await self._service.vectors.of(schema.Query(id=qid or "", text=q))
+        asked, without_vectors = await self._service.vectors.of(schema.Query(id=qid or "", text=q), request)
 
         def job() -> schema.SearchResponse:
             candidates = lookup.candidates(asked, top, model)
+            checkpoint()
             check_cost(model.cost, self._service.limits, candidates.sizes.tolist())
             documents, runs, weights = lookup.found(model, candidates, show, judged_as=qid)
+            checkpoint()
             explanation, neighbours = lookup.explanation(model, candidates) if documents else (None, [])
             query = lookup.query(qid) if qid is not None else schema.KnownQuery("", q)
             took = 1000 * (time.perf_counter() - begun)
@@ -248,7 +254,7 @@ class LookupRoutes:
             )
 
         left = self._service.limits.seconds - (time.perf_counter() - begun)
-        found = await self._service.threads.run(job, seconds=left)
+        found = await self._service.threads.run(job, request, seconds=left)
         self._service.metrics.back_offs += bool(found.explanation and found.explanation.get("note"))
         return Response(encode(found), media_type=JSON)
 
@@ -262,11 +268,12 @@ class LookupRoutes:
 
     async def queries(
         self,
+        request: Request,
         like: Annotated[str, Query(max_length=1000, description="Letters of the id or the text.")] = "",
         limit: Annotated[int, Query(ge=1, le=1000)] = 20,
     ) -> Response:
         """Judged queries to choose from."""
-        found = await self._service.threads.run(lambda: self._service.lookup.queries(like, limit))
+        found = await self._service.threads.run(lambda: self._service.lookup.queries(like, limit), request)
         return Response(encode(schema.QueriesResponse(found)), media_type=JSON)
 
     async def differences(self) -> Response:
