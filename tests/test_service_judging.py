@@ -421,6 +421,33 @@ def test_a_grade_in_a_file_of_megabytes_takes_no_longer_than_in_a_small_one(tmp_
     assert len(read_grades(path)["q1"]) == 30
 
 
+def test_a_grade_that_is_changed_in_a_full_file_does_not_write_it_anew(tmp_path: Path) -> None:
+    path = tmp_path / "given.qrels"
+    path.write_text("".join(f"q{number} 0 D{number} 1\n" for number in range(100, 1100)))
+    file = JudgementFile(path, whole_bytes=0, most_bytes=path.stat().st_size)
+    before = path.stat()
+    for number in range(200, 300):
+        file.judge(KnownQuery(f"q{number}"), f"D{number}", 2)
+    with pytest.raises(ApiError, match="full"):
+        file.judge(KnownQuery("q100"), "D1", 1)
+    assert file.judge(KnownQuery("q100"), "D100", None) == 999
+    assert file.judge(KnownQuery("q100"), "D-10", 1) == 1000, "there is room for it now"
+    assert path.stat() == before
+    for _ in range(10):
+        for number in range(200, 300):
+            file.judge(KnownQuery(f"q{number}"), f"D{number}", 3)
+            file.judge(KnownQuery(f"q{number}"), f"D{number}", 2)
+    assert file.log.stat().st_size <= before.st_size, "a log does not grow for ever"
+    assert path.stat() != before
+    kept = read_grades(path)
+    assert (len(kept), kept["q100"], kept["q299"], kept["q300"]) == (1000, {"D-10": 1}, {"D299": 2}, {"D300": 1})
+    file.compact()
+    assert read_grades(path) == kept
+    again = JudgementFile(path, whole_bytes=0, most_bytes=before.st_size)
+    with pytest.raises(ApiError, match="full"):
+        again.judge(KnownQuery("q100"), "D1", 1)
+
+
 @pytest.mark.parametrize("mode", [0o600, 0o640])
 def test_permissions_are_kept(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "given.qrels"

@@ -24,7 +24,8 @@ from querywise.runtime.locks import locked
 from querywise.service.errors import ApiError
 from querywise.service.schema import KnownQuery
 
-MOST_BYTES = 16_000_000  # of the file with its log, and of the file of texts
+MOST_BYTES = 16_000_000  # of the file, of its log, and of the file of texts
+LOG_BYTES = 1_000_000  # that a log may have whatever the size of the file: tens of thousands of grades
 WHOLE_BYTES = 100_000  # of a file that is written whole with every grade, which takes milliseconds
 MOST_GRADE = 9  # what one key can type
 LOCK_SECONDS = 2.0  # for others to finish writing
@@ -62,6 +63,7 @@ class JudgementFile:
         self._changing = threading.Lock()
         self._read_at: tuple[_State | None, ...] | None = None
         self._grades: dict[str, dict[str, int]] = {}
+        self._bytes = 0  # of a file of these grades
         self._known: set[str] = set()
         self._log_end = self._texts_end = 0  # bytes of complete lines: power may fail within one
         self._check()
@@ -157,27 +159,32 @@ class JudgementFile:
             if state is not None and state.size > self._most:
                 raise DataError(f"{path}: {state.size} bytes; expected {self._most} at most. Name another file.")
         file, log, texts = now
-        grades, end, known, texts_end = self._grades, self._log_end, self._known, self._texts_end
+        grades, size, end = self._grades, self._bytes, self._log_end
+        known, texts_end = self._known, self._texts_end
         if before is None or before[0] != file or not _grown(before[1], log):
             found = b"" if file is None else self._content(self.path)
             grades, end = grades_of(parsed(self.path, _decoded(self.path, found))), 0
+            size = sum(_size_of(query, own) for query, own in grades.items())
         if log is not None:
-            grades, end = self._with_log(grades, end)
+            grades, size, end = self._with_log(grades, size, end)
         if before is None or before[2] != texts:
             known, texts_end = self._ids_of_texts() if texts is not None else (set(), 0)
-        self._grades, self._log_end, self._known, self._texts_end = grades, end, known, texts_end
+        self._grades, self._bytes, self._log_end = grades, size, end
+        self._known, self._texts_end = known, texts_end
         self._read_at = now
 
     def _content(self, path: Path) -> bytes:
         return read_regular_file(path, path.parent, self._most)
 
-    def _with_log(self, grades: dict[str, dict[str, int]], end: int) -> tuple[dict[str, dict[str, int]], int]:
-        """The grades with those in the log after so many bytes, and where its last complete line ends."""
+    def _with_log(
+        self, grades: dict[str, dict[str, int]], size: int, end: int
+    ) -> tuple[dict[str, dict[str, int]], int, int]:
+        """The grades with those in the log after so many bytes, their size, and where its last complete line ends."""
         found = self._content(self.log)[end:]
         found, changed = found[: found.rfind(b"\n") + 1], dict(grades)
         for query, document, grade, _ in logged(self.log, _decoded(self.log, found)):
-            _put(changed, query, document, grade)
-        return changed, end + len(found)
+            size += _put(changed, query, document, grade)
+        return changed, size, end + len(found)
 
     def _ids_of_texts(self) -> tuple[set[str], int]:
         """The queries whose texts are known, and where the last complete line of the file ends."""
@@ -192,23 +199,23 @@ class JudgementFile:
 
     def _write(self, query: KnownQuery, document: str, grade: int | None) -> None:
         line = f"{query.id} 0 {document} {'-' if grade is None else grade}\n".encode()
-        size = self._size(self.path) + self._log_end
+        size, end = self._size(self.path) + self._log_end, self._log_end + len(line)
         changed = dict(self._grades)
-        _put(changed, query.id, document, grade)
-        if grade is not None and size + len(line) > self._most:
-            self._require_room(_size_of(changed))
+        larger = self._bytes + _put(changed, query.id, document, grade)
         if grade is not None:
+            self._require_room(larger)
             self._write_text(query)
-        if size > self._whole and size + len(line) <= self._most:
+        if size > self._whole and end <= max(self._most - self._size(self.path), min(LOG_BYTES, self._most)):
             append_bytes(self.log, line, after=self._log_end, like=self.path)
-            self._grades, self._log_end = changed, self._log_end + len(line)
+            self._grades, self._bytes, self._log_end = changed, larger, end
             self._read_at = self._states()
         else:
-            self._grades, before = changed, self._grades
+            before = self._grades, self._bytes
+            self._grades, self._bytes = changed, larger
             try:
                 self._write_whole()
             except BaseException:
-                self._grades = before
+                self._grades, self._bytes = before
                 raise
 
     def _write_whole(self) -> None:
@@ -254,20 +261,25 @@ def plain(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def _put(grades: dict[str, dict[str, int]], query: str, document: str, grade: int | None) -> None:
-    """Change a grade; the grades of the query are another dictionary then, which others may be reading."""
-    own = {name: old for name, old in grades.get(query, {}).items() if name != document or grade is not None}
+def _put(grades: dict[str, dict[str, int]], query: str, document: str, grade: int | None) -> int:
+    """Change a grade, and tell by how many bytes their file grows.
+
+    The grades of the query are another dictionary then: others may be reading the one before.
+    """
+    before = grades.get(query, {})
+    own = {name: old for name, old in before.items() if name != document or grade is not None}
     if grade is not None:
         own[document] = grade
     grades[query] = own
     if not own:
         del grades[query]
+    now, then = (_size_of(query, {document: each[document]}) if document in each else 0 for each in (own, before))
+    return now - then
 
 
-def _size_of(grades: dict[str, dict[str, int]]) -> int:
-    """The bytes of a file of these grades."""
-    lines = (f"{query} 0 {document} {grade}\n" for query, own in grades.items() for document, grade in own.items())
-    return sum(len(line.encode()) for line in lines)
+def _size_of(query: str, own: dict[str, int]) -> int:
+    """The bytes of the lines of one query's grades in a file."""
+    return sum(len(f"{query} 0 {document} {grade}\n".encode()) for document, grade in own.items())
 
 
 def _decoded(path: Path, content: bytes) -> str:
