@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -35,7 +37,7 @@ from querywise.data.queries import read_queries, write_queries
 from querywise.data.query_table import QueryTable
 from querywise.data.runs import read_run
 from querywise.data.synthetic import make_judged
-from querywise.errors import QuerywiseError
+from querywise.errors import Hint, QuerywiseError
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.known_times import Times
 from querywise.evaluation.resume import Kept
@@ -63,14 +65,22 @@ from tests.worlds import as_runs
 _CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod"}
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _KILLED, _WRONG, _HELD_UP = 77, 78, 60  # codes of a process that ended as it should, or by an error; seconds
+_USERS = {"written", "written/querywise"}  # what users name, or may move: links there are followed
+_named: list[Path] = []  # while names are collected: those of what is made, written or renamed
+_collecting: list[bool] = []
 _counting: list[int] = []  # while operations are counted: those so far, and the one that fails
 _kills: list[bool] = []  # whether the process ends there
 
 
 def _watch(event: str, details: tuple[Any, ...]) -> None:
     """Before a file is changed, or opened for writing: fail if it is this operation's turn."""
-    if _counting and (event in _CHANGES or (event == "open" and isinstance(details[2], int) and details[2] & _WRITES)):
-        _turn(event)
+    if not _counting and not _collecting:
+        return
+    if event in _CHANGES or (event == "open" and isinstance(details[2], int) and details[2] & _WRITES):
+        if _collecting:
+            _named.extend(Path(os.fsdecode(each)) for each in details[:2] if isinstance(each, (str, bytes, Path)))
+        if _counting:
+            _turn(event)
 
 
 def _turn(event: str) -> None:
@@ -108,7 +118,7 @@ class Write:
     """Something that is written in place of what was written before: by a number, which reading tells again.
 
     long: it takes seconds to try every operation. quiet: what cannot be written is not told. anew: reading gives 0
-    where it is to be computed anew.
+    where it is to be computed anew. counted: reading gives how many are there.
     """
 
     write: Callable[[Path, int], Any]
@@ -116,6 +126,7 @@ class Write:
     long: bool = False
     quiet: bool = False
     anew: bool = False
+    counted: bool = False
 
 
 @cache
@@ -335,7 +346,7 @@ WRITES = {
         lambda path, number: Record(path, {}).write({"number": number}),
         lambda path: int((Record(path, {}).read() or {"number": 0})["number"]),  # type: ignore[arg-type]
     ),
-    "vectors that are kept": Write(keep_vectors, kept_vectors),
+    "vectors that are kept": Write(keep_vectors, kept_vectors, counted=True),
     "times that are kept": Write(keep_times, kept_times, quiet=True),
 }
 SHORT = tuple(name for name, each in WRITES.items() if not each.long)
@@ -435,6 +446,80 @@ def killed_everywhere(root: Path, names: Sequence[str]) -> dict[str, Tried]:
     command = [sys.executable, "-m", "tests.failing_disks", str(root), *names]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent)
     return {name: Tried(**each) for name, each in json.loads(done.stdout).items()}
+
+
+def names_written(name: str, folder: Path) -> list[str]:
+    """Every name that a write makes, opens or renames, first of a new place and then in place of an older one.
+
+    Those that users name themselves are left out, and all but one within a folder that is not yet in its place.
+    """
+    folder.mkdir()
+    _named.clear()
+    _collecting.append(True)
+    try:
+        for number in (1, 2):
+            WRITES[name].write(folder / "written", number)
+    finally:
+        _collecting.clear()
+    inside = {str(each.relative_to(folder)) for each in _named if each.is_relative_to(folder)}
+    hidden = {each: next((one for one in Path(each).parents if one.name.startswith(".")), None) for each in inside}
+    within = {folder: each for each, folder in sorted(hidden.items()) if folder is not None}
+    return sorted({each for each, folder in hidden.items() if folder is None} - {"."} - _USERS | set(within.values()))
+
+
+def linked(name: str, root: Path) -> Tried:
+    """What becomes of a write where each of the names it uses is a link to something else of the user's."""
+    outcome = Tried()
+    cases = itertools.product(names_written(name, root / "names"), _LINKS.items(), (False, True))
+    for own, (kind, link), there in cases:
+        outcome.points += 1
+        folder, mine = root / f"{outcome.points}" / "folder", root / f"{outcome.points}" / "mine"
+        (mine / "deep").mkdir(parents=True)
+        folder.mkdir()
+        for file in (mine / "thesis", mine / "deep" / "notes"):
+            file.write_text("precious")
+            file.chmod(0o640)
+        if there:
+            WRITES[name].write(folder / "written", 1)
+        planted = folder / own
+        planted.parent.mkdir(parents=True, exist_ok=True)
+        if planted.is_dir():
+            shutil.rmtree(planted)
+        planted.unlink(missing_ok=True)
+        before = _states(mine)
+        link(planted, mine)
+        told = ""
+        try:
+            WRITES[name].write(folder / "written", 2)
+        except (QuerywiseError, ApiError, Hint) as error:
+            told = str(error)
+            outcome.told.append(told)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            told = f"{type(error).__name__}: {error}"
+            outcome.problems.append(f"{name}, {own} as {kind}: {told}")
+        if _states(mine) != before:
+            outcome.problems.append(f"{name}, {own} as {kind}: what it leads to was changed ({told or 'no error'})")
+        if (folder / "written").is_symlink():
+            outcome.problems.append(f"{name}, {own} as {kind}: the output is a link now")
+        unsure = WRITES[name].quiet or WRITES[name].counted
+        if not told and not unsure and WRITES[name].read(folder / "written") != 2:
+            outcome.problems.append(f"{name}, {own} as {kind}: it was not written, and this was not told")
+    return outcome
+
+
+_LINKS: dict[str, Callable[[Path, Path], None]] = {
+    "a link to a file": lambda path, mine: path.symlink_to(mine / "thesis"),
+    "a link to a folder": lambda path, mine: path.symlink_to(mine),
+    "a link to a new name": lambda path, mine: path.symlink_to(mine / "new"),
+    "a second name of a file": lambda path, mine: path.hardlink_to(mine / "thesis"),
+}
+
+
+def _states(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(each.relative_to(folder)): (each.stat().st_mode, each.read_bytes() if each.is_file() else b"")
+        for each in folder.rglob("*")
+    }
 
 
 def _names(folder: Path, *, hidden: bool = True) -> set[str]:

@@ -543,11 +543,12 @@ def test_pipes_large_files_and_files_elsewhere_in_a_cache_are_never_read(service
 
 
 @pytest.mark.skipif(os.name == "nt", reason="folders have other permissions there")
-def test_a_cache_that_everybody_may_write_to_is_not_read(service: Service, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o757, 0o730])
+def test_a_cache_that_others_may_write_to_is_not_read(service: Service, tmp_path: Path, mode: int) -> None:
     folder = _kept_folder(service, tmp_path)
-    folder.chmod(0o777)
+    folder.chmod(mode)
     before = len(service.asked)
-    with pytest.warns(Hint, match="everybody may write to"):
+    with pytest.warns(Hint, match="other users may write to"):
         again = RemoteEmbedder(service.address, cache=tmp_path)
     again(["one"])
     again(["one"])

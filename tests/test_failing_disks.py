@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.failing_disks import SHORT, WRITES, failing, full, killed_everywhere, tried
+from tests.failing_disks import SHORT, WRITES, failing, full, killed_everywhere, linked, tried
 
 EACH = [pytest.param(name, marks=[pytest.mark.slow] if each.long else []) for name, each in WRITES.items()]
 
@@ -19,6 +20,15 @@ def test_whichever_operation_fails_the_old_or_the_new_is_there_and_the_next_atte
     assert found.problems == []
     assert found.points > 3
     assert len(found.told) > 2 or WRITES[name].quiet
+    assert not any("\n" in each for each in found.told)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need permissions there")
+@pytest.mark.parametrize("name", EACH)
+def test_whichever_name_of_its_own_is_a_link_a_write_leaves_what_it_leads_to_alone(name: str, tmp_path: Path) -> None:
+    found = linked(name, tmp_path)
+    assert found.problems == []
+    assert found.points > 7
     assert not any("\n" in each for each in found.told)
 
 

@@ -25,7 +25,7 @@ from querywise.retrieval.index import Index, build_index, load_index, save_index
 from querywise.runtime import files, locks
 from querywise.runtime.files import atomic_folder, atomic_text, read_steadily
 from querywise.runtime.locks import NoLocksError, locked
-from querywise.runtime.resume import resume_folder
+from querywise.runtime.resume import Record, resume_folder
 from querywise.service.loaded_model import LoadedModel
 from querywise.service.model_folder import ModelFolder
 from querywise.storage import load, save
@@ -332,3 +332,86 @@ def test_fifty_reloads_keep_one_model(tmp_path: Path) -> None:
     finally:
         gc.enable()
     assert np.isfinite(inside(served.current.ranker).l2)
+
+
+# Links that lie where querywise makes files of its own, as an unpacked archive may have them.
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    """A folder of the user's that commands are not told of, beside data and a collection."""
+    (tmp_path / "mine" / "deep").mkdir(parents=True)
+    (tmp_path / "mine" / "thesis.txt").write_text("precious")
+    write_letor(tmp_path / "train.txt", make_judged(12, 5, 3))
+    (tmp_path / "coll").mkdir()
+    (tmp_path / "coll" / "corpus.jsonl").write_text('{"_id": "D7", "title": "jaguar", "text": "a large cat"}\n')
+    (tmp_path / "out").mkdir()
+    return tmp_path / "mine"
+
+
+def test_an_index_is_not_written_through_a_link_beside_it(foreign: Path, tmp_path: Path) -> None:
+    before = contents(foreign)
+    (tmp_path / "out" / ".idx.part").symlink_to("../mine")
+    assert run(tmp_path, "index", "coll", "--out", "out/idx").returncode == 0
+    assert contents(foreign) == before
+    assert len(load_index(tmp_path / "out" / "idx")) == 1
+    for name in (".idx.part", ".idx.2.part"):
+        assert not (tmp_path / "out" / name).exists() or (tmp_path / "out" / name).is_symlink()
+
+
+def test_a_model_is_not_written_through_a_link_in_its_folder(foreign: Path, tmp_path: Path) -> None:
+    save(fitted(1.0), tmp_path / "model")
+    (tmp_path / "model" / ".manifest.json.part").symlink_to("../mine/thesis.txt")
+    done = run(tmp_path, "fit", "train.txt", "--set", "l2=2", "--out", "model")
+    assert done.returncode == 0, done.stderr
+    assert contents(foreign) == {"deep": b"", "thesis.txt": b"precious"}
+    assert not (tmp_path / "model" / "manifest.json").is_symlink()
+    assert inside(load(tmp_path / "model")).l2 == 2.0
+
+
+def test_scores_are_not_written_through_a_link_and_nothing_in_its_folder_is_removed(
+    foreign: Path, tmp_path: Path
+) -> None:
+    save(fitted(1.0), tmp_path / "model")
+    (tmp_path / "out" / ".scores.parquet.unfinished").symlink_to("../mine")
+    said = refused(run(tmp_path, "rank", "model", "train.txt", "--out", "out/scores.parquet"))
+    assert ".scores.parquet.unfinished: this is a link to ../mine, where querywise makes" in said
+    assert said.endswith("Remove it.\n")
+    assert contents(foreign) == {"deep": b"", "thesis.txt": b"precious"}
+
+
+@pytest.mark.parametrize("name", ["runs", "figures", "rankings"])
+def test_a_report_is_not_written_through_a_link_in_its_folder(foreign: Path, tmp_path: Path, name: str) -> None:
+    (foreign / "1.js").write_text("mine")
+    (tmp_path / "out" / ".report.html.part").symlink_to("../mine/thesis.txt")
+    (tmp_path / "out" / name).symlink_to("../mine")
+    before = contents(foreign)
+    said = refused(run(tmp_path, "compare", "train.txt", "--methods", "single", "--out", "out"))
+    assert f"{name}: this is a link to ../mine" in said
+    (tmp_path / "out" / name).unlink()
+    assert run(tmp_path, "compare", "train.txt", "--methods", "single", "--out", "out").returncode == 0
+    assert contents(foreign) == before
+    assert not (tmp_path / "out" / "report.html").is_symlink()
+
+
+def test_a_training_that_is_resumed_follows_no_link(foreign: Path, tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    Record(tmp_path / "parts" / "record.json", {"a": 1}).write()
+    (tmp_path / "parts" / "0-0").symlink_to("../mine")
+    with resume_folder(tmp_path / "parts", {"a": 1}):
+        assert [each.name for each in (tmp_path / "parts").iterdir()] == ["record.json"]
+    (tmp_path / "parts").symlink_to("mine")
+    with pytest.raises(DataError, match="parts: this is a link to mine"), resume_folder(tmp_path / "parts", {"a": 1}):
+        pass
+    assert contents(foreign) == {"deep": b"", "thesis.txt": b"precious"}
+
+
+def test_an_output_that_is_named_as_a_link_is_written_where_it_leads(foreign: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to("elsewhere")
+    assert run(tmp_path, "compare", "train.txt", "--methods", "single", "--out", "link").returncode == 0
+    assert (tmp_path / "elsewhere" / "report.html").is_file()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "index").symlink_to("empty")
+    assert run(tmp_path, "index", "coll", "--out", "index").returncode == 0
+    assert len(load_index(tmp_path / "empty")) == 1

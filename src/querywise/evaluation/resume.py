@@ -23,7 +23,7 @@ from querywise.errors import DataError
 from querywise.evaluation.reasons import Reasons
 from querywise.evaluation.trained import Extra, Trained
 from querywise.evaluation.tuning import Choice, Trial
-from querywise.runtime.files import atomic_text, make_folder, read_stored_text
+from querywise.runtime.files import atomic_text, make_own_folder, read_stored_text
 from querywise.runtime.resume import Record
 from querywise.runtime.values import Json, JsonObject, Settings
 
@@ -38,7 +38,7 @@ class Kept:
     """
 
     def __init__(self, folder: Path, settings: Settings) -> None:
-        make_folder(folder)
+        make_own_folder(folder)
         self.folder = folder
         self.settings = settings  # of each method that can be used again, as JSON can hold them
         self._finished: set[tuple[int, str]] = set()

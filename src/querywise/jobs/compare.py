@@ -27,7 +27,7 @@ from querywise.measures.score_files import read_scores
 from querywise.methods import TEXT_VIEW, Method, current_name, find_method
 from querywise.rankers.given import GivenScores
 from querywise.report.origin import Origin, Titles
-from querywise.report.writing import write_report
+from querywise.report.writing import check_report_folder, write_report
 from querywise.runtime.files import make_folder
 from querywise.runtime.locks import locked
 from querywise.runtime.progress import announce, doing
@@ -142,6 +142,7 @@ def _writing(out: Path | None) -> Iterator[None]:
         yield
         return
     make_folder(out)
+    check_report_folder(out)
     with locked(out / ".lock", busy=f"{out}: another comparison is being written here"):
         yield
 

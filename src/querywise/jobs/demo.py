@@ -33,7 +33,7 @@ from querywise.retrieval.index import Index, build_index, check_index_folder, sa
 from querywise.retrieval.reading import with_query_vectors
 from querywise.retrieval.stdlib import stdlib_collection, stdlib_pages
 from querywise.runtime.arrays import Floats
-from querywise.runtime.files import make_folder
+from querywise.runtime.files import make_folder, refuse_link
 from querywise.runtime.progress import doing
 from querywise.runtime.values import Grid
 from querywise.storage import check_model_folder, save
@@ -131,6 +131,8 @@ def _reported(found: Findings, folder: Path, story: str, origin: Origin | None, 
 
 def _written(out: Path) -> tuple[Collection, Index]:
     """The collection that models are trained on, and its index; the folder gets the index of whole pages to search."""
+    for name in ("collection", "index", "model", "report"):
+        refuse_link(out / name)
     collection = stdlib_collection()
     write_collection(collection, out / "collection")
     save_index(_indexed(stdlib_pages()), out / "index")

@@ -18,7 +18,7 @@ import numpy as np
 
 from querywise.errors import DataError, QuerywiseError
 from querywise.runtime.array_files import map_array
-from querywise.runtime.files import atomic_file
+from querywise.runtime.files import atomic_file, refuse_link
 from querywise.runtime.progress import track
 from querywise.runtime.resume import resume_folder
 from querywise.runtime.values import Json
@@ -123,6 +123,7 @@ class _Resuming:
 
     def _keep(self, number: int, place: int, result: Any) -> None:
         stem = self._folder / f"{number}-{place}"
+        refuse_link(stem)
         if isinstance(result, np.ndarray):
             with atomic_file(stem.with_suffix(".npy")) as beside, beside.open("wb") as out:
                 np.save(out, result, allow_pickle=False)

@@ -20,7 +20,7 @@ from querywise.report.html import RANKINGS, Page
 from querywise.report.origin import Origin, Titles
 from querywise.report.queries import query_data
 from querywise.report.tables import Table, plain_markdown
-from querywise.runtime.files import atomic_text, make_folder, refused_if_not_written
+from querywise.runtime.files import atomic_text, make_folder, refuse_link, refused_if_not_written
 from querywise.runtime.values import json_text
 
 # What is in some reports and not in others.
@@ -53,6 +53,7 @@ def write_report(
     titles: Titles | None = None,
 ) -> Path:
     """Write everything; returns the HTML file's path. origin: what it was made of; titles: of documents, by id."""
+    check_report_folder(folder)
     make_folder(folder / "figures")
     sections = contents(found, title, story, origin)
     queries = query_data(found, {} if titles is None else titles(titles_needed(found.compared)))
@@ -79,6 +80,12 @@ def write_report(
     page = Page(found, title, story, origin or Origin(), sections, queries)
     _write(folder / "report.html", page.html())
     return folder / "report.html"
+
+
+def check_report_folder(folder: Path) -> None:
+    """Refuse links where a report has folders of its own."""
+    for name in ("figures", RANKINGS, "runs"):
+        refuse_link(folder / name)
 
 
 def _write_runs(compared: Compared, folder: Path) -> None:

@@ -13,11 +13,11 @@ from typing import BinaryIO, TextIO, TypeVar
 
 from querywise.errors import DataError, ModelFileError, QuerywiseError
 from querywise.runtime.exchange import exchange
-from querywise.runtime.locks import NoLocksError, is_still, locked, try_lock
+from querywise.runtime.locks import ForeignError, locked
+from querywise.runtime.parts import lock_beside, part_beside
 
 _Found = TypeVar("_Found")
 _READINGS = 50  # of a folder that is replaced all the time
-_WRITERS = 100  # to one path at the same time
 
 
 def read_bytes(path: Path) -> bytes:
@@ -60,7 +60,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
     So do its permissions.
     """
     check_writable(path)
-    with refused_if_not_written(path), _part(path) as beside:
+    with refused_if_not_written(path), part_beside(path) as beside:
         mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() else None
         if mode is not None:
             beside.chmod(mode | stat.S_IWUSR)
@@ -83,6 +83,8 @@ def append_bytes(path: Path, content: bytes, *, after: int, like: Path) -> None:
     with open(os.open(path, flags, 0o666), "r+b", buffering=0) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise DataError(f"{path}: not a regular file.")
+        if os.fstat(file.fileno()).st_nlink > 1:
+            raise DataError(f"{path}: a file with several names (hard links) is not added to. Put a copy in its place.")
         if new and mode is not None:
             path.chmod(mode)
         try:
@@ -113,9 +115,10 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     check_folder(path)
     target = path.resolve()
     make_folder(target.parent)
+    _refuse_foreign(_aside(target))
     try:
         recover_folder(target)
-        with _part(target, folder=True) as made:
+        with part_beside(target, folder=True) as made:
             yield made
             replace_folder(made, target)
     except OSError as error:
@@ -131,7 +134,8 @@ def replace_folder(made: Path, path: Path) -> None:
     for each in (*made.rglob("*"), made):
         _sync(each)
     aside = _aside(path)
-    with locked(_lock_beside(path)):
+    with locked(lock_beside(path)):
+        _refuse_foreign(aside)
         shutil.rmtree(aside, ignore_errors=True)  # of a run that was killed after its folder was in place
         if not path.exists() or not any(path.iterdir()):
             os.replace(made, path)  # an empty folder is replaced like a file
@@ -152,9 +156,9 @@ def recover_folder(path: Path) -> None:
     """Put back the folder that a killed run had moved away from `path` and not yet replaced, if there is one."""
     target = path.resolve()
     aside = _aside(target)
-    if target.exists() or not aside.is_dir():
+    if target.exists() or aside.is_symlink() or not aside.is_dir():
         return
-    with contextlib.suppress(OSError), locked(_lock_beside(target)):  # whoever may not write here only reads
+    with contextlib.suppress(OSError), locked(lock_beside(target)):  # whoever may not write here only reads
         if not target.exists():
             os.rename(aside, target)
 
@@ -179,7 +183,7 @@ def read_steadily(folder: Path, manifest: str, read: Callable[[], _Found]) -> _F
 def _is_being_replaced(folder: Path) -> bool:
     """Whether a writer holds the place of a folder, at which there may be nothing for a moment."""
     target = folder.resolve()
-    return _aside(target).exists() or _lock_beside(target).exists()
+    return _aside(target).exists() or lock_beside(target).exists()
 
 
 def _generation(folder: Path, manifest: str) -> tuple[int, ...] | None:
@@ -191,69 +195,13 @@ def _generation(folder: Path, manifest: str) -> tuple[int, ...] | None:
     return whole.st_dev, whole.st_ino, file.st_ino, file.st_mtime_ns, file.st_size
 
 
-@contextlib.contextmanager
-def _part(path: Path, *, folder: bool = False) -> Iterator[Path]:
-    """An empty file or folder beside `path` that no other process writes to, removed at the end if it is still there.
-
-    What a killed process left under the name is written over.
-    """
-    # While folders change places, the name of a part is for a moment that of the old folder, which nobody may take.
-    with locked(_lock_beside(path)) if folder else contextlib.nullcontext():
-        beside, held = _free_part(path, folder)
-    try:
-        _clear(beside)
-        yield beside
-    finally:
-        _remove(beside, held)
-
-
-def _free_part(path: Path, folder: bool) -> tuple[Path, int | None]:
-    """The first name that no process holds, and the lock on it; any name where there are no locks."""
-    for number in range(1, _WRITERS + 1):
-        beside = path.with_name(f".{path.name}.part" if number == 1 else f".{path.name}.{number}.part")
-        try:
-            if folder:
-                beside.mkdir(exist_ok=True)
-            held = try_lock(beside, folder=folder)
-        except NoLocksError:
-            break
-        except (FileNotFoundError, PermissionError):  # put in its place just now, or left by somebody else
-            if number == _WRITERS or not path.parent.is_dir():
-                raise
-            continue
-        if held is not None:
-            return beside, held
-    beside = path.with_name(f".{path.name}.{os.urandom(6).hex()}.part")
-    if folder:
-        beside.mkdir()
-    return beside, None
-
-
-def _clear(beside: Path) -> None:
-    if not beside.is_dir():
-        beside.write_bytes(b"")
-        return
-    for each in beside.iterdir():
-        shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
-
-
-def _remove(beside: Path, held: int | None) -> None:
-    """Remove a part that was not put in its place; under its name there may be another process's by now."""
-    ours = held is None or is_still(beside, held)
-    if ours and beside.is_dir():
-        shutil.rmtree(beside, ignore_errors=True)
-    elif ours:
-        beside.unlink(missing_ok=True)
-    if held is not None:
-        os.close(held)
+def _refuse_foreign(aside: Path) -> None:
+    if aside.is_symlink() or aside.is_file():
+        raise ForeignError(aside)
 
 
 def _aside(path: Path) -> Path:
     return path.with_name(f".{path.name}.old")
-
-
-def _lock_beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.lock")
 
 
 def _sync(path: Path) -> None:
@@ -287,14 +235,26 @@ def check_folder(path: Path) -> None:
         raise DataError(f"{path}: no permission to write in the folder {there}.")
 
 
-def make_folder(path: Path) -> None:
+def make_folder(path: Path, mode: int = 0o777) -> None:
     """Make a folder to write several files to, or say why that cannot be."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode, parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{path}: the folder cannot be made ({error.strerror}).") from None
     if not os.access(path, os.W_OK):
         raise DataError(f"{path}: no permission to write in this folder.")
+
+
+def make_own_folder(path: Path, mode: int = 0o777) -> None:
+    """Make a folder that nobody named, within an output or beside it; a link there is refused, not followed."""
+    refuse_link(path)
+    make_folder(path, mode)
+
+
+def refuse_link(path: Path) -> None:
+    """Refuse a link where a folder that nobody named is to be: it may lead to anybody's files."""
+    if path.is_symlink():
+        raise ForeignError(path)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,8 @@ from querywise.errors import DataError
 
 _AGAIN_SECONDS = 0.02  # until a lock that was held is tried again
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}  # what file systems without locks answer
+_FOREIGN = {errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.EISDIR, errno.ENXIO}  # links, folders, files, sockets
+_KINDS = {stat.S_IFREG: "a file that was not made here, or a hard link to one", stat.S_IFDIR: "a folder"}
 
 
 @contextlib.contextmanager
@@ -51,13 +54,12 @@ def locked(path: Path, *, busy: str | None = None, seconds: float = 0.0) -> Iter
 def try_lock(path: Path, *, folder: bool) -> int | None:
     """Open and lock a folder, or a file, which is made; None if another process has it. The caller closes it.
 
-    Raises NoLocksError where the file system has no locks.
+    Raises NoLocksError where the file system has no locks, ForeignError where a link or the like is at the path.
     """
     if fcntl is None:
         raise NoLocksError
-    flags = os.O_RDONLY | os.O_DIRECTORY if folder else os.O_RDWR | os.O_CREAT
     while True:
-        opened = os.open(path, flags | os.O_CLOEXEC, 0o666)
+        opened = _open_own(path, folder=folder)
         try:
             _lock(opened, wait=False)
         except BlockingIOError:
@@ -75,11 +77,38 @@ class NoLocksError(OSError):
     """The file system has no locks."""
 
 
+class ForeignError(DataError):
+    """Something is at a path that no run leaves there, such as a link: what it leads to belongs to somebody else."""
+
+    def __init__(self, path: Path) -> None:
+        found = "a file of another kind"
+        with contextlib.suppress(OSError):  # it may be gone by now
+            mode = os.lstat(path).st_mode
+            found = f"a link to {os.readlink(path)}" if stat.S_ISLNK(mode) else _KINDS.get(stat.S_IFMT(mode), found)
+        super().__init__(f"{path}: this is {found}, where querywise makes a file or folder of its own. Remove it.")
+
+
+def _open_own(path: Path, *, folder: bool = False) -> int:
+    """Open a folder, or a file, which is made; anything else that is there is refused, never followed or waited for."""
+    flags = os.O_RDONLY | os.O_DIRECTORY if folder else os.O_RDWR | os.O_CREAT | os.O_NONBLOCK
+    try:
+        opened = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno in _FOREIGN:
+            raise ForeignError(path) from None
+        raise
+    found = os.fstat(opened)
+    if not folder and (not stat.S_ISREG(found.st_mode) or found.st_nlink > 1):
+        os.close(opened)
+        raise ForeignError(path)
+    return opened
+
+
 def _acquire(path: Path, busy: str | None, until: float) -> int | None:
     while True:
         path.parent.mkdir(exist_ok=True)  # whoever held the lock may have removed the folder
         try:
-            opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+            opened = _open_own(path)
         except FileNotFoundError:
             continue
         try:
@@ -118,7 +147,7 @@ def _lock(opened: int, *, wait: bool) -> None:
 def is_still(path: Path, opened: int) -> bool:
     """Whether a path still names what was opened."""
     try:
-        there, ours = os.stat(path), os.fstat(opened)
+        there, ours = os.lstat(path), os.fstat(opened)
     except FileNotFoundError:
         return False
     return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from querywise.errors import DataError
-from querywise.runtime.files import atomic_text, make_folder, read_stored_text
+from querywise.runtime.files import atomic_text, make_folder, make_own_folder, read_stored_text
 from querywise.runtime.locks import locked
 from querywise.runtime.stopping import keeping
 from querywise.runtime.values import Json, JsonObject, Settings
@@ -57,11 +57,11 @@ def resume_folder(folder: Path, settings: Json) -> Iterator[None]:
     """
     make_folder(folder.parent)
     with locked(folder.with_name(f"{folder.name}.lock"), busy=f"{folder}: another run keeps its finished parts here"):
-        make_folder(folder)
+        make_own_folder(folder)
         record = Record(folder / RECORD, settings)
-        if record.read() is None:
+        if record.read() is None or any(each.is_symlink() for each in folder.rglob("*")):  # no run leaves links
             shutil.rmtree(folder, ignore_errors=True)
-            make_folder(folder)
+            make_own_folder(folder)
             record.write()
         over = False
         try:

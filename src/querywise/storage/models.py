@@ -159,5 +159,5 @@ def _cleared(path: Path, age: float) -> Iterator[None]:
             named = read_body(path)["arrays"]["file"] if (path / MANIFEST).exists() else None
             leftovers = [each for each in path.iterdir() if each.name not in (named, LOCK) and is_leftover(each.name)]
             for each in leftovers:
-                if time.time() - each.stat().st_mtime >= age:
+                if time.time() - each.lstat().st_mtime >= age:
                     each.unlink()

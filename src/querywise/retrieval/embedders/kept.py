@@ -18,7 +18,7 @@ from querywise.errors import DataError, Hint
 from querywise.runtime.array_files import map_array
 from querywise.runtime.arrays import Singles
 from querywise.runtime.checksums import checksum_of
-from querywise.runtime.files import make_folder, write_bytes
+from querywise.runtime.files import make_own_folder, write_bytes
 
 _ENDING = ".npy"
 _KEY = 32  # bytes
@@ -40,8 +40,10 @@ class KeptVectors:
             return
         if _may_be_anybodys(self.folder):
             self._most = _IN_MEMORY
-            said = f"{self.folder}: belongs to another user, or everybody may write to it, so its vectors are not used."
-            warnings.warn(f"{said} Vectors are kept in memory alone. Remove it, or make it yours.", Hint, stacklevel=3)
+            said = f"{self.folder}: a link, or a folder that other users may write to, so its vectors are not used."
+            warnings.warn(
+                f"{said} Vectors are kept in memory alone. Remove it, or make it yours alone.", Hint, stacklevel=3
+            )
             return
         for path in sorted(self.folder.glob(f"*{_ENDING}")):
             self._take(_read(path, self.dimension))
@@ -70,16 +72,19 @@ class KeptVectors:
             return
         rows = np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), _KEY)
         np.save(content, np.hstack([rows, np.ascontiguousarray(vectors, "<f4").view(np.uint8)]), allow_pickle=False)
-        make_folder(self.folder)
+        make_own_folder(self.folder, 0o755)  # whatever the umask: not for the group
         name = hashlib.sha256(content.getvalue()).hexdigest()[:32]
         write_bytes(self.folder / f"{name}{_ENDING}", content.getvalue())
         self._take(dict(zip(keys, vectors, strict=True)))
 
 
 def _may_be_anybodys(folder: Path) -> bool:
-    """Whether other users could have put vectors into a folder."""
-    found = folder.stat()
-    return os.name != "nt" and (found.st_uid not in (os.geteuid(), 0) or bool(found.st_mode & stat.S_IWOTH))
+    """Whether other users could have put vectors into a folder: strangers, or members of its group."""
+    found = folder.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        return True
+    others = stat.S_IWGRP | stat.S_IWOTH
+    return os.name != "nt" and (found.st_uid not in (os.geteuid(), 0) or bool(found.st_mode & others))
 
 
 def _key(text: str) -> bytes:
