@@ -569,3 +569,14 @@ def test_find_is_the_place_among_sorted_strings(texts: list[str], other: str) ->
     strings = Strings.of(texts)
     assert [strings.find(text) for text in texts] == [texts.index(text) for text in texts]
     assert strings.find(other) == (texts.index(other) if other in texts else -1)
+
+
+@pytest.mark.parametrize("own", ["notes.txt", "vectors.npy", ".git", "manifest.json.bak"])
+def test_an_index_with_files_of_the_users_beside_it_is_not_replaced(tmp_path: Path, own: str) -> None:
+    index = build_index([Document("D1", "", "cat")])
+    save_index(index, tmp_path / "index")
+    save_index(index, tmp_path / "index")
+    (tmp_path / "index" / own).write_text("mine")
+    with pytest.raises(DataError, match=rf"index: '{own}' is beside the index here, which is replaced as a whole"):
+        save_index(index, tmp_path / "index")
+    assert (tmp_path / "index" / own).read_text() == "mine"

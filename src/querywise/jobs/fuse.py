@@ -44,7 +44,7 @@ from querywise.runtime.files import OutputFolder, atomic_folder, atomic_text
 from querywise.runtime.progress import doing
 from querywise.runtime.values import Grid, JsonObject
 from querywise.storage import save
-from querywise.storage.folder import MANIFEST, is_arrays_file, is_leftover
+from querywise.storage.folder import MANIFEST, is_leftover
 
 VOTES: Mapping[str, Callable[[], Ranker]] = {
     "combsum": CombSUM,
@@ -141,7 +141,7 @@ _FOLDER = OutputFolder(
     a_file="this is a file; a model is a folder. Name another place.",
     other="the folder holds something that is not a querywise model. Name an empty or new one.",
     manifest=MANIFEST,
-    belongs=lambda name: name in (MANIFEST, WEIGHTS, _REPORT) or is_arrays_file(name) or name.startswith("."),
+    belongs=lambda name: name in (MANIFEST, WEIGHTS, _REPORT) or is_leftover(name),
     stray="does not belong to fused runs and would be lost, as the folder is replaced as a whole. Name another one.",
     makes_parents=False,
     unfinished=is_leftover,

@@ -345,8 +345,16 @@ def _check_files(path: Path, manifest: dict[str, Any]) -> None:
     in_threads(check, sorted(manifest["bytes"]))
 
 
+def _is_of_index(name: str) -> bool:
+    stem, ending = os.path.splitext(name)
+    return name == _MANIFEST or (ending == ".npy" and (stem.startswith(_EXTRA) or stem.rpartition(".")[2] in _KINDS))
+
+
 _OTHER = "this holds something that is not a querywise index. Name a new folder."
-_FOLDER = OutputFolder(a_file=_OTHER, other=_OTHER, manifest=_MANIFEST, makes_parents=False)
+_STRAY = "is beside the index here, which is replaced as a whole. Move it away, or name another folder."
+_FOLDER = OutputFolder(
+    a_file=_OTHER, other=_OTHER, manifest=_MANIFEST, belongs=_is_of_index, stray=_STRAY, makes_parents=False
+)
 
 
 def check_index_folder(path: Path) -> None:
