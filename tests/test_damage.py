@@ -264,7 +264,11 @@ def test_a_small_log_of_many_rows_is_read_without_a_text_for_each(tmp_path: Path
 
 
 LONG = ["x" * 200_000 + str(row) for row in range(40)]  # 8 MB, a few kB in a file
-ROWS = {"qid": [str(row // 10) for row in range(40)], "label": [row % 2 for row in range(40)], "x": [0.5] * 40}
+ROWS: dict[str, Any] = {
+    "qid": [str(row // 10) for row in range(40)],
+    "label": [row % 2 for row in range(40)],
+    "x": [0.5] * 40,
+}
 
 
 def put_long(path: Path, columns: Mapping[str, Any]) -> Path:
