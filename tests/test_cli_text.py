@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from querywise.data.collections import Document
 from querywise.data.letor import read_letor
 from querywise.data.queries import read_queries
+from querywise.retrieval.index import build_index, save_index
 from querywise.retrieval.scores import NAMES
 from querywise.storage import load, read_manifest
 from tests.commands import contents, output, refused
@@ -598,3 +600,15 @@ def test_compare_names_everything_that_is_lost(tmp_path: Path) -> None:
     assert [each["kind"] for each in json.loads((tmp_path / "report" / "report.json").read_text())["losses"]] == [
         each["kind"] for each in found["losses"]
     ]
+
+
+def test_what_a_document_says_cannot_command_the_terminal(tmp_path: Path) -> None:
+    unsafe = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\u2066"
+    title, text = f"fig{unsafe} [/b]", f"fig {unsafe} naïve\u3000日本"
+    save_index(build_index([Document(f"D{unsafe}{number}", title, text) for number in range(3)]), tmp_path / "idx")
+    said = run(tmp_path, "search", "idx", "fig")
+    assert not set(unsafe) & set(said) - set(map(chr, range(32, 127)))
+    assert "\\x1b]0;owned\\x07" in said
+    assert "\\u202e" in said
+    assert "naïve 日本" in said
+    assert json.loads(run(tmp_path, "search", "idx", "fig", "--json"))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -427,6 +428,29 @@ def test_the_best_documents_of_a_query_are_called_as_in_the_kept_scores(tmp_path
         query = f"q{row['query'].split('“')[1].split('”')[0]}"
         for document in row["top under a"].split("; "):
             assert (query, document.rstrip("★ \u00a0")) in documents
+
+
+UNSAFE = "\x00\x1b[31m\x07\x0b\x85\x9b\uffff"
+
+
+def test_control_characters_of_the_data_are_in_no_file(tmp_path: Path) -> None:
+    known = DATA.candidates.queries
+    assert known is not None
+    texts = tuple(f"{UNSAFE}{text}" for text in known.texts or ())
+    classes = tuple(None if each is None else f"{each}{UNSAFE}" for each in known.classes or ())
+    names = tuple(f"{each}{UNSAFE}" for each in "abc")
+    candidates = replace(DATA.candidates, feature_names=names, queries=replace(known, texts=texts, classes=classes))
+    asked = Asked(("single", "query-classes"), (), measures="map", fixed={"l2": 1.0})
+    run(asked, make_folds(replace(DATA, candidates=candidates)), tmp_path / "r", title=f"T{UNSAFE}")
+    written = [path for path in (tmp_path / "r").rglob("*") if path.suffix in (".html", ".md", ".csv", ".svg", ".tex")]
+    figures = [path for path in written if path.suffix == ".svg"]
+    assert figures
+    for path in figures:
+        ElementTree.parse(path)
+    for path in written:
+        found = set(path.read_text(encoding="utf-8")) & set(UNSAFE) - set("[31m")
+        assert not found, (path, found)
+    assert "high\ufffd" in (tmp_path / "r" / "report.md").read_text(encoding="utf-8")
 
 
 # What it says

@@ -12,6 +12,7 @@ import typer.main
 
 from querywise.cli import collections, comparing, exporting, fitting, fusing, ranking, serving, sharding, verifying
 from querywise.cli.app import app
+from querywise.display.words import printable
 from querywise.errors import EdgeHint, Hint
 
 __all__ = [
@@ -30,7 +31,7 @@ def main() -> None:
         """A hint is a line for people; any other warning is shown as usual."""
         if isinstance(message, Hint):
             how = " On the command line: --set NAME=VALUE." if isinstance(message, EdgeHint) else ""
-            sys.stderr.write(f"hint: {message}{how}\n")
+            sys.stderr.write(f"hint: {printable(str(message))}{how}\n")
         else:
             usual(message, *more, **others)
 

@@ -241,6 +241,7 @@ def reproduce(
     quiet: Quiet = False,
 ) -> None:
     """Make a paper's tables and figures anew on the data you have."""
+    from querywise.display.words import printable
     from querywise.errors import DataError
     from querywise.evaluation.edges import without_hints
     from querywise.reproduction import blend, curves, fromtext, geng2008, hoi2008, hybrid, lin2011, peers, zha2006
@@ -280,7 +281,7 @@ def reproduce(
         else:
             written = known[what](first(), out, **({"quick": True} if quick else {}))
     if not quiet:
-        sys.stdout.write(written.read_text())
+        sys.stdout.write(printable(written.read_text()))
 
 
 def _check_several(what: str, also: list[str] | None, known: list[str]) -> None:

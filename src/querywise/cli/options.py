@@ -10,12 +10,12 @@ import shlex
 import sys
 from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
     from querywise.errors import QuerywiseError
     from querywise.runtime.values import Json
@@ -130,9 +130,7 @@ VectorSearch = Annotated[
 
 def fail(message: str, code: int = 2) -> NoReturn:
     """End the command with a message."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
+    console = _console(stderr=True)
     console.print("[bold red]error:[/] ", end="")
     console.print(message, markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(code)
@@ -236,9 +234,21 @@ def print_json(content: Json) -> None:
 
 def say(*things: RenderableType) -> None:
     """Print texts and tables."""
-    from rich.console import Console
-
-    console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=160)
+    console = _console(highlight=False, width=None if sys.stdout.isatty() else 160)
     for thing in things:
         plain = isinstance(thing, str)  # a path may have brackets in it, and a command must stay on one line
         console.print(thing, markup=not plain, soft_wrap=plain and not sys.stdout.isatty())
+
+
+def _console(**how: Any) -> Console:
+    """A console that shows unprintable characters of texts and tables escaped: what it prints may be anybody's data."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from querywise.display.words import printable
+
+    class Escaping(Console):
+        def render_str(self, text: str, **options: Any) -> Text:
+            return super().render_str(printable(text), **options)
+
+    return Escaping(**how)

@@ -1,11 +1,39 @@
-"""Short texts for `repr`: counts with their nouns, the first of many names, names of a length that fits."""
+"""Short texts for `repr`: counts with nouns, the first of many names, names of a length that fits; and any texts."""
 
 from __future__ import annotations
 
 import math
+import re
+import unicodedata
 from collections.abc import Sequence
 
 _LONGEST = 36  # characters of a name in a figure
+_HARMLESS = "\n\t\xad\u200c\u200d"  # unprintable characters that texts need: ends of lines, tabs, hyphens, joiners
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")  # XML 1.0 forbids most of them
+
+
+def printable(text: str) -> str:
+    r"""A text for a terminal: characters that command it or turn the order of others are shown escaped.
+
+    >>> print(printable("red: \x1b[31m"))
+    red: \x1b[31m
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if _is_harmless(each) else repr(each)[1:-1] for each in text)
+
+
+def _is_harmless(letter: str) -> bool:
+    return letter.isprintable() or letter in _HARMLESS or unicodedata.category(letter) == "Zs"
+
+
+def without_controls(text: str) -> str:
+    r"""A text for a file: control characters, and others that XML does not hold, become U+FFFD.
+
+    >>> without_controls("a\x1bb") == "a\ufffdb"
+    True
+    """
+    return _CONTROLS.sub("\ufffd", text)
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:

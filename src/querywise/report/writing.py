@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from querywise.display.words import without_controls
 from querywise.evaluation.breakdown import nearest_distances, relevant_documents
 from querywise.evaluation.compared import Compared
 from querywise.evaluation.findings import Findings, as_json
@@ -165,4 +166,4 @@ def _csv(rows: Iterable[list[str]]) -> str:
 
 def _write(path: Path, text: str) -> None:
     with atomic_text(path) as out:
-        out.write(text)
+        out.write(without_controls(text))
