@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import sysconfig
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,14 @@ import numpy as np
 import pytest
 
 from querywise.data.collections import Document
-from querywise.data.letor import read_letor
+from querywise.data.letor import read_letor, write_letor
 from querywise.data.queries import read_queries
+from querywise.data.synthetic import make_judged
+from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.rankers.knn import KnnOnline
 from querywise.retrieval.index import build_index, save_index
 from querywise.retrieval.scores import NAMES
-from querywise.storage import load, read_manifest
+from querywise.storage import load, read_manifest, save
 from tests.commands import contents, output, refused
 from tests.commands import run as call
 from tests.worlds import inside, part_of_the_library
@@ -612,3 +616,17 @@ def test_what_a_document_says_cannot_command_the_terminal(tmp_path: Path) -> Non
     assert "\\u202e" in said
     assert "naïve 日本" in said
     assert json.loads(run(tmp_path, "search", "idx", "fig", "--json"))
+
+
+def test_ids_are_shown_as_they_are_whatever_is_in_brackets(tmp_path: Path) -> None:
+    data = make_judged(30, 10, 4)
+    names = tuple(f"[/b]:smile:{number}" for number in range(300))
+    ids = tuple(f"[red]{name}" for name in data.query_ids)
+    candidates = replace(data.candidates, document_ids=names, query_ids=ids, queries=None)
+    data = replace(data, candidates=candidates)
+    save(KnnOnline(RankSVM(), k=8, back_off=None).fit(data), tmp_path / "m")
+    write_letor(tmp_path / "data.txt", data)
+    query = data.query_ids[0]
+    assert "[red]" in run(tmp_path, "explain", "m", "data.txt", "--qid", query)
+    pair = ["--above", names[0], "--below", names[1]]
+    assert f"{names[0]} is " in run(tmp_path, "explain", "m", "data.txt", "--qid", query, *pair)

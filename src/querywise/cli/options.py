@@ -131,8 +131,8 @@ VectorSearch = Annotated[
 def fail(message: str, code: int = 2) -> NoReturn:
     """End the command with a message."""
     console = _console(stderr=True)
-    console.print("[bold red]error:[/] ", end="")
-    console.print(message, markup=False, highlight=False, soft_wrap=True)
+    console.print("error:", style="bold red", end=" ")
+    console.print(message, highlight=False, soft_wrap=True)
     raise typer.Exit(code)
 
 
@@ -236,12 +236,11 @@ def say(*things: RenderableType) -> None:
     """Print texts and tables."""
     console = _console(highlight=False, width=None if sys.stdout.isatty() else 160)
     for thing in things:
-        plain = isinstance(thing, str)  # a path may have brackets in it, and a command must stay on one line
-        console.print(thing, markup=not plain, soft_wrap=plain and not sys.stdout.isatty())
+        console.print(thing, soft_wrap=isinstance(thing, str) and not sys.stdout.isatty())  # a command on one line
 
 
 def _console(**how: Any) -> Console:
-    """A console that shows unprintable characters of texts and tables escaped: what it prints may be anybody's data."""
+    """A console that shows texts as they are, unprintable characters escaped: what it prints may be anybody's data."""
     from rich.console import Console
     from rich.text import Text
 
@@ -251,4 +250,4 @@ def _console(**how: Any) -> Console:
         def render_str(self, text: str, **options: Any) -> Text:
             return super().render_str(printable(text), **options)
 
-    return Escaping(**how)
+    return Escaping(markup=False, emoji=False, **how)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
 
 from querywise.contracts.protocols import Ranker
@@ -30,7 +29,7 @@ def evaluations_table(found: Evaluated, test: str = "t") -> Group:
     if len(found.tables) == 1 and not found.coverage:
         return means_table(found.first)
     corrected = found.corrected(test)
-    names = [each for name in found.tables for each in ([escape(name), "p"] if name in corrected else [escape(name)])]
+    names = [each for name in found.tables for each in ([name, "p"] if name in corrected else [name])]
     table = _table("measure", *names)
     for measure in found.first.measures:
         cells = []
@@ -54,7 +53,7 @@ def evaluations_table(found: Evaluated, test: str = "t") -> Group:
     if found.unjudged:
         which = "1 query of the runs has" if found.unjudged == 1 else f"{found.unjudged} queries of the runs have"
         lines.append(f"{which} no judgement, and no part in this.")
-    return Group(table, *map(escape, lines))
+    return Group(table, *lines)
 
 
 def _found(coverage: Coverage) -> str:
@@ -92,13 +91,13 @@ def comparison_table(compared: Compared, test: str = "t") -> Group:
         cost = ("", "", "")
         if math.isfinite(seconds):
             cost = (f"{seconds:.1f} s", f"{milliseconds:.3f}", f"{compared.megabytes(name):.2g}")
-        table.add_row(escape(name), *cells, *cost)
-    return Group(table, escape(caption), *compared.counted(), *(escape(str(each)) for each in compared.losses))
+        table.add_row(name, *cells, *cost)
+    return Group(table, caption, *compared.counted(), *(str(each) for each in compared.losses))
 
 
 def twins_table(found: Findings) -> list[RenderableType]:
     """What leaks from training to test, and what every method gains by it; nothing where nothing leaks."""
-    text = escape(twins_text(found))
+    text = twins_text(found)
     tables = [
         plain_table([each.heading for each in table.columns], table.written()) for _, table in twins_tables(found)
     ]
@@ -110,20 +109,20 @@ def twins_table(found: Findings) -> list[RenderableType]:
 
 def curves_table(curves: LearningCurves, measure: str, test: str = "t") -> Group:
     """What every ranker reaches with more and more training queries, and what that says."""
-    said = [escape(each) for each in curves.said(measure, test)]
+    said = list(curves.said(measure, test))
     if len(curves.sizes) < 2:
         return Group(*said)
     tested = curves.against_baseline(measure, test)
     others = [name for name in curves.names if name != curves.baseline]
-    headings = [each for name in others for each in (escape(name), "p")]
-    table = _table("training queries", escape(curves.baseline), *headings)
+    headings = [each for name in others for each in (name, "p")]
+    table = _table("training queries", curves.baseline, *headings)
     for size in curves.sizes:
         cells = [_mean(curves.mean(size, curves.baseline, measure))]
         for name in others:
             found = tested.get((size, name))
             cells += [_mean(curves.mean(size, name, measure)), "" if found is None else _p(found.p_holm)]
         table.add_row(f"{size:,}", *cells)
-    return Group(table, escape(f"{measure}; {curves.how(test)}".rstrip("; ")), *said)
+    return Group(table, f"{measure}; {curves.how(test)}".rstrip("; "), *said)
 
 
 def classes_table(compared: Compared, measure: str) -> Group:
@@ -146,10 +145,10 @@ def answers_table(answers: Sequence[Answer], by: str, grades: Mapping[str, int] 
     table = _table("", "score", "BM25 rank", *([] if grades is None else ["grade"]), "document")
     table.add_column("title and text", justify="left", overflow="fold")
     for rank, each in enumerate(answers, start=1):
-        words = escape(" · ".join(part for part in (each.title, each.snippet) if part))
+        words = " · ".join(part for part in (each.title, each.snippet) if part)
         grade = [] if grades is None else [str(grades.get(each.document, ""))]
         place = "" if each.bm25_rank is None else str(each.bm25_rank)  # vectors alone found it
-        table.add_row(str(rank), f"{each.score:.3f}", place, *grade, escape(each.document), words)
+        table.add_row(str(rank), f"{each.score:.3f}", place, *grade, each.document, words)
     return Group(table, f"ranked by {by}")
 
 
@@ -159,9 +158,9 @@ def examples_table(example: Example) -> Group:
     for column in table.columns:
         column.justify = "left"
     for rank, pair in enumerate(zip(*example.tops, strict=True), start=1):
-        table.add_row(str(rank), *(f"{'★' * grade:2} {escape(document)}" for document, grade in pair))
+        table.add_row(str(rank), *(f"{'★' * grade:2} {document}" for document, grade in pair))
     kind = "" if example.kind is None else f", {example.kind}"
-    return Group(f"{example.title} in {example.measure}{kind}: [italic]{escape(example.query)}[/]", table)
+    return Group(f"{example.title} in {example.measure}{kind}: {example.query}", table)
 
 
 def trials_table(tuned: Tuned[Ranker]) -> Table:
@@ -209,7 +208,7 @@ def reason_tables(found: Reason, show: int) -> Group:
     terms = _table("feature", found.above, found.below, "adds", "in the global model")
     for term in found.terms[:show]:
         terms.add_row(
-            escape(term.feature),
+            term.feature,
             *("missing" if math.isnan(value) else f"{value:.4f}" for value in (term.above, term.below)),
             *(f"{value:+.4f}" for value in (term.here, term.everyone)),
         )
@@ -225,7 +224,7 @@ def reason_tables(found: Reason, show: int) -> Group:
         pulls = _table("training query", "distance", "weight", "pull")
         for neighbour in hardest:
             numbers = (f"{neighbour.distance:.3f}", f"{neighbour.weight:.4f}", f"{neighbour.pull:+.1%}")
-            pulls.add_row(escape(neighbour.query_id), *numbers)
+            pulls.add_row(neighbour.query_id, *numbers)
         parts += ["Training queries that pulled this query's model hardest away from the global one:", pulls]
     return Group(*parts)
 
