@@ -29,6 +29,7 @@ from querywise.evaluation.resume import Kept
 from querywise.evaluation.trained import Extra, Trained
 from querywise.evaluation.tuning import Choice, Trial
 from querywise.jobs.compare import Asked, run
+from querywise.jobs.origins import begun
 from querywise.methods import METHODS, Method
 from querywise.methods.building import Part
 from querywise.methods.table import RENAMED
@@ -171,7 +172,8 @@ def test_a_killed_process_goes_on_where_it_stopped(tmp_path: Path) -> None:
     stamp = done.stat().st_mtime_ns
     assert commands.run(tmp_path, *command).returncode == 0
     whole = make_folds(read_letor(tmp_path / "data.txt"))
-    run(Asked(("single", "ranksvm")), whole, tmp_path / "whole", title="Methods compared on data.txt")
+    origin = begun("compare", "data.txt")
+    run(Asked(("single", "ranksvm")), whole, tmp_path / "whole", title="Methods compared on data.txt", origin=origin)
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
     assert done.stat().st_mtime_ns == stamp, "what was finished is not written again"
 

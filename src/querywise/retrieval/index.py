@@ -359,9 +359,9 @@ _FOLDER = OutputFolder(
 
 def check_index_folder(path: Path) -> None:
     """Refuse a place where no index can be written, before any long work is done for it."""
-    _FOLDER.check(path)
     if (path / _MANIFEST).is_file():
         read_steadily(path, _MANIFEST, lambda: _read_body(path))
+    _FOLDER.check(path)
 
 
 def _read_body(path: Path) -> dict[str, Any]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from querywise.contracts.protocols import PlacesDocuments, QueryView
+from querywise.contracts.protocols import PlacesDocuments, QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.runtime.arrays import Bools, Floats
 
@@ -50,14 +50,18 @@ def relevant_points(view: QueryView, data: Judged) -> Floats | None:
     return view.relevant_points(data) if isinstance(view, PlacesDocuments) else None
 
 
-def views_in(ranker: Any, kind: type[_View]) -> Iterator[_View]:
+def views_in(ranker: Ranker, kind: type[_View]) -> Iterator[_View]:
     """The views of a kind inside of a ranker, at any depth."""
-    inside: Iterable[Any] = ()
-    if isinstance(ranker, kind):
-        yield ranker
-    elif isinstance(ranker, (tuple, list)) and ranker and not isinstance(ranker[0], (str, int, float)):
-        inside = ranker
-    elif type(ranker).__module__.startswith("querywise.") and hasattr(ranker, "__dict__"):
-        inside = vars(ranker).values()
+    yield from _views_in(ranker, kind)
+
+
+def _views_in(thing: object, kind: type[_View]) -> Iterator[_View]:
+    inside: Iterable[object] = ()
+    if isinstance(thing, kind):
+        yield thing
+    elif isinstance(thing, (tuple, list)) and thing and not isinstance(thing[0], (str, int, float)):
+        inside = thing
+    elif type(thing).__module__.startswith("querywise.") and hasattr(thing, "__dict__"):
+        inside = vars(thing).values()
     for each in inside:
-        yield from views_in(each, kind)
+        yield from _views_in(each, kind)
