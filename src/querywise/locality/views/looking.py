@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from querywise.contracts.protocols import PlacesDocuments, QueryView, Ranker
+from querywise.contracts.protocols import PlacesDocuments, QueryView, Scorer
 from querywise.data.judged import Candidates, Judged
 from querywise.runtime.arrays import Bools, Floats
 
@@ -50,7 +50,7 @@ def relevant_points(view: QueryView, data: Judged) -> Floats | None:
     return view.relevant_points(data) if isinstance(view, PlacesDocuments) else None
 
 
-def views_in(ranker: Ranker, kind: type[_View]) -> Iterator[_View]:
+def views_in(ranker: Scorer, kind: type[_View]) -> Iterator[_View]:
     """The views of a kind inside of a ranker, at any depth."""
     yield from _views_in(ranker, kind)
 
