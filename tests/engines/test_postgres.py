@@ -107,7 +107,7 @@ def lists(connection: Connection, tmp_path_factory: pytest.TempPathFactory) -> d
     found: dict[str, dict[str, dict[str, float]]] = {"words": {}, "vectors": {}}
     for number, text in enumerate(texts()):
         for run, own in found.items():
-            inner = sql.split(f"{run}_list AS (\n")[1].split("\n)")[0]
+            inner = sql.split(f'"{run} list" AS (\n')[1].split("\n)")[0]
             given = {"text": text} if run == "words" else {"vector": json.dumps(meaning(text))}
             own[f"q{number}"] = dict(asked(connection, inner, given))
     assert all(own for run in found.values() for own in run.values())
