@@ -109,6 +109,23 @@ def test_a_reader_of_a_folder_that_is_replaced_gets_the_old_or_the_new(
     assert list(tmp_path.iterdir()) == [folder]
 
 
+def test_a_folder_that_another_writer_puts_aside_is_never_called_a_file(tmp_path: Path) -> None:
+    folder, new, aside = (tmp_path / name for name in ("index", "new", "aside"))
+    folder.mkdir()
+
+    def replaces(_: int) -> None:
+        for _ in range(20_000):
+            new.mkdir()
+            folder.rename(aside)
+            new.rename(folder)
+            aside.rmdir()
+
+    [thread] = beside(replaces, 1)
+    checked = files.OutputFolder(a_file="this is a file.")
+    while thread.is_alive():
+        checked.check(folder)
+
+
 def test_files_and_folders_written_at_once_are_each_whole(tmp_path: Path) -> None:
     def writes(number: int) -> None:
         for _ in range(30):

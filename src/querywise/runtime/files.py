@@ -228,11 +228,20 @@ def check_writable(path: Path) -> None:
 
 def check_folder(path: Path) -> None:
     """Refuse a folder that cannot be made or written to, before any long work is done for it."""
-    there = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
-    if not there.is_dir():
+    whole = path.absolute()
+    there, found = next((each, found) for each in (whole, *whole.parents) if (found := _found(each)) is not None)
+    if not stat.S_ISDIR(found.st_mode):
         raise DataError(f"{path}: the folder cannot be made ({there} is a file).")
-    if not os.access(there, os.W_OK):
+    if not os.access(there, os.W_OK) and _found(there) == found:
         raise DataError(f"{path}: no permission to write in the folder {there}.")
+
+
+def _found(path: Path) -> os.stat_result | None:
+    """What is there, asked once: another writer may put a folder aside, and a new one in its place, at any moment."""
+    try:
+        return path.stat()
+    except (OSError, ValueError):
+        return None
 
 
 def make_folder(path: Path, mode: int = 0o777) -> None:
@@ -279,20 +288,20 @@ class OutputFolder:
     def check(self, path: Path) -> None:
         """Refuse a path that the folder cannot have, before any long work is done for it."""
         parent = path.absolute().parent
-        if self.a_file is not None and path.exists() and not path.is_dir():
+        if self.a_file is not None and (found := _found(path)) is not None and not stat.S_ISDIR(found.st_mode):
             raise DataError(f"{path}: {self.a_file}")
         if not self.makes_parents and not parent.is_dir():
             raise DataError(f"{path}: the folder {parent} does not exist; make it first.")
         check_folder(path)
         if path.is_dir() and not self.in_place and not os.access(parent, os.W_OK):
             raise DataError(f"{path}: no permission to write in the folder {parent}.")
-        found: list[str] = []
+        names: list[str] = []
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # nothing there, perhaps for a moment
-            found = sorted(each.name for each in path.iterdir())
-        whole = [name for name in found if self.unfinished is None or not self.unfinished(name)]
+            names = sorted(each.name for each in path.iterdir())
+        whole = [name for name in names if self.unfinished is None or not self.unfinished(name)]
         if whole and self.manifest is not None and self.manifest not in whole:
             raise DataError(f"{path}: {self.other}")
-        strays = [name for name in found if self.belongs is not None and not self.belongs(name)]
+        strays = [name for name in names if self.belongs is not None and not self.belongs(name)]
         if strays:
             raise DataError(f"{path}: {strays[0]!r} {self.stray}")
 
