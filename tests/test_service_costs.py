@@ -895,6 +895,16 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("path", ["/v1/rank", "/v1/explain", "/v1/rank/batch"])
+def test_documents_without_features_make_no_table_larger_than_allowed(wide: Path, path: str) -> None:
+    service = Service(ModelFolder(wide))
+    service.models.current.candidates = None  # type: ignore[assignment]  # no table is begun
+    asked: dict[str, Any] = {"query": {}, "documents": [{"id": str(row), "features": {}} for row in range(6000)]}
+    (refused,) = ask(service, (path, {"requests": [asked]} if path.endswith("batch") else asked))
+    assert (refused.status_code, refused.json()["error"]["code"]) == (413, "too_many_documents")
+    assert "6000 documents of 6000 features each; up to 5333 such" in refused.text
+
+
 @pytest.mark.slow
 def test_the_service_answers_while_large_bodies_of_named_features_arrive(wide: Path) -> None:
     features = {str(number): 0.5 for number in range(1, 6001)}

@@ -174,8 +174,11 @@ def decode_documents(
     return decode(decoder, body), None
 
 
-def check_counts(limits: Limits, *, documents: int, queries: int = 1) -> None:
-    """Refuse more queries or documents than the limits allow."""
+def check_counts(limits: Limits, *, documents: int, features: int, queries: int = 1) -> None:
+    """Refuse more queries or documents than the limits allow, or a larger table of features of all documents.
+
+    A document whose features are given by name has a whole row of the table, however few of them are given.
+    """
     if queries > limits.queries:
         raise ApiError(
             413,
@@ -188,5 +191,14 @@ def check_counts(limits: Limits, *, documents: int, queries: int = 1) -> None:
             413,
             "too_many_documents",
             f"The request has {documents} documents; up to {limits.documents} are ranked at a time.",
+            "documents",
+        )
+    if 8 * documents * features > limits.table_bytes:
+        most = limits.table_bytes // (8 * features)
+        raise ApiError(
+            413,
+            "too_many_documents",
+            f"The request has {documents} documents of {features} features each; up to {most} such documents are "
+            "ranked at a time.",
             "documents",
         )

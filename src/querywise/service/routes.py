@@ -152,7 +152,8 @@ class RankRoutes:
         asked, features, model, _ = read
         if (asked.above is None) != (asked.below is None):
             raise ApiError(422, "one_document", "`above` and `below` go together.", "above")
-        check_counts(service.limits, documents=(asked.top or 0) if asked.documents is None else len(asked.documents))
+        count = (asked.top or 0) if asked.documents is None else len(asked.documents)
+        check_counts(service.limits, documents=count, features=len(model.features.names))
         check_cost(model.explaining, service.limits, asked.sizes)
         query, without = (
             (asked.query, False) if asked.documents is not None else await service.vectors.of(asked.query, request)
@@ -196,7 +197,7 @@ def _have_long_texts(queries: Sequence[schema.Query]) -> bool:
 
 def _pace(model: LoadedModel, limits: Limits, sizes: list[int], large: bool) -> Pace:
     """Where queries of so many documents each are to be ranked. A large request keeps the event loop too long."""
-    check_counts(limits, documents=sum(sizes), queries=len(sizes))
+    check_counts(limits, documents=sum(sizes), features=len(model.features.names), queries=len(sizes))
     check_cost(model.cost, limits, sizes)
     return "long" if model.is_long(sizes) else "quick" if not large and model.is_quick(sizes) else "usual"
 
