@@ -375,6 +375,52 @@ def test_vectors_and_their_ids_in_parquet_are_measured_before_they_are_read(
         read_parquet_vectors(tmp_path / "v.parquet")
 
 
+def not_utf8(rows: int) -> Any:
+    """A column of texts that are no UTF-8, as Parquet files can have; Arrow's own functions make none."""
+    ends = 2 * np.arange(rows + 1, dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(ends), pa.py_buffer(b"\xe4a" * rows)])
+
+
+@pytest.mark.parametrize("name", ["qid", "docid", "query_group", "label"])
+def test_texts_of_a_log_that_are_not_utf8_are_refused(tmp_path: Path, name: str) -> None:
+    pq.write_table(pa.table({**ROWS, name: not_utf8(40)}), tmp_path / "log.parquet")
+    fit = ("fit", "log.parquet", "--method", "ranksvm", "--out", "model")
+    assert "log.parquet: this Parquet file is damaged (" in refused(run(tmp_path, *fit))
+
+
+def test_a_column_whose_name_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "log.parquet"
+    pq.write_table(pa.table({**ROWS, "feature": [0.5] * 40}), path)
+    path.write_bytes(path.read_bytes().replace(b"feature", b"fe\xe4ture"))
+    fit = ("fit", "log.parquet", "--method", "ranksvm", "--out", "model")
+    assert "log.parquet: this is not a Parquet file, or it is damaged (" in refused(run(tmp_path, *fit))
+
+
+def test_vectors_scores_shards_and_judgements_whose_texts_are_not_utf8_are_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"_id": not_utf8(2), "vector": [[1.0], [2.0]]}), tmp_path / "v.parquet")
+    with pytest.raises(DataError, match=r"v.parquet: this Parquet file is damaged"):
+        read_parquet_vectors(tmp_path / "v.parquet")
+    (tmp_path / "scores").mkdir()
+    pq.write_table(pa.table({"qid": not_utf8(2), "score": [1.0, 2.0]}), tmp_path / "scores" / "part-00000.parquet")
+    with pytest.raises(DataError, match=r"part-00000.parquet: this is not a part of scores"):
+        read_scored(tmp_path / "scores")
+    data = from_arrays([[0.5]] * 40, ROWS["label"], qid=ROWS["qid"], document_ids=[f"d{row}" for row in range(40)])
+    grades = {query: {f"d{row}": row % 2 for row in range(40) if ROWS["qid"][row] == query} for query in data.query_ids}
+    write_shards([data.with_judgements(grades)], tmp_path / "shards")
+    for file, column, message in (
+        ("judgements.parquet", "document", "the judgements cannot be read"),
+        ("part-00000.parquet", "docid", "the shard cannot be read"),
+    ):
+        path = tmp_path / "shards" / file
+        whole, table = path.read_bytes(), pq.read_table(path)
+        place = table.column_names.index(column)
+        pq.write_table(table.set_column(place, column, not_utf8(table.num_rows)), path)
+        reseal(tmp_path / "shards")
+        with pytest.raises(DataError, match=rf"{file}: {message} \("):
+            open_shards(tmp_path / "shards").whole()
+        path.write_bytes(whole)
+
+
 def test_more_scores_than_documents_are_refused_by_the_footer(tmp_path: Path) -> None:
     many = {"qid": pa.DictionaryArray.from_arrays(np.zeros(3_000_000, np.int32), ["q"]), "score": np.zeros(3_000_000)}
     pq.write_table(pa.table(many), tmp_path / "part-00000.parquet", compression="zstd")

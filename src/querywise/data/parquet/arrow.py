@@ -64,12 +64,18 @@ def open_parquet(path: Path, *, coded: bool = False) -> Arrow:
     try:
         settings = {"pre_buffer": False, "page_checksum_verification": True}
         file = pq.ParquetFile(pa.OSFile(str(path)), **settings)
-        texts = [field.name for field in file.schema_arrow if str(field.type) in _TEXTS] if coded else []
+        texts = [field.name for field in file.schema_arrow if str(field.type) in _TEXTS and coded]
         return pq.ParquetFile(pa.OSFile(str(path)), read_dictionary=texts, **settings) if texts else file
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file.") from None
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: this is not a Parquet file, or it is damaged ({error}).") from None
+
+
+def checked(table: Arrow) -> Arrow:
+    """A table that was read, if its values are what their types say; texts in a Parquet file can be any bytes."""
+    table.validate(full=True)
+    return table
 
 
 def to_numpy(column: Arrow) -> Arrow:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from querywise.data.judgements import Grades
-from querywise.data.parquet.arrow import arrow, ids_of, open_parquet, to_numpy, write_table
+from querywise.data.parquet.arrow import arrow, checked, ids_of, open_parquet, to_numpy, write_table
 from querywise.data.parquet.budget import require_room_to_read
 from querywise.errors import DataError
 from querywise.runtime.checksums import checksum_of
@@ -41,7 +41,7 @@ def read_grades(folder: Path, checksum: str) -> Grades:
     file = open_parquet(path, coded=True)
     require_room_to_read(path, file, _COLUMNS, _COLUMNS[:2], "Judge fewer documents, or allow more memory.")
     try:
-        table = file.read(columns=list(_COLUMNS), use_threads=False)
+        table = checked(file.read(columns=list(_COLUMNS), use_threads=False))
         values = table.column("grade").cast(pa.int64())
     except (pa.ArrowException, OSError, KeyError) as error:
         raise DataError(f"{path}: the judgements cannot be read ({error}). Convert the data anew.") from None

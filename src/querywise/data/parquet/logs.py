@@ -11,7 +11,7 @@ from querywise.data.frames import from_frame
 from querywise.data.judged import Judged
 from querywise.data.letor import PathLike
 from querywise.data.missing import Missing
-from querywise.data.parquet.arrow import Arrow, about, arrow, open_parquet, require_short
+from querywise.data.parquet.arrow import Arrow, about, arrow, checked, open_parquet, require_short
 from querywise.data.parquet.budget import memory_to_read, require_short_ids, rows_of
 from querywise.errors import DataError
 from querywise.runtime.memory import require_memory
@@ -121,7 +121,7 @@ def _log(path: Path, named: Set[str | None], ids: Set[str | None]) -> Arrow:
     plain = [field.name for field in file.schema_arrow if not field.type.num_fields]  # no lists, no records
     used = _used(file, named)
     try:
-        table = file.read(columns=used, use_threads=False)
+        table = checked(file.read(columns=used, use_threads=False))
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: this Parquet file is damaged ({error}).") from None
     for name in used:

@@ -9,7 +9,7 @@ import numpy as np
 
 from querywise.data.judged import Candidates
 from querywise.data.letor import PathLike
-from querywise.data.parquet.arrow import arrow, ids_of, is_part, open_parquet, part_name, to_numpy, write_table
+from querywise.data.parquet.arrow import arrow, checked, ids_of, is_part, open_parquet, part_name, to_numpy, write_table
 from querywise.data.parquet.budget import require_room_to_read, rows_of
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
@@ -74,7 +74,7 @@ def read_scored(folder: PathLike, *, most: int | None = None) -> Scored:
         path, ids = found[number], [name for name in ("qid", "docid") if name in file.schema_arrow.names]
         require_room_to_read(path, file, [*ids, "score"], ids, "Rank the documents in parts.")
         try:
-            table = file.read(columns=[*ids, "score"], use_threads=False)
+            table = checked(file.read(columns=[*ids, "score"], use_threads=False))
             values = to_numpy(table["score"].cast(pa.float64()))
             query_ids += ids_of(path, table.select(["qid"]), "qid") or ()
             known = ids_of(path, table, "docid")

@@ -13,7 +13,16 @@ import numpy as np
 
 from querywise.data.id_columns import coded_ids
 from querywise.data.judged import Candidates, Judged
-from querywise.data.parquet.arrow import about, arrow, ids_of, open_parquet, require_short, strings_of, to_numpy
+from querywise.data.parquet.arrow import (
+    about,
+    arrow,
+    checked,
+    ids_of,
+    open_parquet,
+    require_short,
+    strings_of,
+    to_numpy,
+)
 from querywise.data.parquet.budget import require_room_to_read
 from querywise.data.parquet.cutting import COLUMNS
 from querywise.data.queries import read_queries_of
@@ -123,7 +132,7 @@ class OpenedShard:
         groups, row = [], 0
         try:
             for number in range(self._parquet.num_row_groups):
-                table = self._parquet.read_row_group(number, use_threads=False)
+                table = checked(self._parquet.read_row_group(number, use_threads=False))
                 rows = slice(row, row + table.num_rows)
                 labels[rows] = self._numbers(table, "label", pa.int64(), row)
                 _turn([self._numbers(table, name, pa.float64(), row) for name in self._columns], features[rows])

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from querywise.data.id_columns import values_of
-from querywise.data.parquet.arrow import Arrow, arrow, open_parquet, require_short
+from querywise.data.parquet.arrow import Arrow, arrow, checked, open_parquet, require_short
 from querywise.data.parquet.budget import require_room_to_read
 from querywise.errors import DataError
 
@@ -29,7 +29,7 @@ def read_parquet_vectors(path: Path) -> tuple[list[str], NDArray[np.float16 | np
         )
     require_room_to_read(path, file, [_ID, _VECTOR], [_ID], "A .npy file is mapped into memory instead.")
     try:
-        table = file.read(columns=[_ID, _VECTOR], use_threads=False)
+        table = checked(file.read(columns=[_ID, _VECTOR], use_threads=False))
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: this Parquet file is damaged ({error}).") from None
     require_short(path, table.column(_ID), _ID)
