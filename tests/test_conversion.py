@@ -21,7 +21,8 @@ from querywise.data.folds import make_folds
 from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import read_letor, write_letor
 from querywise.data.parquet.arrow import part_name
-from querywise.data.parquet.conversion import Columns, convert
+from querywise.data.parquet.conversion import convert
+from querywise.data.parquet.logs import LogColumns
 from querywise.data.parquet.scored import write_scored_part
 from querywise.data.parquet.shards import open_shards
 from querywise.data.parquet.writing import write_shards
@@ -186,7 +187,12 @@ def test_files_of_several_kinds_become_one_set(tmp_path: Path) -> None:
         ("nowhere.txt", "new", {}, r"nowhere\.txt: there is no such file"),
         ("one.txt nowhere.txt", "new", {}, r"nowhere\.txt: there is no such file"),
         ("nowhere.parquet", "new", {}, r"nowhere\.parquet: there is no such file"),
-        ("log.parquet", "new", {"columns": Columns(label="grade")}, r"log\.parquet: The table has no column 'grade'"),
+        (
+            "log.parquet",
+            "new",
+            {"columns": LogColumns(label="grade")},
+            r"log\.parquet: The table has no column 'grade'",
+        ),
         ("one.txt", "one.txt", {}, r"one\.txt: this is a file; shards are a folder"),
         ("one.txt", "", {}, "the folder holds something that is not shards"),
         ("one.txt", "new", {"shards": 26}, "26 shards cannot be made of 25 queries"),

@@ -109,7 +109,7 @@ def read_training(
 ) -> TrainingData:
     """What a ranker is fitted on."""
     from querywise.data.folds import make_folds
-    from querywise.data.sources import Kind, check_may_lack, kind_of, open_features, read_features
+    from querywise.data.readers import FOLDER, TEXT, check_may_lack, open_features, read_features, reader_of
     from querywise.errors import DataError
     from querywise.retrieval.reading import folds_of, is_collection, judged_from_text
 
@@ -125,7 +125,7 @@ def read_training(
         said = f"--also-judged {also_judged[0]}: these judgements are added to those of a text collection"
         raise DataError(f"{said}, and {data[0]} is none; feature files have labels of their own.")
     if fold is None:
-        folder = next((path for path in data if path.is_dir() and kind_of(path) not in (Kind.SHARDS, Kind.LOG)), None)
+        folder = next((path for path in data if path.is_dir() and reader_of(path) in (FOLDER, TEXT)), None)
         if folder is not None:
             raise DataError(f"{folder}: this is a folder; say which of its folds to train on with --fold.")
         train = open_features(data, features=features, queries=queries, missing=missing)

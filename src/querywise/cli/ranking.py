@@ -57,7 +57,7 @@ def rank(
     where it stopped.
     """
     from querywise.contracts.missing import missing_for
-    from querywise.data.sources import open_features
+    from querywise.data.readers import open_features
     from querywise.errors import DataError
     from querywise.jobs.rank import check_scores_folder, in_rows, scores_of, write_scored
     from querywise.measures.score_files import write_run, write_scores

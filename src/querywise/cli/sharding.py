@@ -50,11 +50,11 @@ def convert(
     Files are read one at a time, so the data may be larger than memory. The folder can be given to the other commands
     as it is.
     """
-    from querywise.data.parquet.conversion import Columns
     from querywise.data.parquet.conversion import convert as converted
+    from querywise.data.parquet.logs import LogColumns
     from querywise.runtime.progress import shown
 
-    columns = Columns(qid, None if label == "none" else label, docid, query_group)
+    columns = LogColumns(qid, None if label == "none" else label, docid, query_group)
     with shown(quiet=quiet):
         made = converted(data, out, rows=rows, shards=shards, columns=columns, features=features, queries=queries)
     if as_json:

@@ -8,8 +8,8 @@ from pathlib import Path
 from querywise.data.compressed import first_words
 from querywise.data.coverage import Coverage, coverage_of, whole_grades
 from querywise.data.judgements import Grades, read_grades
+from querywise.data.readers import LETOR, reader_of
 from querywise.data.runs import Run, in_judged, is_run, name_of, read_run
-from querywise.data.sources import Kind, kind_of
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import Evaluation, evaluate, evaluate_run
 from querywise.evaluation.evaluated import Evaluated
@@ -53,7 +53,7 @@ def _judgements(data: Path, scores: Sequence[Path]) -> Grades | None:
         if not found:
             raise DataError(f"{data}: the collection has no judgements, so there is nothing to measure by.")
         return found
-    if kind_of(data) is not Kind.LETOR or not data.is_file():
+    if reader_of(data) is not LETOR or not data.is_file():
         return None
     words = first_words(data)
     if len(words) == 6 and not words[1].startswith("qid:"):

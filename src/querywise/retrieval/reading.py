@@ -18,7 +18,7 @@ from querywise.data.letor import PathLike
 from querywise.data.missing import Missing
 from querywise.data.queries import read_queries
 from querywise.data.query_table import QueryTable
-from querywise.data.sources import Kind, check_may_lack, kind_of, paths_of, read_features
+from querywise.data.readers import FOLDER, TEXT, check_may_lack, paths_of, read_features, reader_of
 from querywise.data.vectors import Vectors, read_vectors
 from querywise.errors import DataError, Hint
 from querywise.retrieval.approximate import require_usearch
@@ -84,7 +84,7 @@ def read_judged(
     if len(paths) == 1 and is_collection(paths[0]):
         return judged_from_text(paths[0], queries=queries, judgements=judgements, retrieval=retrieval).judged
     retrieval.refuse_vectors(paths)
-    folder = next((path for path in paths if kind_of(path) is Kind.FOLDER), None)
+    folder = next((path for path in paths if reader_of(path) is FOLDER), None)
     if folder is not None:
         raise DataError(
             f"{folder}: this is a folder, and no set of shards, log or text collection. read_folds reads folds."
@@ -178,7 +178,7 @@ def folds_of(
     if retrieval is not None:
         retrieval.refuse_vectors([data])
     check_may_lack(data, missing)
-    if kind_of(data) is not Kind.FOLDER:
+    if reader_of(data) is not FOLDER:
         return make_folds(grouped_by(read_features(data, queries=queries, missing=missing), group_by), seed=seed)
     if group_by == "near":
         raise DataError(
@@ -192,7 +192,7 @@ def folds_of(
 
 def is_collection(data: Path) -> bool:
     """Whether a path is a text collection rather than feature files: a folder with a corpus, or the embedded one."""
-    return kind_of(data) is Kind.COLLECTION or _is_embedded(data)
+    return reader_of(data) is TEXT or _is_embedded(data)
 
 
 def collection_from(data: Path, *, queries: PathLike | None = None, judgements: PathLike | None = None) -> Collection:

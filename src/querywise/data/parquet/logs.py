@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,16 @@ from querywise.runtime.memory import require_memory
 from querywise.runtime.progress import track
 
 GROUP = "query_group"  # the column of groups of queries, where a log has one
+
+
+@dataclass(frozen=True)
+class LogColumns:
+    """The column names of a Parquet log; without a label column nothing is judged."""
+
+    qid: str = "qid"
+    label: str | None = "label"
+    docid: str | None = "docid"
+    query_group: str | None = GROUP
 
 
 def read_parquet(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from querywise.data.judgements import Grades
 from querywise.data.letor import PathLike
 from querywise.data.parquet.arrow import about, is_part
 from querywise.data.parquet.budget import require_room_for_a_shard, require_room_for_all
-from querywise.data.parquet.judgements import JUDGEMENTS, read_grades
+from querywise.data.parquet.judgements import JUDGEMENTS, of_queries, read_grades
 from querywise.data.parquet.shard import MANIFEST, OpenedShard, ShardFile, query_data
 from querywise.data.queries import read_queries
 from querywise.data.rows import join_known
@@ -152,6 +152,21 @@ class Shards:
     def grades(self) -> Grades | None:
         """All that was judged; None where that is not known."""
         return None if self.judged is None else read_grades(self.folder, self.judged)
+
+    def pieces(self) -> list[tuple[Path, Callable[[], Judged]]]:
+        """Every file with a way to read it and all that was judged of its queries; the last has queries without any."""
+        grades = self.grades()
+        if grades is None:
+            return [(file.path, file.load) for file in self.files]
+        known, left = grades, set(grades)
+
+        def piece(file: ShardFile) -> Judged:
+            part = file.load()
+            left.difference_update(part.query_ids)
+            others = tuple(query for query in known if query in left) if file is self.files[-1] else ()
+            return part.with_judgements(of_queries(known, (*part.query_ids, *others)))
+
+        return [(file.path, partial(piece, file)) for file in self.files]
 
     def whole(self) -> Judged:
         """All shards in memory as one judged set, in order; needs little more memory than the set itself."""

@@ -1,0 +1,181 @@
+"""Kinds of feature files: how a path of each is recognized, and how it is read. A new kind is a line in `READERS`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from querywise.data.joining import concatenate
+from querywise.data.judged import Judged
+from querywise.data.letor import PathLike, letor_width, read_letor
+from querywise.data.missing import Missing
+from querywise.data.parquet.logs import LogColumns, log_files, read_parquet
+from querywise.data.parquet.shards import is_sharded, open_shards
+from querywise.data.sidefiles import with_side_judgements, with_side_names, with_side_queries
+from querywise.data.training import Training
+from querywise.errors import DataError
+
+Files = list[tuple[Path, Callable[[], Judged]]]  # each with a way to read it
+
+
+@dataclass(frozen=True)
+class Options:
+    """How files are read.
+
+    features: their number, where files leave out the last ones. missing: whether values may be missing. columns: of a
+    Parquet log. names: the folder with the names of the features; None is that of the first file.
+    """
+
+    features: int | None = None
+    missing: Missing = "refused"
+    columns: LogColumns = field(default_factory=LogColumns)
+    names: Path | None = None
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A kind of feature files.
+
+    name: what messages call it.
+    sniff: whether a path is of this kind; the first reader that says so reads it.
+    read: paths of this kind as one judged set, without the query data beside them.
+    files: the files of a path, which `querywise convert` reads one at a time.
+    may_lack: whether the values of a feature can be missing.
+    own_queries: whether it holds query data itself, so that none is looked for beside it.
+    width: the number of features of a file, where files of one set can have different ones.
+    """
+
+    name: str
+    sniff: Callable[[Path], bool]
+    read: Callable[[Sequence[Path], Options], Judged]
+    files: Callable[[Path, Options], Files]
+    may_lack: bool = False
+    own_queries: bool = False
+    width: Callable[[Path], int] | None = None
+
+
+def _read_letor(paths: Sequence[Path], options: Options) -> Judged:
+    read = with_side_judgements(read_letor(paths, features=options.features), paths)
+    return with_side_names(read, options.names or folder_of(paths[0]))
+
+
+def _letor_files(path: Path, options: Options) -> Files:
+    return [(path, partial(_read_letor, [path], options))]
+
+
+def _read_shards(folders: Sequence[Path], options: Options) -> Judged:
+    sets = [open_shards(folder).whole() for folder in folders]
+    return _widened(sets[0] if len(sets) == 1 else concatenate(sets), folders[0], options)
+
+
+def _read_logs(paths: Sequence[Path], options: Options) -> Judged:
+    return _widened(read_parquet(paths, **asdict(options.columns), missing=options.missing), paths[0], options)
+
+
+def _log_files(path: Path, options: Options) -> Files:
+    return [(file, partial(read_parquet, file, **asdict(options.columns))) for file in log_files(path)]
+
+
+def _widened(judged: Judged, first: Path, options: Options) -> Judged:
+    if options.features is None:
+        return judged
+    if judged.feature_count > options.features:
+        raise DataError(
+            f"{first}: there are {judged.feature_count} features; features={options.features} is too few.",
+            arguments=("features",),
+        )
+    return judged.widened(options.features)
+
+
+def _is_text(path: Path) -> bool:
+    return path.suffix == ".jsonl" or (path / "corpus.jsonl").is_file()
+
+
+def _is_log(path: Path) -> bool:
+    if not path.is_dir():
+        return path.suffix == ".parquet"
+    return any(each.suffix == ".parquet" for each in path.iterdir())
+
+
+LETOR = Reader("LETOR text", lambda path: not path.is_dir(), _read_letor, _letor_files, width=letor_width)
+TEXT = replace(LETOR, name="a text collection", sniff=_is_text, may_lack=True)  # `retrieval/reading.py` reads it
+FOLDER = replace(LETOR, name="a folder", sniff=Path.is_dir)  # of folds, or of something else
+READERS = (
+    Reader("shards", is_sharded, _read_shards, lambda path, _: open_shards(path).pieces(), own_queries=True),
+    TEXT,
+    Reader("a Parquet log", _is_log, _read_logs, _log_files, may_lack=True),
+    LETOR,
+    FOLDER,
+)
+
+
+def reader_of(path: Path) -> Reader:
+    """What reads a path; a missing one counts as LETOR text, whose reader reports it."""
+    return next(reader for reader in READERS if reader.sniff(path))
+
+
+def paths_of(data: PathLike | Sequence[PathLike]) -> list[Path]:
+    """One path or several, as a list."""
+    return [Path(data)] if isinstance(data, (str, os.PathLike)) else [Path(each) for each in data]
+
+
+def folder_of(path: Path) -> Path:
+    """The folder in which the side files of a path are."""
+    return path if path.is_dir() else path.parent
+
+
+def read_features(
+    data: PathLike | Sequence[PathLike],
+    *,
+    features: int | None = None,
+    queries: PathLike | None = None,
+    missing: Missing = "refused",
+) -> Judged:
+    """Feature files of one kind as one judged set, with the side files of the first.
+
+    missing: whether features of a log may be missing; LETOR files and shards hold numbers alone.
+    """
+    paths = paths_of(data)
+    if not paths:
+        raise DataError("No file to read was given.")
+    reader = reader_of(paths[0])
+    odd = next((path for path in paths if reader_of(path) is not reader), None)
+    if odd is not None:
+        raise DataError(
+            f"{paths[0]} is {reader.name}, {odd} is {reader_of(odd).name}: `querywise convert` makes one set of them."
+        )
+    judged = reader.read(paths, Options(features, missing))
+    if reader.own_queries and queries is None:
+        return judged
+    return with_side_queries(judged, folder_of(paths[0]), queries=None if queries is None else Path(queries))
+
+
+def open_features(
+    data: PathLike | Sequence[PathLike],
+    *,
+    features: int | None = None,
+    queries: PathLike | None = None,
+    missing: Missing = "refused",
+) -> Training:
+    """One set of shards as it is, to be read part by part; anything else as one judged set in memory."""
+    paths = paths_of(data)
+    as_it_is = len(paths) == 1 and is_sharded(paths[0]) and features is None and queries is None
+    if as_it_is:
+        return open_shards(paths[0])
+    return read_features(paths, features=features, queries=queries, missing=missing)
+
+
+def check_may_lack(data: PathLike | Sequence[PathLike], missing: Missing) -> None:
+    """Refuse a model's policy for missing values on training data that cannot have them; a missing file is not ours."""
+    for path in paths_of(data) if missing == "allowed" else []:
+        reader = reader_of(path)
+        if not reader.may_lack and path.exists():
+            found = "LETOR files" if reader is FOLDER else reader.name
+            raise DataError(
+                f"{path}: the settings missing=mean and missing=native are for data that can lack values, and {found} "
+                "cannot: a feature that is left out is 0 there. Leave the setting out; or train on a Parquet log, or "
+                "in Python on arrays or tables, where values are missing as null or NaN."
+            )
