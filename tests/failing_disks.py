@@ -45,7 +45,6 @@ from querywise.evaluation.trained import Trained
 from querywise.exports.hybrid_folder import HybridRouter, export_hybrid
 from querywise.exports.writing import export_model
 from querywise.jobs.rank import write_scored
-from querywise.jobs.resume import _Resuming
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.score_files import write_run, write_scores
 from querywise.rankers.column import OneFeature
@@ -54,8 +53,7 @@ from querywise.rankers.weights.fusion import EqualWeights
 from querywise.retrieval.embedders.kept import KeptVectors
 from querywise.retrieval.index import Index, build_index, load_index, save_index
 from querywise.retrieval.indexed_vectors import vectors_of, with_usearch
-from querywise.runtime.resume import Record
-from querywise.runtime.workers import workers
+from querywise.runtime.resume import Record, _Store
 from querywise.service.errors import ApiError
 from querywise.service.judging import JudgementFile
 from querywise.service.schema import KnownQuery
@@ -215,11 +213,11 @@ def kept(folder: Path) -> int:
 
 def keep_part(folder: Path, number: int, part: Any) -> None:
     folder.mkdir(exist_ok=True)
-    _Resuming(workers(), folder)._keep(0, 0, part)
+    _Store(folder, save, load).put("part", part)
 
 
 def kept_part(folder: Path, number_of: Callable[[Any], int]) -> int:
-    part = _Resuming(workers(), folder)._kept(0, 0)
+    part = _Store(folder, save, load).get("part")
     return 0 if part is None else number_of(part)
 
 

@@ -44,7 +44,6 @@ from querywise.explanations.explain import explain
 from querywise.exports.hybrid_folder import HybridRouter, export_hybrid
 from querywise.exports.routing import Router
 from querywise.exports.writing import check_export_folder, export_model
-from querywise.jobs.resume import resuming
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.order import check_scores
 from querywise.measures.score_files import read_scores, write_run
@@ -61,6 +60,7 @@ from querywise.retrieval.indexed_vectors import vectors_of, with_usearch, with_v
 from querywise.retrieval.reading import read_judged
 from querywise.retrieval.search import answer
 from querywise.runtime.checksums import SEAL, crc32_of, sealed
+from querywise.runtime.resume import finish_jobs, resuming
 from querywise.runtime.values import JsonObject
 from querywise.runtime.workers import workers
 from querywise.service.judging import JudgementFile
@@ -443,15 +443,18 @@ def _make_training(folder: Path) -> None:
         return RankSVM().fit(DATA) if number else np.arange(4.0)
 
     try:
-        with resuming(folder, {"l2": 1}):
-            workers().together(job, range(3), "Jobs")
+        with resuming(folder, {"l2": 1}, save=save, load=load):
+            finish_jobs(workers(), job, range(3), "Jobs", "these")
     except KeyError:
         return
 
 
 def _use_training(folder: Path) -> None:
-    with resuming(folder / "kept", {"l2": 1}):
-        found = workers().together(lambda number: RankSVM().fit(DATA) if number else np.arange(4.0), range(3), "Jobs")
+    def job(number: int) -> Any:
+        return RankSVM().fit(DATA) if number else np.arange(4.0)
+
+    with resuming(folder / "kept", {"l2": 1}, save=save, load=load):
+        found = finish_jobs(workers(), job, range(3), "Jobs", "these")
         for each in found:
             finite(each if isinstance(each, np.ndarray) else each.predict(DATA))
 
@@ -605,9 +608,7 @@ FORMATS = (
     Format("data of queries", _letor_queries, _use_queries, unsigned, ("data/queries.py",), linked=True),
     Format("a text collection", _make_collection, _use_text, unsigned, ("data/collections.py",), linked=True),
     Format("kept results", _make_kept, _use_kept, sign_kept, ("evaluation/resume.py", "runtime/resume.py")),
-    Format(
-        "an unfinished training", _make_training, _use_training, _sign_inner, ("jobs/resume.py", "runtime/resume.py")
-    ),
+    Format("an unfinished training", _make_training, _use_training, _sign_inner, ("runtime/resume.py",)),
     Format("times of methods", _make_times, _use_times, unsigned, ("evaluation/known_times.py",)),
     Format("a log of judgements", _make_judging, _use_judging, unsigned, ("service/judging.py", "data/judgements.py")),
     Format("an export of models", _make_export, _use_export, _sign_inner, ("exports/routing.py", "exports/writing.py")),

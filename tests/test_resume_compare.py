@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -263,6 +264,23 @@ def test_folds_that_stayed_the_same_are_used_again(tmp_path: Path, counted: type
     another = folds[4]._replace(test=first_changed(folds[4].test, "a feature"))
     kept_compare(tmp_path, Folds([*changed, lambda: another]))
     assert counted.fits == 6
+
+
+@pytest.mark.parametrize("order", [(4, 3, 2, 1, 0), (1, 2, 3, 4, 0), (2, 0, 4)])
+def test_folds_in_another_order_find_their_results(
+    tmp_path: Path, counted: type[Counting], order: tuple[int, ...]
+) -> None:
+    folds = list(make_folds(DATA))
+    kept_compare(tmp_path / "r", make_folds(DATA))
+    before = contents(tmp_path / "r")
+    moved = Folds([partial(folds.__getitem__, number) for number in order])
+    again = kept_compare(tmp_path / "r", moved)
+    assert counted.fits == 5
+    assert again == kept_compare(tmp_path / "new", moved)
+    found = contents(tmp_path / "r")
+    for place, number in enumerate(order):
+        for kind in (".csv", ".json"):
+            assert found[f"fold{place + 1}-ours{kind}"] == before[f"fold{number + 1}-ours{kind}"]
 
 
 def test_scores_of_another_system_that_have_changed_are_read_again(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,18 +16,28 @@ import pytest
 from querywise.data.parquet.writing import write_shards
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
-from querywise.jobs.resume import _Resuming, resuming
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees.boosting import LambdaMART
 from querywise.rankers.clusters import Naive
 from querywise.rankers.knn import KnnOffline2
 from querywise.runtime.parameters import unfitted
+from querywise.runtime.resume import _Store, content, finish_jobs, resuming
 from querywise.runtime.workers import workers
+from querywise.storage import load, save
 from tests.commands import begun, plain, run_process
 
 
 class CutError(Exception):
     pass
+
+
+def resumed(folder: Path, record: Any) -> Any:
+    """Training that is resumed, as `fit` does it."""
+    return resuming(folder, record, save=save, load=load)
+
+
+def jobs(job: Any, items: Any, key: str = "these") -> Any:
+    return finish_jobs(workers(), job, items, "Jobs", key)
 
 
 def cut_after(count: int) -> Any:
@@ -43,24 +55,52 @@ def cut_after(count: int) -> Any:
 
 def test_finished_jobs_are_not_done_again(tmp_path: Path) -> None:
     job, calls = cut_after(2)
-    with pytest.raises(CutError), resuming(tmp_path / "kept", {"l2": 1}):
-        workers().together(job, range(5), "Jobs")
+    with pytest.raises(CutError), resumed(tmp_path / "kept", {"l2": 1}):
+        jobs(job, range(5))
     assert calls == [0, 1, 2]
     job, calls = cut_after(5)
-    with resuming(tmp_path / "kept", {"l2": 1}):
-        found = workers().together(job, range(5), "Jobs")
+    with resumed(tmp_path / "kept", {"l2": 1}):
+        found = jobs(job, range(5))
     assert calls == [2, 3, 4]
     assert [each[0] for each in found] == [0, 1, 2, 3, 4]
     assert not (tmp_path / "kept").exists()
 
 
+def test_jobs_that_come_in_another_order_find_what_was_finished(tmp_path: Path) -> None:
+    job, _ = cut_after(3)
+    with pytest.raises(CutError), resumed(tmp_path / "kept", {"l2": 1}):
+        _ = jobs(job, range(2), "first"), jobs(job, range(5), "second")
+    job, calls = cut_after(5)
+    with resumed(tmp_path / "kept", {"l2": 1}):
+        found = jobs(job, [4, 0, 7], "second")
+        jobs(job, [1, 0], "first")
+    assert calls == [4, 7], "the three that were finished are told by what they are, not by when they are asked for"
+    assert [each[0] for each in found] == [4, 0, 7]
+
+
+def test_content_is_told_by_value_and_is_the_same_in_every_process(tmp_path: Path) -> None:
+    data, other = make_judged(5, 3, 2), make_judged(5, 3, 2, seed=1)
+    same = [
+        (RankSVM(), RankSVM(l2=1.0)),
+        (np.arange(3.0), np.arange(3.0)),
+        (data, make_judged(5, 3, 2)),
+        (slice(0, 3), slice(0, 3)),
+        (make_judged, make_judged),
+    ]
+    assert all(content(one) == content(another) for one, another in same)
+    different = [RankSVM(), RankSVM(l2=2.0), np.arange(3.0), np.arange(3), np.arange(4.0), data, other, slice(0, 3)]
+    assert len({content(each) for each in different}) == len(different)
+    said = "from querywise import RankSVM; from querywise.runtime.resume import content; print(content(RankSVM()))"
+    assert subprocess.check_output([sys.executable, "-c", said], text=True).strip() == content(RankSVM())
+
+
 def test_what_another_training_left_is_not_used(tmp_path: Path) -> None:
     job, _ = cut_after(2)
-    with pytest.raises(CutError), resuming(tmp_path / "kept", {"l2": 1}):
-        workers().together(job, range(5), "Jobs")
+    with pytest.raises(CutError), resumed(tmp_path / "kept", {"l2": 1}):
+        jobs(job, range(5))
     job, calls = cut_after(5)
-    with resuming(tmp_path / "kept", {"l2": 3}):
-        workers().together(job, range(5), "Jobs")
+    with resumed(tmp_path / "kept", {"l2": 3}):
+        jobs(job, range(5))
     assert calls == [0, 1, 2, 3, 4]
 
 
@@ -79,20 +119,20 @@ def test_the_model_is_the_same_after_a_restart(ranker: Any, tmp_path: Path, monk
     taken = shards if isinstance(ranker, KnnOffline2) else data
     expected = unfitted(ranker).fit(taken).predict(data.candidates)
     monkeypatch.setattr("querywise.learners.ranksvm.local_models._MEMORY", 3_000)  # several blocks
-    monkeypatch.setattr("querywise.jobs.resume._GROUP", 1)
+    monkeypatch.setattr("querywise.runtime.workers._GROUP", 1)
 
     def refuse(*given: Any) -> None:
-        kept.append(sum(1 for each in (tmp_path / "kept").iterdir() if each.name[0].isdigit()))
+        kept.append(sum(1 for each in (tmp_path / "kept").iterdir() if each.name != "record.json"))
         if kept[-1] >= 2:
             raise CutError
 
     kept: list[int] = []
-    monkeypatch.setattr("querywise.jobs.resume._Resuming._keep", _and_then(refuse))
-    with pytest.raises(CutError), resuming(tmp_path / "kept", {}):
+    monkeypatch.setattr("querywise.runtime.resume._Store.put", _and_then(refuse))
+    with pytest.raises(CutError), resumed(tmp_path / "kept", {}):
         unfitted(ranker).fit(taken)
     assert kept == [1, 2]
-    monkeypatch.setattr("querywise.jobs.resume._Resuming._keep", _and_then(lambda *given: kept.append(0)))
-    with resuming(tmp_path / "kept", {}):
+    monkeypatch.setattr("querywise.runtime.resume._Store.put", _and_then(lambda *given: kept.append(0)))
+    with resumed(tmp_path / "kept", {}):
         again = unfitted(ranker).fit(taken)
     assert again.predict(data.candidates) == pytest.approx(expected, rel=1e-12, abs=1e-12)
     assert len(kept) > 2, "the rest was still to be done"
@@ -117,9 +157,9 @@ TAMPERED = {
 }
 
 
-@pytest.mark.parametrize("content", TAMPERED.values(), ids=TAMPERED)
+@pytest.mark.parametrize("damage", TAMPERED.values(), ids=TAMPERED)
 def test_kept_work_that_was_tampered_with_is_done_again_or_refused(
-    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    damage: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, ranker = make_judged(60, 8, 5, kinds=3, seed=1), KnnOffline2(RankSVM(), k=12)
     shards = write_shards([data], tmp_path / "train.parquet", rows=200)
@@ -129,14 +169,14 @@ def test_kept_work_that_was_tampered_with_is_done_again_or_refused(
     def cut(*given: Any) -> None:
         raise CutError
 
-    monkeypatch.setattr("querywise.jobs.resume._Resuming._keep", _and_then(cut))
-    with pytest.raises(CutError), resuming(tmp_path / "kept", {}):
+    monkeypatch.setattr("querywise.runtime.resume._Store.put", _and_then(cut))
+    with pytest.raises(CutError), resumed(tmp_path / "kept", {}):
         unfitted(ranker).fit(shards)
-    monkeypatch.setattr("querywise.jobs.resume._Resuming._keep", _KEEP)
+    monkeypatch.setattr("querywise.runtime.resume._Store.put", _KEEP)
     (kept,) = (tmp_path / "kept").glob("*.npy")
-    kept.write_bytes(content)
+    kept.write_bytes(damage)
     try:
-        with resuming(tmp_path / "kept", {}):
+        with resumed(tmp_path / "kept", {}):
             again = unfitted(ranker).fit(shards)
     except DataError as error:
         assert "what was kept there does not fit this training" in str(error)  # noqa: PT017
@@ -145,13 +185,13 @@ def test_kept_work_that_was_tampered_with_is_done_again_or_refused(
         assert again.predict(data.candidates) == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
-_KEEP = _Resuming._keep
+_KEEP = _Store.put
 
 
 def _and_then(more: Any) -> Any:
-    def both(self: Any, number: int, place: int, result: Any) -> None:
-        _KEEP(self, number, place, result)
-        more(number, place, result)
+    def both(self: Any, name: str, result: Any) -> None:
+        _KEEP(self, name, result)
+        more(name, result)
 
     return both
 

@@ -8,7 +8,9 @@ import io
 import json
 import math
 import re
+import threading
 from collections.abc import Iterable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -29,6 +31,7 @@ from querywise.runtime.values import Json, JsonObject, Settings
 
 _MOST = 1e150  # of numbers that can be drawn
 _TIMES = ("fit_seconds", "predict_seconds")
+_SCORES, _SECONDS, _RECORD = ".csv", ".times.json", ".json"  # the files of a result; the record is written last
 
 
 class Kept:
@@ -43,6 +46,7 @@ class Kept:
         self.settings = settings  # of each method that can be used again, as JSON can hold them
         self._finished: set[tuple[int, str]] = set()
         self._parts: dict[str, Kept] = {}
+        self._looking = threading.Lock()
 
     def part(self, name: str) -> Kept:
         """A folder within this one for further runs of the same methods, which are counted with these."""
@@ -59,40 +63,35 @@ class Kept:
         return len(self._finished) + sum(each._count() for each in self._parts.values())
 
     def get(self, number: int, name: str, fold: Fold) -> Trained | None:
-        """The stored result of a method on a fold, if data and settings are the same."""
-        scores, _, times = self._paths(number, name)
+        """The stored result of a method on a fold, if data and settings are the same, wherever the fold stood."""
         if name not in self.settings:
             return None  # scores computed elsewhere may have changed
-        try:
-            notes = self._record(number, name, fold).read()
-            if notes is None:
-                return None
-            text = read_stored_text(scores)
-            if notes["scores"] != _checksum(text):
-                return None
-            found = _read(notes, text, json.loads(read_stored_text(times)))
-            _require(found, fold.test)
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, DataError):
-            return None  # as if it were not there
-        self._finished.add((number, name))
-        return found
+        own, settings = self._stem(number, name), self._settings(name, fold)
+        with self._looking:
+            others = sorted(each.with_suffix("") for each in self.folder.glob(f"fold*-{file_name(name)}.json"))
+            for stem in dict.fromkeys([own, *others]):
+                found = _read(stem, settings, fold.test)
+                if found is not None:
+                    if stem != own:
+                        _exchange(own, stem)
+                        self.put(number, name, fold, found)
+                    self._finished.add((number, name))
+                    return found
+        return None
 
     def put(self, number: int, name: str, fold: Fold, trained: Trained) -> None:
         """Keep a finished fold; its record is written last, and without it nothing counts as kept."""
-        scores, notes, times = self._paths(number, name)
-        try:
-            notes.unlink(missing_ok=True)
-        except OSError as error:
-            raise DataError(f"{notes}: cannot be removed ({error.strerror}).") from None
+        stem = self._stem(number, name)
+        _remove(_named(stem, _RECORD))
         table = io.StringIO()
         writer = csv.writer(table, lineterminator="\n")
         writer.writerow(["query", "document", "label", "score"])
         writer.writerows(_score_rows(fold.test, trained.scores.tolist()))
-        with atomic_text(scores) as out:
+        with atomic_text(_named(stem, _SCORES)) as out:
             out.write(table.getvalue())
         seconds = (trained.fit_seconds, trained.predict_seconds)
         spent = {each: value if math.isfinite(value) else None for each, value in zip(_TIMES, seconds, strict=True)}
-        with atomic_text(times) as out:
+        with atomic_text(_named(stem, _SECONDS)) as out:
             json.dump(spent, out)
         chosen = {} if trained.choice is None else trained.choice.as_notes()
         content: JsonObject = {
@@ -101,17 +100,37 @@ class Kept:
             "extra": trained.extra.as_json(),
             "reasons": None if trained.reasons is None else trained.reasons.as_json(),
         }
-        self._record(number, name, fold).write(content)
+        Record(_named(stem, _RECORD), self._settings(name, fold)).write(content)
         if name in self.settings:
             self._finished.add((number, name))
 
-    def _record(self, number: int, name: str, fold: Fold) -> Record:
-        settings: Json = {"method": self.settings.get(name), "data": fold.fingerprint()}
-        return Record(self._paths(number, name)[1], settings)
+    def _settings(self, name: str, fold: Fold) -> Json:
+        return {"method": self.settings.get(name), "data": fold.fingerprint(), "version": version("querywise")}
 
-    def _paths(self, number: int, name: str) -> tuple[Path, Path, Path]:
-        stem = f"fold{number + 1}-{file_name(name)}"
-        return self.folder / f"{stem}.csv", self.folder / f"{stem}.json", self.folder / f"{stem}.times.json"
+    def _stem(self, number: int, name: str) -> Path:
+        return self.folder / f"fold{number + 1}-{file_name(name)}"
+
+
+def _named(stem: Path, kind: str) -> Path:
+    return stem.with_name(f"{stem.name}{kind}")
+
+
+def _exchange(stem: Path, other: Path) -> None:
+    """Put what is kept under one name in the place of what was read from another. Without a record it is not there."""
+    _remove(_named(other, _RECORD))
+    try:
+        for kind in (_SCORES, _SECONDS, _RECORD):
+            if _named(stem, kind).is_file():
+                _named(stem, kind).replace(_named(other, kind))
+    except OSError as error:
+        raise DataError(f"{stem}.*: cannot be renamed ({error.strerror}).") from None
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be removed ({error.strerror}).") from None
 
 
 def file_name(method: str) -> str:
@@ -120,7 +139,23 @@ def file_name(method: str) -> str:
     return plain if plain == method else f"{plain}-{_checksum(method)[:8]}"  # names that look alike stay apart
 
 
-def _read(notes: Any, text: str, spent: Any) -> Trained:  # what was read from JSON files; it may be anything
+def _read(stem: Path, settings: Json, test: Judged) -> Trained | None:
+    """What is kept under a name, if it was made with these settings and is a result on these test queries."""
+    try:
+        notes = Record(_named(stem, _RECORD), settings).read()
+        if notes is None:
+            return None
+        text = read_stored_text(_named(stem, _SCORES))
+        if notes["scores"] != _checksum(text):
+            return None
+        found = _decoded(notes, text, json.loads(read_stored_text(_named(stem, _SECONDS))))
+        _require(found, test)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, DataError):
+        return None  # as if it were not there
+    return found
+
+
+def _decoded(notes: Any, text: str, spent: Any) -> Trained:  # what was read from JSON files; it may be anything
     values = np.array([float(row["score"]) for row in csv.DictReader(io.StringIO(text))])
     fit, predict = (float("nan") if spent[name] is None else float(spent[name]) for name in _TIMES)
     choice = _read_choice(notes["notes"]) if notes["notes"] else None

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 
 from querywise.data.folds import Folds
@@ -178,7 +177,6 @@ def _settings(method: Method, asked: Asked, seeds: JsonObject) -> JsonObject:
         "measure": asked.measure,
         "flavour": asked.flavour,
         "lists": "own",  # results from before a run's own list was measured are not used again
-        "version": version("querywise"),
     }
 
 

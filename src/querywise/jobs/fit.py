@@ -14,11 +14,11 @@ from querywise.data.judged import Judged
 from querywise.data.training import Training
 from querywise.evaluation.edges import hint_at
 from querywise.evaluation.tuning import Tuned, cross_validate, tune_or_fit
-from querywise.jobs.resume import resuming
 from querywise.methods import Method
+from querywise.runtime.resume import resuming
 from querywise.runtime.values import JsonObject, Settings
 from querywise.runtime.workers import workers
-from querywise.storage import save
+from querywise.storage import load, save
 
 
 @dataclass(frozen=True)
@@ -105,5 +105,5 @@ def _resumable(asked: Asked, train: Training, valid: Judged | None, out: Path, *
         "parts": workers().parts,  # what work is cut up by, as is memory
         "memory": workers().memory,
     }
-    with resuming(out.absolute().parent / f".{out.name}.unfinished", record):
+    with resuming(out.absolute().parent / f".{out.name}.unfinished", record, save=save, load=load):
         yield

@@ -14,7 +14,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.training import Training
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.parameters import unfitted
-from querywise.runtime.workers import workers
+from querywise.runtime.resume import finish_calls
 
 _WORTH = ("gains", "query_weights", "document_weights")
 _NOISE = 1e-12  # of the scores' size: a range below it is rounding
@@ -119,7 +119,7 @@ class PreparedRows:
         trained = [number for number, queries in enumerate(used) if queries is not None]
         columns = [used[number] for number in trained], [rows[number][used[number]] for number in trained]
         shared = (local, data)
-        fitted = workers().each(_local, *columns, shared=shared, label="Local models", side_by_side=True)
+        fitted = finish_calls(_local, *columns, shared=shared, label="Local models")
         models = dict(zip(trained, fitted, strict=True))
         return FittedModels([models.get(number, self.everyone_) for number in range(len(rows))])
 

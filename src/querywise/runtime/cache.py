@@ -79,22 +79,22 @@ def cached(what: str, settings: object, of: object, make: Callable[[], _Value]) 
     return memory.get((what, signature(settings), id(of)), (of, settings), make)
 
 
-def signature(thing: object) -> Hashable:  # of any type
-    """What tells one setting from another: values by value, estimators by class and parameters, data by identity."""
+def signature(thing: object, of: Callable[[Any], Hashable] = id) -> Hashable:  # of any type
+    """What tells one setting from another: values by value, estimators by class and parameters, data by `of`."""
     if thing is None or type(thing) is str:
         return thing
     if isinstance(thing, (str, int, float, np.generic)):
         return (type(thing).__name__, str(thing))
     if isinstance(thing, dict):
-        return tuple((name, signature(value)) for name, value in thing.items())
+        return tuple((name, signature(value, of)) for name, value in thing.items())
     if isinstance(thing, (tuple, list)):
-        return tuple(map(signature, thing))
+        return tuple(signature(each, of) for each in thing)
     if not type(thing).__module__.startswith("querywise.") or (is_dataclass(thing) and not _by_value(thing)):
-        return id(thing)
+        return of(thing)
     if is_fitted(thing):
         learned = {name: value for name, value in vars(thing).items() if name.endswith("_")}
-        return (type(thing).__name__, signature(learned))
-    return (type(thing).__name__, signature(parameters_of(thing)))
+        return (type(thing).__name__, signature(learned, of))
+    return (type(thing).__name__, signature(parameters_of(thing), of))
 
 
 def _by_value(thing: object) -> bool:

@@ -1,24 +1,46 @@
-"""Interrupted work is resumed: finished parts are kept in a folder, with a record of what exactly is being done.
+"""Interrupted work is resumed: what is finished is kept in a folder, by the content that it was computed from.
 
-Finished parts are used again only if the record is the very same: settings, data, version. Else the work starts anew.
+A result is used again only if everything it depends on is the very same: data, settings, version. The order in which
+results are asked for is none of that.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
-from querywise.errors import DataError
-from querywise.runtime.files import atomic_text, make_folder, make_own_folder, read_stored_text
+import numpy as np
+
+from querywise.errors import DataError, QuerywiseError
+from querywise.runtime.array_files import map_array
+from querywise.runtime.cache import signature
+from querywise.runtime.files import (
+    atomic_file,
+    atomic_text,
+    make_folder,
+    make_own_folder,
+    read_stored_text,
+    refuse_link,
+)
 from querywise.runtime.locks import locked
+from querywise.runtime.progress import track
 from querywise.runtime.stopping import keeping
 from querywise.runtime.values import Json, JsonObject, Settings
+from querywise.runtime.workers import Arguments, Workers, workers
 
 RECORD = "record.json"
+
+_Model = TypeVar("_Model")
+_Thing = TypeVar("_Thing")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -71,6 +93,145 @@ def resume_folder(folder: Path, settings: Json) -> Iterator[None]:
         finally:
             if over or not _has_parts(folder):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass
+class _Store:
+    """Arrays and models in a folder, each under a checksum of what it was computed from.
+
+    save, load: how a model is written to a folder of its own, and read.
+    """
+
+    folder: Path
+    save: Callable[[Any, Path], object]  # models are of any class
+    load: Callable[[Path], Any]
+    used: bool = False  # whether anything that was kept has been used
+
+    def get(self, name: str) -> Any:
+        """What is kept under a checksum; None where there is nothing whole."""
+        stem = self.folder / name
+        try:
+            found = self.load(stem) if stem.is_dir() else _array(stem.with_suffix(".npy"))
+        except (QuerywiseError, ValueError, EOFError, OSError):
+            shutil.rmtree(stem, ignore_errors=True)  # it was being written when the run ended
+            return None
+        self.used = self.used or found is not None
+        return found
+
+    def put(self, name: str, result: Any) -> None:
+        """Keep an array or a model."""
+        stem = self.folder / name
+        refuse_link(stem)
+        if isinstance(result, np.ndarray):
+            with atomic_file(stem.with_suffix(".npy")) as beside, beside.open("wb") as out:
+                np.save(out, result, allow_pickle=False)
+        else:
+            self.save(result, stem)
+
+
+_store: ContextVar[_Store | None] = ContextVar("querywise_store", default=None)
+
+
+def is_resumable() -> bool:
+    """Whether finished work is being kept, so that it pays to know what it was computed from."""
+    return _store.get() is not None
+
+
+@contextlib.contextmanager
+def resuming(
+    folder: Path, record: Json, *, save: Callable[[_Model, Path], None], load: Callable[[Path], _Model]
+) -> Iterator[None]:
+    """Keep finished work in a folder while the block runs, and use what a run with the same record has left there.
+
+    The folder is removed when the block ends well, or badly with nothing finished.
+    """
+    store = _Store(folder, save, load)
+    token = _store.set(store)
+    try:
+        with resume_folder(folder, record):
+            yield
+    except (QuerywiseError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        if not store.used:
+            raise
+        raise DataError(
+            f"{folder}: what was kept there does not fit this training ({type(error).__name__}: {error}). Remove the "
+            "folder, and run the command again."
+        ) from error
+    finally:
+        _store.reset(token)
+
+
+def finish_jobs(
+    pool: Workers,
+    job: Callable[[_Item], _Result],
+    items: Sequence[_Item],
+    label: str,
+    key: str | None,
+    *,
+    side_by_side: bool = False,
+) -> list[_Result]:
+    """The results of `pool.together`, arrays or models, each kept as soon as it is finished.
+
+    key: the `content` of everything that the results depend on beside the items; None keeps nothing.
+    """
+    store = _store.get()
+    if store is None or key is None:
+        return pool.together(job, items, label, side_by_side=side_by_side)
+
+    def one(item: _Item) -> _Result:
+        name = content((key, item))
+        found: _Result | None = store.get(name)
+        if found is None:
+            found = job(item)
+            store.put(name, found)
+        return found
+
+    return pool.together(one, items, label, side_by_side=side_by_side)
+
+
+def finish_calls(work: Callable[..., _Result], *columns: Arguments, shared: Arguments, label: str) -> list[_Result]:
+    """The results of `workers().each`, arrays or models, made side by side, each kept as soon as it is finished."""
+    pool, store, rows = workers(), _store.get(), list(zip(*columns, strict=True))
+    if store is None:
+        return pool.each(work, *columns, shared=shared, label=label, side_by_side=True)
+    key = content((work, shared))
+    if pool.parts == 1:
+        return finish_jobs(pool, lambda row: work(*row, *shared), rows, label, key, side_by_side=True)
+    names = [content((key, row)) for row in rows]
+    results = [store.get(name) for name in names]
+    missing = [place for place, result in enumerate(results) if result is None]
+    done = pool.stream(work, *([column[place] for place in missing] for column in columns), shared=shared)
+    for place in track(missing, label):
+        results[place] = next(done)
+        store.put(names[place], results[place])
+    return results
+
+
+def content(thing: _Thing) -> str:
+    """A checksum of values, arrays, data and estimators, the same in every process."""
+    return hashlib.sha256(repr(signature(thing, of=_content)).encode()).hexdigest()
+
+
+def _content(thing: Any) -> tuple[object, ...]:
+    if isinstance(thing, np.ndarray):
+        return (str(thing.dtype), thing.shape, hashlib.sha256(np.ascontiguousarray(thing).data).hexdigest())
+    if isinstance(thing, slice):
+        return (thing.start, thing.stop, thing.step)
+    if hasattr(thing, "fingerprint"):
+        return tuple(thing.fingerprint())
+    return (thing.__module__, thing.__qualname__)  # of a class or a function
+
+
+def _array(path: Path) -> Any:
+    """The array in a file, where there is one; ValueError if it is no array of finite numbers, as large as it says."""
+    if not path.exists():
+        return None
+    found = np.array(map_array(path, path.parent))
+    if found.dtype.kind != "f" or not np.isfinite(found).all():
+        raise ValueError(path)
+    return found
 
 
 def _has_parts(folder: Path) -> bool:

@@ -35,6 +35,7 @@ from querywise.learners.weight_rows import WeightRows
 from querywise.learners.weights import weighed
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.progress import doing
+from querywise.runtime.resume import content, finish_jobs
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.threads import one_blas_thread, slices
 from querywise.runtime.workers import ThisProcess
@@ -80,6 +81,7 @@ class PreparedRankSVM:
         self.learner = learner
         self._spread: Spread | None = None
         self._anchors: Anchors | None = None
+        self.identity: str | None = None  # of the training queries, where finished models are kept by it
 
     def fit(self, everyone: LinearLearner, preferences: PreferenceParts, scaling: Scaling, optimum: Optimum, /) -> Self:
         """Compute every query's gradient and curvature at the global model, given the pairs it was trained on."""
@@ -102,10 +104,6 @@ class PreparedRankSVM:
         """The same with weights of the training queries, which every row of V is multiplied by."""
         self.query_weights_ = query_weights
         return self
-
-    def _weights_of_data(self) -> Floats | None:
-        found: Floats | None = getattr(self, "query_weights_", None)  # only where the data has some
-        return found
 
     def gathered(self) -> Self:
         """The same with all that workers keep gathered here, so that it can be stored."""
@@ -154,7 +152,7 @@ class PreparedRankSVM:
 
         like: gives so many rows that those to come resemble. A few rows are then trained from what is known of these.
         """
-        own = weighed(query_weights, self._weights_of_data())
+        own = weighed(query_weights, getattr(self, "query_weights_", None))  # only where the data has some
         # BLAS keeps to one thread by itself where there is little to do.
         few = own.shape[0] < MANY
         with contextlib.nullcontext() if few and len(self.centre_) < 200 else one_blas_thread():
@@ -163,7 +161,9 @@ class PreparedRankSVM:
             shares = WeightRows.of(own, self.pairs_, self.learner.pairs)
             if self.learner.loss == "hinge":
                 first, which = shares.distinct()  # with k = m all are the same
-                weights = self._one_by_one(shares.select(first), np.tile(self.centre_, (len(first), 1)))[which]
+                some, start = shares.select(first), np.tile(self.centre_, (len(first), 1))
+                key = self.identity and content((self.identity, self.learner, some))
+                weights = self._one_by_one(some, start, key)[which]
             else:
                 weights = self._all_at_once(shares)
         return LinearModels(weights / self.spread_)
@@ -180,7 +180,8 @@ class PreparedRankSVM:
     def _beside_anchors(self, rows: csr_array, like: Callable[[int], csr_array]) -> Floats:
         """The models of a few rows, each from the anchor that it resembles most."""
         if self._anchors is None:
-            typical = weighed(like(max(1, min(_ANCHORS, len(self.pairs_) // _APART))), self._weights_of_data())
+            count = max(1, min(_ANCHORS, len(self.pairs_) // _APART))
+            typical = weighed(like(count), getattr(self, "query_weights_", None))
             shares, tolerance = WeightRows.of(typical, self.pairs_, self.learner.pairs), self.learner.tolerance
             points = np.tile(self.centre_, (len(shares), 1)) if tolerance is None else self._all_at_once(shares)
             given = Given.of(self.pairs_, self.learner.pairs, *self._parts().here(), self._ridge(), tolerance)
@@ -244,9 +245,9 @@ class PreparedRankSVM:
         each = 2 * d * (d + 1) * (len(self._parts()) + 1)  # bytes: a sum from every part, and the factor
         room = min(_MEMORY, (self._parts().workers.memory or np.inf) / 10)
         blocks = slices(len(shares), max(1, min(int(room // each), _AT_ONCE)))
-        parts = self._parts().workers.together(
-            lambda block: self._block(shares.select(block), centres), blocks, "Local models"
-        )
+        known = (self.identity, self.learner, shares, None if centres is None else centres.points)
+        key, pool = self.identity and content(known), self._parts().workers
+        parts = finish_jobs(pool, lambda block: self._block(shares.select(block), centres), blocks, "Local models", key)
         weights = np.concatenate(parts) if parts else np.zeros((0, d))
         assert len(weights) == len(shares), "a model for every row"
         return weights
@@ -346,7 +347,7 @@ class PreparedRankSVM:
                 weights[pending] -= solve(pending, gradient)
         return np.sort(np.concatenate(late))
 
-    def _one_by_one(self, shares: WeightRows, start: Floats) -> Floats:
+    def _one_by_one(self, shares: WeightRows, start: Floats, key: str | None = None) -> Floats:
         """Newton's method for every row, from its current weights, with its own curvature on the queries it weights."""
         spread, ridge = self._parts(), self._ridge()
 
@@ -363,9 +364,8 @@ class PreparedRankSVM:
         if not len(start):
             return start
         threads = spread.workers.memory is None  # each of which would have parts of its own in memory
-        return np.array(
-            spread.workers.together(train, range(len(start)), "Refining local models", side_by_side=threads)
-        )
+        rows, label = range(len(start)), "Refining local models"
+        return np.array(finish_jobs(spread.workers, train, rows, label, key, side_by_side=threads))
 
 
 def _identity(part: Any) -> Any:

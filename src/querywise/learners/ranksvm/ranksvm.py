@@ -26,6 +26,7 @@ from querywise.runtime.cache import cached
 from querywise.runtime.memory import require_memory
 from querywise.runtime.parameters import parameters_of, unfitted
 from querywise.runtime.progress import doing
+from querywise.runtime.resume import content, is_resumable
 from querywise.runtime.scaling import Scale, Scaling
 from querywise.runtime.threads import one_blas_thread
 from querywise.runtime.workers import workers
@@ -117,6 +118,8 @@ class RankSVM(WeightedSum):
         def made() -> PreparedRankSVM:
             everyone = unfitted(self)
             found = PreparedRankSVM(unfitted(self)).fit(everyone, *everyone.fit_preferences(data))
+            if is_resumable():
+                found.identity = content(data.fingerprint())
             return found if data.query_weights is None else found.weighted(data.query_weights)
 
         without_prior = (type(self), {**parameters_of(self), "prior": None, "prior_l2": None})
