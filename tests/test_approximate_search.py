@@ -161,10 +161,10 @@ def test_other_vectors_take_the_graph_away() -> None:
 
 def test_a_graph_of_other_vectors_is_refused() -> None:
     made, other = with_usearch(indexed()), with_usearch(indexed(seed=7))
-    mixed = replace(made, extra=made.extra | {"vectors.usearch": other.extra["vectors.usearch"]}, _cache={})
+    mixed = replace(made, extra=made.extra | {"vectors.usearch": other.extra["vectors.usearch"]})
     with pytest.raises(ModelFileError, match=r"it was made of other vectors\. Make the index anew"):
         vectors_of(mixed)
-    nameless = replace(made, notes={}, _cache={})
+    nameless = replace(made, notes={})
     with pytest.raises(ModelFileError, match="is not what was kept"):
         vectors_of(nameless)
 
@@ -176,7 +176,7 @@ def test_vectors_that_are_not_finite_or_of_other_lengths_are_refused(array: str,
     changed = np.array(made.extra[array], dtype=np.float64)
     changed.flat[17] = value
     with pytest.raises(ModelFileError, match=r"do not fit its documents\. Make the index anew"):
-        vectors_of(replace(made, extra=made.extra | {array: changed}, _cache={}))
+        vectors_of(replace(made, extra=made.extra | {array: changed}))
 
 
 def test_a_file_with_one_bit_changed_is_refused(tmp_path: Path) -> None:

@@ -155,11 +155,10 @@ def test_forests_that_see_the_same_are_asked_at_once_and_say_what_each_says() ->
             assert np.array_equal(ranker.scaled(candidates), ranker.comparable(np.column_stack(each), candidates))
             assert np.array_equal(ranker.answer(candidates).scores(), ranker.predict(candidates))
         assert ranker._forests is not None
-        assert ranker._forests[0] is not None
-        assert ranker._forests[0].numbers == (0, 2)
+        assert ranker._forests.numbers == (0, 2)
     alone = Blend([QueryContext(trees[0]), trees[1], RankSVM()]).fit(data)
     alone.predict(data)
-    assert alone._forests == (None,)
+    assert alone._forests is None
 
 
 def test_it_is_saved_with_its_weights(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from querywise.rankers.classes import QueryClasses
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
 from querywise.rankers.single import Single
 from querywise.runtime.arrays import Floats
-from querywise.runtime.parameters import is_fitted
+from querywise.runtime.parameters import is_fitted, unfitted
 from tests.worlds import inside, ragged, two_faced
 
 KNN: dict[str, Callable[..., Any]] = {"Online": KnnOnline, "Offline-1": KnnOffline1, "Offline-2": KnnOffline2}
@@ -325,3 +325,19 @@ def test_models_that_are_trained_answer_their_first_query_at_once() -> None:
             ranker.fit(data)
             with patch.object(Coarse, "of", side_effect=AssertionError("made for a query")):
                 ranker.predict(data.candidates.select([0]))
+
+
+@pytest.mark.parametrize(
+    "ranker",
+    [
+        KnnOnline(RankSVM(), k=5, back_off=0.9),
+        KnnOffline1(RankSVM(), k=5, back_off=0.9),
+        KnnOffline2(RankSVM(), k=5, back_off=0.9),
+        KnnOffline2(RankSVM(), k=5, models=4),
+    ],
+)
+def test_a_ranker_that_is_fitted_anew_derives_nothing_from_what_it_had_learned(ranker: Any) -> None:
+    first, second = make_judged(20, 6, 3, kinds=2), make_judged(30, 6, 3, kinds=3, seed=4)
+    ranker.fit(first).predict(second.candidates)
+    again = ranker.fit(second).predict(first.candidates)
+    assert again.tobytes() == unfitted(ranker).fit(second).predict(first.candidates).tobytes()

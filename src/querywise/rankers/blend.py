@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Literal, Self
 
 import numpy as np
@@ -20,7 +21,7 @@ from querywise.learners.trees.side_by_side import SideBySide
 from querywise.learners.within_query import within_query
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached, caching
-from querywise.runtime.parameters import unfitted
+from querywise.runtime.parameters import forget_derived, unfitted
 
 SCALES: dict[str, Scale] = {"standard": "z", "rank": "rank"}
 WEIGHTS = ("equal", "learned")
@@ -66,7 +67,6 @@ class Blend(AnyRanker):
         self.weights = weights
         self.measure = measure
         self.shrinkage = shrinkage
-        self._forests: tuple[SideBySide | None] | None = None  # looked for when it is first asked
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Fit every ranker, then learn on `valid` how much each counts, if that is asked for."""
@@ -74,7 +74,7 @@ class Blend(AnyRanker):
         data.candidates.require_moderate()
         with caching():  # what several rankers need is made once
             self.rankers_ = tuple(_fitted(each, data, valid) for each in self.rankers)
-        self._forests = None
+        forget_derived(self)
         self.feature_count_ = data.candidates.features.shape[1]
         self.feature_names_ = data.candidates.feature_names
         self.weights_ = np.full(len(self.rankers_), 1 / len(self.rankers_))
@@ -130,14 +130,16 @@ class Blend(AnyRanker):
         seen = ready(self, candidates)
         return self.comparable(self._scores(seen), seen)
 
+    @cached_property
+    def _forests(self) -> SideBySide | None:
+        return SideBySide.of(self.rankers_)
+
     def _scores(self, seen: Candidates, members: tuple[Answer, ...] | None = None) -> Floats:
         """Documents × rankers: the scores of each, forests that see the same asked at once where documents are few.
 
         members: the rankers' answers, where there are any: what one of them finds out is then found once.
         """
-        if self._forests is None:
-            self._forests = (SideBySide.of(self.rankers_),)
-        (forests,) = self._forests
+        forests = self._forests
         if forests is None or len(seen.features) > _FEW:
             if members is not None:
                 return scores_of(members)

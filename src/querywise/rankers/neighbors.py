@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -22,7 +23,7 @@ from querywise.locality.views.looking import known_to, looked_at, without_vector
 from querywise.locality.views.topmean import TopMean
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.cache import cached
-from querywise.runtime.parameters import unfitted
+from querywise.runtime.parameters import forget_derived, unfitted
 from querywise.runtime.workers import workers
 
 _ROUNDING = 1e-9  # of the size of points: nearer than that they coincide
@@ -50,9 +51,6 @@ class Locality:
         self.view = view
         self.neighborhood = neighborhood
         self.back_off = back_off
-        self._known: Search | None = None
-        self._teaching: Bools | None = None
-        self._farthest: float | None = None
 
     def fit(self, data: Training, everyone: Ranker, /) -> Self:
         """Compute the training queries' positions."""
@@ -60,7 +58,7 @@ class Locality:
             raise DataError(f"back_off={self.back_off} must be a share above 0 and up to 1, or None.")
         self.view_ = fitted_view(self.view, data, everyone)
         self.points_ = self._training_points(data)
-        self._known = self._teaching = self._farthest = None
+        forget_derived(self)
         self.neighborhood_ = unfitted(self.neighborhood).fit(self.points_)
         self.pairs_ = data.pairs
         if data.query_weights is not None:
@@ -83,11 +81,10 @@ class Locality:
         """How far apart points that coincide may seem, since machines add up in different orders."""
         return _ROUNDING * float(np.sqrt(np.einsum("ij,ij->i", self.points_, self.points_).max(initial=0.0)))
 
+    @cached_property
     def farthest(self) -> float:
         """The distance beyond which it backs off. Folders of earlier versions know of no rounding in it."""
-        if self._farthest is None:
-            self._farthest = max(self.limit_, self._rounding())
-        return self._farthest
+        return max(self.limit_, self._rounding())
 
     def _gaps(self) -> Floats:
         """How far each training query is from the nearest other one."""
@@ -131,16 +128,15 @@ class Locality:
         """The nearest of some anchors to each point."""
         return anchors.nearest(measured(self.somewhere(points), self.metric), 1)[:, 0]
 
+    @cached_property
     def known(self) -> Search:
         """The training queries, ready to be searched."""
-        if self._known is None:
-            self._known = self.search(self.points_)
-        return self._known
+        return self.search(self.points_)
 
     def nearest_known(self, points: Floats) -> Ints:
         """The nearest training query to each point."""
         settings = (self.points_, self.metric)
-        return cached("nearest", settings, points, lambda: self.nearest(points, self.known()))
+        return cached("nearest", settings, points, lambda: self.nearest(points, self.known))
 
     def distances(self, points: Floats, nearest: Ints | None = None) -> Floats:
         """How far each point is from the nearest training query, which is `nearest` where that is known."""
@@ -150,7 +146,7 @@ class Locality:
     def is_far(self, points: Floats) -> Bools:
         """Which points are nowhere, or too far from every training query: these use the global model."""
         lost = is_lost(points)
-        limit = self.farthest()
+        limit = self.farthest
         return lost | (self.distances(points) > limit) if math.isfinite(limit) else lost
 
     def search(self, anchors: Floats) -> Search:
@@ -176,7 +172,7 @@ class Locality:
         if len(points) != 1 or math.isnan(points.sum()):
             return None
         if not taught:
-            return np.array([self.known().nearest_one(measured(points, self.metric)[0])]), None
+            return np.array([self.known.nearest_one(measured(points, self.metric)[0])]), None
         if not (isinstance(near, Nearest) and near.search == "brute"):
             return None
         nearest, found = near.around(points[0])
@@ -194,10 +190,12 @@ class Locality:
         places = by_coordinates(self.points_)[np.linspace(0, len(self.points_) - 1, count).astype(np.int64)]
         return self.weights(self.points_[places])
 
+    @cached_property
+    def _teaching(self) -> Bools:
+        return self.pairs_ > 0
+
     def has_pairs(self, weights: csr_array) -> Bools:
         """Which rows of weights have a query with pairs to learn from."""
-        if self._teaching is None:
-            self._teaching = self.pairs_ > 0
         teaching = self._teaching[weights.indices]
         teaching &= weights.data > 0
         if weights.shape[0] == 1:
@@ -264,7 +262,7 @@ class Surroundings:
     def is_far(self) -> Bools:
         """Which are nowhere, or too far from every training query: these use the global model."""
         if self._far is None:
-            limit, lost = self._locality.farthest(), self.lost()
+            limit, lost = self._locality.farthest, self.lost()
             self._far = lost | (self.distances() > limit) if math.isfinite(limit) else lost
         return self._far
 
@@ -289,7 +287,7 @@ class Surroundings:
             known=TrainingQueries(
                 locality.query_ids_,
                 locality.pairs_,
-                locality.farthest(),
+                locality.farthest,
                 self.distances,
                 self._few,
                 self._away,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -18,7 +19,7 @@ from querywise.locality.views.looking import relevant_points
 from querywise.rankers.neighbors import Locality, has_relevant, without
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.cache import cached
-from querywise.runtime.parameters import number_of
+from querywise.runtime.parameters import forget_derived, number_of
 
 _AT_ONCE = 64  # queries whose shared pairs are counted together
 
@@ -30,8 +31,6 @@ class OfflineModels:
         self.locality = locality
         self.models = models
         self.seed = seed
-        self._search: Search | None = None
-        self._whole: bool | None = None  # whether no training queries share a place among a model's
 
     def fit(self, data: Training, learner: Learner, valid: Judged | None, /) -> Self:
         """Train a model on the neighbours of every anchor."""
@@ -45,8 +44,8 @@ class OfflineModels:
         self.models_ = cached("models of members", (learner, valid), self.members_, lambda: ready.models(self.members_))
         self.everyone_ = ready.everyone
         self.gradients_ = ready.gradients()
-        self._search = self._whole = None
-        for searched in (self.locality.known(), self._anchors()):
+        forget_derived(self)
+        for searched in (self.locality.known, self._anchors):
             searched.make_ready()
         return self
 
@@ -56,13 +55,17 @@ class OfflineModels:
 
     def nearest_anchor(self, points: Floats) -> Ints:
         """The number of the anchor nearest to each point."""
-        return self.locality.nearest(points, self._anchors())
+        return self.locality.nearest(points, self._anchors)
 
+    @cached_property
     def _anchors(self) -> Search:
         """The anchors, ready to be searched."""
-        if self._search is None:
-            self._search = self.locality.known() if self.models is None else self.locality.search(self.anchors_)
-        return self._search
+        return self.locality.known if self.models is None else self.locality.search(self.anchors_)
+
+    @cached_property
+    def _whole(self) -> bool:
+        """Whether no training queries share a place among a model's."""
+        return bool((self.members_.data == 1).all())
 
     def trusted(self, index: Ints, far: Bools) -> Ints:
         """The models named, −1 for those without training pairs and for queries too far from every training query."""
@@ -77,8 +80,6 @@ class OfflineModels:
 
         Without shared places these are whole numbers, so that many queries at once give what each alone does.
         """
-        if self._whole is None:
-            self._whole = bool((self.members_.data == 1).all())
         whole = self._whole and bool((own.data == 1).all())
         for first in range(0, own.shape[0], _AT_ONCE) if whole else ():
             part = own[first : first + _AT_ONCE]

@@ -10,6 +10,7 @@ import os
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,6 @@ class Index:
     column_names: tuple[str, ...] = ()
     extra: Arrays = field(default_factory=dict, repr=False)
     notes: JsonObject = field(default_factory=dict, repr=False)
-    _cache: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.document_ids)
@@ -70,28 +70,28 @@ class Index:
 
     def numbers_of(self, text: str) -> list[int]:
         """The distinct terms of a query, by number, in the order in which they appear; −1 for each that is nowhere."""
-        known: dict[str, tuple[int | str, ...]] = self._cache.setdefault("words", {})
         found: list[int | str] = []
         for word in self.tokeniser.words(text):
-            terms = known.get(word)
+            terms = self._words.get(word)
             if terms is None:
-                terms = tuple(map(self._number_or_term, self.tokeniser.terms_of(word)))
-                if len(known) < 1_000_000:
-                    known[word] = terms
+                numbered = [(term, self.terms.find(term)) for term in self.tokeniser.terms_of(word)]
+                terms = tuple(term if number < 0 else number for term, number in numbered)
+                if len(self._words) < 1_000_000:
+                    self._words[word] = terms
             found += terms
         return [each if type(each) is int else -1 for each in dict.fromkeys(found)]
 
-    def _number_or_term(self, term: str) -> int | str:
-        """The number of a term, or itself where it is nowhere."""
-        number = self.terms.find(term)
-        return term if number < 0 else number
-
     def place_of(self, document_id: str) -> int | None:
         """The number of a document."""
-        if "places" not in self._cache:
-            self._cache["places"] = {each: number for number, each in enumerate(self.document_ids)}
-        found: int | None = self._cache["places"].get(document_id)
-        return found
+        return self.document_ids.places.get(document_id)
+
+    @cached_property
+    def _words(self) -> dict[str, tuple[int | str, ...]]:
+        return {}  # the numbers of words that were looked up; a term itself where it is nowhere
+
+    @cached_property
+    def _made(self) -> dict[str, Any]:
+        return {}  # what was made of `extra`, by name
 
 
 def build_index(documents: Iterable[Document], tokeniser: Tokeniser | None = None) -> Index:

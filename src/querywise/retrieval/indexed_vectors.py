@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from querywise.runtime.arrays import Arrays, Bytes
 from querywise.runtime.values import JsonObject
 
 _DOCUMENTS, _TITLES = "vectors", "title_vectors"
-_EMBEDDER = "embedder"
+_EMBEDDER, _WORDS = "embedder", "words"
 _GRAPH, _RECALL = "vectors.usearch", "usearch"
 _TOP = 50  # documents that the recall of approximate search is measured by
 
@@ -36,7 +35,7 @@ def with_vectors(
         extra |= _aligned(vectors.titles, index, _TITLES, skip_unknown=skip_unknown)
     notes = {name: each for name, each in index.notes.items() if name != _RECALL}
     notes |= {} if embedder is None else {_EMBEDDER: embedder}
-    return replace(index, extra=extra, notes=notes, _cache=_without_vectors(index))
+    return replace(index, extra=extra, notes=notes)
 
 
 def with_usearch(index: Index) -> Index:
@@ -54,10 +53,8 @@ def with_usearch(index: Index) -> Index:
     sample = np.unique(np.linspace(0, len(made) - 1, min(len(made), 100)).astype(np.int64))
     recall = made.recall(np.asarray(made.of(sample), dtype=np.float64), top=_TOP)
     notes: JsonObject = {**index.notes, _RECALL: {**recall._asdict()}}
-    found = replace(
-        index, extra=index.extra | {_GRAPH: made.graph.content}, notes=notes, _cache=_without_vectors(index)
-    )
-    found._cache[_DOCUMENTS] = made
+    found = replace(index, extra=index.extra | {_GRAPH: made.graph.content}, notes=notes)
+    found._made[_DOCUMENTS] = made
     hint_at_recall(recall, "documents as queries")
     return found
 
@@ -71,11 +68,6 @@ def hint_at_recall(recall: Recall, sample: str) -> None:
     warnings.warn(said, Hint, stacklevel=3)
 
 
-def _without_vectors(index: Index) -> dict[Any, Any]:
-    """What an index has computed, but for its vectors."""
-    return {name: each for name, each in index._cache.items() if name != _DOCUMENTS}
-
-
 def has_vectors(index: Index) -> bool:
     """Whether an index has its documents' vectors."""
     return _DOCUMENTS in index.extra
@@ -83,18 +75,23 @@ def has_vectors(index: Index) -> bool:
 
 def without_vectors(index: Index) -> Index:
     """The same index as one that was made of words alone."""
-    return replace(index, extra={}, _cache={**index._cache}) if has_vectors(index) else index
+    if not has_vectors(index):
+        return index
+    if _WORDS not in index._made:
+        index._made[_WORDS] = replace(index, extra={})
+    found: Index = index._made[_WORDS]
+    return found
 
 
 def vectors_of(index: Index) -> VectorIndex | None:
     """The vectors of an index's documents; None where it has none."""
     if not has_vectors(index):
         return None
-    if _DOCUMENTS not in index._cache:
+    if _DOCUMENTS not in index._made:
         titles = _read(index, _TITLES) if _TITLES in index.extra else None
         made = replace(_read(index, _DOCUMENTS), titles=titles)
-        index._cache[_DOCUMENTS] = made if _GRAPH not in index.extra else _with_kept_graph(made, index)
-    found: VectorIndex = index._cache[_DOCUMENTS]
+        index._made[_DOCUMENTS] = made if _GRAPH not in index.extra else _with_kept_graph(made, index)
+    found: VectorIndex = index._made[_DOCUMENTS]
     return found
 
 

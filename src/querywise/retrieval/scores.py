@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property
 from types import ModuleType
 from typing import NamedTuple
 
@@ -51,6 +51,11 @@ class Smoothing:
             raise DataError(
                 f"{self}: k1 must be from 0, dirichlet above 0, b from 0 to 1, the others above 0 and to 1."
             )
+
+    @cached_property
+    def numbers(self) -> tuple[float, ...]:
+        """k1, b and so on, as kernels take them."""
+        return tuple(map(float, astuple(self)))
 
 
 USUAL = Smoothing()
@@ -153,7 +158,7 @@ def _write_high_level(
     kernels = _kernels()
     added, best = np.empty(counts.shape), np.empty(len(documents))
     arguments = np.empty((kernels.HIGH, *counts.shape))
-    kernels.list_high(*field.for_high_scores, *_parameters(smoothing), terms, documents, counts, added, arguments)
+    kernels.list_high(*field.for_high_scores, *smoothing.numbers, terms, documents, counts, added, arguments)
     kernels.add_high(added, np.log(arguments), first, best, scores)
     scores[:, first + 1] = np.log1p(best)
 
@@ -164,12 +169,6 @@ def _kernels() -> ModuleType:
     from querywise.retrieval import score_kernels
 
     return score_kernels
-
-
-@lru_cache
-def _parameters(smoothing: Smoothing) -> tuple[float, ...]:
-    """k1, b and so on, as kernels take them."""
-    return tuple(map(float, astuple(smoothing)))
 
 
 def bm25_weights(field: Field, smoothing: Smoothing) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import overload
 
 import numpy as np
@@ -48,6 +49,11 @@ class Strings(Sequence[str]):
         starts = self.starts
         in_order = len(starts) and starts[0] == 0 and bool((starts[1:] >= starts[:-1]).all())
         return bool(in_order and starts[-1] == len(self.content))
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The place of each string."""
+        return {each: number for number, each in enumerate(self)}
 
     def _bytes(self, place: int) -> bytes:
         if not 0 <= place < len(self):

@@ -6,7 +6,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterable
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from itertools import chain
 
 from querywise.errors import DataError
@@ -111,6 +111,6 @@ def _is_mark(character: str) -> bool:
     return unicodedata.category(character)[0] == "M"
 
 
-@lru_cache(1)
+@cache
 def _unspaced() -> re.Pattern[str]:
     return re.compile(rf"([{_UNSPACED}{_WIDE}]+)")

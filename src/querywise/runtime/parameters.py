@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from functools import cached_property
 from typing import Any, TypeVar
 
 from querywise.errors import DataError
@@ -36,6 +37,16 @@ def is_fitted(thing: object) -> bool:  # of any class
     return any(name.endswith("_") and not name.startswith("_") for name in (*getattr(thing, "__dict__", {}), *slots))
 
 
+def forget_derived(thing: _Thing) -> None:
+    """Drop what cached properties hold, which an estimator must do when it learns anew."""
+    for name in [name for name in vars(thing) if _is_derived(thing, name)]:
+        del vars(thing)[name]
+
+
+def _is_derived(thing: object, name: str) -> bool:
+    return isinstance(getattr(type(thing), name, None), cached_property)
+
+
 def learned_bytes(thing: Any, seen: set[int] | None = None) -> int:  # whatever there is inside of an estimator
     """How much of memory or disk what an estimator has learned takes: arrays and texts, each counted once.
 
@@ -56,7 +67,8 @@ def learned_bytes(thing: Any, seen: set[int] | None = None) -> int:  # whatever 
     if hasattr(thing, "indptr"):  # a sparse matrix
         return sum(learned_bytes(each, seen) for each in (thing.data, thing.indices, thing.indptr))
     inside = getattr(thing, "__dict__", {})
-    return sum(learned_bytes(value, seen) for name, value in inside.items() if not name.startswith("_"))
+    own = [value for name, value in inside.items() if not (name.startswith("_") or _is_derived(thing, name))]
+    return sum(learned_bytes(value, seen) for value in own)
 
 
 def number_of(k: float, available: int, what: str, *, beyond: bool = False) -> int:

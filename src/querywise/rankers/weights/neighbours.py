@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -19,6 +20,7 @@ from querywise.rankers.weights.fusion import OwnWeights, Weights
 from querywise.rankers.weights.lists import Lists
 from querywise.rankers.weights.options import best_of
 from querywise.runtime.arrays import Bools, Floats
+from querywise.runtime.parameters import forget_derived
 
 
 class NeighbourWeights(Estimator):
@@ -40,7 +42,6 @@ class NeighbourWeights(Estimator):
         self.k = k
         self.kappa = kappa
         self.back_off = back_off
-        self._mean: Floats | None = None
 
     def fit(self, lists: Lists, everyone: Weights) -> Self:
         """Compute the training queries' positions, and keep their measures under all weights."""
@@ -48,8 +49,12 @@ class NeighbourWeights(Estimator):
         kept = lists.with_best()
         self.locality_ = Locality(view, Nearest(self.k), self.back_off).fit(lists.data, everyone)
         self.options_, self.table_, self.common_ = kept.options, kept.table, kept.best
-        self._mean = None
+        forget_derived(self)
         return self
+
+    @cached_property
+    def _mean(self) -> Floats:
+        return np.asarray(self.table_.mean(axis=0))
 
     def neighbours(self, points: Floats, far: Bools) -> csr_array:
         """New queries × training queries; an empty row is w̄."""
@@ -60,8 +65,6 @@ class NeighbourWeights(Estimator):
     def own(self, candidates: Candidates, points: Floats, far: Callable[[], Bools]) -> OwnWeights:
         """The weights of these queries, from their positions, and which of these are too far away."""
         totals, near = self._around_one(points) if len(points) == 1 else self._around(points, far())
-        if self._mean is None:
-            self._mean = self.table_.mean(axis=0)
         share = 1 / (1 + self.kappa)
         values = share * near + (1 - share) * self._mean
         found = np.array([self.options_[best_of(each, self.options_, self.common_)] for each in values])
@@ -82,7 +85,7 @@ class NeighbourWeights(Estimator):
         assert isinstance(nearest_queries, Nearest), "fit has made it"
         nearest, found = nearest_queries.around(points[0])
         gap = distances(points, self.locality_.points_[[nearest]], nearest_queries.metric)[0]
-        if gap > self.locality_.farthest():
+        if gap > self.locality_.farthest:
             return nobody
         total = found.weights.sum()
         near = np.add.reduce(self.table_[found.columns] * found.weights[:, None], axis=0)
