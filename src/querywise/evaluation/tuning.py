@@ -85,20 +85,18 @@ class Choice:
         }
 
 
-@dataclass(frozen=True)
-class Tuned(Generic[AnyRanker]):
-    """The best ranker, fitted on the training part, and everything that was tried to find it."""
+@dataclass(frozen=True, repr=False)
+class Tuned(Choice, Generic[AnyRanker]):
+    """The best ranker, fitted on the training part, and everything that was tried to find it.
 
-    ranker: AnyRanker
-    parameters: JsonObject
-    measure: str
-    flavour: str
-    tried: tuple[Trial, ...]
-    folds: int | None = None  # of the cross-validation that chose; None: a validation part did
-    final: JsonObject = field(default_factory=dict)  # settings of `ranker` that differ from those of the trials
+    folds: of the cross-validation that chose; None: a validation part did.
+    """
+
+    ranker: AnyRanker = field(kw_only=True)
+    folds: int | None = field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
-        return f"Tuned({type(self.ranker).__name__}, {self.choice.summary})"
+        return f"Tuned({type(self.ranker).__name__}, {self.summary})"
 
     def to_frame(self) -> Frame:
         """A row per tried setting: its parameters, what it reached, and whether it was chosen."""
@@ -117,22 +115,8 @@ class Tuned(Generic[AnyRanker]):
 
     @property
     def choice(self) -> Choice:
-        """How the ranker's parameters were chosen."""
+        """How the ranker's parameters were chosen, without the ranker."""
         return Choice(self.parameters, self.measure, self.flavour, self.tried, self.final)
-
-    @property
-    def value(self) -> float:
-        """What the chosen setting reached; NaN where nothing was tried."""
-        return self.choice.value
-
-    @property
-    def edges(self) -> tuple[Edge, ...]:
-        """The parameters that were chosen at the edge of what was tried, where a better value may lie beyond."""
-        return self.choice.edges
-
-    def as_notes(self) -> JsonObject:
-        """The choice and how it was made, as JSON can hold it."""
-        return self.choice.as_notes()
 
 
 def tune_or_fit(
@@ -148,7 +132,7 @@ def tune_or_fit(
     """Choose what the grid leaves open where there is a validation part; without one, the defaults hold."""
     if valid is None:
         ranker = build(**fixed)
-        return Tuned(_fitted(ranker, train), dict(fixed), measure, flavour, ())
+        return Tuned(dict(fixed), measure, flavour, (), ranker=_fitted(ranker, train))
     every = {**grid, **{name: [value] for name, value in fixed.items()}}
     return tune(build, every, train=train, valid=valid, measure=measure, flavour=flavour)
 
@@ -244,7 +228,7 @@ def tune(
             if best is None or value > best[0]:
                 best = (value, ranker, parameters)
     assert best is not None, "a product of no lists still has one element"
-    return Tuned(best[1], best[2], measure, flavour, tuple(tried))
+    return Tuned(best[2], measure, flavour, tuple(tried), ranker=best[1])
 
 
 def cross_validate(
@@ -262,7 +246,8 @@ def cross_validate(
     every = {**grid, **{name: [value] for name, value in fixed.items()}}
     tried = cross_validated(build, every, data=data.load(), folds=folds, measure=measure, flavour=flavour, seed=seed)
     best = max(tried, key=lambda trial: trial.value)
-    return Tuned(_fitted(build(**best.parameters), data), best.parameters, measure, flavour, tried, folds)
+    ranker = _fitted(build(**best.parameters), data)
+    return Tuned(best.parameters, measure, flavour, tried, ranker=ranker, folds=folds)
 
 
 def cross_validated(

@@ -190,7 +190,7 @@ def _by_cross_validation(size: Size, grid: Grid) -> Fit:
         tried = cross_validated(METHODS[ATVT].build, every, data=both, folds=_PARTS, measure=CHOSEN_BY)
         best = max(tried, key=lambda trial: trial.value).parameters
         ranker = METHODS[ATVT].build(**{**best, "trees": first.ranker.regressor.trees}).fit(train, valid=valid)
-        return Tuned(ranker, best, CHOSEN_BY, "standard", tried, _PARTS)
+        return Tuned(best, CHOSEN_BY, "standard", tried, ranker=ranker, folds=_PARTS)
 
     return fit
 
