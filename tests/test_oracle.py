@@ -152,11 +152,6 @@ def test_the_gap_goes_by_the_flavour_and_its_rule_for_ties(flavour: str) -> None
     assert gap_of(Linear(WEIGHTS), data, flavour).best == pytest.approx(np.max(tables, axis=0))
 
 
-def test_the_rank_of_a_value_is_that_of_the_first_model_not_above_it() -> None:
-    gap = OracleGap(np.zeros(1), np.array([0.9, 0.7, 0.5]))
-    assert [gap.rank_of(value) for value in (0.95, 0.9, 0.8, 0.5, 0.4)] == [1, 1, 2, 3, None]
-
-
 # Which rankers have one
 
 

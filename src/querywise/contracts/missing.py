@@ -6,19 +6,8 @@ column that marks it. "native": NaN goes to the side that trees have learned for
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from querywise.contracts.protocols import Fittable
 from querywise.data.missing import ZERO, Missing, reading_for
-
-
-class HandlesMissing(Protocol):
-    """A ranker that says what it does with missing values; the policy of others is "zero"."""
-
-    @property
-    def missing_policy(self) -> str:
-        """Its policy."""
-        ...
 
 
 def policy_of(ranker: Fittable) -> str:

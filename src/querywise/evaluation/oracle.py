@@ -53,11 +53,6 @@ class OracleGap:
         """UpperBound with so many of the models, drawn at random; see `best_of`."""
         return best_of(self.by_rank, count)
 
-    def rank_of(self, value: float) -> int | None:
-        """The rank, from 1, of the first model whose mean is at most a value; None if all are above."""
-        below = np.flatnonzero(self.by_rank <= value)
-        return int(below[0]) + 1 if len(below) else None
-
 
 def best_of(by_rank: Floats, count: int) -> float:
     """The expected mean of the best of `count` models, drawn at random from those whose r-th best reach `by_rank`.

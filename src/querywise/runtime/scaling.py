@@ -93,10 +93,6 @@ class Scaling:
         """Weights for the features as the user has them; the last axis is the columns."""
         return weights / self.spread
 
-    def weights_inside(self, weights: Floats) -> Floats:
-        """The inverse: weights for the scaled features."""
-        return weights * self.spread
-
 
 def _square(features: Floats, centre: Floats) -> Floats:
     """Sum of (x − centre)² per column, in blocks so that no second table is made."""
