@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from querywise.data.collections import Document
 from querywise.data.judged import Candidates
 from querywise.data.query_table import QueryTable
 from querywise.data.run_columns import run_feature_names
-from querywise.retrieval.index import build_index
-from querywise.retrieval.signals import rarity_in, signal_names, signals
+from querywise.retrieval.signals import signal_names, signals
 
 NAMES = ("length", *run_feature_names(["bm25", "vectors"]))
 
@@ -66,16 +64,3 @@ def test_a_query_alone_has_the_same_as_among_others() -> None:
 def test_features_without_runs_leave_what_the_text_tells() -> None:
     found = signals(Candidates(np.ones((2, 1)), np.array([0, 2]), ("a",), feature_names=("length",)))
     assert found.names == ("log_length", "log_candidates")
-
-
-def test_rarity_is_of_the_words_in_an_index() -> None:
-    index = build_index([Document("a", "", "large cat"), Document("b", "", "large snake"), Document("c", "", "")])
-    rarity = rarity_in(index)
-
-    common, rare, unknown = (np.log1p((3 - df + 0.5) / (df + 0.5)) for df in (2, 1, 0))
-    np.testing.assert_allclose(rarity("a large cat"), ((common + rare) / 2, rare))
-    np.testing.assert_allclose(rarity("zebra"), (unknown, unknown))
-    assert rarity("the") == (0.0, 0.0)
-    found = signals(world(), rarity=rarity)
-    assert found.names[:3] == ("log_length", "mean_idf", "largest_idf")
-    assert found.values[1, 1:3].tolist() == [0, 0]

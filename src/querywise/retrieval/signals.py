@@ -6,7 +6,7 @@ numbers in training and in a request. A run's scores are those of its own list; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -14,14 +14,12 @@ import numpy as np
 
 from querywise.data.judged import Candidates
 from querywise.data.run_columns import RunColumns, run_columns
-from querywise.retrieval.index import Index
 from querywise.retrieval.words import Tokeniser
 from querywise.runtime.arrays import Bools, Floats
 
 TOP = 10  # documents of a list that count as its best
 _OF_A_RUN = ("top", "margin", "top_z", "top_ten_z", "entropy")
 _OF_TWO = ("overlap", "correlation")
-Rarity = Callable[[str], tuple[float, float]]  # of a text: the mean and the largest idf of its words
 
 
 class Signals(NamedTuple):
@@ -31,56 +29,36 @@ class Signals(NamedTuple):
     values: Floats
 
 
-def signals(candidates: Candidates, *, rarity: Rarity | None = None) -> Signals:
+def signals(candidates: Candidates) -> Signals:
     """The signals of every query; a query without candidates has zeros for what its lists would tell.
 
-    Of the query: `log_length`, log(1 + number of its words), and with `rarity` the mean and the largest idf of its
-    words. Of each run: `top`, its best score; `margin`, by how much it is above the second; `top_z` and `top_ten_z`,
-    the best score and the mean of the ten best in standard deviations above the mean of the list; `entropy` of the
-    softmax of the standardised scores, divided by the log of their number. Of two runs: `overlap`, the share of their
-    ten best that both have; `correlation` of their scores over all candidates, standardised in each list, what a list
-    did not find standing at its lowest. `found_by_one`: the share of candidates that one run alone found.
-    `log_candidates`: log(1 + number of candidates).
+    Of the query: `log_length`, log(1 + number of its words). Of each run: `top`, its best score; `margin`, by how much
+    it is above the second; `top_z` and `top_ten_z`, the best score and the mean of the ten best in standard deviations
+    above the mean of the list; `entropy` of the softmax of the standardised scores, divided by the log of their number.
+    Of two runs: `overlap`, the share of their ten best that both have; `correlation` of their scores over all
+    candidates, standardised in each list, what a list did not find standing at its lowest. `found_by_one`: the share of
+    candidates that one run alone found. `log_candidates`: log(1 + number of candidates).
     """
     runs = run_columns(candidates.feature_names)
-    names = signal_names([run.name for run in runs], rarity=rarity is not None)
+    names = signal_names([run.name for run in runs])
     table = candidates.queries
     texts = (None,) * len(candidates) if table is None or table.texts is None else table.texts
     words, found = Tokeniser(), np.zeros((len(candidates), len(names)))
     for query, text in enumerate(texts):
-        of_text = [np.log1p(len(words.terms(text or "")))]
-        if rarity is not None:
-            of_text += rarity(text or "")
-        found[query] = [*of_text, *_of_lists(candidates.features[candidates.rows(query)], runs)]
+        length = np.log1p(len(words.terms(text or "")))
+        found[query] = [length, *_of_lists(candidates.features[candidates.rows(query)], runs)]
     return Signals(names, found)
 
 
-def signal_names(runs: Sequence[str], *, rarity: bool = False) -> tuple[str, ...]:
+def signal_names(runs: Sequence[str]) -> tuple[str, ...]:
     """What the signals are called, in order.
 
     >>> signal_names(["bm25"])[:3]
     ('log_length', 'bm25.top', 'bm25.margin')
     """
-    of_text = ("log_length", *(("mean_idf", "largest_idf") if rarity else ()))
     of_runs = (f"{run}.{signal}" for run in runs for signal in _OF_A_RUN)
     of_two = (f"{first}.{second}.{signal}" for first, second in combinations(runs, 2) for signal in _OF_TWO)
-    return (*of_text, *of_runs, *of_two, *(("found_by_one",) if len(runs) > 1 else ()), "log_candidates")
-
-
-def rarity_in(index: Index) -> Rarity:
-    """How rare words are in an index: idf is log(1 + (N − df + ½) / (df + ½)); 0 of a text without words."""
-    field, count = index.fields["both"], len(index)
-
-    def rarity(text: str) -> tuple[float, float]:
-        terms = np.array(index.numbers_of(text), dtype=np.int64)
-        if not len(terms):
-            return 0.0, 0.0
-        known = np.maximum(terms, 0)
-        frequency = np.where(terms >= 0, field.starts[known + 1] - field.starts[known], 0) if len(index.terms) else 0
-        idf = np.log1p((count - frequency + 0.5) / (frequency + 0.5)) + np.zeros(len(terms))
-        return float(idf.mean()), float(idf.max())
-
-    return rarity
+    return ("log_length", *of_runs, *of_two, *(("found_by_one",) if len(runs) > 1 else ()), "log_candidates")
 
 
 def _of_lists(rows: Floats, runs: Sequence[RunColumns]) -> list[float]:

@@ -89,17 +89,13 @@ def signature(thing: object, of: Callable[[Any], Hashable] = id) -> Hashable:  #
         return tuple((name, signature(value, of)) for name, value in thing.items())
     if isinstance(thing, (tuple, list)):
         return tuple(signature(each, of) for each in thing)
-    if not type(thing).__module__.startswith("querywise.") or (is_dataclass(thing) and not _by_value(thing)):
+    by_identity = is_dataclass(thing) and type(thing).__eq__ is object.__eq__
+    if by_identity or not type(thing).__module__.startswith("querywise."):
         return of(thing)
     if is_fitted(thing):
         learned = {name: value for name, value in vars(thing).items() if name.endswith("_")}
         return (type(thing).__name__, signature(learned, of))
     return (type(thing).__name__, signature(parameters_of(thing), of))
-
-
-def _by_value(thing: object) -> bool:
-    """Whether two that hold the same are equal."""
-    return type(thing).__eq__ is not object.__eq__
 
 
 def _size(value: Any) -> int:
