@@ -21,8 +21,8 @@ from querywise.learners.trees.boosting import LambdaMART
 from querywise.rankers.clusters import Naive
 from querywise.rankers.knn import KnnOffline2
 from querywise.runtime.parameters import unfitted
-from querywise.runtime.resume import _Store, content, finish_jobs, resuming
-from querywise.runtime.workers import workers
+from querywise.runtime.resume import _Store, content, finish_calls, finish_jobs, resuming
+from querywise.runtime.workers import ThisProcess, use_workers, workers
 from querywise.storage import load, save
 from tests.commands import begun, plain, run_process
 
@@ -64,6 +64,41 @@ def test_finished_jobs_are_not_done_again(tmp_path: Path) -> None:
     assert calls == [2, 3, 4]
     assert [each[0] for each in found] == [0, 1, 2, 3, 4]
     assert not (tmp_path / "kept").exists()
+
+
+CALLS: list[float] = []
+
+
+def multiplied(item: float, factor: float) -> Any:
+    """Work that fails when it is called for the fourth time."""
+    CALLS.append(item)
+    if len(CALLS) == 4:
+        raise CutError
+    return np.full(3, item * factor)
+
+
+class InParts(ThisProcess):
+    """Workers that are asked as those of a cluster are."""
+
+    parts = 2
+
+
+@pytest.mark.parametrize("pool", [ThisProcess(), InParts()], ids=["this process", "as a cluster"])
+def test_finished_calls_of_workers_are_not_made_again(
+    tmp_path: Path, pool: ThisProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("querywise.runtime.workers._GROUP", 1)  # one after the other
+    CALLS.clear()
+    items = [float(each) for each in range(6)]
+    with use_workers(pool), pytest.raises(CutError), resumed(tmp_path / "kept", {}):
+        finish_calls(multiplied, items, shared=(2.0,), label="Calls")
+    assert len(list((tmp_path / "kept").glob("*.npy"))) == 3
+    with use_workers(pool), resumed(tmp_path / "kept", {}):
+        found = finish_calls(multiplied, items[::-1], shared=(2.0,), label="Calls")
+        others = finish_calls(multiplied, items[:2], shared=(3.0,), label="Calls")
+    assert [each[0] for each in found] == [10, 8, 6, 4, 2, 0]
+    assert [each[0] for each in others] == [0, 3], "what is shared is part of what was computed"
+    assert sorted(CALLS[4:]) == [0, 1, 3, 4, 5]
 
 
 def test_jobs_that_come_in_another_order_find_what_was_finished(tmp_path: Path) -> None:
