@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import log
 from pathlib import Path
@@ -18,7 +19,7 @@ from querywise.retrieval.bm25 import search
 from querywise.retrieval.features import features_of
 from querywise.retrieval.field import Field
 from querywise.retrieval.index import Index, build_index, load_index, save_index
-from querywise.retrieval.scores import NAMES, Smoothing, all_scores
+from querywise.retrieval.scores import NAMES, Smoothing, write_scores
 from querywise.retrieval.words import Tokeniser
 from querywise.runtime.arrays import Floats, Ints
 from tests.worlds import examples
@@ -45,6 +46,13 @@ class Plain:
 
     def size(self) -> int:
         return sum(len(words) for words in self.documents)
+
+
+def all_scores(fields: dict[str, Field], terms: Sequence[int], documents: Ints, smoothing: Smoothing) -> Floats:
+    """The 25 scores of some documents: documents × 25."""
+    scores = np.empty((len(documents), len(NAMES)))
+    write_scores(fields, terms, documents, smoothing, scores)
+    return scores
 
 
 def plain_low(field: Plain, query: Words, place: int) -> list[float]:

@@ -90,17 +90,10 @@ class _Asked(NamedTuple):
         )
 
 
-def all_scores(fields: dict[str, Field], terms: Sequence[int], documents: Ints, smoothing: Smoothing) -> Floats:
-    """The 25 scores of some documents for the distinct terms of a query: documents × 25."""
-    scores = np.empty((len(documents), len(NAMES)))
-    write_scores(fields, terms, documents, smoothing, scores)
-    return scores
-
-
 def write_scores(
     fields: dict[str, Field], terms: Sequence[int], documents: Ints, smoothing: Smoothing, scores: Floats
 ) -> None:
-    """The same, into the first columns of a table."""
+    """Write the 25 scores of some documents for the distinct terms of a query into the first columns of a table."""
     asked, counts = _Asked.of(terms, documents), np.zeros((len(terms), len(documents)))
     zeros = fields["both"].zeros()
     marks = zeros.view(np.int64)
