@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -294,6 +295,20 @@ def test_requests_sent_ahead_are_answered_in_order_up_to_a_bound(here: Here) -> 
     many = here.ask(GET * 1000)
     assert 0 < many.count(b"HTTP/1.1 200") <= 101
     assert refusal(many[many.rindex(b"HTTP/1.1 ") :]) == (429, "queued")
+
+
+def test_requests_sent_ahead_whose_client_is_gone_are_given_up_without_a_word(
+    here: Here, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not the newest alone: an answer to an earlier one would be written to a connection that is closed."""
+    batch = b'{"requests":[%s]}' % b",".join([BODY] * 900)
+    for _ in range(10):
+        with here.line(post(batch, path=b"/v1/rank/batch") + post() * 3) as line:
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert here.is_well()
+    time.sleep(0.5)
+    assert here.is_well()
+    assert not [each for each in caplog.records if each.exc_info]
 
 
 def test_what_is_not_http_after_a_request_does_not_take_its_answer(here: Here) -> None:

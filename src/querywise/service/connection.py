@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -40,6 +41,7 @@ class Connection(HttpToolsProtocol):
         self._arriving: RequestResponseCycle | None = None  # the request whose body is arriving
         self._keep_alive = True  # what that request said about the connection
         self._unanswered = 0  # requests whose responses are not complete
+        self._answering = deque[RequestResponseCycle]()  # these, the oldest first
         self._refusal = b""  # said after these responses
         self._deaf = False  # what arrives from now on is thrown away
         self._discarded = 0  # bytes thrown away
@@ -58,8 +60,11 @@ class Connection(HttpToolsProtocol):
         """Forget the connection."""
         self._client.release(self)
         super().connection_lost(exc)
-        if self.cycle is not None:
-            self.cycle.transport = self.transport  # holds nothing of this connection any longer
+        for cycle in self._answering:  # the newest alone is told by its base class
+            cycle.disconnected = True
+            cycle.message_event.set()
+            cycle.transport = self.transport  # holds nothing of this connection any longer
+        self._answering.clear()
 
     @property
     def size(self) -> int:
@@ -153,6 +158,7 @@ class Connection(HttpToolsProtocol):
         super().on_headers_complete()
         cycle = self._arriving = self.cycle
         self._unanswered += 1
+        self._answering.append(cycle)
         self._keep_alive, cycle.keep_alive = cycle.keep_alive, False
 
     def on_body(self, body: bytes) -> None:
@@ -190,6 +196,8 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Answer the next request that is there; else wait for one."""
         self._unanswered -= 1
+        if self._answering:  # not if the connection was lost
+            self._answering.popleft()
         self._connections.add_bytes(self.transport.get_write_buffer_size())
         if self._finished:
             return
@@ -216,6 +224,7 @@ class Connection(HttpToolsProtocol):
         cut, self._arriving = self._arriving, None
         if cut is not None:
             self._unanswered -= 1
+            self._answering.pop()
             cut.disconnected = True
             cut.message_event.set()
             if self.pipeline:  # the newest one is first; it has not been begun
