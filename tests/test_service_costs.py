@@ -498,6 +498,26 @@ def test_rankings_that_take_seconds_keep_no_other_ranking_waiting(model: Path) -
     assert [each.status_code for each in answers] == [200] * len(answers)
 
 
+def test_a_model_of_many_features_is_rehearsed_within_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of a few kilobytes names as many features as it likes."""
+    wide = RankSVM().fit(make_judged(6, 5, 3))
+    wide.weights_, wide.feature_count_ = np.ones(20_000), 20_000
+    save(wide, tmp_path / "model")
+    made: list[int] = []
+    original = LoadedModel._random_features
+
+    def random_features(self: LoadedModel, rows: int) -> Floats:
+        made.append(8 * rows * self.manifest.feature_count)
+        return original(self, rows)
+
+    monkeypatch.setattr(LoadedModel, "_random_features", random_features)
+    found = ModelFolder(tmp_path / "model").current
+    assert max(made) <= 80_000_000
+    assert found.cost.known
+    assert found.explaining.known
+    assert np.isfinite([*found.cost.alone, *(found.cost.together or ()), *found.explaining.alone]).all()
+
+
 @pytest.mark.parametrize(
     ("ranker", "power"),
     [

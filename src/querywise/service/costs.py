@@ -38,8 +38,8 @@ class Cost:
     def measured(seconds: Rehearsal, power: Callable[[], int]) -> Cost:
         """By rehearsals; `seconds` takes queries, documents of each, and repetitions, and returns the shortest time.
 
-        A rehearsal that would take too long is left out: a longer list is taken to cost by the power, and a query in a
-        batch as much as alone.
+        A rehearsal that would take too long, or too much memory, is left out: a longer list is taken to cost by the
+        power, and a query in a batch as much as alone.
 
         power: asked for when the model has been rehearsed.
         """
@@ -49,8 +49,8 @@ class Cost:
         alone = [min(seconds(1, size, 3), usual) if usual <= SLOW_SECONDS else usual for size in SIZES[:USUAL]]
         alone.append(usual)
         for before, size in zip(SIZES[USUAL:], SIZES[USUAL + 1 :], strict=False):
-            expected = alone[-1] * (size / before) ** power()
-            alone.append(expected if alone[-1] > SLOW_SECONDS else max(seconds(1, size, 2), alone[-1]))
+            found = math.inf if alone[-1] > SLOW_SECONDS else max(seconds(1, size, 2), alone[-1])
+            alone.append(found if math.isfinite(found) else alone[-1] * (size / before) ** power())
         few, many = zip(
             *(_in_a_batch(seconds, *each) for each in zip(SIZES[: USUAL + 1], alone, strict=False)), strict=True
         )

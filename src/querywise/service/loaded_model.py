@@ -55,6 +55,7 @@ _QUICK_SECONDS = 0.005  # a model that ranks a hundred documents in less time ma
 _QUICK_DOCUMENTS = 1_000  # up to so many documents: handing them to a thread would take longer
 _LONGEST_SECONDS = 0.05  # of an answer in the event loop: meanwhile nothing else is answered
 _LONG_SECONDS = 1.0  # a ranking that takes longer has threads of its own
+_REHEARSED_BYTES = 80_000_000  # of the features of a rehearsal: 100 documents of the most features a model can have
 
 
 class LoadedModel:
@@ -90,8 +91,10 @@ class LoadedModel:
     def _rehearse(self, queries: int, documents: int, times: int) -> float:
         """Rank so many random documents of each query, which compiles the kernels and tests the model; the best time.
 
-        A single request is read as it would arrive.
+        A single request is read as it would arrive. Infinite where the table of features would be too large.
         """
+        if self._is_large(queries * documents):
+            return math.inf
         features, query = self._random_features(queries * documents), self._rehearsed_query()
         if queries == 1:
             sent = [Document(str(row), unread(each.tolist())) for row, each in enumerate(features)]
@@ -111,7 +114,7 @@ class LoadedModel:
 
         Infinite where neither can be done, and for several queries: one is explained at a time.
         """
-        if queries > 1:
+        if queries > 1 or self._is_large(documents):
             return math.inf
         sent = [Document(str(row), unread([])) for row in range(documents)]
         asked = ExplainRequest(self._rehearsed_query(), sent)
@@ -121,6 +124,10 @@ class LoadedModel:
         with at_training_queries():
             found = [_best_time(partial(self.explain, candidates, each), times) for each in kinds]
         return max(filter(math.isfinite, found), default=math.inf)
+
+    def _is_large(self, rows: int) -> bool:
+        """Whether a table of so many documents is not made for a rehearsal: a small file can name many features."""
+        return 8 * rows * self.manifest.feature_count > _REHEARSED_BYTES
 
     def _random_features(self, rows: int) -> Floats:
         return np.random.default_rng(0).random((rows, self.manifest.feature_count)).round(6)
