@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +15,11 @@ from querywise.data.judged import Judged
 from querywise.data.runs import Run
 from querywise.evaluation.evaluate import evaluate, evaluate_run
 from querywise.methods import METHODS
+from querywise.service import differences as module
 from querywise.service.costs import Cost
 from querywise.service.differences import Differences, affordable, differences
 from querywise.service.errors import ApiError
+from querywise.service.limits import Limits
 from querywise.service.loaded_model import LoadedModel
 from querywise.service.lookup import Lookup
 from querywise.service.model_folder import ModelFolder
@@ -139,3 +143,25 @@ def test_without_judged_queries_there_are_none(data: Judged, tmp_path: Path) -> 
     service = Service(ModelFolder(saved(data, tmp_path / "model")))
     found = asyncio.run(Differences(service).current())
     assert (found.queries, found.orders, found.judged_queries) == ([], [], 0)
+
+
+def test_a_slow_model_is_asked_for_few_queries_at_a_time(
+    data: Judged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Explanations wait for one job: many slow queries in one would hold them up, and take longer than is allowed."""
+    service = Service(ModelFolder(saved(data, tmp_path / "model")), Lookup(judged=data), limits=Limits(seconds=3.0))
+    monkeypatch.setattr(module, "_JOB_SECONDS", 0.05)
+    asked: dict[float, list[int]] = {0.04: [], 0.0: []}
+    for pause, sizes in asked.items():
+
+        def slow(model: LoadedModel, judged: Judged, pause: float = pause, sizes: list[int] = sizes) -> Any:
+            sizes.append(len(judged))
+            time.sleep(pause * len(judged))
+            return differences(model, judged)
+
+        monkeypatch.setattr(module, "differences", slow)
+        found = asyncio.run(Differences(service).current())
+        assert [each.id for each in found.queries] == list(data.query_ids)[: len(found.queries)]
+        assert len(found.queries) == sum(sizes) == 30
+    assert max(asked[0.04]) == 1
+    assert max(asked[0.0]) > 4

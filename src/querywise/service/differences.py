@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from functools import partial
 
 import numpy as np
@@ -25,7 +26,8 @@ EVERYONE = "everyone"
 _FLAVOUR = find_flavour("standard")
 _MOST = 2_000  # queries that are compared
 _UNKNOWN = 200  # as many where nobody knows what an answer costs
-_TOGETHER = 20  # queries of one job: explanations wait for no more than that
+_TOGETHER = 20  # queries of one job, at most
+_JOB_SECONDS = 0.5  # that a job of several queries takes, about: explanations wait for no more than that
 
 
 class Differences:
@@ -50,9 +52,12 @@ class Differences:
         if judged is None:
             return DifferencesResponse(model.version, MEASURE, [], 0, [])
         numbers = affordable(judged.candidates.sizes, model.cost, self._service.limits.seconds)
-        for first in range(0, len(numbers), _TOGETHER):
-            some = judged.select(numbers[first : first + _TOGETHER])
-            found += await self._service.explainers.run(partial(differences, model, some))
+        count = 1  # queries of the next job
+        while len(found) < len(numbers):
+            some = judged.select(numbers[len(found) : len(found) + count])
+            more, seconds = await self._service.explainers.run(partial(_timed_differences, model, some))
+            found += more
+            count = min(max(int(_JOB_SECONDS / max(seconds / len(more), 1e-9)), 1), 2 * count, _TOGETHER)
         return DifferencesResponse(model.version, MEASURE, list(found[0].others) if found else [], len(judged), found)
 
 
@@ -85,6 +90,12 @@ def differences(model: LoadedModel, judged: Judged) -> list[QueryDifference]:
         values = {name: measure.of(each, _FLAVOUR) for name, each in others.items()}
         found.append(QueryDifference(query_id, measure.of(ours[number], _FLAVOUR), values))
     return found
+
+
+def _timed_differences(model: LoadedModel, judged: Judged) -> tuple[list[QueryDifference], float]:
+    """Those of some queries, and the seconds that they took."""
+    begun = time.perf_counter()
+    return differences(model, judged), time.perf_counter() - begun
 
 
 def _as_found(judged: Judged, ranks: Ints) -> RankedList:
