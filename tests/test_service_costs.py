@@ -498,6 +498,112 @@ def test_rankings_that_take_seconds_keep_no_other_ranking_waiting(model: Path) -
     assert [each.status_code for each in answers] == [200] * len(answers)
 
 
+def test_explanations_that_take_seconds_keep_no_other_explanation_waiting(model: Path) -> None:
+    service = Service(ModelFolder(model), limits=Limits(seconds=PATIENCE))
+    current = service.models.current
+    current.explaining = costs(0.1, 10.0)
+    original, answered = current.explain, threading.Event()
+
+    def explain(candidates: Candidates, request: Any) -> Any:
+        if len(candidates.features) < 10:
+            answered.set()
+        else:
+            assert answered.wait(PATIENCE / 2), "the short explanation waits for the long ones"
+        return original(candidates, request)
+
+    inside(current).explain = explain
+    answers = ask(service, *[("/v1/explain", asked_for(400))] * 3, ("/v1/explain", asked_for(8)))
+    assert [each.status_code for each in answers] == [200] * 4
+
+
+def test_a_judged_query_that_takes_seconds_keeps_no_other_ranking_waiting(model: Path) -> None:
+    service = Service(ModelFolder(model), Lookup(judged=DATA))
+    service.models.current.cost = costs(50.0, 500.0)
+    used: list[str] = []
+    for name in ("threads", "long"):
+        pool = getattr(service, name)
+
+        async def run(*arguments: Any, name: str = name, original: Any = pool.run, **more: Any) -> Any:
+            used.append(name)
+            return await original(*arguments, **more)
+
+        inside(pool).run = run
+
+    async def searched() -> int:
+        transport = httpx.ASGITransport(create_app(service))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return (await client.get("/v1/search", params={"qid": DATA.query_ids[0]})).status_code
+
+    assert asyncio.run(searched()) == 200
+    service.models.current.cost = costs(0.001, 0.01)
+    assert asyncio.run(searched()) == 200
+    assert used == ["long", "threads"]
+
+
+def test_judged_queries_are_not_searched_one_by_one(model: Path) -> None:
+    """There may be tens of thousands of them, and each document that is shown has a grade."""
+
+    class Unsearchable(tuple[str, ...]):
+        __slots__ = ()
+
+        def index(self, *_: Any) -> int:
+            raise AssertionError("searched")
+
+        def __contains__(self, _: object) -> bool:
+            raise AssertionError("searched")
+
+    copied = replace(DATA, candidates=replace(DATA.candidates))
+    object.__setattr__(copied.candidates, "query_ids", Unsearchable(DATA.query_ids))
+    lookup, last = Lookup(judged=copied), DATA.query_ids[-1]
+    current = ModelFolder(model).current
+    found = lookup.found(current, lookup.candidates(Query(last), None), 10, judged_as=last)
+    labels = DATA.labels[DATA.candidates.rows(len(DATA) - 1)]
+    assert sorted(each.grade for each in found.documents if each.grade is not None) == sorted(labels.tolist())
+
+
+def test_many_long_texts_are_ranked_in_the_threads_of_long_rankings(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, paces = Service(ModelFolder(model)), list[str]()
+    original = Service.run
+
+    async def run(self: Service, job: Any, request: Any, pace: Any) -> Any:
+        paces.append(pace)
+        return await original(self, job, request, pace)
+
+    monkeypatch.setattr(Service, "run", run)
+    body = asked_for(2)
+    body["query"]["text"] = "word " * 1_900
+    batches = [("/v1/rank/batch", {"requests": [body] * count}) for count in (5, 20)]
+    assert [each.status_code for each in ask(service, *batches)] == [200, 200]
+    assert sorted(paces) == ["long", "usual"]
+
+
+def test_a_search_for_an_explanation_finds_no_more_than_a_search(model: Path) -> None:
+    service = Service(ModelFolder(model))
+    (refused,) = ask(service, ("/v1/explain", {"query": {"text": "a word"}, "top": 1_001}))
+    assert (refused.status_code, refused.json()["error"]["code"]) == (413, "too_many_documents")
+    assert "up to 1000" in refused.json()["error"]["message"]
+
+
+def test_a_batch_of_too_many_queries_is_refused_before_any_is_read(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    original = Query.__post_init__
+
+    def counted(self: Query) -> None:
+        read.append(1)
+        original(self)
+
+    monkeypatch.setattr(Query, "__post_init__", counted)
+    service = Service(ModelFolder(model), limits=Limits(queries=10))
+    before = len(read)
+    (refused,) = ask(service, ("/v1/rank/batch", {"requests": [{"query": {}, "documents": []}] * 11}))
+    assert (refused.status_code, refused.json()["error"]["code"]) == (413, "too_many_queries")
+    assert len(read) == before
+
+
 def test_a_model_of_many_features_is_rehearsed_within_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of a few kilobytes names as many features as it likes."""
     wide = RankSVM().fit(make_judged(6, 5, 3))

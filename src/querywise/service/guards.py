@@ -20,7 +20,7 @@ from querywise.service.errors import ApiError
 from querywise.service.hosts import Head, Hosts, post_problem, repeated_problem
 from querywise.service.limits import Limits
 from querywise.service.responses import error_response
-from querywise.service.schema import WithDocuments
+from querywise.service.schema import UnreadBatch, WithDocuments
 from querywise.service.service import Service
 from querywise.service.static_files import FILES
 
@@ -28,6 +28,7 @@ _Result = TypeVar("_Result")
 _Asking = TypeVar("_Asking", bound=WithDocuments)
 logger = logging.getLogger("querywise.service")
 
+_UNREAD = msgspec.json.Decoder(UnreadBatch)
 _FEW_VALUES, _VALUES = 100_000, 10  # in any body, and for each document
 _HEALTH = {"/healthz", "/readyz"}
 _NO_TOKEN_NEEDED = _HEALTH | set(FILES)
@@ -144,6 +145,12 @@ def check_values(body: bytes, limits: Limits) -> None:
     most = _FEW_VALUES + _VALUES * limits.documents
     if body.count(b",") > most:
         raise ApiError(413, "too_many_values", f"The body has more than {most} values. Send fewer runs or documents.")
+
+
+def check_queries(body: bytes, limits: Limits) -> None:
+    """Refuse a batch of more queries than are allowed before each is made an object, which blocks all."""
+    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # said when it is decoded
+        check_counts(limits, documents=0, features=0, queries=len(_UNREAD.decode(body).requests))
 
 
 def decode(decoder: msgspec.json.Decoder[_Result], body: bytes) -> _Result:

@@ -163,6 +163,10 @@ class LoadedModel:
         """Whether they take so long that other rankings should not wait for them."""
         return self.cost.known and self.cost.seconds(sizes) > _LONG_SECONDS
 
+    def explains_long(self, sizes: Sequence[int]) -> bool:
+        """Whether explaining takes so long that other explanations should not wait for it."""
+        return self.explaining.known and self.explaining.seconds(sizes) > _LONG_SECONDS
+
     def candidates(
         self, requests: Sequence[RankRequest | ExplainRequest | RouteRequest], features: Floats | None = None
     ) -> Candidates:

@@ -17,7 +17,7 @@ from querywise.errors import DataError
 from querywise.explanations.explain import as_dict, explain
 from querywise.measures.order import order
 from querywise.retrieval.embedding import EmbedderRecord, embedded_queries, embedder_name, query_embedder
-from querywise.retrieval.features import BOTH, Depths, candidates_for, feature_names, trained_depths
+from querywise.retrieval.features import BOTH, TOP, Depths, candidates_for, feature_names, trained_depths
 from querywise.retrieval.index import Index
 from querywise.retrieval.indexed_vectors import embedder_of, has_vectors, vectors_of
 from querywise.retrieval.language import require_language
@@ -109,8 +109,8 @@ class Lookup:
         Beside vectors each list is as deep as in the model's training, where the model remembers it, and as usual where
         not; `top` can make that of words shorter.
         """
-        if query.text is None and self.judged is not None and query.id in self.judged.candidates.query_ids:
-            return self.judged.candidates.select([self.judged.candidates.query_ids.index(query.id)])
+        if query.text is None and self.judged is not None and query.id in self._judged_places:
+            return self.judged.candidates.select([self._judged_places[query.id]])
         if query.text is None:
             known = "There are judged queries, and none has this id." if self.judged is not None else ""
             raise DataError(f"Query {query.id!r} has no text, so there is nothing to search for. {known}".strip())
@@ -123,6 +123,12 @@ class Lookup:
         words = BOTH if depths.top is None else depths.top
         found = words if top is None else min(top, words)
         return candidates_for(self.index, table, top=found, vector_top=depths.vector_top)
+
+    def size_of(self, query: Query, top: int | None) -> int:
+        """About how many documents `candidates` finds: those of a judged query, or as many as are searched for."""
+        if query.text is None and self.judged is not None and query.id in self._judged_places:
+            return int(self.judged.candidates.sizes[self._judged_places[query.id]])
+        return TOP if top is None else top
 
     def _vector(self, query: Query) -> Floats | None:
         """The vector of a query: the one it comes with, or from the embedder that made the index's; None without."""
@@ -252,9 +258,9 @@ class Lookup:
 
     def _grade(self, query_id: str | None, row: int) -> int | None:
         judged = self.judged
-        if judged is None or query_id is None or query_id not in judged.candidates.query_ids:
+        if judged is None or query_id is None or query_id not in self._judged_places:
             return None
-        first = judged.candidates.rows(judged.candidates.query_ids.index(query_id)).start
+        first = judged.candidates.rows(self._judged_places[query_id]).start
         seen = judged.judged is None or bool(judged.judged[first + row])
         return int(judged.labels[first + row]) if seen else None
 

@@ -25,7 +25,7 @@ from querywise.service.api import Api
 from querywise.service.costs import check_cost
 from querywise.service.differences import Differences
 from querywise.service.errors import ApiError
-from querywise.service.guards import check_counts, check_values, decode, decode_documents, read_body
+from querywise.service.guards import check_counts, check_queries, check_values, decode, decode_documents, read_body
 from querywise.service.limits import Limits
 from querywise.service.loaded_model import LoadedModel
 from querywise.service.openapi import describe
@@ -36,6 +36,7 @@ from querywise.service.service import Pace, Service
 _Asking = TypeVar("_Asking", bound=schema.WithDocuments)
 _LARGE_BODY = 1_000_000  # bytes: reading more would keep the event loop from other requests for tens of milliseconds
 _LONG_TEXT = 1_000  # characters of a query: making a point of more takes milliseconds
+_MANY_LETTERS = 100_000  # of all texts of a request: making points of more may take a second, as long rankings do
 _INLINE_VALUES = 50_000  # of documents that are read one by one: more take milliseconds, and go to a thread
 _INLINE_QUERIES = 4  # a batch of fewer queries may be ranked in the event loop
 _RANK = msgspec.json.Decoder(schema.RankRequest)
@@ -44,6 +45,7 @@ _WEIGHTS = msgspec.json.Decoder(schema.WeightsRequest)
 _ROUTE = msgspec.json.Decoder(schema.RouteRequest)
 _JUDGEMENT = msgspec.json.Decoder(schema.JudgementRequest)
 _JUDGEMENT_BYTES = 100_000  # of a request
+_MOST_FOUND = 1_000  # candidates that are searched for
 _EXPLAIN = msgspec.json.Decoder(schema.ExplainRequest)
 
 
@@ -119,6 +121,8 @@ class RankRoutes:
         check_values(body, service.limits)
         large = len(body) > _LARGE_BODY
         with service.holding(len(body) if large else 0):
+            if not large:
+                await service.turns.take(request, len(body))
             asked = await service.readers.run(lambda: decode(_WEIGHTS, body)) if large else decode(_WEIGHTS, body)
             model = service.models.current
             documents = sum(map(len, (asked.runs or {}).values()))
@@ -153,8 +157,12 @@ class RankRoutes:
         if (asked.above is None) != (asked.below is None):
             raise ApiError(422, "one_document", "`above` and `below` go together.", "above")
         count = (asked.top or 0) if asked.documents is None else len(asked.documents)
-        check_counts(service.limits, documents=count, features=len(model.features.names))
-        check_cost(model.explaining, service.limits, asked.sizes)
+        limits = service.limits
+        if asked.documents is None:  # as many are searched for as at /v1/search
+            limits = replace(limits, documents=min(limits.documents, _MOST_FOUND))
+        check_counts(limits, documents=count, features=len(model.features.names))
+        sizes = asked.sizes if asked.documents is not None else [service.lookup.size_of(asked.query, asked.top)]
+        check_cost(model.explaining, limits, asked.sizes)
         query, without = (
             (asked.query, False) if asked.documents is not None else await service.vectors.of(asked.query, request)
         )
@@ -170,25 +178,37 @@ class RankRoutes:
             told = {"without_vectors": True} if without else {}
             return {**as_dict(found), "model": model.version, "known": known, **told}
 
-        return await service.explainers.run(job, request)
+        threads = service.long_explainers if model.explains_long(sizes) else service.explainers
+        return await threads.run(job, request)
 
     @contextlib.asynccontextmanager
     async def _read(self, decoder: msgspec.json.Decoder[_Asking], request: Request) -> AsyncIterator[_Read[_Asking]]:
         """The body, for the model of this moment. A large one is decoded in a thread, as is what belongs to it."""
         body = await read_body(request, self._service.limits)
-        model, size = self._service.models.current, len(body)
+        size = len(body)
         large = size > _LARGE_BODY
+        if not large:
+            await self._service.turns.take(request, size)
+        model = self._service.models.current
         with self._service.holding(size if large else 0):
-            work = partial(decode_documents, decoder, body, model.features)
+            work = partial(self._decoded, decoder, body, model)
             asked, features = await self._service.readers.run(work) if large else work()
             del body, work  # what is needed of it is in `asked`
             values = 0 if features is not None else schema.listed(asked) * len(model.features.names)
             yield _Read(asked, features, model, large or values > _INLINE_VALUES)
 
+    def _decoded(
+        self, decoder: msgspec.json.Decoder[_Asking], body: bytes, model: LoadedModel
+    ) -> tuple[_Asking, Floats | None]:
+        if decoder.type is schema.BatchRequest:
+            check_queries(body, self._service.limits)
+        return decode_documents(decoder, body, model.features)
+
     def _checked(self, asked: schema.WithDocuments, model: LoadedModel, large: bool) -> Pace:
         """Where the request is to be answered; refused if it has too many documents, or costs too much."""
         queries = [each.query for each in asked.requests] if isinstance(asked, schema.BatchRequest) else [asked.query]
-        return _pace(model, self._service.limits, asked.sizes, large or _have_long_texts(queries))
+        pace = _pace(model, self._service.limits, asked.sizes, large or _have_long_texts(queries))
+        return "long" if sum(len(query.text or "") for query in queries) > _MANY_LETTERS else pace
 
 
 def _have_long_texts(queries: Sequence[schema.Query]) -> bool:
@@ -218,7 +238,7 @@ class LookupRoutes:
             int | None,
             Query(
                 ge=1,
-                le=1000,
+                le=_MOST_FOUND,
                 description="Candidates to rank, 100 if it is left out. Beside vectors each list is as deep as in the "
                 "model's training, 50 if the model does not say; a smaller number makes that of words shorter.",
             ),
@@ -255,7 +275,9 @@ class LookupRoutes:
             )
 
         left = self._service.limits.seconds - (time.perf_counter() - begun)
-        found = await self._service.threads.run(job, request, seconds=left)
+        is_long = model.is_long([lookup.size_of(asked, top)])
+        threads = self._service.long if is_long else self._service.threads
+        found = await threads.run(job, request, seconds=left)
         self._service.metrics.back_offs += bool(found.explanation and found.explanation.get("note"))
         return Response(encode(found), media_type=JSON)
 

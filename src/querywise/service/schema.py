@@ -124,6 +124,12 @@ class BatchRequest(Struct, forbid_unknown_fields=True):
         return [len(each.documents) for each in self.requests]
 
 
+class UnreadBatch(Struct):
+    """Several queries, to be counted before any of them is read."""
+
+    requests: list[Raw]
+
+
 class ExplainRequest(Struct, forbid_unknown_fields=True):
     """One query to explain; with `above` and `below`, why the one document is above the other.
 

@@ -25,6 +25,7 @@ from querywise.service.metrics import Metrics
 from querywise.service.model_folder import ModelFolder, Outcome
 from querywise.service.query_vectors import QueryVectors
 from querywise.service.thread_pool import BoundedThreadPool
+from querywise.service.turns import Turns
 
 _Result = TypeVar("_Result")
 Pace = Literal["quick", "usual", "long"]
@@ -70,6 +71,8 @@ class Service:
         self.threads = BoundedThreadPool(self.limits)
         self.long = BoundedThreadPool(self.limits)  # so that no other ranking waits for those that take seconds
         self.explainers = BoundedThreadPool(self.limits, spare=True)  # so that no ranking waits for explanations
+        self.long_explainers = BoundedThreadPool(self.limits, spare=True)  # nor short explanations for long ones
+        self.turns = Turns(self.limits)  # in the event loop
         self.judges = BoundedThreadPool(self.limits)  # a disk that does not answer holds nobody else up
         self.vectors = QueryVectors(self.lookup, self.limits)
         self._watcher = DaemonThreadPool(1)  # a folder that does not answer holds nobody up
@@ -127,8 +130,9 @@ class Service:
                 await self.judges.run(self.judging.compact)
         except ApiError as error:
             logger.warning("the newest judgements stay in their log, to be read at the next start: %s", error.message)
-        for pool in (self.readers, self.threads, self.long, self.explainers, self.judges, self.vectors):
+        for pool in (self.readers, self.threads, self.long, self.explainers, self.long_explainers, self.judges):
             pool.close()
+        self.vectors.close()
         self._watcher.shutdown()
 
     @contextlib.contextmanager
