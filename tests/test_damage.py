@@ -21,9 +21,11 @@ from hypothesis import strategies as st
 
 from querywise.data import compressed
 from querywise.data.collections import Document
-from querywise.data.compressed import unpacked
+from querywise.data.compressed import first_words, unpacked
 from querywise.data.frames import from_arrays
+from querywise.data.groups import read_groups
 from querywise.data.judged import Candidates, Judged
+from querywise.data.judgements import read_judgements
 from querywise.data.letor import letor_width, read_letor
 from querywise.data.parquet.conversion import convert
 from querywise.data.parquet.logs import read_parquet
@@ -32,6 +34,7 @@ from querywise.data.parquet.shards import open_shards
 from querywise.data.parquet.vectors import read_parquet_vectors
 from querywise.data.parquet.writing import write_shards
 from querywise.data.query_table import QueryTable
+from querywise.data.runs import read_run
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
 from querywise.learners.ranksvm.ranksvm import RankSVM
@@ -199,6 +202,47 @@ def test_a_small_file_that_unpacks_to_a_large_one_is_refused(
     with pytest.raises(DataError, match=r"train.txt.packed: its \d+ bytes unpack to more than .* GB"):
         read_letor(path)
     assert len(unpacked(path, pack(b"0 qid:1 1:0\n" * 8_000))) == 96_000
+
+
+def peak_of(work: Callable[[], object]) -> int:
+    """The bytes of memory that Python took at most while it worked."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("read", "line"),
+    [
+        (lambda path: list(read_judgements(path)), b"q 0 D1 1"),
+        (read_run, b"q Q0 D1 1 0.5 tag"),
+        (read_groups, b"3"),
+    ],
+)
+def test_a_packed_file_of_empty_lines_takes_no_more_than_its_text(
+    tmp_path: Path, read: Callable[[Path], object], line: bytes
+) -> None:
+    path = tmp_path / "file.gz"
+    path.write_bytes(gzip.compress(b"\n" * 4_000_000 + line))
+    assert peak_of(lambda: read(path)) < 15_000_000  # a list of lines would take 32 MB
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress])
+def test_the_first_line_is_found_without_unpacking_what_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]
+) -> None:
+    monkeypatch.setattr(compressed, "_PIECE", 10_000)
+    path = tmp_path / "file"
+    path.write_bytes(pack(b"\xef\xbb\xbf\n \n" + b"\n" * 30_000 + b"q Q0 D\n" + b"\n" * 10_000_000))
+    assert first_words(path) == ["q", "Q0", "D"]
+    if pack is not bytes:
+        assert peak_of(lambda: first_words(path)) < 9_000_000  # xz takes 8 MB for itself
+    for text, words in ((b"a b", ["a", "b"]), (b"", []), (b" \n", []), (b"\xff\n", []), (b"a " * 600_000, [])):
+        path.write_bytes(pack(text))
+        assert first_words(path) == words
 
 
 def test_a_column_number_far_beyond_the_text_is_refused_unless_it_is_said(tmp_path: Path) -> None:

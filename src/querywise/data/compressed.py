@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import lzma
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ _SMALL = 64_000_000  # bytes that anything may unpack to
 _RATIO = 1_000  # unpacked to packed: text with features packs to a tenth or a fiftieth, nothing but zeros to a 7,000th
 _DICTIONARY = 1_000_000_000  # bytes that unpacking an .xz file may take for itself
 _GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
+_LONGEST_LINE = 1_000_000  # bytes of a first line that is looked at
 
 
 def unpacked(path: Path, raw: bytes) -> bytes:
@@ -24,11 +26,12 @@ def unpacked(path: Path, raw: bytes) -> bytes:
 
     Every stream in it must be whole: what follows the first one is read or refused, and never left out.
     """
-    if raw.startswith(_GZIP):
-        return _streams(path, raw, lambda: zlib.decompressobj(wbits=31), padding=1)
-    if raw.startswith(_XZ):
-        return _streams(path, raw, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_DICTIONARY), padding=4)
-    return raw
+    if not raw.startswith((_GZIP, _XZ)):
+        return raw
+    whole = io.BytesIO()
+    for piece in _pieces(path, raw):
+        whole.write(piece)
+    return whole.getvalue()  # the buffer itself, not a copy of it
 
 
 def read_packed_text(path: Path) -> str:
@@ -39,20 +42,45 @@ def read_packed_text(path: Path) -> str:
         raise DataError(f"{path}: byte {error.start} is not UTF-8 text. Convert the file to UTF-8.") from None
 
 
+def lines_of(text: str) -> Iterator[str]:
+    """The lines of a text, one at a time: a list of them takes many times the memory of short ones."""
+    begin = 0
+    while (end := text.find("\n", begin)) >= 0:
+        yield text[begin:end]
+        begin = end + 1
+    yield text[begin:]
+
+
 def first_words(path: Path) -> list[str]:
-    """The words of the first line of a text file that holds any; none where it is no file, or no text."""
+    """The words of the first line of a text file that holds any; none where it is no file, or no text.
+
+    No more is unpacked than that line, and one of more than a megabyte counts as none.
+    """
     if not path.is_file() or path.suffix == ".parquet":
         return []
     try:
-        return next((line.split() for line in read_packed_text(path).split("\n") if line.strip()), [])
-    except DataError:
+        begun = b""
+        for piece in _pieces(path, read_bytes(path)):
+            *whole, begun = (begun + piece).removeprefix(b"\xef\xbb\xbf").lstrip().split(b"\n", 1)
+            if whole or len(begun) > _LONGEST_LINE:
+                return whole[0].decode().split() if whole and len(whole[0]) <= _LONGEST_LINE else []
+        return begun.decode().split()
+    except (DataError, UnicodeDecodeError):
         return []
 
 
-def _streams(path: Path, raw: bytes, begin: Callable[[], Any], *, padding: int) -> bytes:
+def _pieces(path: Path, raw: bytes) -> Iterator[bytes]:
+    """The content of a file, packed or not, piece by piece."""
+    if raw.startswith(_GZIP):
+        return _streams(path, raw, lambda: zlib.decompressobj(wbits=31), padding=1)
+    if raw.startswith(_XZ):
+        return _streams(path, raw, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_DICTIONARY), padding=4)
+    return iter((raw,))
+
+
+def _streams(path: Path, raw: bytes, begin: Callable[[], Any], *, padding: int) -> Iterator[bytes]:
     """All streams, one after the other; between and after them there may be zeros, in multiples of `padding`."""
     most = min(max(_SMALL, _RATIO * len(raw)), machine_memory() // 2)
-    pieces: list[bytes] = []
     size = place = 0
     try:
         while place < len(raw):
@@ -65,17 +93,16 @@ def _streams(path: Path, raw: bytes, begin: Callable[[], Any], *, padding: int) 
                 if not piece and not waiting:
                     raise EOFError("it ends too early")
                 waiting = getattr(stream, "unconsumed_tail", b"")
-                pieces.append(piece)
                 size += len(piece)
                 if size > most:
                     raise DataError(
                         f"{path}: its {len(raw)} bytes unpack to more than {most / 1e9:.2g} GB, too much for a file of "
                         "features. If that is right, unpack it and give it as it is, or in parts."
                     )
+                yield piece
             place = _past_zeros(raw, place - len(stream.unused_data), padding)
     except (EOFError, zlib.error, lzma.LZMAError) as error:
         raise DataError(f"{path}: the compressed file is damaged ({error}). Fetch or pack it again.") from None
-    return b"".join(pieces)
 
 
 def _past_zeros(raw: bytes, place: int, padding: int) -> int:

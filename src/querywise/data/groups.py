@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from querywise.data.compressed import read_packed_text
+from querywise.data.compressed import lines_of, read_packed_text
 from querywise.data.rows import refuse_masked
 from querywise.errors import DataError
 from querywise.runtime.arrays import Ints
@@ -35,7 +35,7 @@ def ids_from_groups(group: ArrayLike | os.PathLike[str], rows: int) -> list[str]
 def read_groups(path: str | os.PathLike[str]) -> Ints:
     """The group sizes of a file, one a line, as in LightGBM's `train.query` and `train.group` files."""
     sizes = []
-    for number, line in enumerate(read_packed_text(Path(path)).split("\n"), start=1):
+    for number, line in enumerate(lines_of(read_packed_text(Path(path))), start=1):
         word = line.strip()
         if not word:
             continue

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from querywise.data.compressed import first_words, read_packed_text
+from querywise.data.compressed import first_words, lines_of, read_packed_text
 from querywise.data.rows import query_numbers, rows_of
 from querywise.display.words import counted
 from querywise.errors import DataError
@@ -213,7 +213,7 @@ def logged(path: Path, text: str) -> Iterator[Logged]:
 def parsed(path: str | os.PathLike[str], text: str) -> Iterator[Judgement]:
     """The judgements in the text of a file."""
     seen: dict[tuple[str, str], tuple[str, int]] = {}
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(lines_of(text), start=1):
         words = line.split("\t") if line.count("\t") == 2 else line.split()
         if not words or (number == 1 and words[-1].strip() in _HEADINGS):
             continue

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from querywise.data.compressed import first_words, read_packed_text
+from querywise.data.compressed import first_words, lines_of, read_packed_text
 from querywise.data.coverage import Coverage, coverage_of
 from querywise.data.judged import Candidates, Judged, judged_by
 from querywise.data.judgements import Grades, Judgement, grades_of
@@ -33,7 +33,7 @@ def read_run(path: PathLike, name: str | None = None) -> Run:
     """A TREC run, called by its file's name without the ending unless it is given one."""
     scores: dict[str, dict[str, float]] = {}
     lines: dict[tuple[str, str], int] = {}
-    for number, line in enumerate(read_packed_text(Path(path)).split("\n"), start=1):
+    for number, line in enumerate(lines_of(read_packed_text(Path(path))), start=1):
         words = line.split()
         if not words:
             continue
