@@ -335,6 +335,34 @@ def test_long_ids_are_refused_by_the_footer_and_a_single_one_with_its_row(tmp_pa
         assert len(read_parquet(path).labels) == 40
 
 
+def varint(number: int) -> bytes:
+    low = bytes(number >> shift & 127 | 128 for shift in (0, 7, 14))
+    return low + bytes([number >> 21])
+
+
+def test_the_heads_of_pages_count_where_the_footer_says_less(tmp_path: Path) -> None:
+    path = put_long(tmp_path / "log.parquet", {**ROWS, "docid": LONG})
+    whole = pq.read_metadata(path).row_group(0)
+    places = {whole.column(place).path_in_schema: whole.column(place) for place in range(whole.num_columns)}
+    content = path.read_bytes()
+    for size in (places["docid"].total_uncompressed_size, whole.total_byte_size):
+        content = content.replace(varint(2 * size), varint(2 * 1_100_000))
+    path.write_bytes(content)
+    assert pq.read_metadata(path).row_group(0).column(3).total_uncompressed_size == 1_100_000
+    with pytest.raises(DataError, match=r"log.parquet: column docid has 8 MB in 40 rows; expected ids of at most"):
+        read_parquet(path)
+
+
+def test_pages_that_are_not_where_the_footer_says_are_refused(tmp_path: Path) -> None:
+    path = put_long(tmp_path / "log.parquet", ROWS)
+    content = path.read_bytes()
+    first = pq.read_metadata(path).row_group(0).column(0).data_page_offset
+    for damage in (bytes(20), b"\xff" * 20, b"\x15\x00\x15\x01\x15\x01\x00" + bytes(13)):
+        path.write_bytes(content[:first] + damage + content[first + 20 :])
+        with pytest.raises(DataError, match=r"log.parquet: this Parquet file is damaged \(the pages of column qid"):
+            read_parquet(path)
+
+
 def test_texts_count_as_often_as_they_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = put_long(tmp_path / "log.parquet", {**ROWS, "docid": [each[-9_000:] for each in LONG]})
     monkeypatch.setattr(memory, "machine_memory", lambda: 1_500_000)  # more than three copies of 360 kB

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from pathlib import Path
 
 from querywise.data.parquet.arrow import LONGEST_ID, Arrow
+from querywise.data.parquet.pages import unpacked_bytes
 from querywise.errors import DataError
 from querywise.runtime.memory import require_memory
 from querywise.runtime.workers import ITSELF, WORKING, workers
@@ -25,16 +26,18 @@ def rows_of(file: Arrow) -> int:
     return max(int(metadata.num_rows), groups)
 
 
-def memory_to_read(file: Arrow, columns: Iterable[str]) -> int:
-    """How many bytes it takes to read some columns of a Parquet file, by its footer."""
-    sizes, rows, used = _sizes(file), rows_of(file), set(columns)
+def memory_to_read(path: Path, file: Arrow, columns: Iterable[str]) -> int:
+    """How many bytes it takes to read some columns of a Parquet file, by its footer and the heads of its pages."""
+    used = set(columns)
+    sizes, rows = _sizes(path, file, used), rows_of(file)
     copied = sum(sizes[field.name] * _copies(field.type) for field in file.schema_arrow if field.name in used)
     return rows * (_ROW_BYTES + _VALUE_BYTES * len(used)) + copied
 
 
 def require_short_ids(path: Path, file: Arrow, columns: Iterable[str]) -> None:
-    """Refuse a file whose footer says that its ids are too long, before one of them is read."""
-    sizes, rows = _sizes(file), rows_of(file)
+    """Refuse a file whose footer, or pages, say that its ids are too long, before one of them is read."""
+    columns = list(columns)
+    sizes, rows = _sizes(path, file, set(columns)), rows_of(file)
     for name in columns:
         if sizes[name] > max(rows, 1) * _SURELY_LONG * LONGEST_ID:
             raise DataError(
@@ -48,22 +51,26 @@ def require_room_to_read(path: Path, file: Arrow, columns: Iterable[str], ids: I
     columns = list(columns)
     require_short_ids(path, file, ids)
     require_memory(
-        memory_to_read(file, columns),
+        memory_to_read(path, file, columns),
         f"{path}: reading {rows_of(file)} rows of {len(columns)} columns takes",
         instead,
     )
 
 
-def _sizes(file: Arrow) -> Counter[str]:
-    """The bytes of every column, decompressed, by the footer."""
+def _sizes(path: Path, file: Arrow, columns: Set[str]) -> Counter[str]:
+    """The bytes of some columns, decompressed, by the footer or by their pages: whichever says more."""
     names, found = set(file.schema_arrow.names), Counter[str]()
-    for number in range(file.metadata.num_row_groups):
-        group = file.metadata.row_group(number)
-        for place in range(group.num_columns):
-            column = group.column(place)
-            name = column.path_in_schema
-            least = column.num_values * _WIDTHS.get(column.physical_type, 0)  # a dictionary holds equal ones once
-            found[name if name in names else name.partition(".")[0]] += max(column.total_uncompressed_size, least)
+    with path.open("rb", buffering=0) as opened:
+        for number in range(file.metadata.num_row_groups):
+            group = file.metadata.row_group(number)
+            for place in range(group.num_columns):
+                column = group.column(place)
+                whole = column.path_in_schema
+                name = whole if whole in names else whole.partition(".")[0]
+                if name in columns:
+                    least = column.num_values * _WIDTHS.get(column.physical_type, 0)  # a dictionary has equal ones once
+                    pages = unpacked_bytes(path, opened, column)
+                    found[name] += max(column.total_uncompressed_size, least, pages)
     return found
 
 

@@ -101,7 +101,7 @@ def _require_room(files: Sequence[Path], named: Set[str | None], ids: Set[str | 
         file = open_parquet(path)
         used = _used(file, named)
         require_short_ids(path, file, [name for name in used if name in ids])
-        rows, columns, needed = rows + rows_of(file), max(columns, len(used)), needed + memory_to_read(file, used)
+        rows, columns, needed = rows + rows_of(file), max(columns, len(used)), needed + memory_to_read(path, file, used)
     require_memory(
         needed,
         f"{files[0]}{' and the files after it' if len(files) > 1 else ''}: reading {rows} rows of {columns} columns "
