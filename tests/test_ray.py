@@ -675,6 +675,22 @@ def test_what_is_no_lost_connection_is_not_tried_again(monkeypatch: pytest.Monke
     assert standing.did == ["init", "shutdown"]
 
 
+def test_a_cluster_of_its_own_goes_by_no_variables_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    foreign = {
+        "RAY_ADDRESS": "127.0.0.1:1",
+        "RAY_REDIS_ADDRESS": "127.0.0.1:1",
+        "RAY_AUTH_TOKEN": "known to others",
+        "RAY_RUNTIME_ENV_HOOK": "theirs.hook",
+    }
+    for name, value in foreign.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(ray_workers, "_ray", lambda: StandIn("init", None))
+    with RayCluster():
+        assert not foreign.keys() & os.environ.keys()
+        assert os.environ["RAY_AUTH_MODE"] == "token"
+    assert {name: os.environ[name] for name in foreign} == foreign
+
+
 # Runs that are cut short
 
 

@@ -45,6 +45,10 @@ _PULSE = 1  # seconds between two checks whether to go on waiting
 _LEAVE = 10  # seconds for jobs that are given up to notice it
 _PATIENCE = 10  # seconds to wait for an address to answer
 _CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # the environment variable
+_FOREIGN = (  # environment variables of other clusters: where one keeps its state, its token, and code it runs
+    *("RAY_ADDRESS", "RAY_REDIS_ADDRESS", "RAY_AUTH_TOKEN", "RAY_RUNTIME_ENV_HOOK"),
+    *("RAY_JOB_CONFIG_JSON_ENV_VAR", "RAY_OVERRIDE_JOB_RUNTIME_ENV", "RAY_LD_PRELOAD_ON_WORKERS"),
+)
 _SHORT = 30  # characters of a path to which Ray adds up to 70; a socket's may have 107
 _SMALL = 65_536  # bytes that are sent along with every task
 
@@ -239,6 +243,7 @@ class Cluster:
             raise ClusterError("Ray is at work in this process already; end that with ray.shutdown() first.")
         options: Any = {"address": self.address, "log_to_driver": False, "logging_level": "CRITICAL"}
         if self.address == AUTO:
+            self._inside.enter_context(environment(**dict.fromkeys(_FOREIGN)))
             folder = self._inside.enter_context(private_folder(_SHORT))
             self._inside.enter_context(_own_token(os.path.join(os.path.dirname(folder), "token")))
             options |= _alone(folder)

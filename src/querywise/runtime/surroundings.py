@@ -10,10 +10,14 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def environment(**values: str) -> Iterator[None]:
-    """Set environment variables while the block runs."""
+def environment(**values: str | None) -> Iterator[None]:
+    """Set environment variables while the block runs, or leave them out: those whose value is None."""
     before = {name: os.environ[name] for name in values if name in os.environ}
-    os.environ.update(values)
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
     try:
         yield
     finally:
