@@ -35,6 +35,7 @@ from querywise.data.parquet.vectors import read_parquet_vectors
 from querywise.data.parquet.writing import write_shards
 from querywise.data.query_table import QueryTable
 from querywise.data.runs import read_run
+from querywise.data.sources import read_features
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
 from querywise.learners.ranksvm.ranksvm import RankSVM
@@ -353,6 +354,12 @@ def test_the_heads_of_pages_count_where_the_footer_says_less(tmp_path: Path) -> 
         read_parquet(path)
 
 
+def test_a_log_without_rows_is_told_as_such_and_not_as_damaged(tmp_path: Path) -> None:
+    pq.write_table(pa.table(dict(ROWS)).slice(0, 0), tmp_path / "log.parquet")
+    with pytest.raises(DataError, match=r"log.parquet: The table has no rows"):
+        read_parquet(tmp_path / "log.parquet")
+
+
 def test_pages_that_are_not_where_the_footer_says_are_refused(tmp_path: Path) -> None:
     path = put_long(tmp_path / "log.parquet", ROWS)
     content = path.read_bytes()
@@ -361,6 +368,18 @@ def test_pages_that_are_not_where_the_footer_says_are_refused(tmp_path: Path) ->
         path.write_bytes(content[:first] + damage + content[first + 20 :])
         with pytest.raises(DataError, match=r"log.parquet: this Parquet file is damaged \(the pages of column qid"):
             read_parquet(path)
+
+
+def test_names_that_would_widen_a_small_file_to_gigabytes_are_refused_unless_it_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "train.txt"
+    path.write_bytes(b"".join(b"%d qid:%d 1:1\n" % (row % 2, row // 2) for row in range(400)))
+    (tmp_path / "features.txt").write_text("".join(f"{name}\n" for name in range(40_000)))
+    with pytest.raises(DataError, match=r"features.txt: 40000 names for 1 features .* say so: features=40000"):
+        read_features(path)
+    assert read_features(path, features=40_000).feature_count == 40_000
+    (tmp_path / "features.txt").write_text("a\nb\na\n")
+    with pytest.raises(DataError, match=r"features.txt: the name 'a' stands there twice"):
+        read_features(path)
 
 
 def test_texts_count_as_often_as_they_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

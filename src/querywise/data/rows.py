@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -204,3 +204,13 @@ def join_known(parts: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | Non
     """Several tuples as one; None where one of them is not known."""
     known = [part for part in parts if part is not None]
     return tuple(value for part in known for value in part) if len(known) == len(parts) else None
+
+
+def first_repeated(names: Iterable[str]) -> str | None:
+    """The first name that was there before; None if all are different."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None

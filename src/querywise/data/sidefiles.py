@@ -14,6 +14,7 @@ from querywise.data.judged import Judged
 from querywise.data.judgements import grades_of, read_judgements
 from querywise.data.letor import place_of_row
 from querywise.data.queries import read_queries, write_queries
+from querywise.data.rows import first_repeated
 from querywise.data.run_columns import Run, run_columns
 from querywise.data.runs import read_run, write_list
 from querywise.errors import DataError
@@ -23,6 +24,8 @@ QUERIES = "queries.jsonl"
 FEATURES = "features.txt"
 QRELS = ".qrels"
 RUN = ".trec"
+_SMALL_TABLE = 100_000_000  # bytes that a table may have whatever was read
+_WIDER = 10  # times as large as what was read: a sparse file leaves out some of its last columns
 RUN_FILES = (f"bm25{RUN}", f"vectors{RUN}")  # of the systems that find candidates in a text collection
 
 
@@ -98,11 +101,12 @@ def side_runs(folder: Path, names: Sequence[str]) -> tuple[Run, ...]:
 def check_names(data: Judged) -> None:
     """Refuse feature names that `features.txt` cannot give back."""
     names = data.candidates.feature_names or ()
-    for place, name in enumerate(names):
-        if name in names[:place]:
-            raise DataError(
-                f"Two features are called {name!r}; a column of your own needs a name no other feature has."
-            )
+    repeated = first_repeated(names)
+    if repeated is not None:
+        raise DataError(
+            f"Two features are called {repeated!r}; a column of your own needs a name no other feature has."
+        )
+    for name in names:
         if not name or name != name.strip() or "\n" in name:
             raise DataError(f"The feature name {name!r} is empty, or has a line end or spaces around it. Rename it.")
 
@@ -124,13 +128,20 @@ def _named(data: Judged, path: Path) -> Judged:
     count = data.candidates.features.shape[1]
     if len(names) < count:
         raise DataError(f"{path}: {len(names)} names for {count} features; one line per column of the LETOR files.")
+    before, after = (8 * len(data.labels) * each for each in (count, len(names)))
+    if after > max(_SMALL_TABLE, _WIDER * before):
+        raise DataError(
+            f"{path}: {len(names)} names for {count} features would make a table of {after / 1e9:.2g} GB of one of "
+            f"{before / 1e9:.2g} GB. Are these the names of its columns? If they are, say so: features={len(names)}.",
+            arguments=("features",),
+        )
     wide = data.widened(len(names))  # a sparse file may leave out its last columns
     return replace(wide, candidates=replace(wide.candidates, feature_names=names))
 
 
 def _names(path: Path) -> tuple[str, ...]:
     names: Sequence[str] = [line.strip() for line in read_text(path).split("\n") if line.strip()]
-    repeated = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    repeated = first_repeated(names)
     if repeated is not None:
         raise DataError(f"{path}: the name {repeated!r} stands there twice; every feature needs a name of its own.")
     return tuple(names)

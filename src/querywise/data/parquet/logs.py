@@ -14,6 +14,7 @@ from querywise.data.letor import PathLike
 from querywise.data.missing import Missing
 from querywise.data.parquet.arrow import Arrow, about, arrow, checked, open_parquet, require_short
 from querywise.data.parquet.budget import memory_to_read, require_short_ids, rows_of
+from querywise.data.rows import first_repeated
 from querywise.errors import DataError
 from querywise.runtime.memory import require_memory
 from querywise.runtime.progress import track
@@ -126,7 +127,7 @@ def _log(path: Path, named: Set[str | None], ids: Set[str | None]) -> Arrow:
     pa, _ = arrow()
     file = open_parquet(path, coded=True)
     names = file.schema_arrow.names
-    repeated = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    repeated = first_repeated(names)
     if repeated is not None:
         raise DataError(f"{path}: there are two columns called {repeated!r}; every column needs a name of its own.")
     plain = [field.name for field in file.schema_arrow if not field.type.num_fields]  # no lists, no records
