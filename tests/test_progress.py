@@ -14,6 +14,7 @@ import pytest
 from querywise.data.folds import split
 from querywise.data.letor import write_letor
 from querywise.data.synthetic import make_judged
+from querywise.evaluation import pace
 from querywise.evaluation.compare import compare
 from querywise.evaluation.known_times import Times
 from querywise.evaluation.tuning import tuned_fit
@@ -324,3 +325,10 @@ def test_a_redirected_command_names_compilation_as_such(place: Path, tmp_path: P
     said = process.communicate(timeout=120)[1]
     assert process.returncode == 0, said
     assert "Compiling, the first time only" in said
+
+
+def test_names_of_methods_are_said_without_commands_for_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(pace, "announce", said.append)
+    pace._say("run a\x1b[31m")
+    assert said == ["run a\\x1b[31m"]

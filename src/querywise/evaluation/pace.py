@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from querywise.data.folds import Fold
-from querywise.display.words import counted, some
+from querywise.display.words import counted, printable, some
 from querywise.evaluation.known_times import Times
 from querywise.evaluation.trained import Fit
 from querywise.runtime.lines import duration
@@ -49,7 +49,7 @@ class Pace:
         expect(FOLDS, total)
         if total > LONG:
             most = f" ({longest}: {duration(known[longest])})" if len(known) > 1 else ""
-            announce(f"{self._where}: about {duration(total)}{most}, going by earlier comparisons on this machine")
+            _say(f"{self._where}: about {duration(total)}{most}, going by earlier comparisons on this machine")
 
     def end_method(self, name: str) -> None:
         """A method was computed on a fold."""
@@ -59,7 +59,7 @@ class Pace:
             return  # at the end of the fold more is known
         self._said_first = True
         later = ", and will be after the first fold" if self._folds > 1 else ""
-        announce(
+        _say(
             f"{self._where}: how long this takes is not known yet{later}; not timed on this machine before: "
             f"{some(self._untimed, most=5)}"
         )
@@ -74,8 +74,13 @@ class Pace:
         took, others = time.monotonic() - self._began, self._folds - number - 1
         if took * others > LONG:
             of = f"fold {number + 1} of {self._folds} took {duration(took)}"
-            announce(f"{of}; the other {others} about {duration(took * others)} more")
+            _say(f"{of}; the other {others} about {duration(took * others)} more")
 
     @property
     def _where(self) -> str:
         return f"{counted(len(self._fits), 'method')} on {counted(self._folds, 'fold')}"
+
+
+def _say(text: str) -> None:
+    """Announce it: names of methods may be those of files, which may hold anything."""
+    announce(printable(text))
