@@ -382,6 +382,15 @@ def test_names_that_would_widen_a_small_file_to_gigabytes_are_refused_unless_it_
         read_features(path)
 
 
+@pytest.mark.parametrize("name", ["qid", "docid", "query_group"])
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us", tz="Nowhere/Here")])
+def test_ids_that_python_cannot_hold_are_refused(tmp_path: Path, name: str, kind: pa.DataType) -> None:
+    columns = {**ROWS, name: pa.array([2**31 - 1] * 40, kind)}
+    pq.write_table(pa.table(columns), tmp_path / "log.parquet")
+    with pytest.raises(DataError, match=r"log.parquet: A column of ids holds \w+.*, with values that Python cannot"):
+        read_parquet(tmp_path / "log.parquet")
+
+
 def test_texts_count_as_often_as_they_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = put_long(tmp_path / "log.parquet", {**ROWS, "docid": [each[-9_000:] for each in LONG]})
     monkeypatch.setattr(memory, "machine_memory", lambda: 1_500_000)  # more than three copies of 360 kB

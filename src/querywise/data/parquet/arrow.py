@@ -102,10 +102,15 @@ def distinct_values(column: Arrow) -> list[tuple[Ints, list[Arrow]]] | None:
         chunks = [chunk.dictionary_encode() for chunk in column.chunks]  # each its own texts, not those of all
     except pa.ArrowException:
         return None
-    return [
-        (to_numpy(pa.chunked_array([chunk.indices.cast("int64").fill_null(-1)])), chunk.dictionary.to_pylist())
-        for chunk in chunks
-    ]
+    try:
+        return [
+            (to_numpy(pa.chunked_array([chunk.indices.cast("int64").fill_null(-1)])), chunk.dictionary.to_pylist())
+            for chunk in chunks
+        ]
+    except (pa.ArrowException, OverflowError, ValueError) as error:  # a year 5,000,000, or a time zone that is nowhere
+        raise DataError(
+            f"A column of ids holds {column.type}, with values that Python cannot hold ({error})."
+        ) from None
 
 
 def strings_of(path: Path, table: Arrow, name: str) -> tuple[str, ...] | None:
