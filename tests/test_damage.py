@@ -34,8 +34,8 @@ from querywise.data.parquet.shards import open_shards
 from querywise.data.parquet.vectors import read_parquet_vectors
 from querywise.data.parquet.writing import write_shards
 from querywise.data.query_table import QueryTable
+from querywise.data.readers import read_features
 from querywise.data.runs import read_run
-from querywise.data.sources import read_features
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
 from querywise.learners.ranksvm.ranksvm import RankSVM
