@@ -1,4 +1,4 @@
-"""The worked example of CONTRIBUTING: a file and a line in a table, and everything else knows the ranker."""
+"""The worked example of CONTRIBUTING: a file and a function in a table, and everything else knows the ranker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from querywise.data.synthetic import make_judged
 from tests.serving import serving
 
 ROOT = Path(__file__).parent.parent
-_TABLE = "        Method(\n            RECOMMENDED,\n"
+_TABLE = "def find_method("
 
 
 @pytest.fixture(scope="module")
@@ -25,12 +25,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package with the two blocks of CONTRIBUTING in their places, and some data beside it."""
     folder = tmp_path_factory.mktemp("contributing")
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("*.pyc"))  # with what is compiled
-    code, line = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    code, entry = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
     (folder / "src" / "querywise" / "learners" / "centroids.py").write_text(code)
     table = folder / "src" / "querywise" / "methods" / "table.py"
     text = table.read_text()
     assert text.count(_TABLE) == 1
-    table.write_text(text.replace(_TABLE, f"        {line.strip()},\n{_TABLE}"))
+    table.write_text(text.replace(_TABLE, f"{entry}\n\n{_TABLE}"))
     write_letor(folder / "train.txt", make_judged(60, 8, 4))
     return folder
 
@@ -89,7 +89,7 @@ def test_it_is_served(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_it_conforms(place: Path) -> None:
-    """The suite finds it by its line in the table, and mypy by its contract."""
+    """The suite finds it in the table, and mypy by its contract."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "centroids"]
     suite = [*command, str(ROOT / "tests" / "test_rankers_conform.py")]
     done = subprocess.run(suite, check=False, capture_output=True, text=True, cwd=ROOT, env=surroundings(place))

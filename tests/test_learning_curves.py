@@ -27,7 +27,7 @@ from querywise.evaluation.learning_curves import cut, sizes_up_to, training_quer
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import holm, paired_t_test
 from querywise.jobs.compare import Asked, run
-from querywise.methods import METHODS, Method
+from querywise.methods import METHODS
 from tests.test_resume_compare import COUNTED, Counting, contents
 
 DATA = make_judged(120, 6, 3, noise=0.3)
@@ -267,7 +267,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> type[Counting]:
     """A method that counts how often it is fitted, and can be interrupted."""
     monkeypatch.setattr(Counting, "fits", 0)
     monkeypatch.setattr(Counting, "stops_at", -1)
-    monkeypatch.setitem(METHODS, "counted", Method("counted", "one feature", COUNTED))
+    monkeypatch.setitem(METHODS, "counted", COUNTED)
     return Counting
 
 

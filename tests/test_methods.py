@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_hints
 
 import pytest
 
@@ -13,6 +13,7 @@ import querywise
 from querywise.data.letor import write_letor
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
+from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.regression.kernel import KernelRidge
 from querywise.learners.trees.boosting import LambdaMART, TreeRegression
 from querywise.learners.trees.context import QueryContext
@@ -20,8 +21,7 @@ from querywise.locality.neighborhoods import Nearest, Radius
 from querywise.locality.views.topmean import TopMean
 from querywise.locality.views.twomodels import TwoModels
 from querywise.methods import METHODS, Setting, current_name, described, find_method, parse_settings, typed
-from querywise.methods.building import Part
-from querywise.methods.settings import imported, settings_of
+from querywise.methods.signatures import imported, make, settings_of
 from querywise.methods.views import VIEWS
 from querywise.rankers.blend import Blend
 from querywise.rankers.column import OneFeature
@@ -44,11 +44,6 @@ def built(method: str, **settings: Any) -> Any:
     return find_method(method).build(**settings)
 
 
-def parts_of(part: Part) -> list[Part]:
-    inner = [each for some in part.inside.values() for each in (some if isinstance(some, tuple) else (some,))]
-    return [part, *(each for some in inner for each in parts_of(some))]
-
-
 # The schema
 
 
@@ -60,23 +55,44 @@ def test_every_setting_has_a_type_and_a_help_and_choices_where_the_constructor_h
         assert len(setting.help) > 10, name
         assert setting.help.endswith("."), name
         setting.checked(setting.default)
-    for part in parts_of(method._whole):
-        made: Any = imported(part.home)
-        hints = get_type_hints(vars(made)["__init__"]) if "__init__" in vars(made) else {}
-        for parameter in part.settings:
-            if get_origin(hints.get(parameter)) is Literal:
-                assert method.settings[part.called.get(parameter, parameter)].choices == hints[parameter].__args__
+    made: Any = imported(method.home)
+    hints = get_type_hints(vars(made)["__init__"]) if "__init__" in vars(made) else {}
+    for parameter in method.takes:
+        if get_origin(hints.get(parameter)) is Literal:
+            assert method.settings[parameter].choices == hints[parameter].__args__
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
-def test_a_default_is_the_constructors_or_declared_to_differ(method: Any) -> None:
-    outer = parts_of(method._whole)
-    for name, setting in method.settings.items():
-        part = next(each for each in outer if name in {each.called.get(one, one) for one in each.settings})
-        parameter = next(each for each in part.settings if part.called.get(each, each) == name)
-        own = inspect.signature(imported(part.home)).parameters[parameter].default
-        default = part.differs.get(parameter, "+".join(own) if setting.several else own)
-        assert setting.default == default
+def test_a_default_is_the_constructors(method: Any) -> None:
+    parameters = inspect.signature(imported(method.home)).parameters
+    assert {name: method.settings[name].default for name in method.takes} == {
+        name: parameters[name].default for name in method.takes
+    }
+
+
+def test_parts_have_the_defaults_of_their_classes_unless_a_method_says_another() -> None:
+    def differing(method: str, part: Any) -> dict[str, Any]:
+        own = {name: each.default for name, each in inspect.signature(part).parameters.items()}
+        return {
+            name: each.default
+            for name, each in METHODS[method].settings.items()
+            if name in own and each.default != own[name]
+        }
+
+    assert differing("single", RankSVM) == differing("knn-online", TopMean) == differing("atvt", KernelRidge) == {}
+    assert differing("knn-online", RankSVM) == {"prior_l2": 0.0}, "none, for people"
+    assert differing("knn-online", Nearest) == {"k": 0.2}, "the ranker's own"
+    assert differing("naive", TopMean) == differing("select-ranker", TopMean) == {"top": 10}
+    assert differing("blend", LambdaMART) == {"bag": 5}
+    assert differing("blend", RankSVM) == {"l2": 0.1, "prior_l2": 5.0}
+    assert METHODS["naive"].settings["view"].default is METHODS["weights-by-query"].settings["view"].default is None
+
+
+def test_a_method_has_the_name_of_its_function_and_the_first_line_of_its_docstring() -> None:
+    method = METHODS["mhr-bc"]
+    assert method.factory.__name__ == "mhr_bc"
+    assert method.description == "a ranking SVM per pair of grades, combined by Borda count"
+    assert METHODS["bm25"].description.startswith("no learning: one feature as the score, BM25 or")
 
 
 def test_the_class_a_method_gives_is_known_without_building_it() -> None:
@@ -103,7 +119,16 @@ class Shaped:
         names: Any = (),
         on: bool = False,
         kept: int | str | Folds | None = None,
-    ) -> None: ...
+    ) -> None:
+        self.given = (share, on)
+
+
+def telling(word: str = "a") -> str:
+    """A word.
+
+    word: what to tell.
+    """
+    return word
 
 
 class Extended(Shaped):
@@ -113,18 +138,44 @@ class Extended(Shaped):
     """
 
 
+def shapes(
+    shaped: Annotated[type[Shaped], "tests.test_methods:Shaped", "share", "on", {"on": True}],
+    told: Annotated[str, telling, {"word": "b"}],
+    more: int = 3,
+) -> tuple[Shaped, str, int]:
+    """Something made of others.
+
+    more: a number.
+    """
+    return shaped(made=None), told, more
+
+
+def test_a_function_has_the_settings_of_what_its_parameters_stand_for() -> None:
+    found = settings_of(shapes)
+    assert {name: each.default for name, each in found.items()} == {"share": 0.5, "on": True, "word": "b", "more": 3}
+    assert [each.help for each in found.values()] == [
+        "a number, said over two lines.",
+        "",
+        "what to tell.",
+        "a number.",
+    ]
+    shaped, told, more = make(shapes, {"share": 0.1, "on": False, "word": "c", "more": 4})
+    assert (shaped.given, told, more) == ((0.1, False), "c", 4)
+    assert [*settings_of(shapes, "more", "on")] == ["more", "on"]
+
+
 def test_help_is_what_the_docstring_says_in_lines_that_begin_with_the_name() -> None:
-    found = settings_of("tests.test_methods:Shaped")
+    found = settings_of(Shaped)
     assert found["share"].help == "a number, said over two lines."
     assert found["kind"].help == found["other"].help == "one of a few."
     assert found["on"].help == ""
     assert "made" not in found, "what has no default is no setting"
-    more = settings_of("tests.test_methods:Extended")
+    more = settings_of(Extended)
     assert (more["share"].help, more["kind"].help) == ("another number.", "one of a few.")
 
 
 def test_types_are_told_in_words() -> None:
-    found = settings_of("tests.test_methods:Shaped")
+    found = settings_of(Shaped)
     assert {name: each.type for name, each in found.items()} == {
         "share": "number",
         "kind": "name or none",

@@ -32,7 +32,6 @@ from querywise.evaluation.tuning import Choice, Trial
 from querywise.jobs.compare import Asked, run
 from querywise.jobs.origins import begun
 from querywise.methods import METHODS, Method
-from querywise.methods.building import Part
 from querywise.methods.table import RENAMED
 from querywise.runtime.arrays import Floats
 from querywise.runtime.values import JsonObject
@@ -79,7 +78,7 @@ def counting(*, l2: float = 1.0) -> Any:
     return Counting()
 
 
-COUNTED = Part("tests.test_resume_compare:counting", ("l2",))
+COUNTED = Method("counted", "one feature", "tests.test_resume_compare:counting", ("l2",))
 
 
 @pytest.fixture
@@ -87,7 +86,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> type[Counting]:
     """A method called `counted`, for as long as one test runs."""
     monkeypatch.setattr(Counting, "fits", 0)
     monkeypatch.setattr(Counting, "stops_at", -1)
-    monkeypatch.setitem(METHODS, "counted", Method("counted", "one feature", COUNTED))
+    monkeypatch.setitem(METHODS, "counted", COUNTED)
     return Counting
 
 

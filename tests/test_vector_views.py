@@ -87,7 +87,7 @@ def test_a_request_without_a_vector_is_answered_by_the_global_model_and_says_so(
     known = data.candidates.queries
     assert known is not None
     assert known.vectors is not None
-    save(KnnOnline(RankSVM(), k=5, view=view_named(TopMean(), view)).fit(data), tmp_path / "model")
+    save(KnnOnline(RankSVM(), k=5, view=view_named(TopMean, view)).fit(data), tmp_path / "model")
     model = LoadedModel.from_folder(tmp_path / "model")
     documents = [Document(str(row), unread(each.tolist())) for row, each in enumerate(data.candidates.features[:8])]
     alone = RankRequest(Query("q", "some words"), documents)
@@ -137,9 +137,9 @@ def test_signals_are_a_view_where_there_are_runs() -> None:
 
 
 def test_names_people_type_give_these_views() -> None:
-    assert isinstance(view_named(TopMean(), "vector"), VectorView)
-    assert isinstance(view_named(TopMean(), "signals"), SignalView)
-    inside = view_named(TopMean(), "gradient:vector")
+    assert isinstance(view_named(TopMean, "vector"), VectorView)
+    assert isinstance(view_named(TopMean, "signals"), SignalView)
+    inside = view_named(TopMean, "gradient:vector")
     assert isinstance(inside, GradientView)
     assert isinstance(inside.view, VectorView)
 

@@ -2,54 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, TypeAlias
 
 from querywise.errors import DataError
-from querywise.methods.building import Part
 from querywise.methods.settings import Setting, Value
+from querywise.methods.signatures import imported, make, settings_of
+from querywise.methods.wrappers import normalised, with_missing
 from querywise.runtime.values import Grid, JsonObject, Settings
 
 if TYPE_CHECKING:
     from querywise.contracts.protocols import Ranker
     from querywise.data.training import Training
 
+Made: TypeAlias = "Callable[..., Ranker]"  # a ranker's class, with the values of its own settings
+
 TEXT_VIEW = "gradient:text"  # tried beside a method's own where queries have a text and no view is asked for
-_JOINING = "querywise.methods.joining"
 SIGNALS = "signals"  # a setting of trees that validation data can choose
+
+
+def _made(ranker: Made) -> Ranker:
+    return ranker()
 
 
 @dataclass(frozen=True)
 class Method:
-    """A ranker by name: what it is made of, which settings are worth trying, and one line on what it is."""
+    """A ranker by name: how it is built, which settings are worth trying, and one line on what it is.
+
+    home: the class of the ranker as `module:Class`, imported when it is needed.
+    takes: the parameters of the class that can be set.
+    factory: builds the ranker of the class, the parameter `ranker`, and of other parts; see `signatures`.
+    around: what can be put around the ranker, as one more setting says.
+    """
 
     name: str
     description: str
-    ranker: Part
+    home: str
+    takes: tuple[str, ...] = ()
     grid: Grid = field(default_factory=dict)
     grids: Mapping[str, Grid] = field(default_factory=dict)  # other ones, by base
-    normalisable: bool = True  # whether features can be normalised within their query first
-    missing: Literal["filled", "native", "refused"] = "filled"  # what can be chosen for missing values beside refusal
-
-    @property
-    def home(self) -> str:
-        """Where the class of the ranker is, as `module:Class`; what may be put around it does not count."""
-        part = self.ranker
-        while part.home.startswith(f"{_JOINING}:"):
-            part = next(each for each in part.inside.values() if isinstance(each, Part))
-        return part.home
+    factory: Callable[..., Ranker] = _made
+    around: tuple[Callable[..., Ranker], ...] = (normalised, with_missing)
 
     @cached_property
     def settings(self) -> Mapping[str, Setting]:
         """What can be set, by name. The classes are imported when this is first asked for."""
-        return self._whole.schema()
+        own = settings_of(imported(self.home), *self.takes) if self.takes else {}
+        found = settings_of(self.factory, ranker=own)
+        for each in self.around:
+            found |= settings_of(each)
+        return found
 
     def build(self, **settings: Value) -> Ranker:
         """The ranker, not fitted, with some settings and the defaults of the others."""
-        values = {name: each.default for name, each in self.settings.items()} | self.checked(settings)
-        ranker: Ranker = self._whole.made({name: each.argument(values[name]) for name, each in self.settings.items()})
+        chosen = {name: each.default for name, each in self.settings.items()} | self.checked(settings)
+        values = {name: each.argument(chosen[name]) for name, each in self.settings.items()}
+        own = {name: values[name] for name in self.takes}
+        ranker: Ranker = make(self.factory, values, ranker=partial(imported(self.home), **own))
+        for each in self.around:
+            ranker = make(each, values, ranker=ranker)
         return ranker
 
     def checked(self, settings: Mapping[str, Value]) -> dict[str, Value]:
@@ -79,16 +92,6 @@ class Method:
             "description": self.description,
             "grid": {name: list(values) for name, values in self.grid.items()},
         }
-
-    @property
-    def _whole(self) -> Part:
-        whole = self.ranker
-        if self.normalisable:
-            whole = Part(f"{_JOINING}:normalised", ("normalise",), {"ranker": whole})
-        if self.missing == "refused":
-            return whole
-        filling = "with_missing" if self.missing == "filled" else "with_missing_or_native"
-        return Part(f"{_JOINING}:{filling}", ("missing",), {"ranker": whole})
 
 
 def parse_settings(method: Method, texts: Sequence[str], flag: str = "") -> JsonObject:

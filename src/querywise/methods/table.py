@@ -1,307 +1,311 @@
-"""The names people type, and what they stand for: one table that the command line, comparisons and the docs read."""
+"""The names people type, and what they stand for: one table that the command line, comparisons and the docs read.
+
+A method is a function that builds a ranker: its name, with hyphens, is the method's, the first line of its docstring
+says what it is, and its parameters are what can be set, beside the parameters of the ranker's class that `takes` names.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+import querywise.methods.parts as parts
 from querywise.errors import DataError
-from querywise.methods.building import Part
-from querywise.methods.method import Method
-from querywise.methods.peers import PEERS
+from querywise.methods.method import Made, Method
 from querywise.methods.settings import Value
-from querywise.runtime.values import JsonObject, Settings
+from querywise.methods.wrappers import normalised, with_missing, with_missing_or_native
+from querywise.runtime.values import Grid, JsonObject, Settings
 
 if TYPE_CHECKING:
     from querywise.contracts.protocols import Ranker
-
-_JOINING = "querywise.methods.joining"
-_LEARNERS = "querywise.learners"
-_RANKERS = "querywise.rankers"
-_FUSION = f"{_RANKERS}.weights"
-_RANKSVM = f"{_LEARNERS}.ranksvm.ranksvm:RankSVM"
-_LAMBDAMART = f"{_LEARNERS}.trees.boosting:LambdaMART"
-
-_GROWTH = ("trees", "leaves", "learning_rate", "min_documents", "seed")
-_AGREEMENT = ("cost", "grades", "theta", "smoothing", "similarity", "similarity_scale", "norm")
-_BY_QUERY = (
-    "normalise",
-    "measure",
-    "way",
-    "k",
-    "kappa",
-    "l2",
-    "signals_l2",
-    "shrinkage",
-    "back_off",
-    "folds",
-    "seed",
-)
-_TARGETS = (
-    "penalty", "scale_penalty", "shift_penalty", "variant", "rounds", "stop", "nonnegative", "transform", "per",
-)  # fmt: skip
-_SVM = Part(_RANKSVM, ("l2", "loss", "pairs"))
-_WHOLE_SVM = Part(_RANKSVM, ("l2", "loss", "pairs", "scale", "tolerance"))
-_TOP_MEAN = Part("querywise.locality.views.topmean:TopMean", ("reference", "top"))
-_VIEW = Part("querywise.methods.views:view_named", ("view",), {"top_mean": _TOP_MEAN})
-_OWN_VIEW = replace(_VIEW, differs={"view": None})  # of rankers with a view of their own
-_LOCAL = Part(f"{_JOINING}:local_learner", ("base", "prior_l2"), {"linear": _WHOLE_SVM, "forest": Part(_LAMBDAMART)})
-_NEAR = Part(
-    f"{_JOINING}:neighborhood",
-    ("radius",),
-    {"nearest": Part("querywise.locality.neighborhoods:Nearest", ("k", "metric", "search"))},
-)
-_REGRESSOR = Part(
-    f"{_JOINING}:regressor",
-    ("base",),
-    {
-        "forest": Part(f"{_LEARNERS}.trees.boosting:TreeRegression", _GROWTH),
-        "smooth": Part(f"{_LEARNERS}.regression.kernel:KernelRidge", ("kernel", "width", "l2", "seed")),
-    },
-)
-_LOCAL_RANKER = {"learner": _LOCAL, "view": _VIEW, "neighborhood": _NEAR}
-_CLUSTERED = {"learner": _LOCAL, "view": _OWN_VIEW}
-
-
-def _with_signals(learner: Part) -> Part:
-    """The same trees, which see the signals of a query if that is asked for."""
-    return Part(f"{_JOINING}:with_signals", ("signals",), {"learner": learner})
-
-
-def _blend() -> Part:
-    """Trees in their query's context, by both objectives, and a local linear model for each query."""
-    forests = [
-        _with_signals(
-            Part(
-                f"{_LEARNERS}.trees.context:QueryContext",
-                ("columns",),
-                {"learner": Part(_LAMBDAMART, (*_GROWTH, "bag"), differs={"bag": 5, "objective": objective})},
-                called={"columns": "context"},
-            )
-        )
-        for objective in ("lambdarank", "rank_xendcg")
-    ]
-    linear = Part(_RANKSVM, ("l2",), differs={"l2": 0.1, "tolerance": None})  # certified models do not improve it
-    local = Part(f"{_JOINING}:local_learner", ("prior_l2",), {"linear": linear}, {"prior_l2": 5.0})
-    online = Part(f"{_RANKERS}.knn:KnnOnline", ("k", "back_off"), {"learner": local, "view": _VIEW})
-    own = ("scores", "weights", "measure", "shrinkage")
-    return Part(f"{_RANKERS}.blend:Blend", own, {"rankers": (*forests, online)})
-
+    from querywise.learners.trees.boosting import LambdaMART
 
 RECOMMENDED = "blend"
 RENAMED = {"querywise": RECOMMENDED}  # former name → current name
+METHODS: dict[str, Method] = {}
+PEERS: dict[str, Method] = {}  # of other libraries, only to compare with: they are neither saved nor served
+
+_LEARNERS = "querywise.learners"
+_RANKERS = "querywise.rankers"
+_CLASSIC = f"{_LEARNERS}.classic"
+_ENSEMBLE = f"{_RANKERS}.ensemble.ensemble"
+_FUSION = f"{_RANKERS}.weights"
 
 _L2 = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-_KNN_GRID = {"l2": (0.1, 1.0, 10.0), "k": (0.1, 0.2, 0.35, 0.6), "prior_l2": (0.0, 0.5, 5.0)}
-_CLUSTERS_GRID = {"l2": (0.1, 1.0, 10.0), "clusters": (5, 20, 50), "prior_l2": (0.0, 0.5, 5.0)}
-
+_KNN = {"l2": (0.1, 1.0, 10.0), "k": (0.1, 0.2, 0.35, 0.6), "prior_l2": (0.0, 0.5, 5.0)}
+_CLUSTERS = {"l2": (0.1, 1.0, 10.0), "clusters": (5, 20, 50), "prior_l2": (0.0, 0.5, 5.0)}
 _SHRINKAGE = {"learning_rate": (0.03, 0.1)}
 _SMOOTHNESS = {"l2": (0.1, 1.0, 10.0)}
 _AGREEMENTS = {"norm": (None, 10.0), "cost": (0.1, 1.0, 10.0), "grades": ("three", "difference")}
+_NEARBY_AGREEMENTS = {**_AGREEMENTS, "gamma": (0.0, 0.1, 0.5, 2.0, 5.0)}
+_AGREEMENT = ("cost", "grades", "theta", "smoothing", "similarity", "similarity_scale", "norm")
 _TRANSFORMS = {"scale_penalty": (1.0, 10.0, 100.0), "shift_penalty": (0.1, 1.0, 10.0)}
+_PEER = ("trees", "depth", "learning_rate", "patience", "bag", "seed")
+_BY_QUERY = ("normalise", "measure", "way", "k", "kappa", "l2", "signals_l2", "shrinkage", "back_off", "folds", "seed")
+_SELECTION = ("clusters", "k", "with_relevant", "reference", "floor", "softness", "seed")
+_PLANE = ("clusters", "reference", "top", "floor", "softness", "seed")
+_TARGETS = (
+    "penalty", "scale_penalty", "shift_penalty", "variant", "rounds", "stop", "nonnegative", "transform", "per",
+)  # fmt: skip
+_FILLED = (with_missing,)  # what can be put around rankers whose features are not normalised within their query
+_RUNS: tuple[Made, ...] = ()  # around rankers of runs, where what a run did not find is 0
 
-METHODS = {
-    method.name: method
-    for method in (
-        Method(
-            "bm25",
-            "no learning: one feature as the score, BM25 or the one named by reference",
-            Part(f"{_RANKERS}.column:OneFeature", (), {"feature": Part(f"{_JOINING}:feature", ("reference",))}),
-            normalisable=False,
-        ),
-        Method(
-            "vectors",
-            "no learning: the similarity of a document's vector and the query's as the score",
-            Part(f"{_RANKERS}.column:OneFeature", differs={"feature": "similarity"}),
-            normalisable=False,
-        ),
-        Method(
-            "ranksvm",
-            "one linear model for all queries, trained on preference pairs",
-            _WHOLE_SVM,
-            {"l2": _L2},
-        ),
-        Method(
-            "lambdamart",
-            "one forest of boosted trees for all queries (LightGBM)",
-            _with_signals(Part(_LAMBDAMART, (*_GROWTH, "objective", "bag"))),
-            {"leaves": (7, 15, 31), "learning_rate": (0.03, 0.1)},
-            missing="native",
-        ),
-        Method(
-            "single",
-            "one ranking SVM for all queries: what those below are measured against",
-            Part(f"{_RANKERS}.single:Single", (), {"learner": _SVM}),
-            {"l2": _L2},
-        ),
-        Method(
-            "query-classes",
-            "one model per class of query, and a classifier",
-            Part(f"{_RANKERS}.classes:QueryClasses", ("known", "seed"), {"learner": _SVM, "view": _VIEW}),
-            {"l2": _L2},
-        ),
-        Method(
-            "knn-online",
-            "a model of its own for each query, from its neighbours",
-            Part(f"{_RANKERS}.knn:KnnOnline", ("k", "back_off"), _LOCAL_RANKER),
-            _KNN_GRID,
-        ),
-        Method(
-            "knn-offline-1",
-            "the stored model that shares most training pairs",
-            Part(f"{_RANKERS}.knn:KnnOffline1", ("k", "back_off", "models"), _LOCAL_RANKER),
-            _KNN_GRID,
-        ),
-        Method(
-            "knn-offline-2",
-            "the stored model of the nearest training query",
-            Part(f"{_RANKERS}.knn:KnnOffline2", ("k", "back_off", "models"), _LOCAL_RANKER),
-            _KNN_GRID,
-        ),
-        Method(
-            "naive",
-            "a model per cluster of relevant documents; the nearest cluster's answers",
-            Part(f"{_RANKERS}.clusters:Naive", ("clusters", "top", "softness", "seed"), _CLUSTERED),
-            {**_CLUSTERS_GRID, "top": (5, 50)},
-        ),
-        Method(
-            "select-ranker",
-            "the models of naive, blended by how well each ranks similar training queries",
-            Part(
-                f"{_RANKERS}.clusters:SelectRanker",
-                ("clusters", "k", "with_relevant", "reference", "floor", "softness", "seed"),
-                {
-                    "learner": _LOCAL,
-                    "view": replace(_OWN_VIEW, inside={"top_mean": replace(_TOP_MEAN, differs={"top": 10})}),
-                },
-            ),
-            {**_CLUSTERS_GRID, "k": (5, 20), "floor": (0.0, 0.7)},
-        ),
-        Method(
-            "transform",
-            "a model per cluster in the plane of two models, blended by distance",
-            Part(
-                f"{_RANKERS}.clusters:Transform",
-                ("clusters", "reference", "top", "floor", "softness", "seed"),
-                _CLUSTERED,
-            ),
-            {**_CLUSTERS_GRID, "top": (5, 50), "floor": (0.0, 0.5)},
-        ),
-        Method(
-            "regression",
-            "one regression for all queries, on the grades: what the next is measured against",
-            Part(f"{_RANKERS}.atvt:ATVT", (), {"regressor": _REGRESSOR}, {"rounds": 0}),  # no transformation
-            _SHRINKAGE,
-            {"kernel": _SMOOTHNESS},
-        ),
-        Method(
-            "atvt",
-            "one regression, learned as if queries differed in level and scale",
-            Part(
-                f"{_RANKERS}.atvt:ATVT",
-                _TARGETS,
-                {"regressor": _REGRESSOR},
-            ),
-            {**_SHRINKAGE, **_TRANSFORMS},
-            {"kernel": {**_SMOOTHNESS, **_TRANSFORMS}},
-        ),
-        Method(
-            "ser",
-            "an ensemble: every feature a ranker, one weight each, none negative",
-            Part(f"{_RANKERS}.ensemble.ensemble:SER", _AGREEMENT),
-            _AGREEMENTS,
-            normalisable=False,
-        ),
-        Method(
-            "sser",
-            "the same, weighted anew for each query by its own documents",
-            Part(f"{_RANKERS}.ensemble.ensemble:SSER", ("gamma", "neighbours", *_AGREEMENT)),
-            {**_AGREEMENTS, "gamma": (0.0, 0.1, 0.5, 2.0, 5.0)},
-            normalisable=False,
-        ),
-        Method(
-            "rankboost",
-            "thresholds on single features, boosted over preference pairs",
-            Part(f"{_LEARNERS}.classic.rankboost:RankBoost", ("rounds", "thresholds", "learning_rate", "patience")),
-            {"thresholds": (8, 16, 64), "learning_rate": (0.3, 1.0)},
-        ),
-        Method(
-            "listnet",
-            "one linear model, trained on whole lists",
-            Part(f"{_LEARNERS}.classic.listnet:ListNet", ("l2",)),
-            {"l2": (0.01, 0.03, 0.1, 0.3, 1.0)},
-        ),
-        Method(
-            "adarank",
-            "single features, boosted over queries by MAP or NDCG",
-            Part(f"{_LEARNERS}.classic.adarank:AdaRank", ("rounds", "measure", "repeat", "patience")),
-        ),
-        Method(
-            "mhr-bc",
-            "a ranking SVM per pair of grades, combined by Borda count",
-            Part(f"{_LEARNERS}.classic.hyperplanes:MultipleHyperplanes", ("l2", "loss", "pairs")),
-            {"l2": (0.1, 1.0, 3.0)},
-        ),
-        Method(
-            "rrf",
-            "no learning: first-stage runs by reciprocal ranks",
-            Part(f"{_FUSION}.fusion:EqualWeights", (), differs={"normalise": "rank"}),
-            normalisable=False,
-            missing="refused",  # what a run did not find is 0
-        ),
-        Method(
-            "combsum",
-            "no learning: the sum of first-stage runs' normalised scores",
-            Part(f"{_FUSION}.fusion:EqualWeights", ("normalise",)),
-            normalisable=False,
-            missing="refused",  # what a run did not find is 0
-        ),
-        Method(
-            "weights",
-            "one weight per first-stage run for all queries",
-            Part(f"{_FUSION}.fusion:Weights", ("normalise", "measure")),
-            normalisable=False,
-            missing="refused",  # what a run did not find is 0
-        ),
-        Method(
-            "weights-by-query",
-            "weights of first-stage runs for each query its own, where cross-validation shows a gain",
-            Part(f"{_FUSION}.by_query:WeightsByQuery", _BY_QUERY, {"view": _OWN_VIEW}),
-            {"view": (None,)},  # what is worth trying is tried by the method itself
-            normalisable=False,
-            missing="refused",  # what a run did not find is 0
-        ),
-        Method(
-            "margin",
-            "no labels: a run's weight is how far its top score stands out (the last run, as vectors)",
-            Part(f"{_FUSION}.confidence:Confidence", ("run", "normalise"), differs={"sign": "margin"}),
-            normalisable=False,
-            missing="refused",  # what a run did not find is 0
-        ),
-        Method(
-            "entropy",
-            "no labels: a run's weight is how uneven its scores are (the first run, as BM25)",
-            Part(f"{_FUSION}.confidence:Confidence", ("run", "normalise"), differs={"sign": "entropy"}),
-            normalisable=False,
-            missing="refused",  # what a run did not find is 0
-        ),
-        Method(
-            "forest",
-            "weights of first-stage runs that a random forest predicts from a query's signals",
-            Part(f"{_FUSION}.forest:ForestWeights", ("normalise", "measure", "trees", "seed")),
-            normalisable=False,
-            missing="refused",  # what a run did not find is 0
-        ),
-        Method(
-            RECOMMENDED,
-            "a blend of trees that see their query's other candidates and of knn-online; the one to try first",
-            _blend(),
-            {"scores": ("standard", "rank")},
-            normalisable=False,
-        ),
-    )
-}
+
+def _method(
+    home: str,
+    *takes: str,
+    grid: Grid | None = None,
+    grids: Mapping[str, Grid] | None = None,
+    around: tuple[Made, ...] = (normalised, with_missing),
+    table: dict[str, Method] = METHODS,
+) -> Callable[[Made], Made]:
+    """Make a function a method, of the class at `home`; see Method for the rest."""
+
+    def added(factory: Made) -> Made:
+        name = factory.__name__.replace("_", "-")
+        told = (factory.__doc__ or "").partition("\n")[0].removesuffix(".")
+        description = told[:1].lower() + told[1:]
+        table[name] = Method(name, description, home, takes, grid or {}, grids or {}, factory, around)
+        return factory
+
+    return added
+
+
+@_method(f"{_RANKERS}.column:OneFeature", around=_FILLED)
+def bm25(ranker: Made, reference: int | str | None = None) -> Ranker:
+    """No learning: one feature as the score, BM25 or the one named by reference.
+
+    reference: its name, or its number from 0; none is BM25 as this library computes it.
+    """
+    from querywise.retrieval.scores import BM25
+
+    return ranker(BM25 if reference is None else reference)
+
+
+@_method(f"{_RANKERS}.column:OneFeature", around=_FILLED)
+def vectors(ranker: Made) -> Ranker:
+    """No learning: the similarity of a document's vector and the query's as the score."""
+    return ranker("similarity")
+
+
+@_method(f"{_LEARNERS}.ranksvm.ranksvm:RankSVM", "l2", "loss", "pairs", "scale", "tolerance", grid={"l2": _L2})
+def ranksvm(ranker: Made) -> Ranker:
+    """One linear model for all queries, trained on preference pairs."""
+    return ranker()
+
+
+@_method(
+    f"{_LEARNERS}.trees.boosting:LambdaMART",
+    *(*parts.GROWTH, "objective", "bag"),
+    grid={"leaves": (7, 15, 31), **_SHRINKAGE},
+    around=(normalised, with_missing_or_native),
+)
+def lambdamart(ranker: type[LambdaMART], signals: parts.Signals) -> Ranker:
+    """One forest of boosted trees for all queries (LightGBM)."""
+    from querywise.learners.trees.context import QueryContext
+
+    return ranker() if signals is None else QueryContext(ranker(), ("view",), view=signals)
+
+
+@_method(f"{_RANKERS}.single:Single", grid={"l2": _L2})
+def single(learner: parts.SVM, ranker: Made) -> Ranker:
+    """One ranking SVM for all queries: what those below are measured against."""
+    return ranker(learner())
+
+
+@_method(f"{_RANKERS}.classes:QueryClasses", "known", "seed", grid={"l2": _L2})
+def query_classes(learner: parts.SVM, view: parts.View, ranker: Made) -> Ranker:
+    """One model per class of query, and a classifier."""
+    return ranker(learner(), view=view)
+
+
+@_method(f"{_RANKERS}.knn:KnnOnline", "k", "back_off", grid=_KNN)
+def knn_online(learner: parts.Learner, view: parts.View, neighborhood: parts.Neighborhood, ranker: Made) -> Ranker:
+    """A model of its own for each query, from its neighbours."""
+    return ranker(learner, view=view, neighborhood=neighborhood)
+
+
+@_method(f"{_RANKERS}.knn:KnnOffline1", "k", "back_off", "models", grid=_KNN)
+def knn_offline_1(learner: parts.Learner, view: parts.View, neighborhood: parts.Neighborhood, ranker: Made) -> Ranker:
+    """The stored model that shares most training pairs."""
+    return ranker(learner, view=view, neighborhood=neighborhood)
+
+
+@_method(f"{_RANKERS}.knn:KnnOffline2", "k", "back_off", "models", grid=_KNN)
+def knn_offline_2(learner: parts.Learner, view: parts.View, neighborhood: parts.Neighborhood, ranker: Made) -> Ranker:
+    """The stored model of the nearest training query."""
+    return ranker(learner, view=view, neighborhood=neighborhood)
+
+
+@_method(f"{_RANKERS}.clusters:Naive", "clusters", "top", "softness", "seed", grid={**_CLUSTERS, "top": (5, 50)})
+def naive(learner: parts.Learner, view: parts.OwnView, ranker: Made) -> Ranker:
+    """A model per cluster of relevant documents; the nearest cluster's answers."""
+    return ranker(learner, view=view)
+
+
+@_method(f"{_RANKERS}.clusters:SelectRanker", *_SELECTION, grid={**_CLUSTERS, "k": (5, 20), "floor": (0.0, 0.7)})
+def select_ranker(learner: parts.Learner, view: parts.SelectView, ranker: Made) -> Ranker:
+    """The models of naive, blended by how well each ranks similar training queries."""
+    return ranker(learner, view=view)
+
+
+@_method(f"{_RANKERS}.clusters:Transform", *_PLANE, grid={**_CLUSTERS, "top": (5, 50), "floor": (0.0, 0.5)})
+def transform(learner: parts.Learner, view: parts.OwnView, ranker: Made) -> Ranker:
+    """A model per cluster in the plane of two models, blended by distance."""
+    return ranker(learner, view=view)
+
+
+@_method(f"{_RANKERS}.atvt:ATVT", grid=_SHRINKAGE, grids={"kernel": _SMOOTHNESS})
+def regression(regressor: parts.Regressor, ranker: Made) -> Ranker:
+    """One regression for all queries, on the grades: what the next is measured against."""
+    return ranker(regressor, rounds=0)  # no transformation
+
+
+@_method(
+    f"{_RANKERS}.atvt:ATVT",
+    *_TARGETS,
+    grid={**_SHRINKAGE, **_TRANSFORMS},
+    grids={"kernel": {**_SMOOTHNESS, **_TRANSFORMS}},
+)
+def atvt(regressor: parts.Regressor, ranker: Made) -> Ranker:
+    """One regression, learned as if queries differed in level and scale."""
+    return ranker(regressor)
+
+
+@_method(f"{_ENSEMBLE}:SER", *_AGREEMENT, grid=_AGREEMENTS, around=_FILLED)
+def ser(ranker: Made) -> Ranker:
+    """An ensemble: every feature a ranker, one weight each, none negative."""
+    return ranker()
+
+
+@_method(f"{_ENSEMBLE}:SSER", "gamma", "neighbours", *_AGREEMENT, grid=_NEARBY_AGREEMENTS, around=_FILLED)
+def sser(ranker: Made) -> Ranker:
+    """The same, weighted anew for each query by its own documents."""
+    return ranker()
+
+
+@_method(
+    f"{_CLASSIC}.rankboost:RankBoost",
+    *("rounds", "thresholds", "learning_rate", "patience"),
+    grid={"thresholds": (8, 16, 64), "learning_rate": (0.3, 1.0)},
+)
+def rankboost(ranker: Made) -> Ranker:
+    """Thresholds on single features, boosted over preference pairs."""
+    return ranker()
+
+
+@_method(f"{_CLASSIC}.listnet:ListNet", "l2", grid={"l2": (0.01, 0.03, 0.1, 0.3, 1.0)})
+def listnet(ranker: Made) -> Ranker:
+    """One linear model, trained on whole lists."""
+    return ranker()
+
+
+@_method(f"{_CLASSIC}.adarank:AdaRank", "rounds", "measure", "repeat", "patience")
+def adarank(ranker: Made) -> Ranker:
+    """Single features, boosted over queries by MAP or NDCG."""
+    return ranker()
+
+
+@_method(f"{_CLASSIC}.hyperplanes:MultipleHyperplanes", "l2", "loss", "pairs", grid={"l2": (0.1, 1.0, 3.0)})
+def mhr_bc(ranker: Made) -> Ranker:
+    """A ranking SVM per pair of grades, combined by Borda count."""
+    return ranker()
+
+
+@_method(f"{_FUSION}.fusion:EqualWeights", around=_RUNS)
+def rrf(ranker: Made) -> Ranker:
+    """No learning: first-stage runs by reciprocal ranks."""
+    return ranker("rank")
+
+
+@_method(f"{_FUSION}.fusion:EqualWeights", "normalise", around=_RUNS)
+def combsum(ranker: Made) -> Ranker:
+    """No learning: the sum of first-stage runs' normalised scores."""
+    return ranker()
+
+
+@_method(f"{_FUSION}.fusion:Weights", "normalise", "measure", around=_RUNS)
+def weights(ranker: Made) -> Ranker:
+    """One weight per first-stage run for all queries."""
+    return ranker()
+
+
+# What is worth trying is tried by the method itself.
+@_method(f"{_FUSION}.by_query:WeightsByQuery", *_BY_QUERY, grid={"view": (None,)}, around=_RUNS)
+def weights_by_query(view: parts.OwnView, ranker: Made) -> Ranker:
+    """Weights of first-stage runs for each query its own, where cross-validation shows a gain."""
+    return ranker(view=view)
+
+
+@_method(f"{_FUSION}.confidence:Confidence", "run", "normalise", around=_RUNS)
+def margin(ranker: Made) -> Ranker:
+    """No labels: a run's weight is how far its top score stands out (the last run, as vectors)."""
+    return ranker("margin")
+
+
+@_method(f"{_FUSION}.confidence:Confidence", "run", "normalise", around=_RUNS)
+def entropy(ranker: Made) -> Ranker:
+    """No labels: a run's weight is how uneven its scores are (the first run, as BM25)."""
+    return ranker("entropy")
+
+
+@_method(f"{_FUSION}.forest:ForestWeights", "normalise", "measure", "trees", "seed", around=_RUNS)
+def forest(ranker: Made) -> Ranker:
+    """Weights of first-stage runs that a random forest predicts from a query's signals."""
+    return ranker()
+
+
+@_method(
+    f"{_RANKERS}.blend:Blend",
+    *("scores", "weights", "measure", "shrinkage"),
+    grid={"scores": ("standard", "rank")},
+    around=_FILLED,
+)
+def blend(
+    *,
+    forest: parts.Bagged,
+    context: Sequence[str] = ("z",),
+    signals: parts.Signals,
+    learner: parts.HeldLearner,
+    view: parts.View,
+    online: parts.Online,
+    ranker: Made,
+) -> Ranker:
+    """A blend of trees that see their query's other candidates and of knn-online; the one to try first.
+
+    context: which of the groups mean, spread, z, rank and length; z alone did best on validation data.
+    """
+    from querywise.learners.trees.context import QueryContext
+
+    columns = context if signals is None else (*context, "view")
+    pairwise = QueryContext(forest(objective="lambdarank"), columns, view=signals)
+    listwise = QueryContext(forest(objective="rank_xendcg"), columns, view=signals)
+    learner.tolerance = None  # certified models do not improve it
+    return ranker([pairwise, listwise, online(learner, view=view)])
+
+
+# Two settings more than LambdaMART's own grid, around what their documentation recommends.
+@_method(
+    f"{_LEARNERS}.peers.xgboost:XGBoost",
+    *(*_PEER, "objective"),
+    grid={"depth": (3, 6), "learning_rate": (0.03, 0.1), "objective": ("rank:ndcg", "rank:map")},
+    table=PEERS,
+)
+def xgboost(ranker: Made) -> Ranker:
+    """One forest for all queries, by XGBoost: only compared with."""
+    return ranker()
+
+
+@_method(
+    f"{_LEARNERS}.peers.catboost:CatBoost",
+    *(*_PEER, "mode"),
+    grid={"depth": (4, 6), "learning_rate": (0.03, 0.1), "mode": ("Classic", "NDCG")},
+    table=PEERS,
+)
+def catboost(ranker: Made) -> Ranker:
+    """One forest of symmetric trees for all queries, by CatBoost's YetiRank: only compared with."""
+    return ranker()
 
 
 def find_method(name: str, *, peers: bool = False) -> Method:

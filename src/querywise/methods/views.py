@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from querywise.errors import DataError
 
@@ -15,7 +15,10 @@ VIEWS = (TOP_MEAN, "text", "columns", "two-models", "divergence", "vector", "sig
 _LEARNED = ("learned", "gradient")  # of the view after the colon; of top-mean without one
 
 
-def view_named(top_mean: TopMean, view: str | None = TOP_MEAN) -> QueryView | None:
+def view_named(
+    top_mean: Annotated[type[TopMean], "querywise.locality.views.topmean:TopMean", "reference", "top"],
+    view: str | None = TOP_MEAN,
+) -> QueryView | None:
     """A view by name, its reference and number of documents those of `top_mean`.
 
     view: how similarity of queries is measured: top-mean, text, columns, two-models, divergence, vector or signals,
@@ -44,9 +47,10 @@ def view_named(top_mean: TopMean, view: str | None = TOP_MEAN) -> QueryView | No
             f"Unknown view {unknown[0]!r}. Known: {', '.join(VIEWS)}, several joined by +, and learned or gradient, "
             "or either of a view as in gradient:text."
         )
-    reference, top = top_mean.reference, top_mean.top
+    mean = top_mean()
+    reference, top = mean.reference, mean.top
     views: dict[str, QueryView] = {
-        TOP_MEAN: top_mean,
+        TOP_MEAN: mean,
         "text": TextView(),
         "vector": VectorView(),
         "columns": Columns(),
