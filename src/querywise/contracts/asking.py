@@ -13,6 +13,7 @@ from querywise.contracts.estimators import Estimator
 from querywise.data.gains import require_same_labels
 from querywise.data.judged import Candidates, Judged
 from querywise.data.missing import ZERO, reading_for
+from querywise.data.training import Training
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Floats
 
@@ -25,7 +26,17 @@ _Answer = TypeVar("_Answer")
 
 
 class AnyRanker(Estimator):
-    """What all rankers have in common: parameters by name, a repr, and a `fit` that explains what it is given."""
+    """What all rankers have in common: parameters by name, a repr, and a `fit` that explains what it is given.
+
+    After `fit`, `feature_count_` and `feature_names_` are those of the data; a `fit` that needs them sets them.
+    """
+
+    feature_count_: int
+    feature_names_: tuple[str, ...] | None
+
+    def _remember_features(self, data: Training) -> None:
+        self.feature_count_ = data.feature_count
+        self.feature_names_ = data.feature_names
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -94,7 +105,9 @@ def _explained(fit: Callable[..., _Answer]) -> Callable[..., _Answer]:
             raise DataError(_not_taken(type(self).__name__, (valid,), "fit(…, valid=…)"), arguments=("valid",))
         if valid is not None:
             require_same_labels([data[0], valid])
-        return fit(self, *data, **options)
+        fitted = fit(self, *data, **options)
+        self._remember_features(data[0])
+        return fitted
 
     return explained
 

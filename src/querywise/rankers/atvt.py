@@ -124,8 +124,6 @@ class ATVT(AnyRanker):
         groups = self._groups(data)._replace(weights=weights)
         self.scale_, self.shift_ = self._alternate(targets, candidates, groups, growth)
         self.query_ids_ = candidates.query_ids
-        self.feature_count_ = candidates.features.shape[1]
-        self.feature_names_ = candidates.feature_names
         return self
 
     @predicts

@@ -75,8 +75,7 @@ class Blend(AnyRanker):
         with caching():  # what several rankers need is made once
             self.rankers_ = tuple(_fitted(each, data, valid) for each in self.rankers)
         forget_derived(self)
-        self.feature_count_ = data.candidates.features.shape[1]
-        self.feature_names_ = data.candidates.feature_names
+        self._remember_features(data)
         self.weights_ = np.full(len(self.rankers_), 1 / len(self.rankers_))
         if self.weights == "learned" and valid is not None and len(valid):
             learned = learned_weights(self.scaled(valid.candidates), Worth(valid, self.measure))

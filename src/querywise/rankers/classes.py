@@ -61,8 +61,6 @@ class QueryClasses(AnyRanker):
         members = csr_array((number[None, :] == np.arange(len(self.classes_))[:, None]).astype(np.float64))
         self.usable_ = np.asarray(members @ (data.pairs > 0).astype(np.float64)).ravel() > 0
         self.models_ = ready.models(members)
-        self.feature_count_ = data.candidates.features.shape[1]
-        self.feature_names_ = data.candidates.feature_names
         return self
 
     def _learn_classifier(self, points: Floats, number: Ints, groups: Ints) -> None:

@@ -46,8 +46,6 @@ class _Grouped(AnyRanker):
 
     def _fit_groups(self, groups: GroupModels, learner: Learner, data: Judged, valid: Judged | None) -> None:
         self.groups_ = groups.fit(data, unfitted(learner), valid)
-        self.feature_count_ = data.candidates.features.shape[1]
-        self.feature_names_ = data.candidates.feature_names
 
     def _required(self, candidates: Candidates) -> GroupModels:
         ready(self, candidates)

@@ -33,8 +33,7 @@ class OneFeature(AnyRanker):
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Find the feature's column."""
         require_whole(data.candidates.features, data.feature_names)
-        self.feature_count_ = data.candidates.features.shape[1]
-        self.feature_names_ = data.candidates.feature_names
+        self._remember_features(data)
         if self.feature is None:
             data.require_learnable()
             self.column_ = cached("best feature", None, data, lambda: _best_feature(data))

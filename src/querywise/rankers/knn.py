@@ -75,8 +75,6 @@ class KnnOnline(AnyRanker):
         self.prepared_ = prepared(unfitted(self.learner), data, valid).gathered()
         self.locality_ = Locality(self.view, neighborhood_or_nearest(self.neighborhood, self.k), self.back_off)
         self.locality_.fit(data, self.prepared_.everyone)
-        self.feature_count_ = data.candidates.features.shape[1]
-        self.feature_names_ = data.candidates.feature_names
         return self
 
     @predicts
@@ -196,8 +194,6 @@ class KnnOffline2(AnyRanker):
         """Train the models; a learner that stops early does so on `valid`."""
         locality = Locality(self.view, neighborhood_or_nearest(self.neighborhood, self.k), self.back_off)
         self.offline_ = OfflineModels(locality, self.models, self.seed).fit(data, unfitted(self.learner), valid)
-        self.feature_count_ = data.feature_count
-        self.feature_names_ = data.feature_names
         return self
 
     def takes_parts(self) -> bool:

@@ -64,8 +64,7 @@ class MissingValues(AnyRanker):
                 "so it has no mean. Leave it out."
             )
         self.marked_ = np.flatnonzero(gaps.any(axis=0))
-        self.feature_count_ = data.feature_count
-        self.feature_names_ = data.feature_names
+        self._remember_features(data)
         # The very same objects for all rankers of a grid, so that these share what they compute of them.
         whole = cached("filled", None, data, lambda: replace(data, candidates=self.filled(candidates)))
         held_out = None

@@ -70,8 +70,6 @@ class NearbyBlend(AnyRanker):
         self.blend_ = unfitted(self.blend).fit(data, valid=valid)
         self.usual_ = usual_spreads(self.blend_.several_models().scores(data.candidates), data.candidates)
         self.views_ = tuple(fitted_view(each, data, self.blend_) for each in views_of(self.view))
-        self.feature_count_ = data.candidates.features.shape[1]
-        self.feature_names_ = data.candidates.feature_names
         return self
 
     @predicts

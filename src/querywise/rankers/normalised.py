@@ -32,8 +32,6 @@ class QueryNormalised(AnyRanker):
             each.candidates.require_moderate()
         held_out = None if valid is None else replace(valid, candidates=normalised(valid.candidates))
         self.ranker_ = unfitted(self.ranker).fit(replace(data, candidates=normalised(data.candidates)), valid=held_out)
-        self.feature_count_ = data.candidates.features.shape[1]
-        self.feature_names_ = data.candidates.feature_names
         return self
 
     @predicts

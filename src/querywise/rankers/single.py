@@ -34,8 +34,6 @@ class Single(AnyRanker):
         """Fit the learner on all queries; one that stops early does so on `valid`."""
         taken: Any = as_taken(self.learner, data)
         self.model_ = unfitted(self.learner).fit(taken, valid=valid)
-        self.feature_count_ = data.feature_count
-        self.feature_names_ = data.feature_names
         return self
 
     @property

@@ -25,8 +25,6 @@ class _Vote(AnyRanker):
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Remember the columns; there is nothing to learn."""
         data.require_learnable()
-        self.feature_count_ = data.feature_count
-        self.feature_names_ = data.feature_names
         return self
 
     @predicts

@@ -70,9 +70,7 @@ class AdaRank(WeightedSum):
         with doing("Training AdaRank"):
             scaling = Scaling.learn(used.candidates.features, self.scale)
             self._boost(used, weights, scaling, valid)
-        self.feature_count_ = candidates.features.shape[1]
-        self.feature_names_ = candidates.feature_names
-        inside = np.zeros(self.feature_count_)
+        inside = np.zeros(candidates.features.shape[1])
         np.add.at(inside, self.columns_, self.steps_)
         self.weights_ = scaling.weights_in_user_units(inside)
         return self

@@ -72,8 +72,6 @@ class MultipleHyperplanes(AnyRanker):
                     hyperplanes.append(self._machine().fit(two, query_weights=own).weights_)
         self.grades_ = np.array(grades, np.int64)
         self.hyperplanes_ = np.array(hyperplanes)
-        self.feature_count_ = data.candidates.features.shape[1]
-        self.feature_names_ = data.candidates.feature_names
         return self
 
     @predicts

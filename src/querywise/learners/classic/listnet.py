@@ -57,8 +57,6 @@ class ListNet(WeightedSum):
             lists = _Lists(scaling.apply(used.candidates.features), used, weights, self.l2)
             inside, self.objective_, self.gap_ = lists.solve()
         self.weights_ = scaling.weights_in_user_units(inside)
-        self.feature_count_ = data.candidates.features.shape[1]
-        self.feature_names_ = data.candidates.feature_names
         return self
 
 

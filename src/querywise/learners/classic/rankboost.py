@@ -65,8 +65,6 @@ class RankBoost(AnyRanker):
         used, weights = with_pairs(data, query_weights)
         with doing("Boosting stumps"):
             self._boost(_Pairs(used, weights, self.thresholds), valid)
-        self.feature_count_ = candidates.features.shape[1]
-        self.feature_names_ = candidates.feature_names
         return self
 
     def local(self, everyone: Learner, /) -> RankBoost:

@@ -68,8 +68,6 @@ class Peer(AnyRanker):
             self._forests = [
                 self._grown(library, Rows.of(data), checked, self.seed + number) for number in range(self.bag)
             ]
-        self.feature_count_ = candidates.features.shape[1]
-        self.feature_names_ = candidates.feature_names
         return self
 
     @predicts

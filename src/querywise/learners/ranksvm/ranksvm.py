@@ -100,8 +100,7 @@ class RankSVM(WeightedSum):
         self.weights_ = scaling.weights_in_user_units(optimum.weights)
         self.objective_ = optimum.value
         self.gap_ = optimum.gap
-        self.feature_count_ = data.feature_count
-        self.feature_names_ = data.feature_names
+        self._remember_features(data)
         return preferences, scaling, optimum
 
     def takes_parts(self) -> bool:

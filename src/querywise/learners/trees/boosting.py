@@ -132,8 +132,6 @@ class LambdaMART(AnyRanker):
             raise DataError(f"LightGBM refuses: {error}") from None
         self.tree_count_ = round(sum(count for count, _ in grown) / self.bag)
         self.models_ = tuple(model for _, model in grown)
-        self.feature_count_ = candidates.features.shape[1]
-        self.feature_names_ = candidates.feature_names
         self._boosters = self._forests = None
         return self
 

@@ -63,8 +63,7 @@ class QueryContext(AnyRanker):
         if valid is not None:
             valid.candidates.require_features(candidates.features.shape[1], candidates.feature_names)
         self.view_: QueryView | None = None if self.view is None else unfitted(self.view).fit(data)
-        self.feature_count_ = candidates.features.shape[1]
-        self.feature_names_ = candidates.feature_names
+        self._remember_features(data)
         self.context_names_ = self._names(candidates)
         held_out = None if valid is None else self._widened(valid)
         self.learner_ = unfitted(self.learner).fit(self._widened(data), query_weights=query_weights, valid=held_out)

@@ -99,8 +99,6 @@ class SER(AnyRanker):
         found = solve(np.eye(width), self.rows_, self.cost)
         self.weights_, self.prices_, self.free_, self.side_ = found.weights, found.prices, found.free, found.side
         self.residual_ = found.residual
-        self.feature_count_ = width
-        self.feature_names_ = data.candidates.feature_names
         return self
 
     @predicts

@@ -34,8 +34,6 @@ class Fusion(AnyRanker):
 
     normalise: EngineNormalisation
     weights_: Floats
-    feature_count_: int
-    feature_names_: tuple[str, ...] | None
 
     @property
     def runs_(self) -> tuple[str, ...]:
@@ -73,8 +71,7 @@ class Fusion(AnyRanker):
         """Remember the columns; those of fewer than two runs are refused."""
         data.require_learnable()
         runs_of(type(self), data.feature_names)
-        self.feature_count_ = data.feature_count
-        self.feature_names_ = data.feature_names
+        self._remember_features(data)
 
     def fused(
         self,

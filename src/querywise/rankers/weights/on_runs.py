@@ -39,8 +39,7 @@ class OnRuns(AnyRanker):
             raise DataError(f"Unknown normalisation {self.normalise!r}. Known: {', '.join(NORMALISATIONS)}.")
         runs_of(type(self), data.feature_names)
         data.candidates.require_moderate()
-        self.feature_count_ = data.feature_count
-        self.feature_names_ = data.feature_names
+        self._remember_features(data)
         held_out = None if valid is None else replace(valid, candidates=self.joined(valid.candidates))
         self.ranker_ = unfitted(self.ranker).fit(replace(data, candidates=self.joined(data.candidates)), valid=held_out)
         return self
