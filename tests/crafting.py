@@ -35,10 +35,10 @@ from querywise.measures.order import check_scores
 from querywise.runtime.arrays import Arrays
 from querywise.storage import load, read_manifest, version_of
 from querywise.storage.folder import digest_of, read_arrays, read_body
-from querywise.storage.kinds import SAVABLE
 from querywise.storage.models import decoded
 from tests.golden.make import HERE
 from tests.golden.worlds import asked
+from tests.stored_classes import STORED
 from tests.worlds import as_runs
 
 GOLDEN = tuple(sorted(path.name for path in HERE.iterdir() if path.is_dir() and not path.name.startswith("routed")))
@@ -185,7 +185,7 @@ class Changing:
             holder[key], other[place] = json.loads(json.dumps(other[place])), json.loads(json.dumps(holder[key]))
         elif kind == 7:
             objects = [each for each, _ in self._places() if isinstance(each, dict) and "$class" in each]
-            (chance.choice(objects) if objects else {})["$class"] = chance.choice(sorted(SAVABLE))
+            (chance.choice(objects) if objects else {})["$class"] = chance.choice(sorted(STORED))
         elif isinstance(holder, dict):
             holder[chance.choice((*NAMES, *holder))] = self._value()
         else:

@@ -47,7 +47,7 @@ from querywise.rankers.normalised import QueryNormalised
 from querywise.report.terminal import explanation_tables
 from querywise.reproduction import blend, fromtext, geng2008, geng2008_stability, geng2008_sweep, hoi2008, hybrid
 from querywise.runtime.arrays import Floats
-from querywise.storage.kinds import BEFORE
+from querywise.runtime.stored import Added, declared
 from tests.worlds import as_runs
 
 QUERIES, DOCUMENTS, FEATURES = 60, 8, 4
@@ -209,7 +209,8 @@ def test_a_saved_model_backs_off_as_it_did_and_older_ones_do_not(tmp_path: Path)
         again = load(tmp_path / name)
         assert explain(again, far, "q") == explain(ranker, far, "q")
         assert np.array_equal(again.predict(far), ranker.predict(far))
-        assert BEFORE[type(ranker).__name__] == {"back_off": None}
+        kind: type = type(ranker)
+        assert declared(kind)["back_off"] == Added(None)
 
 
 def test_a_wrapped_ranker_is_told_of_too() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import hashlib
-import importlib
 import inspect
 import json
 import os
@@ -27,16 +26,15 @@ from querywise.errors import ModelFileError, QuerywiseError
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees.text import for_lightgbm, read_trees
 from querywise.methods import METHODS
+from querywise.runtime.stored import Absent, declared
 from querywise.service.app import create_app
 from querywise.service.model_folder import ModelFolder
 from querywise.service.service import Service
-from querywise.storage import contents, load, read_manifest, save, version_of
-from querywise.storage.checks import Absent
-from querywise.storage.contents import contents_of
+from querywise.storage import load, read_manifest, save, version_of
 from querywise.storage.folder import digest_of
-from querywise.storage.kinds import SAVABLE
 from tests.crafting import GOLDEN, LONGEST, Corpus, write
 from tests.golden.make import HERE
+from tests.stored_classes import STORED
 
 ROOT = Path(__file__).parent.parent
 SOME = ("ranksvm", "lambdamart", "knnoffline2-few-models", "selectranker", "sser")
@@ -85,7 +83,8 @@ def test_many_crafted_models_of_every_kind_are_refused_or_rank(first: int) -> No
 
 
 def test_every_method_is_among_the_models_that_are_crafted() -> None:
-    found = {word for name in GOLDEN for word in (HERE / name / "manifest.json").read_text().split('"')}
+    words = {word for name in GOLDEN for word in (HERE / name / "manifest.json").read_text().split('"')}
+    found = {word.rpartition(".")[2] for word in words}
     assert {method.home.partition(":")[2] for method in METHODS.values()} <= found
 
 
@@ -104,23 +103,19 @@ def learned_in(kind: type) -> set[str]:
     return {name for name in found if name.endswith("_") and not name.startswith("_")}
 
 
-@pytest.mark.parametrize("name", SAVABLE)
+@pytest.mark.parametrize("name", STORED)
 def test_every_learned_value_has_a_check(name: str) -> None:
-    kind = getattr(importlib.import_module(SAVABLE[name]), name)
-    assert learned_in(kind) == set(contents_of(kind).learned)
+    assert learned_in(STORED[name]) == {each for each in declared(STORED[name]) if each.endswith("_")}
 
 
 def test_a_value_without_a_check_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "gap_" in learned_in(RankSVM)
-    contents_of.cache_clear()
-    monkeypatch.delitem(inside_of(contents)["RankSVM"], "gap_")
+    monkeypatch.setattr(RankSVM, "stored", {name: check for name, check in RankSVM.stored.items() if name != "gap_"})
+    declared.cache_clear()
     with pytest.raises(ModelFileError, match="RankSVM has other parameters"):
         load(HERE / "ranksvm")
-    contents_of.cache_clear()
-
-
-def inside_of(module: Any) -> Any:
-    return module._VALUES
+    monkeypatch.undo()
+    declared.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -502,8 +497,8 @@ def test_the_watcher_survives_whatever_is_put_into_the_folder(model: Path, monke
 
 
 def test_values_that_may_be_absent_are_few() -> None:
-    kinds = [getattr(importlib.import_module(SAVABLE[name]), name) for name in SAVABLE]
-    absent = {name for kind in kinds for name, check in contents_of(kind).learned.items() if isinstance(check, Absent)}
+    values = [each for kind in STORED.values() for each in declared(kind).items()]
+    absent = {name for name, check in values if isinstance(check, Absent)}
     of_the_data = {"gains_", "query_weights_", "document_weights_"}  # which most training data do not have
     computed = {"tree_count_", "points_", "whitening_", "scaling_", "values_", "gradients_", "curvatures_"}
     assert absent == computed | of_the_data

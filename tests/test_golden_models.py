@@ -18,8 +18,10 @@ import numpy as np
 import pytest
 
 from querywise.storage import load
+from querywise.storage.classes import FORMER
 from tests.golden.make import ENGINES, HERE, exported
 from tests.golden.worlds import answers, machine
+from tests.stored_classes import STORED
 
 FOLDERS = sorted(path.name for path in HERE.iterdir() if path.is_dir())
 RENAMED = {"querywise": "blend"}  # methods under other names
@@ -63,10 +65,8 @@ def alike(found: Any, expected: Any, where: str = "") -> None:
 
 
 def test_every_kind_that_can_be_saved_is_among_them() -> None:
-    from querywise.storage.kinds import SAVABLE
-
-    found = {word for name in FOLDERS for word in (HERE / name / "manifest.json").read_text().split('"')}
-    assert set(SAVABLE) <= found
+    words = {word for name in FOLDERS for word in (HERE / name / "manifest.json").read_text().split('"')}
+    assert set(STORED) <= {FORMER.get(word, word) for word in words}
 
 
 def reworded(text: str) -> str:

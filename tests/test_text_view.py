@@ -567,4 +567,4 @@ def test_a_text_alone_has_the_digits_that_it_has_among_many() -> None:
     ]
     space = NGrams("characters", 7, 0).fit(texts)
     asked = [*texts, "", "?", "carts and dogs"]
-    np.testing.assert_array_equal(space.points(asked), np.vstack([space.points([text]) for text in asked]))
+    np.testing.assert_array_equal(space.vectors(asked), np.vstack([space.vectors([text]) for text in asked]))

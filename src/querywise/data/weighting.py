@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import ArrayLike
 from querywise.data.rows import refuse_masked
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, frozen
+from querywise.runtime.stored import Known, Value, floats
 
 _LEAST, _MOST = 1e-100, 1e100  # products of two weights, and sums of many, are finite and above 0
 
@@ -51,6 +53,19 @@ def checked_weights(weights: ArrayLike, names: Sequence[str] | int, what: str) -
             f"{_MOST:g}. Leave out what should not count."
         )
     return frozen(values)
+
+
+@dataclass(frozen=True)
+class StoredWeights:
+    """Weights of training queries, or of their documents, as a model stores them. size: how many there are."""
+
+    size: str
+    what: str = "query"
+
+    def check(self, value: Value, where: str, known: Known) -> None:
+        """Refuse weights that training data cannot have."""
+        floats(self.size).check(value, where, known)
+        checked_weights(value, known.sizes[self.size], self.what)  # type: ignore[arg-type]  # it is an array
 
 
 def new_weights(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Literal, Protocol
+
 import numpy as np
 
 from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
 from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import Linear
+from querywise.contracts.protocols import Learner
 from querywise.data.judged import Candidates
 from querywise.runtime.arrays import Floats, Ints, sums_of_products
+from querywise.runtime.stored import FITTED, contents, floats
 
 _NOISE = 1e-12  # of the scores' size: a range below it is rounding
 
@@ -42,6 +46,8 @@ class WeightedSum(AnyRanker):
 
     weights_: Floats
 
+    stored = contents(FITTED, weights_=floats("features"))
+
     @predicts
     def predict(self, candidates: Candidates, /) -> Floats:
         """One score per document: the weighted sum of its features."""
@@ -61,8 +67,22 @@ class WeightedSum(AnyRanker):
         return Linear(np.asarray(self.weights_, dtype=np.float64))
 
 
+class LinearLearner(Learner, Protocol):
+    """A ranking SVM as its local models use it: its parameters, and the weights it has learned."""
+
+    l2: float
+    loss: Literal["squared_hinge", "hinge"]
+    pairs: Literal["query", "pair"]
+    prior: Literal["global"] | None
+    prior_l2: float | None
+    tolerance: float | None
+    weights_: Floats
+
+
 class LinearModels:
     """Linear scoring functions, their weights in the units of the features as given."""
+
+    stored = contents(weights=floats("models>0", "features"))
 
     def __init__(self, weights: Floats) -> None:
         self.weights = weights

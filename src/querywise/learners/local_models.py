@@ -10,11 +10,14 @@ from scipy.sparse import csr_array
 
 from querywise.contracts.answers import Opaque, nobody
 from querywise.contracts.protocols import Learner, Model, Prepared, Preparing, Ranker, TeachesLocally
+from querywise.data.gains import checked_gains
 from querywise.data.judged import Candidates, Judged
 from querywise.data.training import Training
+from querywise.data.weighting import StoredWeights
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.resume import finish_calls
+from querywise.runtime.stored import Absent, Known, Several, Starts, Text, contents, floats, ints, part, require
 
 _WORTH = ("gains", "query_weights", "document_weights")
 _NOISE = 1e-12  # of the scores' size: a range below it is rounding
@@ -22,6 +25,8 @@ _NOISE = 1e-12  # of the scores' size: a range below it is rounding
 
 class FittedModels:
     """Fitted rankers of any kind, side by side."""
+
+    stored = contents(rankers=Several(part(Ranker), "models>0"))
 
     def __init__(self, rankers: Sequence[Ranker]) -> None:
         self.rankers = rankers
@@ -74,6 +79,17 @@ class PreparedRows:
     A learner with a method `local` sets how its local models are trained, given the global one.
     """
 
+    stored = contents(
+        everyone_=part(Learner),
+        features_=floats("rows", "features"),
+        labels_=ints("rows"),
+        query_ids_=Several(Text(), "queries"),
+        starts_=Starts("queries", "rows"),
+        gains_=Absent(floats("levels", least=0.0)),
+        query_weights_=Absent(StoredWeights("queries")),
+        document_weights_=Absent(StoredWeights("rows", "document")),
+    )
+
     def __init__(self, learner: Learner) -> None:
         self.learner = learner
 
@@ -90,6 +106,12 @@ class PreparedRows:
         if data.document_weights is not None:
             self.document_weights_ = data.document_weights
         return self
+
+    def _check_stored(self, known: Known) -> None:
+        """The global model is of the learner's class, and values of labels are what training data could have."""
+        require_alike(self.learner, self.everyone_, "PreparedRows.everyone_")
+        if hasattr(self, "gains_"):
+            checked_gains(self.gains_, self.labels_)
 
     def _data(self) -> Judged:
         worth: dict[str, Any] = {name: getattr(self, f"{name}_", None) for name in _WORTH}
@@ -136,3 +158,10 @@ def prepared(learner: Learner, data: Training, valid: Judged | None) -> Prepared
     if isinstance(learner, Preparing):
         return learner.prepare(data)
     return PreparedRows(learner).fit(data.load(), valid=valid)
+
+
+def require_alike(learner: Learner, fitted: Learner, where: str) -> None:
+    """Refuse a fitted learner of another class than the one it was made of; the same holds for those inside them."""
+    require(type(learner) is type(fitted), f"{where} is of another class than its learner")
+    if hasattr(learner, "learner") and hasattr(fitted, "learner"):
+        require_alike(learner.learner, fitted.learner, where)

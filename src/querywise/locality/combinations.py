@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from querywise.contracts.estimators import Estimator
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Floats
+from querywise.runtime.stored import COUNT, Known, Starts, contents, floats, require
 
 _SOFTENING = 0.1
 _TIED = 1e-12  # differences of divergences below this are none
@@ -59,6 +60,10 @@ class SimilarQueries(Estimator):
     average precision (queries × models).
     """
 
+    stored = contents(
+        k=COUNT, values_=floats("entries"), sums_=floats("entries+1"), starts_=Starts("models", "entries")
+    )
+
     def __init__(self, k: int = 10) -> None:
         self.k = k
 
@@ -77,6 +82,11 @@ class SimilarQueries(Estimator):
         self.sums_ = np.cumsum(np.concatenate(sums))  # the precision of all before a place
         self.starts_ = np.array(starts)
         return self
+
+    def _check_stored(self, known: Known) -> None:
+        """The values of each model ascend."""
+        falls = np.flatnonzero(np.diff(self.values_) < 0) + 1
+        require(bool(np.isin(falls, self.starts_).all()), "SimilarQueries.values_ are not in ascending order")
 
     def weights(self, points: Floats, /) -> Floats:
         """New queries × models."""

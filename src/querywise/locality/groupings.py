@@ -23,6 +23,7 @@ from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.parameters import number_of
 from querywise.runtime.progress import doing
 from querywise.runtime.scaling import Scaling
+from querywise.runtime.stored import Sparse, contents, floats, part
 from querywise.runtime.threads import in_threads, slices
 
 _STARTS = 4
@@ -40,6 +41,8 @@ class Clusters(Estimator):
     its nearest cluster alone; above 0 it also belongs to others, a cluster at distance d counting
     exp(−(d² − d₀²) / (2 softness² s²)) where d₀ is the distance to the nearest and s² the mean of d₀² over all queries.
     """
+
+    stored = contents(centres_=floats("groups>0", "coordinates"), members_=Sparse("groups", "queries"))
 
     def __init__(self, count: float = 20, *, softness: float = 0.0, seed: int = 0) -> None:
         self.count = count
@@ -73,6 +76,8 @@ class RelevantClusters(Clusters):
     standardised on the relevant documents. Parameters are those of Clusters; the largest membership of a query's
     relevant documents is the query's.
     """
+
+    stored = contents(scaling_=part(Scaling, columns="coordinates"))
 
     def fit(self, points: Floats, data: Judged, /) -> Self:
         """Find the centres; every training query joins the clusters of its relevant documents."""

@@ -21,6 +21,7 @@ from querywise.errors import DataError, NotFittedError
 from querywise.locality.coarse import Coarse, closest, least_gaps, look_around
 from querywise.runtime.arrays import Floats, Ints, for_kernels, sums_of_products
 from querywise.runtime.parameters import number_of
+from querywise.runtime.stored import Whole, contents, floats
 from querywise.runtime.threads import in_threads
 
 Algorithm = Literal["brute", "kd_tree", "ball_tree"]
@@ -34,6 +35,8 @@ _ALIKE = 9  # digits, in units of the distance, by which coordinates of equally 
 
 class Everyone(Estimator):
     """All training queries, equally weighted: the global model."""
+
+    stored = contents(count_=Whole(1, size="queries"))
 
     def fit(self, points: Floats, /) -> Self:
         """Remember how many there are."""
@@ -54,6 +57,8 @@ class Nearest(Estimator):
     metric: how distance is measured.
     search: `brute` is exact and fast up to tens of thousands of queries; `kd_tree` and `ball_tree` are scikit-learn's.
     """
+
+    stored = contents(points_=floats("queries", "coordinates"), count_=Whole(1, "queries"))
 
     def __init__(self, k: float = 50, *, metric: Metric = "euclidean", search: Algorithm = "brute") -> None:
         self.k = k
@@ -124,6 +129,8 @@ class Nearest(Estimator):
 
 class Radius(Estimator):
     """All training queries within a distance; where there are none, the global model is used."""
+
+    stored = contents(points_=floats("queries", "coordinates"))
 
     def __init__(self, radius: float, *, metric: Metric = "euclidean") -> None:
         self.radius = radius

@@ -27,6 +27,7 @@ from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.cache import cached
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.progress import track
+from querywise.runtime.stored import ANY_NUMBER, FITTED, Added, Several, Text, contents, floats, part
 
 Variant = Literal["weighted", "running", "updating"]
 Stop = Literal["mean", "norms"]
@@ -78,6 +79,19 @@ class ATVT(AnyRanker):
     >>> ranker.predict(test).shape, ranker.scale_.shape
     ((60,), (18,))
     """
+
+    stored = contents(
+        FITTED,
+        regressor_=part(Regressor),
+        query_ids_=Several(Text(), "queries"),
+        scale_=floats("queries"),
+        shift_=floats("queries"),
+        trace_=Several(ANY_NUMBER, "steps"),
+        stop=Added("mean"),
+        nonnegative=Added(True),
+        transform=Added("linear"),
+        per=Added("query"),
+    )
 
     def __init__(
         self,

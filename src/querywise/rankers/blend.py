@@ -22,6 +22,7 @@ from querywise.learners.within_query import within_query
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached, caching
 from querywise.runtime.parameters import forget_derived, unfitted
+from querywise.runtime.stored import FITTED, Several, contents, floats, part
 
 SCALES: dict[str, Scale] = {"standard": "z", "rank": "rank"}
 WEIGHTS = ("equal", "learned")
@@ -52,6 +53,8 @@ class Blend(AnyRanker):
     >>> ranker.weights_.tolist(), ranker.predict(test).shape
     ([0.5, 0.5], (100,))
     """
+
+    stored = contents(FITTED, rankers_=Several(part(Ranker), "rankers>0"), weights_=floats("rankers"))
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 from querywise.contracts.answers import Answer, Facts, Place, Stored, picked, ready
 from querywise.contracts.asking import AnyRanker, answers, predicts
-from querywise.contracts.protocols import Learner, Models, QueryView
+from querywise.contracts.protocols import Learner, Models, QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.data.query_groups import are_alone
 from querywise.errors import DataError
@@ -18,6 +18,7 @@ from querywise.locality.views.looking import looked_at, without_vector
 from querywise.rankers.neighbors import fitted_view
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.parameters import unfitted
+from querywise.runtime.stored import ANY_NUMBER, FITTED, Known, Several, Text, bools, contents, floats, part
 
 
 class QueryClasses(AnyRanker):
@@ -42,6 +43,18 @@ class QueryClasses(AnyRanker):
     (('kind 1', 'kind 2'), (100,))
     """
 
+    stored = contents(
+        FITTED,
+        everyone_=part(Ranker),
+        view_=part(QueryView, coordinates="coordinates"),
+        classes_=Several(Text(), "classes>0"),
+        slopes_=floats("margins", "coordinates"),
+        intercepts_=floats("margins"),
+        f1_=ANY_NUMBER,
+        usable_=bools("classes"),
+        models_=part(Models, models="classes"),
+    )
+
     def __init__(self, learner: Learner, *, view: QueryView | None = None, known: bool = False, seed: int = 0) -> None:
         self.learner = learner
         self.view = view
@@ -62,6 +75,11 @@ class QueryClasses(AnyRanker):
         self.usable_ = np.asarray(members @ (data.pairs > 0).astype(np.float64)).ravel() > 0
         self.models_ = ready.models(members)
         return self
+
+    def _check_stored(self, known: Known) -> None:
+        """Up to two classes are told apart by one margin, more by one each."""
+        classes = known.sizes["classes"]
+        known.tie("margins", classes if classes > 2 else 1, "QueryClasses.slopes_")
 
     def _learn_classifier(self, points: Floats, number: Ints, groups: Ints) -> None:
         from sklearn.metrics import f1_score

@@ -32,12 +32,15 @@ from querywise.rankers.neighbors import has_relevant
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.cache import cached
 from querywise.runtime.parameters import unfitted
+from querywise.runtime.stored import FITTED, SHARE, Added, contents, part
 
 
 class _Grouped(AnyRanker):
     """What the three have in common, once `groups_` is fitted."""
 
     groups_: GroupModels
+
+    stored = contents(FITTED, groups_=part(GroupModels, models="models"))
 
     def _groups(self) -> GroupModels:
         if not hasattr(self, "groups_"):
@@ -209,6 +212,8 @@ class Transform(_Blended):
     ((10, 3), True)
     """
 
+    stored = contents(floor=SHARE)
+
     def __init__(
         self,
         learner: Learner,
@@ -275,6 +280,13 @@ class SelectRanker(_Blended):
     >>> weights.shape, bool(abs(weights.sum(axis=1) - 1).max() < 1e-9)
     ((10, 3), True)
     """
+
+    stored = contents(
+        floor=SHARE,
+        divergence_=part(Divergence, coordinates="models"),
+        similar_=part(SimilarQueries, models="models"),
+        with_relevant=Added(False),
+    )
 
     def __init__(
         self,

@@ -18,6 +18,7 @@ from querywise.measures.formulas import precision_table
 from querywise.retrieval.lists import SIMILARITY
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached
+from querywise.runtime.stored import FITTED, Whole, contents
 
 
 class OneFeature(AnyRanker):
@@ -26,6 +27,8 @@ class OneFeature(AnyRanker):
     feature: its name, or its number from 0; None is the one that ranks the training queries best, by mean average
     precision, the first of equals.
     """
+
+    stored = contents(FITTED, column_=Whole(below="features"))
 
     def __init__(self, feature: int | str | None = None) -> None:
         self.feature = feature

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from querywise.contracts.answers import Sizes, local_or_global
-from querywise.contracts.protocols import Grouping, Learner, QueryView
+from querywise.contracts.protocols import Grouping, Learner, Models, QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.learners.local_models import prepared
 from querywise.locality.groupings import RelevantClusters, nearest_centre
@@ -17,6 +17,7 @@ from querywise.rankers.neighbors import fitted_view, has_relevant
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.cache import cached
 from querywise.runtime.parameters import unfitted
+from querywise.runtime.stored import contents, floats, part
 
 _ENOUGH = 2  # queries to learn from without which a group gets the global model
 
@@ -26,6 +27,14 @@ class GroupModels:
 
     Groups with fewer than two queries to learn from get a row of everyone: their model is the global one.
     """
+
+    stored = contents(
+        everyone_=part(Ranker),
+        view_=part(QueryView, coordinates="coordinates"),
+        grouping_=part(Grouping, coordinates="coordinates", groups="models"),
+        teachers_=floats("models", least=0.0),
+        models_=part(Models, models="models"),
+    )
 
     def __init__(self, view: QueryView, grouping: Grouping) -> None:
         self.view = view

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 
 from querywise.contracts.answers import Answer, Once, Stored, local_or_global, one_each, picked, ready
 from querywise.contracts.asking import AnyRanker, answers, predicts
-from querywise.contracts.protocols import Learner, Models, Neighborhood, QueryView, Ranker
+from querywise.contracts.protocols import Learner, Models, Neighborhood, Prepared, QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.data.training import Training, takes_parts
 from querywise.learners.local_models import prepared
@@ -25,6 +25,7 @@ from querywise.rankers.offline_models import OfflineModels
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.cache import cached
 from querywise.runtime.parameters import unfitted
+from querywise.runtime.stored import FITTED, Added, contents, part
 
 _TIED = 1e-12  # of a number of shared pairs: smaller differences are rounding
 _ONLY = np.zeros(1, np.int64)  # the number of the only model
@@ -54,6 +55,13 @@ class KnnOnline(AnyRanker):
     >>> ranker.predict(test).shape, ranker.training_queries(test.candidates).sum(axis=1).round(6).tolist()[:3]
     ((100,), [8.0, 8.0, 8.0])
     """
+
+    stored = contents(
+        FITTED,
+        prepared_=part(Prepared, queries="queries"),
+        locality_=part(Locality, queries="queries"),
+        back_off=Added(None),
+    )
 
     def __init__(
         self,
@@ -170,6 +178,8 @@ class KnnOffline2(AnyRanker):
     >>> ranker.predict(test).shape, len(ranker.several_models())
     ((100,), 5)
     """
+
+    stored = contents(FITTED, offline_=part(OfflineModels), back_off=Added(None))
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached
 from querywise.runtime.parameters import unfitted
+from querywise.runtime.stored import FITTED, Known, contents, floats, ints, part, require
 
 _MARK = "missing {}"  # what the column is called that marks where a feature is missing
 
@@ -32,6 +33,13 @@ class MissingValues(AnyRanker):
 
     policy: what missing values become; "mean" is the only way that is the same for all rankers.
     """
+
+    stored = contents(
+        FITTED,
+        means_=floats("features"),
+        marked_=ints("marks", below="features"),
+        ranker_=part(Ranker, features="columns"),
+    )
 
     def __init__(self, ranker: Ranker, policy: Literal["mean"] = "mean") -> None:
         self.ranker = ranker
@@ -72,6 +80,11 @@ class MissingValues(AnyRanker):
             held_out = cached("filled", whole, valid, lambda: replace(valid, candidates=self.filled(valid.candidates)))
         self.ranker_ = unfitted(self.ranker).fit(whole, valid=held_out)
         return self
+
+    def _check_stored(self, known: Known) -> None:
+        """The ranker inside sees every feature, and a mark for each that may be missing."""
+        require(bool(np.all(np.diff(self.marked_) > 0)), "MissingValues.marked_ are not in ascending order")
+        known.tie("columns", known.sizes["features"] + known.sizes["marks"], "MissingValues.ranker_")
 
     @predicts
     def predict(self, candidates: Candidates, /) -> Floats:

@@ -23,6 +23,7 @@ from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.scaling import Scaling
+from querywise.runtime.stored import FITTED, SHARE, Absent, Known, Optional, Several, contents, floats, part, require
 
 
 class NearbyBlend(AnyRanker):
@@ -34,6 +35,17 @@ class NearbyBlend(AnyRanker):
     their scores are (`rankers/score_signals.py`), and the position in a view, if one is given, but no
     GradientView or LearnedMetric. floor: rankers below such a share of the largest weight are left out.
     """
+
+    stored = contents(
+        FITTED,
+        floor=SHARE,
+        blend_=part(Blend, rankers="rankers"),
+        usual_=floats("rankers"),
+        views_=Several(part(QueryView), "views"),
+        nearest_=Optional(part(Nearest, queries="queries", coordinates="coordinates")),
+        scaling_=Absent(part(Scaling, columns="coordinates")),
+        values_=Absent(floats("queries", "rankers")),
+    )
 
     def __init__(
         self,
@@ -71,6 +83,16 @@ class NearbyBlend(AnyRanker):
         self.usual_ = usual_spreads(self.blend_.several_models().scores(data.candidates), data.candidates)
         self.views_ = tuple(fitted_view(each, data, self.blend_) for each in views_of(self.view))
         return self
+
+    def _check_stored(self, known: Known) -> None:
+        """Training queries lie among the signals of the rankers' scores and the coordinates of the views."""
+        if self.nearest_ is None:
+            return
+        require(hasattr(self, "scaling_") and hasattr(self, "values_"), "NearbyBlend.scaling_ or values_ is missing")
+        rankers = known.sizes["rankers"]
+        signals = rankers * (rankers - 1) + 2 * rankers + 1
+        places = sum(known.size_of(view, "coordinates") for view in self.views_)
+        known.tie("coordinates", signals + places, "NearbyBlend.views_")
 
     @predicts
     def predict(self, candidates: Candidates, /) -> Floats:

@@ -17,6 +17,7 @@ from querywise.contracts.protocols import FollowsRanker, Learner, Metric, Neighb
 from querywise.data.judged import Candidates, Judged
 from querywise.data.ordering import by_coordinates
 from querywise.data.training import Training
+from querywise.data.weighting import StoredWeights
 from querywise.errors import DataError
 from querywise.locality.neighborhoods import Nearest, Search, distances, measured
 from querywise.locality.views.looking import known_to, looked_at, without_vector
@@ -24,6 +25,7 @@ from querywise.locality.views.topmean import TopMean
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.cache import cached
 from querywise.runtime.parameters import forget_derived, unfitted
+from querywise.runtime.stored import Absent, Number, Optional, Several, Text, contents, floats, ints, part
 from querywise.runtime.workers import workers
 
 _ROUNDING = 1e-9  # of the size of points: nearer than that they coincide
@@ -46,6 +48,17 @@ class Locality:
     view: None is TopMean by the single model. back_off: a share of the training queries; a query farther from its
     nearest training query than that share of them is from each other gets the global model. None never backs off.
     """
+
+    stored = contents(
+        back_off=Optional(Number(above=0.0, most=1.0)),
+        view_=part(QueryView, coordinates="coordinates"),
+        points_=floats("queries>0", "coordinates"),
+        neighborhood_=part(Neighborhood, queries="queries", coordinates="coordinates"),
+        pairs_=ints("queries"),
+        query_weights_=Absent(StoredWeights("queries")),
+        query_ids_=Several(Text(), "queries"),
+        limit_=Number(least=0.0, finite=False),
+    )
 
     def __init__(self, view: QueryView | None, neighborhood: Neighborhood, back_off: float | None) -> None:
         self.view = view

@@ -14,6 +14,7 @@ from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import unfitted
+from querywise.runtime.stored import FITTED, contents, part
 
 
 class QueryNormalised(AnyRanker):
@@ -22,6 +23,8 @@ class QueryNormalised(AnyRanker):
     As LETOR's query-level normalisation; a feature that is the same for all candidates is 0. It takes the whole list
     of candidates to score one of them, which a search engine's own models cannot do.
     """
+
+    stored = contents(FITTED, ranker_=part(Ranker))
 
     def __init__(self, ranker: Ranker) -> None:
         self.ranker = ranker

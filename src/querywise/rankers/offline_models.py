@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.contracts.protocols import Learner
+from querywise.contracts.protocols import Learner, Models, Ranker
 from querywise.data.judged import Judged
 from querywise.data.training import Training
 from querywise.learners.local_models import prepared
@@ -20,12 +20,23 @@ from querywise.rankers.neighbors import Locality, has_relevant, without
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.cache import cached
 from querywise.runtime.parameters import forget_derived, number_of
+from querywise.runtime.stored import Absent, Known, Optional, Sparse, bools, contents, floats, part
 
 _AT_ONCE = 64  # queries whose shared pairs are counted together
 
 
 class OfflineModels:
     """Models trained around anchors: every training query, or the centres of clusters of them."""
+
+    stored = contents(
+        locality=part(Locality, queries="queries", coordinates="coordinates"),
+        anchors_=floats("models", "coordinates"),
+        members_=Sparse("models", "queries"),
+        usable_=bools("models"),
+        models_=part(Models, models="models"),
+        everyone_=part(Ranker),
+        gradients_=Absent(Optional(floats("queries", "features"))),
+    )
 
     def __init__(self, locality: Locality, models: float | None, seed: int) -> None:
         self.locality = locality
@@ -48,6 +59,11 @@ class OfflineModels:
         for searched in (self.locality.known, self._anchors):
             searched.make_ready()
         return self
+
+    def _check_stored(self, known: Known) -> None:
+        """Unless there are fewer models, there is one for every training query."""
+        if self.models is None:
+            known.tie("models", known.sizes["queries"], "OfflineModels.anchors_")
 
     def _centres(self, points: Floats) -> Floats:
         asked = number_of(1.0 if self.models is None else self.models, len(points), "models=…")

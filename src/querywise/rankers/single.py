@@ -12,6 +12,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.training import Training, as_taken, takes_parts
 from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import unfitted
+from querywise.runtime.stored import FITTED, contents, part
 
 
 class Single(AnyRanker):
@@ -26,6 +27,8 @@ class Single(AnyRanker):
     >>> Single(RankSVM()).fit(train).predict(test).shape
     (40,)
     """
+
+    stored = contents(FITTED, model_=part(Ranker))
 
     def __init__(self, learner: Ranker) -> None:
         self.learner = learner

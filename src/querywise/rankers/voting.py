@@ -17,10 +17,13 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.normalisation import borda
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
+from querywise.runtime.stored import FITTED, Number, contents
 
 
 class _Vote(AnyRanker):
     """What the fusion methods share: all but the formula."""
+
+    stored = FITTED
 
     def fit(self, data: Judged, /, *, valid: Judged | None = None) -> Self:
         """Remember the columns; there is nothing to learn."""
@@ -75,6 +78,8 @@ class ReciprocalRank(_Vote):
 
     Tied documents share their mean rank.
     """
+
+    stored = contents(k=Number(least=0.0))
 
     def __init__(self, k: float = 60.0) -> None:
         self.k = k

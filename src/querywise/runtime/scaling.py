@@ -11,6 +11,7 @@ import numpy as np
 
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats
+from querywise.runtime.stored import contents, floats
 
 Scale = Literal["standard", "none"]
 _FAINT = 1e-280  # sums of squares below are no longer exact
@@ -57,6 +58,8 @@ class Scaling:
 
     centre: Floats
     spread: Floats
+
+    stored = contents(centre=floats("columns"), spread=floats("columns", above=0.0))
 
     @staticmethod
     def learn(features: Floats, scale: Scale) -> Scaling:

@@ -12,26 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from querywise.storage.checks import AnyOf, Check, Known, Part, Role, Text, Value, WrongValueError, described, is_number
-
-RANKER = Role("ranker", lambda kind: hasattr(kind, "answer"))
-LEARNER = Role("learner", lambda kind: hasattr(kind, "answer") and "query_weights" in _taken_by_fit(kind))
-REGRESSOR = Role("regressor", lambda kind: hasattr(kind, "predict") and not hasattr(kind, "answer"))
-_VIEWS = ("Columns", "Divergence", "GradientView", "LearnedMetric", "RunSignals", "SideBySide", "SignalView")
-VIEW = Role.of("view", *_VIEWS, "TextView", "TopMean", "TwoModels", "VectorView")
-NEIGHBORHOOD = Role.of("neighborhood", "Everyone", "Nearest", "Radius")
-GROUPING = Role.of("grouping", "Clusters")
-MODELS = Role.of("table of models", "FittedModels", "LinearModels")
-_BY_PROTOCOL = {
-    "Ranker": RANKER,
-    "Learner": LEARNER,
-    "LinearLearner": Role.of("ranking SVM", "RankSVM"),
-    "Regressor": REGRESSOR,
-    "QueryView": VIEW,
-    "Neighborhood": NEIGHBORHOOD,
-    "Grouping": GROUPING,
-    "Models": MODELS,
-}
+from querywise.runtime.stored import AnyOf, Check, Known, Part, Text, Value, WrongValueError, described, is_number
 
 
 @cache
@@ -84,7 +65,7 @@ class _Sequence:
 
 
 class _Array:
-    """An array of any type, of which `contents` says more."""
+    """An array of any type, of which the class declares more."""
 
     def check(self, value: Value, where: str, known: Known) -> None:
         """Refuse what is none."""
@@ -106,15 +87,10 @@ def _check_for(hint: Any) -> Check:
         return Text()
     if hint in _SAID:
         return _Plain(hint)
-    name = hint.__name__
-    return Part(_BY_PROTOCOL.get(name, Role.of(name, name)), None, fitted=False)
+    return Part(hint, None, fitted=False)
 
 
 def _in_words(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return " or ".join(get_args(hint))
     return _SAID.get(hint, f"a {getattr(hint, '__name__', 'list')}")
-
-
-def _taken_by_fit(kind: Any) -> tuple[str, ...]:
-    return tuple(inspect.signature(kind.fit).parameters) if hasattr(kind, "fit") else ()

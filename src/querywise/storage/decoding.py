@@ -1,11 +1,10 @@
 """JSON and arrays → fitted objects. Reading makes objects of the known classes alone, and executes nothing else.
 
-Whatever a manifest holds, it becomes an object whose values all fit together (`contents`), or is refused.
+Whatever a manifest holds, it becomes an object whose values are all what its class declares, or is refused.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
 from typing import Any
 
@@ -13,14 +12,13 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from querywise.contracts.protocols import Ranker
-from querywise.errors import ModelFileError
+from querywise.errors import DataError, ModelFileError
 from querywise.runtime.arrays import Arrays
+from querywise.runtime.stored import LARGEST, Absent, Added, Known, WrongValueError, declared, plays
 from querywise.runtime.values import Json
-from querywise.storage.arguments import RANKER
-from querywise.storage.checks import LARGEST, Absent, Known, WrongValueError
-from querywise.storage.contents import contents_of
+from querywise.storage.arguments import argument_checks
+from querywise.storage.classes import FORMER, class_named, name_of
 from querywise.storage.encoding import is_learned
-from querywise.storage.kinds import ALIASES, BEFORE, REMOVED, SAVABLE
 
 _DEEPEST = 60  # objects and lists inside each other
 _FEW, _TIMES = 10_000, 32  # objects, each counted wherever it is used: a few, and so many for each that is written
@@ -35,7 +33,7 @@ def decode(value: Json, arrays: Arrays) -> Ranker:
         known = reader.known.get(id(found))
     finally:
         reader.known.clear()  # each of them refers to all
-    if known is None or not RANKER.plays(known.kind) or not known.fitted:
+    if known is None or not plays(known.kind, Ranker) or not known.fitted:
         raise WrongValueError("it is not a fitted ranker")
     fitted: Ranker = found
     return fitted
@@ -93,60 +91,51 @@ class _Reader:
             raise WrongValueError("the same objects are used too often")
 
     def _object(self, value: dict[str, Any], depth: int) -> Any:
-        kind = _kind(value.get("$class"))
+        kind = class_named(value.get("$class"))
         name, before = kind.__name__, self._used
         self._count(1)
         if not all(isinstance(value.get(each), dict) for each in ("parameters", "learned")):
             raise WrongValueError(f"the {name} has no parameters, or nothing learned")
-        contents = contents_of(kind)
-        given = {**BEFORE.get(name, {}), **value["parameters"]}
-        learned = {ALIASES.get(f"{name}.{each}", each): item for each, item in value["learned"].items()}
-        if (
-            {*given} != {*contents.arguments}
-            or not {*learned} <= {*contents.learned}
-            or not all(map(is_learned, learned))
-        ):
+        signature, values = argument_checks(kind), declared(kind)
+        earlier = {each: check.earlier for each, check in values.items() if isinstance(check, Added)}
+        given = {**earlier, **value["parameters"]}
+        learned = {FORMER.get(f"{name_of(kind)}.{each}", each): item for each, item in value["learned"].items()}
+        if {*given} != {*signature} or not {*learned} <= {*values} or not all(map(is_learned, learned)):
             raise ModelFileError(f"The manifest's {name} has other parameters than this version's.")
         number = value.get("number")
         if {*value} != {*_ENTRIES} or isinstance(number, bool) or not isinstance(number, int) or number in self._made:
             raise WrongValueError(f"the {name} has no number of its own, or more than is known")
         known = Known(kind, self.known)
         arguments = {each: self.decode(item, depth + 1) for each, item in given.items()}
-        for each, checks in contents.arguments.items():
-            for check in checks:
-                check.check(arguments[each], f"{name}.{each}", known)
+        for each, check in signature.items():
+            check.check(arguments[each], f"{name}.{each}", known)
+            if each in values:
+                values[each].check(arguments[each], f"{name}.{each}", known)
         made = kind(**arguments)
-        self._learn(made, {each: self.decode(item, depth + 1) for each, item in learned.items()}, known)
+        decoded = {each: self.decode(item, depth + 1) for each, item in learned.items()}
+        try:
+            self._learn(made, decoded, known)
+        except DataError as error:
+            raise WrongValueError(f"{name}: {error}") from None
         # Last: an object that was inside itself would have no end.
         self._made[number], self._uses[number], self.known[id(made)] = made, self._used - before, known
         return made
 
     def _learn(self, made: Any, learned: dict[str, Any], known: Known) -> None:
         """Set what an object has learned: nothing, or all of it."""
-        contents, name = contents_of(known.kind), known.kind.__name__
-        known.fitted = bool(learned) or not contents.learned
+        name = known.kind.__name__
+        values = {each: check for each, check in declared(known.kind).items() if is_learned(each)}
+        known.fitted = bool(learned) or not values
         if not known.fitted:
             return
-        for each, check in contents.learned.items():
+        for each, check in values.items():
             if each in learned:
                 check.check(learned[each], f"{name}.{each}", known)
                 setattr(made, each, learned[each])
             elif not isinstance(check, Absent):
                 raise WrongValueError(f"{name}.{each} is missing")
-        for together in contents.together:
-            together(made, known)
-
-
-def _kind(name: Any) -> Any:
-    """The class of a name, current or former."""
-    if not isinstance(name, str):
-        raise WrongValueError("an object does not say its class")
-    name = ALIASES.get(name, name)
-    if name in REMOVED:
-        raise ModelFileError(f"The model is a {name}, which is no longer there: {REMOVED[name]}")
-    if name not in SAVABLE:
-        raise ModelFileError(f"The model is a {name!r}, which this version does not know. Known: {', '.join(SAVABLE)}.")
-    return getattr(importlib.import_module(SAVABLE[name]), name)
+        if hasattr(made, "_check_stored"):
+            made._check_stored(known)
 
 
 def _text(array: Any, key: str) -> str:

@@ -12,8 +12,9 @@ from querywise.contracts.protocols import Ranker
 from querywise.errors import DataError
 from querywise.runtime.arrays import Arrays
 from querywise.runtime.parameters import parameters_of
+from querywise.runtime.stored import declared
 from querywise.runtime.values import Json
-from querywise.storage.kinds import SAVABLE
+from querywise.storage.classes import name_of
 
 _LONG_TEXT = 1_000
 
@@ -26,7 +27,7 @@ def encode(ranker: Ranker) -> tuple[Json, Arrays]:
 
 def check_savable(ranker: Ranker) -> None:
     """Refuse an object of a class that a model folder cannot name."""
-    _check_savable(ranker, "the ranker")
+    _checked_name(ranker, "the ranker")
 
 
 class _Writer:
@@ -64,12 +65,14 @@ class _Writer:
         return {mark: key}
 
     def _object(self, value: Any, key: str) -> Any:
-        name = type(value).__name__
-        _check_savable(value, key)
         if id(value) in self._numbers:
             return {"$same": self._numbers[id(value)]}
+        name = _checked_name(value, key)
         number = self._numbers[id(value)] = len(self._numbers)
         learned = {each: item for each, item in vars(value).items() if is_learned(each)}
+        kind: type = type(value)
+        if unknown := sorted({*learned} - {*declared(kind)}):
+            raise DataError(f"A {kind.__name__} cannot be saved: its `stored` has no {', '.join(unknown)}.")
         return {
             "$class": name,
             "number": number,
@@ -78,13 +81,14 @@ class _Writer:
         }
 
 
-def _check_savable(value: object, where: str) -> None:
-    name = type(value).__name__
-    if SAVABLE.get(name) != type(value).__module__:
+def _checked_name(value: object, where: str) -> str:
+    name = name_of(type(value))
+    if name is None:
         raise DataError(
-            f"A {name} cannot be saved ({where} is one): a model folder names classes of querywise alone, so that "
-            "loading one executes nothing of anybody else's."
+            f"A {type(value).__name__} cannot be saved ({where} is one): a model folder names classes of querywise "
+            "alone, so that loading one executes nothing of anybody else's."
         )
+    return name
 
 
 def is_learned(name: str) -> bool:

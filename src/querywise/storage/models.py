@@ -21,8 +21,8 @@ from querywise.errors import DataError, ModelFileError, NotFittedError, Querywis
 from querywise.runtime.arrays import Arrays
 from querywise.runtime.files import atomic_text, read_steadily
 from querywise.runtime.locks import locked
+from querywise.runtime.stored import WrongValueError
 from querywise.runtime.values import Json, Settings
-from querywise.storage.checks import WrongValueError
 from querywise.storage.decoding import decode
 from querywise.storage.encoding import check_savable, encode
 from querywise.storage.folder import (

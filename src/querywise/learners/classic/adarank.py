@@ -20,6 +20,7 @@ from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.progress import doing
 from querywise.runtime.scaling import Scale, Scaling
+from querywise.runtime.stored import COUNT, Whole, contents, floats, ints
 
 _SURE = 1 - 1e-6  # a feature that ranks every list perfectly would weigh infinitely much
 
@@ -43,6 +44,14 @@ class AdaRank(WeightedSum):
     >>> AdaRank().fit(data).columns_
     array([0, 1])
     """
+
+    stored = contents(
+        rounds=COUNT,
+        patience=COUNT,
+        round_count_=Whole(0, size="rounds"),
+        columns_=ints("rounds", below="features"),
+        steps_=floats("rounds"),
+    )
 
     def __init__(
         self,

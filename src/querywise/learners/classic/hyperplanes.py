@@ -26,6 +26,7 @@ from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.runtime.arrays import Floats
 from querywise.runtime.progress import doing
 from querywise.runtime.scaling import Scale
+from querywise.runtime.stored import FITTED, POSITIVE, contents, floats, ints
 
 
 class MultipleHyperplanes(AnyRanker):
@@ -45,6 +46,13 @@ class MultipleHyperplanes(AnyRanker):
     >>> MultipleHyperplanes().fit(data).predict(data.candidates)
     array([-6.,  0.,  6.])
     """
+
+    stored = contents(
+        FITTED,
+        l2=POSITIVE,
+        grades_=ints("hyperplanes", 2),
+        hyperplanes_=floats("hyperplanes", "features"),
+    )
 
     def __init__(
         self,

@@ -20,6 +20,7 @@ from querywise.learners.linear import WeightedSum
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.progress import doing
 from querywise.runtime.scaling import Scale, Scaling
+from querywise.runtime.stored import ANY_NUMBER, POSITIVE, contents
 from querywise.runtime.threads import one_blas_thread
 
 _TARGET = 1e-14  # of the objective: where the solver stops
@@ -42,6 +43,8 @@ class ListNet(WeightedSum):
     >>> bool(scores[2] > scores[1] > scores[0])
     True
     """
+
+    stored = contents(l2=POSITIVE, objective_=ANY_NUMBER, gap_=ANY_NUMBER)
 
     def __init__(self, l2: float = 0.03, *, scale: Scale = "standard") -> None:
         self.l2 = l2

@@ -23,6 +23,7 @@ from querywise.learners.ranksvm.preferences import dense_levels
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.progress import doing
+from querywise.runtime.stored import COUNT, FITTED, Whole, contents, floats, ints
 from querywise.runtime.threads import in_threads
 
 _SURE = 1 - 1e-6  # an r of 1 would weigh infinitely much
@@ -47,6 +48,17 @@ class RankBoost(AnyRanker):
     >>> bool(scores[2] > scores[1] > scores[0])
     True
     """
+
+    stored = contents(
+        FITTED,
+        rounds=COUNT,
+        patience=COUNT,
+        round_count_=Whole(0, size="rounds"),
+        columns_=ints("rounds", below="features"),
+        thresholds_=floats("rounds"),
+        stump_weights_=floats("rounds"),
+        losses_=floats("rounds"),
+    )
 
     def __init__(
         self, rounds: int = 300, *, thresholds: int = 16, learning_rate: float = 1.0, patience: int = 50

@@ -15,28 +15,37 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from querywise.contracts.protocols import Learner
-from querywise.learners.linear import LinearModels
+from querywise.data.rows import count_pairs
+from querywise.data.weighting import StoredWeights
+from querywise.learners.linear import LinearLearner, LinearModels
 from querywise.learners.ranksvm.anchors import Anchors, Given
 from querywise.learners.ranksvm.centres import Centres, centre_points, gradients_at, nearest, sums_at
 from querywise.learners.ranksvm.certificates import Gaps, gaps, gaps_if_rounded
-from querywise.learners.ranksvm.newton import Optimum, Ridge, minimise, minimise_hinge
+from querywise.learners.ranksvm.newton import Optimum, Ridge, refined
 from querywise.learners.ranksvm.preference_parts import PreferenceParts
-from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Preferences, joined, total
+from querywise.learners.ranksvm.preferences import Preferences, joined, total
 from querywise.learners.ranksvm.spread import Spread
-from querywise.learners.ranksvm.systems import Systems, curvature, factored, solved
-from querywise.learners.ranksvm.weighted_sums import MANY, Curved, curved_queries, gradient_sums, step_sums
+from querywise.learners.ranksvm.systems import Systems, curvature, factored, first_step, solved
+from querywise.learners.ranksvm.weighted_sums import (
+    MANY,
+    Curved,
+    curved_queries,
+    gradient_sums,
+    gradients_of,
+    step_sums,
+)
 from querywise.learners.weight_rows import WeightRows
 from querywise.learners.weights import weighed
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.progress import doing
 from querywise.runtime.resume import content, finish_jobs
 from querywise.runtime.scaling import Scaling
+from querywise.runtime.stored import Absent, Known, Optional, Starts, Table, contents, floats, ints, part, require
 from querywise.runtime.threads import one_blas_thread, slices
 from querywise.runtime.workers import ThisProcess
 
@@ -54,21 +63,8 @@ _LIKELY = 0.1  # the share of the training queries that a row must weight to be 
 _LARGE = 100_000  # numbers that the curvatures of a row have, from which on it is worth reading fewer of them
 _PROGRESS = 0.8  # a step with the same curvature must shrink the gap at least to this for another to be tried
 
-
 _Solve = Callable[[Ints, Floats], Floats]  # the solutions of the systems of some rows, a right side each
 _Certify = Callable[[Spread, WeightRows, Floats, Ridge], Gaps]
-
-
-class LinearLearner(Learner, Protocol):
-    """A ranking SVM as its local models use it: its parameters, and the weights it has learned."""
-
-    l2: float
-    loss: Literal["squared_hinge", "hinge"]
-    pairs: Literal["query", "pair"]
-    prior: Literal["global"] | None
-    prior_l2: float | None
-    tolerance: float | None
-    weights_: Floats
 
 
 class PreparedRankSVM:
@@ -76,6 +72,19 @@ class PreparedRankSVM:
 
     `everyone` is the global model. Without a tolerance no training document is kept: a model is then the single step.
     """
+
+    stored = contents(
+        everyone_=part(LinearLearner),
+        spread_=floats("features", above=0.0),
+        centre_=floats("features"),
+        pairs_=ints("queries"),
+        query_weights_=Absent(StoredWeights("queries")),
+        gradients_=Absent(floats("queries", "features")),
+        curvatures_=Absent(Table(np.float32, ("queries", "triangle"))),
+        features_=Optional(floats("rows", "features")),
+        levels_=Optional(ints("rows")),
+        starts_=ints("places"),
+    )
 
     def __init__(self, learner: LinearLearner) -> None:
         self.learner = learner
@@ -100,6 +109,20 @@ class PreparedRankSVM:
             self._remember()
         return self
 
+    def _check_stored(self, known: Known) -> None:
+        """Curvatures and training pairs are there where the learner needs them, and fit together."""
+        features, loss = known.sizes["features"], self.learner.loss
+        curved = hasattr(self, "gradients_") and hasattr(self, "curvatures_")
+        require(curved or loss != "squared_hinge", "PreparedRankSVM.curvatures_ is missing")
+        known.tie("triangle", features * (features + 1) // 2, "PreparedRankSVM.curvatures_")
+        if self.features_ is None or self.levels_ is None:
+            needed = self.learner.tolerance is not None or loss == "hinge"
+            require(not needed, "PreparedRankSVM.features_ or levels_ is missing")
+            return
+        Starts("queries", "rows").check(self.starts_, "PreparedRankSVM.starts_", known)
+        pairs = count_pairs(self.levels_, self.starts_)
+        require(np.array_equal(pairs, self.pairs_), "PreparedRankSVM.pairs_ are not those of its levels_")
+
     def weighted(self, query_weights: Floats) -> Self:
         """The same with weights of the training queries, which every row of V is multiplied by."""
         self.query_weights_ = query_weights
@@ -115,9 +138,10 @@ class PreparedRankSVM:
     def _remember(self) -> None:
         spread = self._parts()
         if spread.curved:
-            parts = spread.workers.each(_identity, spread.curved)
-            self.gradients_, self.curvatures_ = (joined([each[place] for each in parts]) for place in (0, 1))
-        pairs = Preferences.joined(spread.workers.each(_identity, spread.pairs)) if spread.pairs else None
+            parts = spread.fetched(spread.curved)
+            self.gradients_ = joined([each.gradients for each in parts])
+            self.curvatures_ = joined([each.curvatures for each in parts])
+        pairs = Preferences.joined(spread.fetched(spread.pairs)) if spread.pairs else None
         self.starts_ = np.zeros(1, np.int64) if pairs is None else pairs.starts
         self.features_ = None if pairs is None else pairs.features
         self.levels_ = None if pairs is None else pairs.levels
@@ -211,7 +235,7 @@ class PreparedRankSVM:
         pool, curved = self._parts().workers, self._parts().curved
         sums = pool.each(step_sums, *self._parts().asked(curved, everyone))
         values, directions = np.linalg.eigh(curvature(sums, self.learner.l2)[0])
-        gradients = joined(pool.each(_gradients, curved))
+        gradients = joined(pool.each(gradients_of, curved))
         whitened: Floats = gradients @ (directions / np.sqrt(np.maximum(values, self.learner.l2)))
         return whitened
 
@@ -219,7 +243,7 @@ class PreparedRankSVM:
         """Training queries × features: each one's gradient at the global model, by the weights as the user has them."""
         if self.learner.loss == "hinge":
             return None
-        return joined(self._parts().workers.each(_gradients, self._parts().curved)) * self.spread_
+        return joined(self._parts().workers.each(gradients_of, self._parts().curved)) * self.spread_
 
     def _ridge(self) -> Ridge:
         prior = (self.learner.prior_l2 or 0.0) if self.learner.prior == "global" else 0.0
@@ -356,7 +380,7 @@ class PreparedRankSVM:
             if not len(queries):
                 return ridge.minimiser
             order = np.argsort(queries, kind="stable")
-            chosen = spread.workers.keep(_chosen, *spread.holding(queries[order]))
+            chosen = spread.workers.keep(Preferences.select, *spread.holding(queries[order]))
             shared = (share[order], start[row], ridge, self.learner.loss, self.learner.tolerance or 1e-3)
             found: Floats = spread.workers.each(_refined, *([each] for each in chosen), shared=shared)[0]
             return found
@@ -368,33 +392,9 @@ class PreparedRankSVM:
         return np.array(finish_jobs(spread.workers, train, rows, label, key, side_by_side=threads))
 
 
-def _identity(part: Any) -> Any:
-    return part
-
-
-def _gradients(curved: Curved) -> Floats:
-    return curved.gradients
-
-
 def _first_step(*given: Any) -> tuple[Floats, Systems]:
-    """The step from w₀ for some rows, and its systems, which can be solved again where more steps may follow."""
-    *sums, has_pairs, ridge, centre, more = given
-    weights = np.where(has_pairs[:, None], centre, ridge.minimiser)
-    gradient = np.where(has_pairs[:, None], ridge.gradient(centre) + total([each for each, _ in sums]), 0.0)
-    step, systems = factored(sums, ridge.strength, gradient, again=more)
-    return weights - step, systems
-
-
-def _chosen(pairs: Preferences, queries: Ints) -> Preferences:
-    return pairs.select(queries)
+    return first_step(given[:-4], *given[-4:])
 
 
 def _refined(*given: Any) -> Floats:
-    """The model of one row by Newton's method, from its pairs of every part."""
-    *chosen, share, start, ridge, loss, tolerance = given
-    preferences = Preferences.joined(chosen)
-    coefficients, spread = share / preferences.pairs, PreferenceParts.of(preferences)
-    if loss == "hinge":
-        return minimise_hinge(spread, coefficients, ridge=ridge, tolerance=tolerance, start=start).weights
-    how: Any = {"ridge": ridge, "loss": SQUARED_HINGE, "tolerance": tolerance, "start": start}
-    return minimise(spread, coefficients, **how).weights
+    return refined(given[:-5], *given[-5:])

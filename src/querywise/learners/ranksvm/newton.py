@@ -16,7 +16,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from querywise.errors import SolverError
 from querywise.learners.ranksvm.preference_parts import PreferenceParts
-from querywise.learners.ranksvm.preferences import Loss, PairSums, Preferences, smoothed_hinge, total
+from querywise.learners.ranksvm.preferences import SQUARED_HINGE, Loss, PairSums, Preferences, smoothed_hinge, total
 from querywise.runtime.arrays import Floats
 from querywise.runtime.workers import Kept
 
@@ -224,3 +224,14 @@ def minimise_hinge(
             return Optimum(stage.weights, stage.value, stage.gap + rounding)
         start = stage.weights
         half_width /= 4
+
+
+def refined(
+    chosen: Sequence[Preferences], share: Floats, start: Floats, ridge: Ridge, loss: str, tolerance: float
+) -> Floats:
+    """The model of one row of V by Newton's method, from its pairs of every part."""
+    preferences = Preferences.joined(chosen)
+    coefficients, spread = share / preferences.pairs, PreferenceParts.of(preferences)
+    if loss == "hinge":
+        return minimise_hinge(spread, coefficients, ridge=ridge, tolerance=tolerance, start=start).weights
+    return minimise(spread, coefficients, ridge=ridge, loss=SQUARED_HINGE, tolerance=tolerance, start=start).weights

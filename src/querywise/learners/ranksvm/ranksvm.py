@@ -28,6 +28,7 @@ from querywise.runtime.parameters import parameters_of, unfitted
 from querywise.runtime.progress import doing
 from querywise.runtime.resume import content, is_resumable
 from querywise.runtime.scaling import Scale, Scaling
+from querywise.runtime.stored import ANY_NUMBER, POSITIVE, Number, Optional, contents
 from querywise.runtime.threads import one_blas_thread
 from querywise.runtime.workers import workers
 
@@ -59,6 +60,14 @@ class RankSVM(WeightedSum):
     >>> bool(scores[2] > scores[1] > scores[0])
     True
     """
+
+    stored = contents(
+        l2=POSITIVE,
+        prior_l2=Optional(Number(least=0.0)),
+        tolerance=Optional(Number(above=0.0, most=1.0)),
+        objective_=ANY_NUMBER,
+        gap_=ANY_NUMBER,
+    )
 
     def __init__(
         self,

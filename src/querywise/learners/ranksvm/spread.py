@@ -37,6 +37,10 @@ class Spread:
         assert pairs is None or isinstance(pairs, Preferences)
         return curved, pairs
 
+    def fetched(self, parts: Sequence[_Part | Kept]) -> list[_Part]:
+        """Parts that workers keep, here."""
+        return self.workers.each(_identity, parts)
+
     def asked(self, parts: Sequence[_Part], shares: WeightRows) -> tuple[list[_Part], list[WeightRows]]:
         """The parts with a query that some rows weight, and these rows there."""
         if len(self) == 1:
@@ -51,3 +55,7 @@ class Spread:
         some = [number for number, (first, last) in enumerate(pairwise(ends)) if last > first]
         numbers = [queries[ends[each] : ends[each + 1]] - self.cuts[each] for each in some]
         return [self.pairs[each] for each in some], numbers
+
+
+def _identity(part: _Part) -> _Part:
+    return part

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from querywise.errors import SolverError
+from querywise.learners.ranksvm.newton import Ridge
 from querywise.learners.ranksvm.preferences import total
-from querywise.runtime.arrays import Floats, Ints, Singles, for_kernels
+from querywise.runtime.arrays import Bools, Floats, Ints, Singles, for_kernels
 from querywise.runtime.threads import in_threads, slices
 
 _FEW = 16  # features below which LAPACK's LU is as fast
@@ -106,3 +107,11 @@ def solver(packed: Singles, strength: float, d: int) -> Callable[[Floats], Float
 
 def _packed(sums: Sums) -> Singles:
     return for_kernels(sums[0][1]) if len(sums) == 1 else total([each for _, each in sums])
+
+
+def first_step(sums: Sums, has_pairs: Bools, ridge: Ridge, centre: Floats, more: bool) -> tuple[Floats, Systems]:
+    """The step from w₀ for some rows, and its systems, which can be solved again where more steps may follow."""
+    weights = np.where(has_pairs[:, None], centre, ridge.minimiser)
+    gradient = np.where(has_pairs[:, None], ridge.gradient(centre) + total([each for each, _ in sums]), 0.0)
+    step, systems = factored(sums, ridge.strength, gradient, again=more)
+    return weights - step, systems

@@ -115,3 +115,8 @@ def _sums_of_many(pairs: Preferences, shares: WeightRows, models: Floats | Singl
 
     parts = in_threads(part, query_ranges(pairs.starts, _QUERY_BLOCKS))
     return total([each[0] for each in parts]), total([each[1] for each in parts]), max(each[2] for each in parts)
+
+
+def gradients_of(curved: Curved) -> Floats:
+    """The gradients of some training queries."""
+    return curved.gradients

@@ -18,10 +18,12 @@ from querywise.data.ordering import by_coordinates
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Floats
 from querywise.runtime.scaling import Scaling
+from querywise.runtime.stored import ANY_NUMBER, Absent, Known, Number, contents, floats, part, require
 from querywise.runtime.threads import one_blas_thread
 
 Kernel = Literal["gaussian", "linear"]
 _KERNELS = ("gaussian", "linear")
+_MODERATE = Number(above=1e-150, most=1e150)
 _BLOCK = 4_000_000  # values of a kernel in memory at a time
 _KEPT = 100_000_000  # values of the training rows' coordinates that are remembered rather than computed again
 _FLAT = 1e-10  # of the largest: directions of landmarks whose eigenvalue is below it are left out
@@ -39,6 +41,16 @@ class KernelRidge(Estimator):
 
     Fitting again on the very same features reuses what does not depend on targets and weights, landmarks among it.
     """
+
+    stored = contents(
+        l2=_MODERATE,
+        width=_MODERATE,
+        scaling_=part(Scaling, columns="features"),
+        points_=Absent(floats("points", "features")),
+        coefficients_=floats("terms"),
+        squared_norm_=ANY_NUMBER,
+        whitening_=Absent(floats("points", "directions")),
+    )
 
     def __init__(
         self,
@@ -69,6 +81,12 @@ class KernelRidge(Estimator):
         else:
             self._fit_coordinates(features, targets, weights)
         return self
+
+    def _check_stored(self, known: Known) -> None:
+        """A linear kernel has a coefficient for every feature and one more, another kernel one for every point."""
+        require(self.kernel == "linear" or "points" in known.sizes, "KernelRidge.points_ is missing")
+        terms = known.sizes["features"] + 1 if self.kernel == "linear" else known.sizes["points"]
+        known.tie("terms", terms, "KernelRidge.coefficients_")
 
     def predict(self, features: Floats, /) -> Floats:
         """The value of h for every row."""

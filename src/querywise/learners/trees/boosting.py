@@ -19,16 +19,27 @@ from querywise.errors import DataError, NotFittedError
 from querywise.learners.trees.bag import Growing, grow
 from querywise.learners.trees.forest import Grown, read_forests
 from querywise.learners.trees.grades import Grades
-from querywise.learners.trees.growth import LARGEST, check_growth, check_visible, growth, lightgbm
-from querywise.learners.trees.rows import weighted_rows
+from querywise.learners.trees.growth import GROWTH, LARGEST, check_growth, check_visible, growth, lightgbm
+from querywise.learners.trees.rows import binned_rows, weights_watched
 from querywise.learners.trees.shapley import shapley_values
 from querywise.learners.trees.text import for_lightgbm, gains_in, read_trees, width_of
 from querywise.learners.weights import check_query_weights
-from querywise.measures.flavours import FLAVOURS
-from querywise.measures.formulas import ideal_shares
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached
 from querywise.runtime.parameters import unfitted
+from querywise.runtime.stored import (
+    FITTED,
+    Absent,
+    Added,
+    Known,
+    Optional,
+    Several,
+    Text,
+    Whole,
+    contents,
+    part,
+    require,
+)
 from querywise.runtime.threads import cores
 
 if TYPE_CHECKING:
@@ -36,7 +47,6 @@ if TYPE_CHECKING:
 
 _SHARE_IN_A_BAG = 0.5  # of the features, for each tree of a bag
 _READING = threading.Lock()  # of trees for Shapley values, which takes seconds: once, however many threads ask
-
 OBJECTIVES = ("lambdarank", "rank_xendcg")
 
 
@@ -69,6 +79,17 @@ class LambdaMART(AnyRanker):
     >>> ranker.predict(test).shape, 1 <= ranker.tree_count_ <= 100
     ((200,), True)
     """
+
+    stored = contents(
+        FITTED,
+        GROWTH,
+        stop_at=Whole(1, LARGEST),
+        bag=Whole(1, LARGEST, "forests"),
+        base=Optional(part(Learner)),
+        tree_count_=Whole(0, LARGEST),
+        models_=Several(Text(), "forests"),
+        missing=Added("zero"),
+    )
 
     def __init__(
         self,
@@ -135,6 +156,11 @@ class LambdaMART(AnyRanker):
         self._boosters = self._forests = None
         return self
 
+    def _check_stored(self, known: Known) -> None:
+        """There are as many trees as it says, and they can be read."""
+        trees = self.grown().tree_count
+        require(self.tree_count_ <= trees, f"LambdaMART.tree_count_ is {self.tree_count_}; there are {trees} trees")
+
     @property
     def missing_policy(self) -> str:
         """What it does with missing values."""
@@ -199,21 +225,17 @@ class LambdaMART(AnyRanker):
                 self._boosters = [lightgbm().Booster(model_str=for_lightgbm(model, width)) for model in self.models_]
             return self._boosters
 
-    def _watched(self, valid: Judged) -> Floats:
-        """Weights of validation queries with which LightGBM's NDCG, of candidates alone, is NDCG of all judgements."""
-        shares = ideal_shares(valid, self.stop_at, FLAVOURS["standard"])
-        return shares if shares.any() else np.ones(len(valid))
-
     def _binned(
         self, data: Judged, weights: Floats, valid: Judged | None, grades: Grades, *, whole: bool
     ) -> tuple[Dataset, Dataset | None]:
         """Training and validation data, sorted into bins: once for all settings of a grid that have the same."""
 
         def made() -> tuple[Dataset, Dataset | None]:
-            training = self._dataset(data, weights, grades, None).construct()
+            training = binned_rows(data, weights, grades, self.seed, self.base).construct()
             if valid is None:
                 return training, None
-            return training, self._dataset(valid, self._watched(valid), grades, training).construct()
+            watched = weights_watched(valid, self.stop_at)
+            return training, binned_rows(valid, watched, grades, self.seed, self.base, training).construct()
 
         if not whole or self.base is not None:
             return made()
@@ -226,20 +248,6 @@ class LambdaMART(AnyRanker):
         if checked is not None:
             booster.add_valid(checked, "validation")
         return Growing(booster, self.trees, None if checked is None else self.patience)
-
-    def _dataset(self, data: Judged, weights: Floats, grades: Grades, reference: Dataset | None) -> Dataset:
-        rows, sizes, by_row = weighted_rows(data, weights, self.seed, by_document=reference is None)
-        found: Dataset = lightgbm().Dataset(
-            data.candidates.features[rows],
-            label=grades.labels(data, rows),
-            weight=by_row,
-            group=sizes,
-            init_score=None if self.base is None else self.base.predict(data.candidates)[rows],
-            reference=reference,
-            params={"verbose": -1, "seed": self.seed, "feature_pre_filter": False},
-            free_raw_data=True,
-        )
-        return found
 
     def _parameters(self, grades: Grades, number: int, shape: tuple[int, ...], at_once: int) -> dict[str, Any]:
         """What one forest of the bag is grown with; its seeds one by one, since all forests share the seed of bins."""
@@ -267,6 +275,8 @@ class TreeRegression(Estimator):
 
     Fitting again on the very same features does not sort them into bins again.
     """
+
+    stored = contents(GROWTH, model_=Text(), tree_count_=Absent(Whole(0, LARGEST)))
 
     def __init__(
         self,
@@ -307,6 +317,11 @@ class TreeRegression(Estimator):
         if trees is not None and not 1 <= trees <= LARGEST:
             raise DataError(f"TreeRegression.fit(trees={trees}) must lie between 1 and {LARGEST}.")
         return self._grow(features, targets, weights, self.trees if trees is None else trees)
+
+    def _check_stored(self, known: Known) -> None:
+        """The trees can be read."""
+        known.tie("features", width_of(self.model_), "TreeRegression.model_")
+        self.grown()
 
     def fit_watching(
         self, features: Floats, targets: Floats, weights: Floats, other: Floats, other_targets: Floats, /

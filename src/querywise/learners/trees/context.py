@@ -11,13 +11,15 @@ import numpy as np
 from querywise.contracts.answers import ALL, Answer, Rows, Terms, alone, ready
 from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import Refusal, depends_on_the_list
-from querywise.contracts.protocols import Learner, NamesCoordinates, QueryView, TeachesLocally
+from querywise.contracts.protocols import Learner, NamesCoordinates, QueryView, Ranker, TeachesLocally
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
+from querywise.learners.local_models import require_alike
 from querywise.learners.within_query import within_query
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached
 from querywise.runtime.parameters import unfitted
+from querywise.runtime.stored import FITTED, Known, Optional, Several, Text, contents, part, require
 
 OF_FEATURES = {"mean": "mean of {}", "spread": "spread of {}", "z": "z-score of {}", "rank": "rank of {}"}
 GROUPS = (*OF_FEATURES, "length", "view")
@@ -34,6 +36,13 @@ class QueryContext(AnyRanker):
 
     columns: which of the groups mean, spread, z, rank and length; z alone did best on validation data.
     """
+
+    stored = contents(
+        FITTED,
+        view_=Optional(part(QueryView)),
+        context_names_=Several(Text(), "columns"),
+        learner_=part(Ranker, features="columns"),
+    )
 
     def __init__(
         self,
@@ -68,6 +77,17 @@ class QueryContext(AnyRanker):
         held_out = None if valid is None else self._widened(valid)
         self.learner_ = unfitted(self.learner).fit(self._widened(data), query_weights=query_weights, valid=held_out)
         return self
+
+    def _check_stored(self, known: Known) -> None:
+        """The learner inside sees the columns that are asked for."""
+        require(not isinstance(self.columns, str) and {*self.columns} <= {*GROUPS}, "QueryContext.columns are unknown")
+        require(("view" in self.columns) == (self.view_ is not None), "QueryContext.columns and its view_ do not fit")
+        width = known.sizes["features"] * (1 + len({*self.columns} & {"mean", "spread", "z", "rank"}))
+        width += "length" in self.columns
+        if self.view_ is not None:
+            width += known.size_of(self.view_, "coordinates")
+        known.tie("columns", width, "QueryContext.context_names_")
+        require_alike(self.learner, self.learner_, "QueryContext.learner_")
 
     def local(self, everyone: Learner, /) -> QueryContext:
         """How to train a local model: as the learner does, on the same columns."""

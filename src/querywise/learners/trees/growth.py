@@ -13,9 +13,11 @@ import numpy as np
 
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
+from querywise.runtime.stored import COUNT, Number, Optional, Whole, contents
 from querywise.runtime.threads import cores
 
 LARGEST = 2**31 - 1
+_MOST_THREADS = 4_096
 _ZERO = 1e-35  # LightGBM takes numbers this close to 0 for 0
 _BLOCK = 4_096
 _SMALL = 50_000  # values of a table up to which one thread is as quick as several
@@ -48,6 +50,17 @@ class Grower(Protocol):
     patience: int
     threads: int | None
     seed: int
+
+
+GROWTH = contents(
+    trees=COUNT,
+    leaves=Whole(2, LARGEST),
+    learning_rate=Number(above=0.0, most=1.0),
+    min_documents=COUNT,
+    patience=COUNT,
+    threads=Optional(Whole(1, _MOST_THREADS)),
+    seed=Whole(0, LARGEST),
+)
 
 
 def growth(learner: Grower, shape: tuple[int, ...], at_once: int = 1) -> dict[str, int | float | bool]:

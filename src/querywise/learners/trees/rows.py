@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Judged
 from querywise.data.ordering import content_order
+from querywise.learners.trees.grades import Grades
+from querywise.learners.trees.growth import lightgbm
+from querywise.measures.flavours import FLAVOURS
+from querywise.measures.formulas import ideal_shares
 from querywise.runtime.arrays import Floats, Ints
+
+if TYPE_CHECKING:
+    from lightgbm import Dataset
 
 # LightGBM refuses queries with more documents than this; longer ones are trained on a sample.
 LONGEST_QUERY = 10_000
@@ -39,3 +49,27 @@ def weighted_rows(data: Judged, weights: Floats, seed: int, *, by_document: bool
         by_row = by_row * data.document_weights[rows]
         by_row /= by_row.mean()
     return rows, sizes, None if np.ptp(by_row) == 0 else by_row
+
+
+def weights_watched(valid: Judged, cut: int) -> Floats:
+    """Weights of validation queries with which LightGBM's NDCG, of candidates alone, is NDCG of all judgements."""
+    shares = ideal_shares(valid, cut, FLAVOURS["standard"])
+    return shares if shares.any() else np.ones(len(valid))
+
+
+def binned_rows(
+    data: Judged, weights: Floats, grades: Grades, seed: int, base: Ranker | None, training: Dataset | None = None
+) -> Dataset:
+    """The rows that count, as LightGBM takes them. base: whose scores to start from. training: whose bins to use."""
+    rows, sizes, by_row = weighted_rows(data, weights, seed, by_document=training is None)
+    found: Dataset = lightgbm().Dataset(
+        data.candidates.features[rows],
+        label=grades.labels(data, rows),
+        weight=by_row,
+        group=sizes,
+        init_score=None if base is None else base.predict(data.candidates)[rows],
+        reference=training,
+        params={"verbose": -1, "seed": seed, "feature_pre_filter": False},
+        free_raw_data=True,
+    )
+    return found

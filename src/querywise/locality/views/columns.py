@@ -17,6 +17,7 @@ from querywise.locality.views.references import following
 from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.scaling import Scaling
+from querywise.runtime.stored import Known, Several, Text, contents, floats, part
 
 
 class Columns(Estimator):
@@ -24,6 +25,8 @@ class Columns(Estimator):
 
     names: which of them, and in which order; None takes all.
     """
+
+    stored = contents(names_=Several(Text(), "coordinates"), scaling_=part(Scaling, columns="coordinates"))
 
     def __init__(self, names: Sequence[str] | None = None, *, standardise: bool = True) -> None:
         self.names = names
@@ -65,6 +68,8 @@ class Columns(Estimator):
 class SideBySide(Estimator):
     """Several views beside each other; each counts the same in a distance, whatever its coordinates and scale."""
 
+    stored = contents(views_=Several(part(QueryView), "views"), scales_=floats("views"))
+
     def __init__(self, views: Sequence[QueryView]) -> None:
         self.views = views
 
@@ -76,6 +81,10 @@ class SideBySide(Estimator):
         spreads = [_spread(view.points(data.candidates)) for view in self.views_]
         self.scales_ = np.array([1.0 if spread == 0 else 1 / np.sqrt(spread) for spread in spreads])
         return self
+
+    def _check_stored(self, known: Known) -> None:
+        """A query has the coordinates of all views."""
+        known.sizes["coordinates"] = sum(known.size_of(view, "coordinates") for view in self.views_)
 
     def by(self, ranker: Ranker, /) -> SideBySide:
         """The same views; those without a reference of their own use this ranker."""

@@ -11,9 +11,10 @@ from querywise.contracts.protocols import Models, Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.locality.views.looking import described
-from querywise.locality.views.references import Reference, fitted_reference, reference_scores
+from querywise.locality.views.references import REFERENCE, Reference, fitted_reference, reference_scores
 from querywise.runtime.arrays import Bools, Floats, Ints, for_kernels
 from querywise.runtime.scaling import Scaling
+from querywise.runtime.stored import Known, Optional, contents, part
 from querywise.runtime.threads import in_threads, one_blas_thread
 
 _BLOCK = 500_000  # scores at a time, in each thread
@@ -26,6 +27,12 @@ class Divergence(Estimator):
     view is used in. models: several models (anything with `scores`), or None: every feature by itself is one. The
     coordinates are standardised on the training queries, unless `standardise` is False.
     """
+
+    stored = contents(
+        models=Optional(part(Models, models="coordinates")),
+        scaling_=part(Scaling, columns="coordinates"),
+        reference_=REFERENCE,
+    )
 
     def __init__(
         self, reference: Reference | None = None, models: Models | None = None, *, standardise: bool = True
@@ -48,6 +55,11 @@ class Divergence(Estimator):
         found = self._divergences(data.candidates) if self.standardise else nothing
         self.scaling_ = Scaling.learn(found, "standard" if self.standardise else "none")
         return self
+
+    def _check_stored(self, known: Known) -> None:
+        """Without models there is a coordinate for every feature."""
+        if self.models is None:
+            known.tie("features", known.sizes["coordinates"], "Divergence.scaling_")
 
     def points(self, candidates: Candidates, /) -> Floats:
         """One row per query."""

@@ -16,6 +16,7 @@ from querywise.locality.views.references import following
 from querywise.locality.views.topmean import TopMean
 from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.parameters import unfitted
+from querywise.runtime.stored import contents, floats, part
 from querywise.runtime.threads import one_blas_thread
 
 _PENALTIES = np.logspace(-2, 4, 13)
@@ -29,6 +30,12 @@ class GradientView(Estimator):
     would change that model alike. Queries without a preference have no gradient and are left out. l2: of that ranking
     SVM.
     """
+
+    stored = contents(
+        view_=part(QueryView, coordinates="inside"),
+        centre_=floats("inside"),
+        projection_=floats("inside", "coordinates"),
+    )
 
     def __init__(self, view: QueryView | None = None, directions: int = 3, *, l2: float = 0.1) -> None:
         self.view = view

@@ -21,6 +21,7 @@ from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import average_precisions
 from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.parameters import unfitted
+from querywise.runtime.stored import contents, floats, part
 
 _TRIED = 30  # other queries' models tried on each training query
 
@@ -33,6 +34,8 @@ class LearnedMetric(Estimator):
     coordinates are fitted, with non-negative factors, to the loss in average precision. A model is
     never tried on a query it was trained on. k: the share or number of neighbours of those models.
     """
+
+    stored = contents(view_=part(QueryView, coordinates="coordinates"), stretch_=floats("coordinates"))
 
     def __init__(self, view: QueryView | None = None, *, k: float = 0.2, seed: int = 0) -> None:
         self.view = view

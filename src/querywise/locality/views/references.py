@@ -10,8 +10,10 @@ from querywise.data.rows import column_of
 from querywise.data.training import Training, as_taken
 from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import is_fitted, unfitted
+from querywise.runtime.stored import AnyOf, Whole, part
 
 Reference: TypeAlias = int | str | Ranker
+REFERENCE = AnyOf((Whole(below="features"), part(Ranker)), "the number of a feature, or a fitted ranker")
 
 
 def following(view: QueryView, ranker: Ranker) -> QueryView:

@@ -11,9 +11,10 @@ from querywise.contracts.estimators import Estimator
 from querywise.data.judged import Candidates, Judged
 from querywise.data.run_columns import run_columns
 from querywise.errors import DataError, NotFittedError
-from querywise.retrieval.signals import Signals, signals
+from querywise.retrieval.signals import Signals, signal_names, signals
 from querywise.runtime.arrays import Floats
 from querywise.runtime.scaling import Scaling
+from querywise.runtime.stored import Known, Optional, Several, Text, contents, part, require
 
 _FARTHEST = 3.0  # standard deviations that a signal of RunSignals counts at most
 
@@ -24,6 +25,8 @@ class SignalView(Estimator):
     The lists are those of the first-stage runs among the features, as text collections with vectors have them; without
     runs, the length of a query and the number of its candidates are all there is.
     """
+
+    stored = contents(scaling_=part(Scaling, columns="coordinates"))
 
     def fit(self, data: Judged, /) -> Self:
         """Learn the scale of every signal."""
@@ -65,6 +68,11 @@ class SignalView(Estimator):
 class RunSignals(SignalView):
     """The same for weights of runs: always of the runs it was trained with, and every signal cut at ±3."""
 
+    stored = contents(
+        feature_names_=Optional(Several(Text(), "features")),
+        names_=Several(Text(), "coordinates"),
+    )
+
     def fit(self, data: Judged, /) -> Self:
         """Learn the scale of every signal."""
         if not run_columns(data.feature_names):
@@ -75,6 +83,12 @@ class RunSignals(SignalView):
         self.feature_names_ = data.feature_names
         self.names_ = self._learn(data.candidates).names
         return self
+
+    def _check_stored(self, known: Known) -> None:
+        """There are runs among the features, and a coordinate for each of their signals."""
+        runs = [run.name for run in run_columns(self.feature_names_)]
+        require(len(runs) > 0, "RunSignals.feature_names_ name no run")
+        known.tie("coordinates", len(signal_names(runs)), "RunSignals.scaling_")
 
     def signals(self, candidates: Candidates) -> Signals:
         """The signals as they are; columns without names are those of training."""

@@ -15,6 +15,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Bools, Floats, Ints
 from querywise.runtime.scaling import Scaling
+from querywise.runtime.stored import Known, Several, Table, Text, contents, floats, part
 from querywise.runtime.threads import one_blas_thread
 
 _LENGTHS = {"words": (1, 2), "characters": (2, 3, 4)}  # of the n-grams
@@ -24,87 +25,15 @@ _FEWEST = 2  # training queries an n-gram must be in
 _LENGTHS_COUNT = 0.25  # how much the lengths count in a distance, per coordinate
 
 
-class TextView(Estimator):
-    """A query as a point, by its text: TF-IDF of words and characters, reduced by a truncated SVD, and how long it is.
-
-    Words are not stemmed and stop words are kept; unigrams and bigrams, beginning and end marked: whether a query
-    begins with "how" or ends with a question mark is a strong signal of its kind. The text comes with the queries
-    (`queries.jsonl`: `text`).
-
-    dimensions: of the words and of the characters each, a whole number from 1 up.
-    words: whether to use the words.
-    characters: whether to use the characters, two to four in a row.
-    lengths: whether to use how long the query is.
-    seed: of the truncated SVD.
-
-    Refused: with DataError, none of the three, and queries without texts.
-
-    >>> from querywise import KnnOnline, QueryTable, RankSVM, TextView, make_judged
-    >>> data = make_judged(20, 10, 4)
-    >>> texts = tuple(f"how to sort {number}" if number % 2 else "cheap flights" for number in range(20))
-    >>> data = data.with_queries(QueryTable(data.query_ids, texts=texts))
-    >>> TextView(5).fit(data).points(data.candidates).shape
-    (20, 14)
-    >>> KnnOnline(RankSVM(), k=5, view=TextView(5)).fit(data).predict(data).shape
-    (200,)
-    """
-
-    def __init__(
-        self,
-        dimensions: int = 100,
-        *,
-        words: bool = True,
-        characters: bool = True,
-        lengths: bool = True,
-        seed: int = 0,
-    ) -> None:
-        self.dimensions = dimensions
-        self.words = words
-        self.characters = characters
-        self.lengths = lengths
-        self.seed = seed
-
-    def fit(self, data: Judged, /) -> Self:
-        """Learn the vocabulary, how rare each n-gram is, and the main directions."""
-        whole = self.dimensions >= 1 and self.dimensions == int(self.dimensions)
-        if not whole or not (self.words or self.characters or self.lengths):
-            raise DataError("TextView needs a whole number of dimensions from 1 up, and words, characters or lengths.")
-        texts = _texts(data.candidates)
-        self.spaces_ = tuple(
-            NGrams(kind, self.dimensions, self.seed).fit(texts)
-            for kind, used in (("words", self.words), ("characters", self.characters))
-            if used
-        )
-        self.scaling_ = Scaling.learn(_sizes(texts), "standard")
-        return self
-
-    @property
-    def looks_at(self) -> tuple[str, ...]:
-        """The words of a query alone."""
-        return ("text",)
-
-    def known(self, candidates: Candidates, /) -> Bools:
-        """The queries with a word, or four letters of one, that training queries have too."""
-        if not hasattr(self, "spaces_"):
-            raise NotFittedError(self)
-        texts = _texts(candidates)
-        if not self.spaces_:
-            return np.array([bool(text.strip()) for text in texts], np.bool_)
-        return np.array([any(space.knows(text) for space in self.spaces_) for text in texts], np.bool_)
-
-    def points(self, candidates: Candidates, /) -> Floats:
-        """One row per query; a query without text has the position of one without any known word."""
-        if not hasattr(self, "spaces_"):
-            raise NotFittedError(self)
-        texts = _texts(candidates)
-        parts = [space.points(texts) for space in self.spaces_]
-        if self.lengths:
-            parts.append(_LENGTHS_COUNT * self.scaling_.apply(_sizes(texts)))
-        return np.hstack(parts)
-
-
 class NGrams:
     """TF-IDF of word or character n-grams, projected on its principal directions. kind: "words" or "characters"."""
+
+    stored = contents(
+        kind=Text(("words", "characters")),
+        vocabulary_=Text(),
+        rarity_=floats("grams"),
+        directions_=Table(np.float32, ("grams", "coordinates")),
+    )
 
     def __init__(self, kind: str, dimensions: int, seed: int) -> None:
         self.kind = kind
@@ -129,7 +58,11 @@ class NGrams:
                 self.directions_[:] = randomized_svd(table, count, n_iter=5, random_state=self.seed)[2].T
         return self
 
-    def points(self, texts: Sequence[str], /) -> Floats:
+    def _check_stored(self, known: Known) -> None:
+        """Every n-gram is there once."""
+        known.tie("grams", len(self._numbered()), "NGrams.vocabulary_")
+
+    def vectors(self, texts: Sequence[str], /) -> Floats:
         """One row per text."""
         if len(texts) <= _FEW:
             return np.array([self._point(text) for text in texts]).reshape(len(texts), self.directions_.shape[1])
@@ -194,6 +127,93 @@ class NGrams:
             for length in _LENGTHS[self.kind]
             for first in range(len(padded) - length + 1)
         ]
+
+
+class TextView(Estimator):
+    """A query as a point, by its text: TF-IDF of words and characters, reduced by a truncated SVD, and how long it is.
+
+    Words are not stemmed and stop words are kept; unigrams and bigrams, beginning and end marked: whether a query
+    begins with "how" or ends with a question mark is a strong signal of its kind. The text comes with the queries
+    (`queries.jsonl`: `text`).
+
+    dimensions: of the words and of the characters each, a whole number from 1 up.
+    words: whether to use the words.
+    characters: whether to use the characters, two to four in a row.
+    lengths: whether to use how long the query is.
+    seed: of the truncated SVD.
+
+    Refused: with DataError, none of the three, and queries without texts.
+
+    >>> from querywise import KnnOnline, QueryTable, RankSVM, TextView, make_judged
+    >>> data = make_judged(20, 10, 4)
+    >>> texts = tuple(f"how to sort {number}" if number % 2 else "cheap flights" for number in range(20))
+    >>> data = data.with_queries(QueryTable(data.query_ids, texts=texts))
+    >>> TextView(5).fit(data).points(data.candidates).shape
+    (20, 14)
+    >>> KnnOnline(RankSVM(), k=5, view=TextView(5)).fit(data).predict(data).shape
+    (200,)
+    """
+
+    stored = contents(spaces_=Several(part(NGrams), "spaces"), scaling_=part(Scaling, columns=4))
+
+    def __init__(
+        self,
+        dimensions: int = 100,
+        *,
+        words: bool = True,
+        characters: bool = True,
+        lengths: bool = True,
+        seed: int = 0,
+    ) -> None:
+        self.dimensions = dimensions
+        self.words = words
+        self.characters = characters
+        self.lengths = lengths
+        self.seed = seed
+
+    def fit(self, data: Judged, /) -> Self:
+        """Learn the vocabulary, how rare each n-gram is, and the main directions."""
+        whole = self.dimensions >= 1 and self.dimensions == int(self.dimensions)
+        if not whole or not (self.words or self.characters or self.lengths):
+            raise DataError("TextView needs a whole number of dimensions from 1 up, and words, characters or lengths.")
+        texts = _texts(data.candidates)
+        self.spaces_ = tuple(
+            NGrams(kind, self.dimensions, self.seed).fit(texts)
+            for kind, used in (("words", self.words), ("characters", self.characters))
+            if used
+        )
+        self.scaling_ = Scaling.learn(_sizes(texts), "standard")
+        return self
+
+    def _check_stored(self, known: Known) -> None:
+        """There is a space for words and one for characters, where they are used."""
+        known.tie("spaces", int(bool(self.words)) + int(bool(self.characters)), "TextView.spaces_")
+        spaces = [known.size_of(space, "coordinates") for space in self.spaces_]
+        known.sizes["coordinates"] = sum(spaces) + (4 if self.lengths else 0)
+
+    @property
+    def looks_at(self) -> tuple[str, ...]:
+        """The words of a query alone."""
+        return ("text",)
+
+    def known(self, candidates: Candidates, /) -> Bools:
+        """The queries with a word, or four letters of one, that training queries have too."""
+        if not hasattr(self, "spaces_"):
+            raise NotFittedError(self)
+        texts = _texts(candidates)
+        if not self.spaces_:
+            return np.array([bool(text.strip()) for text in texts], np.bool_)
+        return np.array([any(space.knows(text) for space in self.spaces_) for text in texts], np.bool_)
+
+    def points(self, candidates: Candidates, /) -> Floats:
+        """One row per query; a query without text has the position of one without any known word."""
+        if not hasattr(self, "spaces_"):
+            raise NotFittedError(self)
+        texts = _texts(candidates)
+        parts = [space.vectors(texts) for space in self.spaces_]
+        if self.lengths:
+            parts.append(_LENGTHS_COUNT * self.scaling_.apply(_sizes(texts)))
+        return np.hstack(parts)
 
 
 def _words(text: str) -> Iterable[str]:

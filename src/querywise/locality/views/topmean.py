@@ -13,11 +13,12 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.training import Training
 from querywise.errors import DataError, NotFittedError
 from querywise.locality.views.looking import described
-from querywise.locality.views.references import Reference, fitted_reference, reference_scores
+from querywise.locality.views.references import REFERENCE, Reference, fitted_reference, reference_scores
 from querywise.runtime.arrays import Bools, Floats, for_kernels
 from querywise.runtime.compiled import compiled
 from querywise.runtime.scaling import Scaling
 from querywise.runtime.sorting import smallest
+from querywise.runtime.stored import Known, Whole, contents, part
 from querywise.runtime.threads import FEW_FOR_BLAS, one_blas_thread
 
 
@@ -31,6 +32,8 @@ class TopMean(Estimator):
     Documents tied at the cut share the remaining places equally. The coordinates are standardised on the training
     queries, unless `standardise` is False.
     """
+
+    stored = contents(top=Whole(1), reference_=REFERENCE, scaling_=part(Scaling, columns="features"))
 
     def __init__(self, reference: Reference | None = None, top: int = 50, *, standardise: bool = True) -> None:
         self.reference = reference
@@ -47,6 +50,10 @@ class TopMean(Estimator):
         means = data.by_query(self._means)
         self.scaling_ = Scaling.learn(means, "standard" if self.standardise else "none")
         return self
+
+    def _check_stored(self, known: Known) -> None:
+        """There is a coordinate for every feature."""
+        known.sizes["coordinates"] = known.sizes["features"]
 
     def by(self, ranker: Ranker, /) -> TopMean:
         """The same view with this reference, unless it has one of its own."""

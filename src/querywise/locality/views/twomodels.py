@@ -11,9 +11,10 @@ from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.locality.views.looking import described
-from querywise.locality.views.references import Reference, fitted_reference, reference_scores
+from querywise.locality.views.references import REFERENCE, Reference, fitted_reference, reference_scores
 from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.scaling import Scaling
+from querywise.runtime.stored import Known, Several, Whole, contents, part
 
 
 class TwoModels(Estimator):
@@ -23,6 +24,8 @@ class TwoModels(Estimator):
     queries alone. None is the single model of the ranker the view is used in. Both coordinates are standardised on the
     training queries, unless `standardise` is False.
     """
+
+    stored = contents(top=Whole(1), models_=Several(REFERENCE, 2), scaling_=part(Scaling, columns="coordinates"))
 
     def __init__(
         self,
@@ -52,6 +55,10 @@ class TwoModels(Estimator):
         means = self._means(data.candidates)
         self.scaling_ = Scaling.learn(means, "standard" if self.standardise else "none")
         return self
+
+    def _check_stored(self, known: Known) -> None:
+        """There are two coordinates."""
+        known.tie("coordinates", 2, "TwoModels.scaling_")
 
     def points(self, candidates: Candidates, /) -> Floats:
         """One row per query."""

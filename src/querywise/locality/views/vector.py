@@ -12,6 +12,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
 from querywise.locality.views.looking import views_in
 from querywise.runtime.arrays import Bools, Floats
+from querywise.runtime.stored import contents, floats
 
 
 class VectorView(Estimator):
@@ -20,6 +21,8 @@ class VectorView(Estimator):
     The vectors come with the queries (`queries.jsonl`: `vector`, or the vectors of a text collection). A query
     without a vector, or with one that is 0 throughout, is put at the mean of the training queries, and is not `known`.
     """
+
+    stored = contents(centre_=floats("coordinates"))
 
     def fit(self, data: Judged, /) -> Self:
         """Learn the mean, and the dimension."""

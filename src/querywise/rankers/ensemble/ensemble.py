@@ -28,6 +28,7 @@ from querywise.rankers.normalised import normalised
 from querywise.runtime.arrays import Floats, for_kernels
 from querywise.runtime.compiled import compiled
 from querywise.runtime.memory import require_memory
+from querywise.runtime.stored import ANY_NUMBER, FITTED, POSITIVE, Number, Table, Whole, bools, contents, floats, ints
 from querywise.runtime.threads import in_threads
 
 _INSTEAD = "Fit ranksvm or knn-offline-2 instead."
@@ -61,6 +62,17 @@ class SER(AnyRanker):
     >>> ranker.weights_.shape, bool((ranker.weights_ >= 0).all()), ranker.predict(test).shape
     ((4,), True, (60,))
     """
+
+    stored = contents(
+        FITTED,
+        cost=POSITIVE,
+        rows_=floats("rows", "features"),
+        weights_=floats("features"),
+        prices_=floats("rows"),
+        free_=bools("features"),
+        side_=ints("rows", below=3),
+        residual_=ANY_NUMBER,
+    )
 
     def __init__(
         self,
@@ -171,6 +183,14 @@ class SSER(SER):
     >>> SSER(gamma=0.5).fit(train).query_weights(test.candidates).shape
     (6, 4)
     """
+
+    stored = contents(
+        gamma=Number(least=0.0),
+        neighbours=Whole(1),
+        start_points_=floats("starts>0", "features"),
+        start_free_=bools("starts", "features"),
+        start_side_=Table(np.int8, ("starts", "rows"), least=0, below=3),
+    )
 
     def __init__(
         self,

@@ -22,6 +22,7 @@ from querywise.rankers.weights.from_signals import SignalWeights
 from querywise.rankers.weights.fusion import Fusion, OwnWeights, Weights
 from querywise.rankers.weights.neighbours import NeighbourWeights
 from querywise.runtime.parameters import unfitted
+from querywise.runtime.stored import SHARE, AnyOf, Optional, Several, Text, Whole, contents, floats, part
 
 KAPPAS = (0.25, 1.0, 4.0)
 SIGNALS_L2 = (0.1, 1.0, 10.0)
@@ -68,6 +69,16 @@ class WeightsByQuery(Fusion):
     >>> ranker.runs_, ranker.run_weights(data.candidates).shape
     (('bm25', 'vectors'), (12, 2))
     """
+
+    stored = contents(
+        way_=Optional(
+            AnyOf((part(NeighbourWeights, runs="runs"), part(SignalWeights, runs="runs")), "weights by query")
+        ),
+        shrinkage_=SHARE,
+        tried_=Several(Text(), "tried"),
+        gains_=floats("tried", 2),
+        taken_=Whole(-1, below="tried"),
+    )
 
     def __init__(
         self,

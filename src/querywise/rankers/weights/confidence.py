@@ -17,6 +17,7 @@ from querywise.rankers.weights.fusion import Fusion, OwnWeights
 from querywise.rankers.weights.lists import check_normalise
 from querywise.retrieval.signals import signals
 from querywise.runtime.arrays import Floats
+from querywise.runtime.stored import Whole, contents, floats
 
 SIGNS = ("margin", "entropy")
 
@@ -33,6 +34,8 @@ class Confidence(Fusion):
     z-score are OpenSearch's; rank is 1/(60 + rank), as in reciprocal rank fusion. A document that a run did not find
     counts 0 there.
     """
+
+    stored = contents(run_=Whole(below="runs"), levels_=floats("queries"))
 
     def __init__(
         self,

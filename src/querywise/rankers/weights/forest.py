@@ -16,6 +16,7 @@ from querywise.locality.views.signals import RunSignals
 from querywise.rankers.weights.fusion import Fusion, OwnWeights
 from querywise.rankers.weights.options import best_of
 from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.stored import COUNT, Known, Whole, contents, floats, ints, part, require
 
 _SMALLEST_LEAF = 0.02  # of the training queries
 
@@ -34,6 +35,18 @@ class ForestWeights(Fusion):
     trees: how many trees the forest has.
     seed: of the forest's random choices.
     """
+
+    stored = contents(
+        trees=Whole(1, COUNT.most, "trees"),
+        view_=part(RunSignals, coordinates="signals"),
+        options_=floats("options>0", "runs", least=0.0),
+        columns_=ints("nodes", below="signals"),
+        thresholds_=floats("nodes"),
+        low_=ints("nodes", below="nodes"),
+        high_=ints("nodes", below="nodes"),
+        roots_=ints("trees", below="nodes"),
+        values_=floats("nodes", "options"),
+    )
 
     def __init__(
         self,
@@ -68,6 +81,15 @@ class ForestWeights(Fusion):
         self.high_ = _children([tree.children_right for tree in grown], self.roots_)
         self.values_ = np.concatenate([tree.value[:, :, 0] for tree in grown]).astype(np.float64)
         return self
+
+    def _check_stored(self, known: Known) -> None:
+        """Every node has two children that come after it, or is a leaf and its own child twice."""
+        super()._check_stored(known)
+        own = np.arange(known.sizes["nodes"])
+        after = (self.low_ >= own).all() and (self.high_ >= own).all()
+        require(bool(after), "ForestWeights has a node whose child comes before it")
+        whole = np.array_equal(self.low_ == own, self.high_ == own)
+        require(whole, "ForestWeights has a node with one child")
 
     @answers
     def answer(self, candidates: Candidates, /) -> Answer:

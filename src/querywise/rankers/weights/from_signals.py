@@ -16,6 +16,7 @@ from querywise.rankers.neighbors import Locality
 from querywise.rankers.weights.fusion import OwnWeights, Weights
 from querywise.rankers.weights.lists import Lists
 from querywise.runtime.arrays import Bools, Floats
+from querywise.runtime.stored import POSITIVE, Number, contents, floats, part
 
 
 class SignalWeights(Estimator):
@@ -31,6 +32,14 @@ class SignalWeights(Estimator):
     back_off: the share of training queries that are nearer to each other, by their signals, than a query may be to the
     nearest of them; a query farther away has w̄.
     """
+
+    stored = contents(
+        l2=POSITIVE,
+        signals_l2=Number(above=0.0, finite=False),
+        locality_=part(Locality, coordinates="signals"),
+        common_=floats("runs", least=0.0),
+        slopes_=floats("runs", "signals"),
+    )
 
     def __init__(self, l2: float, signals_l2: float, back_off: float | None) -> None:
         self.l2 = l2

@@ -20,6 +20,7 @@ from querywise.learners.classic.lists import check_worth
 from querywise.learners.linear import LinearModel, LinearModels
 from querywise.rankers.weights.lists import Lists, check_normalise, normalised_runs, runs_of, together
 from querywise.runtime.arrays import Bools, Floats
+from querywise.runtime.stored import FITTED, Known, contents, floats, require
 
 
 class OwnWeights(NamedTuple):
@@ -34,6 +35,8 @@ class Fusion(AnyRanker):
 
     normalise: EngineNormalisation
     weights_: Floats
+
+    stored = contents(FITTED, weights_=floats("runs", least=0.0))
 
     @property
     def runs_(self) -> tuple[str, ...]:
@@ -110,6 +113,11 @@ class Fusion(AnyRanker):
 
     def _columns(self) -> list[RunColumns]:
         return run_columns(self.feature_names_)
+
+    def _check_stored(self, known: Known) -> None:
+        """There are two runs or more among the features, and a weight for each."""
+        known.tie("runs", len(run_columns(self.feature_names_)), "Fusion.weights_")
+        require(known.sizes["runs"] > 1, "Fusion.feature_names_ name fewer than two runs")
 
 
 def _one_each(local: Bools) -> csr_array:

@@ -21,6 +21,7 @@ from querywise.rankers.weights.lists import Lists
 from querywise.rankers.weights.options import best_of
 from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.parameters import forget_derived
+from querywise.runtime.stored import Number, contents, floats, part
 
 
 class NeighbourWeights(Estimator):
@@ -36,6 +37,14 @@ class NeighbourWeights(Estimator):
     kappa: κ; infinity is w̄ for all queries.
     back_off: the share of training queries that are nearer to each other than a query may be to the nearest of them.
     """
+
+    stored = contents(
+        kappa=Number(least=0.0, finite=False),
+        locality_=part(Locality, queries="queries"),
+        options_=floats("options>0", "runs", least=0.0),
+        table_=floats("queries", "options"),
+        common_=floats("runs", least=0.0),
+    )
 
     def __init__(self, view: QueryView | None, k: float, kappa: float, back_off: float | None) -> None:
         self.view = view

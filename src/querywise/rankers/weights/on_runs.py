@@ -18,6 +18,7 @@ from querywise.errors import DataError
 from querywise.rankers.weights.lists import runs_of
 from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import unfitted
+from querywise.runtime.stored import FITTED, Known, contents, part
 
 
 class OnRuns(AnyRanker):
@@ -28,6 +29,8 @@ class OnRuns(AnyRanker):
     normalise: minmax goes from 1/n for the worst of n documents to 1, zscore counts standard deviations above the
     worst, rank is (n + 1 − rank)/n, none leaves scores as they are, which must then be above 0.
     """
+
+    stored = contents(FITTED, ranker_=part(Ranker, features="runs"))
 
     def __init__(self, ranker: Ranker, normalise: Literal["minmax", "zscore", "rank", "none"] = "minmax") -> None:
         self.ranker = ranker
@@ -43,6 +46,10 @@ class OnRuns(AnyRanker):
         held_out = None if valid is None else replace(valid, candidates=self.joined(valid.candidates))
         self.ranker_ = unfitted(self.ranker).fit(replace(data, candidates=self.joined(data.candidates)), valid=held_out)
         return self
+
+    def _check_stored(self, known: Known) -> None:
+        """The ranker inside sees the runs among the features."""
+        known.tie("runs", len(run_columns(self.feature_names_)), "OnRuns.ranker_")
 
     @predicts
     def predict(self, candidates: Candidates, /) -> Floats:

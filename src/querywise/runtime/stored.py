@@ -1,21 +1,30 @@
-"""What a stored value must be: its type, its sizes beside those of the other values, its range.
+"""How a class declares what it stores: the type, the sizes and the range of every value.
 
-`contents` says it for every value of every class. Sizes have names: the same name is the same number wherever an object
-has it, and a part of an object passes on its sizes under the names that the object has for them.
+A class that can be stored has an attribute `stored`, made by `contents`, with an entry for each value it learns (its
+name ends in an underscore) and for each argument of its constructor whose range the signature does not tell. Entries of
+the classes it extends count too. Sizes have names: the same name is the same number in an object, and a part of an
+object passes on its sizes under the names that the object gives them. `_check_stored(known)` checks values together.
+
+>>> class Centroids:
+...     stored = contents(FITTED, balance=Number(least=0.0), centres_=floats("classes", "features"))
+>>> sorted(declared(Centroids))
+['balance', 'centres_', 'feature_count_', 'feature_names_']
 """
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from functools import cache
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-Size: TypeAlias = str | int  # a name, `name+1`, or the number itself
+Size: TypeAlias = str | int  # a name, `name+1`, `name>0` (at least one), or the number itself
 LARGEST = 2**63 - 1  # the largest whole number of any value
 
 
@@ -47,8 +56,10 @@ class Known:
 
     def tie(self, size: Size, found: int, where: str) -> None:
         """A size that was found; refused where it is another than was found before."""
-        name, _, more = size.partition("+") if isinstance(size, str) else ("", "", str(size))
+        name, _, more = size.removesuffix(">0").partition("+") if isinstance(size, str) else ("", "", str(size))
         extra = int(more or 0)
+        if size == f"{name}>0" and not found:
+            raise WrongValueError(f"{where} has no {name}; expected at least one")
         expected = self.sizes.setdefault(name, found - extra) if name else 0
         if found != expected + extra:
             raise WrongValueError(f"{where} has {found} {name or 'entries'}; expected {expected + extra}")
@@ -65,6 +76,10 @@ class Known:
     def of(self, size: Size) -> int:
         """A size that is known."""
         return size if isinstance(size, int) else self.sizes[size]
+
+    def size_of(self, part: Stored, size: str) -> int:
+        """A size of a part."""
+        return self.parts[id(part)].sizes[size]
 
 
 class Check(Protocol):
@@ -239,34 +254,32 @@ class Absent:
 
 
 @dataclass(frozen=True)
-class Role:
-    """What an object is used for, and which classes can be used for it."""
+class Added:
+    """An argument that folders of earlier versions do not have. earlier: the value that they stand for."""
 
-    name: str
-    plays: Callable[[type], bool]
+    earlier: bool | int | float | str | None
 
-    @staticmethod
-    def of(name: str, *classes: str) -> Role:
-        """That of these classes, and of those that extend them."""
-        return Role(name, lambda kind: any(each.__name__ in classes for each in kind.__mro__))
+    def check(self, value: Value, where: str, known: Known) -> None:
+        """Refuse nothing: the signature tells what it must be."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """An object of some role. sizes: this object's name of each of its sizes; None: they are not looked at.
+    """An object of a class, or of any class that keeps to a protocol.
 
-    fitted: whether it must have learned something.
+    sizes: this object's name of each of its sizes; None: they are not looked at. fitted: whether it must have learned
+    something.
     """
 
-    role: Role
+    role: type
     sizes: Mapping[str, Size] | None = field(default_factory=dict)
     fitted: bool = True
 
     def check(self, value: Value, where: str, known: Known) -> None:
         """Refuse what is none."""
         part = known.parts.get(id(value))
-        if part is None or not self.role.plays(part.kind):
-            raise WrongValueError(f"{where} is {described(value)}; expected a {self.role.name}")
+        if part is None or not plays(part.kind, self.role):
+            raise WrongValueError(f"{where} is {described(value)}; expected a {self.role.__name__}")
         if self.fitted and not part.fitted:
             raise WrongValueError(f"{where} is a {part.kind.__name__} that has learned nothing")
         ties = {} if self.sizes is None else {"features": "features", **self.sizes}
@@ -307,3 +320,81 @@ def described(value: Value) -> str:
     if value is None or isinstance(value, (bool, int, float, str)):
         return repr(value)[:60]
     return f"a {type(value).__name__}"
+
+
+def contents(*more: Mapping[str, Check], **values: Check) -> Mapping[str, Check]:
+    """What objects of a class hold: its own values by name, and those that other classes have too."""
+    return {name: check for each in (*more, values) for name, check in each.items()}
+
+
+def floats(*shape: Size, least: float = -math.inf, above: float = -math.inf) -> Table:
+    """An array of floats."""
+    return Table(np.float64, shape, least, above)
+
+
+def ints(*shape: Size, least: float = 0, below: Size | None = None) -> Table:
+    """An array of whole numbers from 0 up."""
+    return Table(np.int64, shape, least=least, below=below)
+
+
+def bools(*shape: Size) -> Table:
+    """An array of truth values."""
+    return Table(np.bool_, shape)
+
+
+def part(role: type, **sizes: Size) -> Part:
+    """A fitted object, and this object's names of its sizes; its features are this object's unless they are named."""
+    return Part(role, sizes)
+
+
+COUNT = Whole(1, 2**31 - 1)
+POSITIVE = Number(above=0.0)
+SHARE = Number(least=0.0, most=1.0)
+ANY_NUMBER = Number(finite=False)  # shown to people, and never computed with
+FITTED = contents(  # what every ranker learns
+    feature_count_=Whole(0, 100_000, "features"),
+    feature_names_=Optional(Several(Text(), "features")),
+)
+
+
+@cache
+def declared(kind: type) -> Mapping[str, Check]:
+    """What a class declares that it stores, with what the classes it extends declare; empty for all other classes."""
+    return contents(*(vars(each).get("stored", {}) for each in reversed(kind.__mro__)))
+
+
+@cache
+def plays(kind: type, role: type) -> bool:
+    """Whether a class is the one asked for, or has what a protocol asks for.
+
+    That is: its methods take what those of the protocol take, and the values it declares, or the arguments of its
+    constructor, have the names of the protocol's.
+    """
+    if Protocol not in role.__bases__:
+        return issubclass(kind, role)
+    asked = [each for each in role.__mro__ if Protocol in each.__bases__]
+    names = {name for each in asked for name in inspect.get_annotations(each)}
+    methods = {name: method for each in reversed(asked) for name, method in vars(each).items() if name[0] != "_"}
+    return names <= {*declared(kind), *inspect.signature(kind).parameters} and all(
+        hasattr(kind, name) and (not inspect.isfunction(method) or _takes(getattr(kind, name), method))
+        for name, method in methods.items()
+    )
+
+
+def _takes(own: Any, asked: Any) -> bool:
+    """Whether a method can be called as another one is."""
+    parameters = inspect.signature(asked).parameters.values()
+    try:
+        inspect.signature(own).bind(
+            *(each for each in parameters if each.kind is not each.KEYWORD_ONLY),
+            **{each.name: each for each in parameters if each.kind is each.KEYWORD_ONLY},
+        )
+    except TypeError:
+        return False
+    return True
+
+
+def require(holds: bool, message: str) -> None:
+    """Refuse an object whose values do not fit together."""
+    if not holds:
+        raise WrongValueError(message)

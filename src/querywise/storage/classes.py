@@ -1,0 +1,80 @@
+"""Which class a model folder names: its module and its name within the package, such as `rankers.knn.KnnOnline`."""
+
+from __future__ import annotations
+
+import importlib
+import re
+
+from querywise.errors import ModelFileError
+from querywise.runtime.stored import WrongValueError, declared
+from querywise.runtime.values import Json
+
+_PACKAGE = "querywise"
+# The only modules that a folder can have imported: those of the rooms that have stored classes.
+_NAME = re.compile(r"((?:learners|locality|rankers)(?:\.[a-z]\w*)+|runtime\.scaling)\.([A-Z]\w*)", re.ASCII)
+
+# Classes that folders up to version 0.2 name without their module. This list is frozen.
+_BARE = """
+    learners.classic.adarank.AdaRank learners.classic.hyperplanes.MultipleHyperplanes learners.classic.listnet.ListNet
+    learners.classic.rankboost.RankBoost learners.linear.LinearModels learners.local_models.FittedModels
+    learners.local_models.PreparedRows learners.ranksvm.local_models.PreparedRankSVM learners.ranksvm.ranksvm.RankSVM
+    learners.regression.kernel.KernelRidge learners.trees.boosting.LambdaMART learners.trees.boosting.TreeRegression
+    learners.trees.context.QueryContext locality.combinations.SimilarQueries locality.groupings.Clusters
+    locality.groupings.RelevantClusters locality.neighborhoods.Everyone locality.neighborhoods.Nearest
+    locality.neighborhoods.Radius locality.views.columns.Columns locality.views.columns.SideBySide
+    locality.views.divergence.Divergence locality.views.gradients.GradientView locality.views.metric.LearnedMetric
+    locality.views.signals.RunSignals locality.views.signals.SignalView locality.views.text.NGrams
+    locality.views.text.TextView locality.views.topmean.TopMean locality.views.twomodels.TwoModels
+    locality.views.vector.VectorView rankers.atvt.ATVT rankers.blend.Blend rankers.classes.QueryClasses
+    rankers.clusters.Naive rankers.clusters.SelectRanker rankers.clusters.Transform rankers.column.OneFeature
+    rankers.ensemble.ensemble.SER rankers.ensemble.ensemble.SSER rankers.groups.GroupModels rankers.knn.KnnOffline1
+    rankers.knn.KnnOffline2 rankers.knn.KnnOnline rankers.missing.MissingValues rankers.nearby.NearbyBlend
+    rankers.neighbors.Locality rankers.normalised.QueryNormalised rankers.offline_models.OfflineModels
+    rankers.single.Single rankers.voting.Borda rankers.voting.CombMNZ rankers.voting.CombSUM
+    rankers.voting.ReciprocalRank rankers.weights.by_query.WeightsByQuery rankers.weights.confidence.Confidence
+    rankers.weights.forest.ForestWeights rankers.weights.from_signals.SignalWeights rankers.weights.fusion.EqualWeights
+    rankers.weights.fusion.Weights rankers.weights.neighbours.NeighbourWeights rankers.weights.on_runs.OnRuns
+    runtime.scaling.Scaling
+"""
+# Names in folders that are others now: those above, classes renamed or moved since, and learned values (class.name_).
+FORMER = {name.rpartition(".")[2]: name for name in _BARE.split()}
+# Classes that are no longer there, and why.
+REMOVED = {
+    "Routed": "it was no better than the blend it was made of. Fit the method blend instead.",
+    **dict.fromkeys(("LinearGains", "NearbyGains"), "it was a part of Routed, which was no better than its blend."),
+}
+
+
+def name_of(kind: type) -> str | None:
+    """The name of a class in model folders; None of one that no folder can name."""
+    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix(f"{_PACKAGE}.")
+    return name if _class(name) is kind else None
+
+
+def class_named(name: Json) -> type:
+    """The class of a name, current or former; no other module than the one it names is imported."""
+    if not isinstance(name, str):
+        raise WrongValueError("an object does not say its class")
+    if name in REMOVED:
+        raise ModelFileError(f"The model is a {name}, which is no longer there: {REMOVED[name]}")
+    kind = _class(FORMER.get(name, name))
+    if kind is None:
+        raise ModelFileError(
+            f"The model is a {name[:100]!r}, which this version does not know. Use the querywise that wrote it, or fit "
+            "the model anew."
+        )
+    return kind
+
+
+def _class(name: str) -> type | None:
+    """The class of a name, if a module of the package defines it and it declares what it stores."""
+    if (found := _NAME.fullmatch(name)) is None:
+        return None
+    module = f"{_PACKAGE}.{found[1]}"
+    try:
+        kind = vars(importlib.import_module(module)).get(found[2])
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith(f"{_PACKAGE}."):
+            return None
+        raise
+    return kind if isinstance(kind, type) and kind.__module__ == module and declared(kind) else None
