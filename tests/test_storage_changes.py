@@ -16,6 +16,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
 from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.runtime.packages import Package
 from querywise.runtime.stored import Added, declared
 from querywise.storage import classes, load, save
 from querywise.storage.folder import digest_of
@@ -170,3 +171,12 @@ def test_a_fitted_ranker_of_the_users_own_is_refused_as_what_it_is(tmp_path: Pat
     with pytest.raises(DataError, match=r"An? Own cannot be saved .* names classes of querywise alone"):
         save(own.fit(DATA), tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+def test_a_model_whose_package_is_missing_says_what_to_install(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RankSVM, "package", Package("absent_package", "pip install absent"), raising=False)
+    words = r"The model is a RankSVM, which needs the package absent_package\. Install it with: pip install absent"
+    with pytest.raises(ModelFileError, match=words):
+        load(model)
+    monkeypatch.setattr(RankSVM, "package", Package("numpy", "pip install numpy"))
+    assert isinstance(load(model), RankSVM)

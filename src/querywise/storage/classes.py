@@ -6,6 +6,7 @@ import importlib
 import re
 
 from querywise.errors import ModelFileError
+from querywise.runtime.packages import Package
 from querywise.runtime.stored import WrongValueError, declared
 from querywise.runtime.values import Json
 
@@ -63,6 +64,9 @@ def class_named(name: Json) -> type:
             f"The model is a {name[:100]!r}, which this version does not know. Use the querywise that wrote it, or fit "
             "the model anew."
         )
+    package: Package | None = getattr(kind, "package", None)
+    if package is not None and (problem := package.missing(f"The model is a {kind.__name__}, which")):
+        raise ModelFileError(problem)
     return kind
 
 

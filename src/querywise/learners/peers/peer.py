@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import pickle
 from abc import abstractmethod
 from types import ModuleType
@@ -16,6 +14,7 @@ from querywise.contracts.asking import AnyRanker, predicts
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.packages import Package
 from querywise.runtime.progress import doing
 from querywise.runtime.threads import cores
 
@@ -110,6 +109,4 @@ class Peer(AnyRanker):
 
 def installed(library: str) -> ModuleType:
     """Another library, loaded now; refused where it is not installed."""
-    if importlib.util.find_spec(library) is None:
-        raise DataError(f"The method {library} needs the package {library}. Install it with: {_INSTALL}")
-    return importlib.import_module(library)
+    return Package(library, _INSTALL).load(f"The method {library}")
