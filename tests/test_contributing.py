@@ -1,4 +1,4 @@
-"""The worked example of CONTRIBUTING: a file and a function in a table, and everything else knows the ranker."""
+"""The worked examples of CONTRIBUTING: a file and a function in a table, and everything else knows the ranker."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ _TABLE = "def find_method("
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package with the two blocks of CONTRIBUTING in their places, and some data beside it."""
+    """The package with the blocks of CONTRIBUTING in their places, and some data beside it."""
     folder = tmp_path_factory.mktemp("contributing")
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("*.pyc"))  # with what is compiled
-    code, entry = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    code, entry, other_code, other_entry = re.findall(
+        r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL
+    )
     (folder / "src" / "querywise" / "learners" / "centroids.py").write_text(code)
+    (folder / "src" / "querywise" / "learners" / "network.py").write_text(other_code)
     table = folder / "src" / "querywise" / "methods" / "table.py"
     text = table.read_text()
     assert text.count(_TABLE) == 1
-    table.write_text(text.replace(_TABLE, f"{entry}\n\n{_TABLE}"))
+    table.write_text(text.replace(_TABLE, f"{entry}\n\n{other_entry}\n\n{_TABLE}"))
     write_letor(folder / "train.txt", make_judged(60, 8, 4))
     return folder
 
@@ -87,10 +90,44 @@ def test_it_is_served(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(ranked["documents"]) == 5
 
 
+_MISSING = """
+import sys
+sys.modules["sklearn"] = None
+from querywise import ModelFileError, load
+try:
+    load("network")
+except ModelFileError as error:
+    print(error)
+"""
+
+
 @pytest.mark.slow
-def test_it_conforms(place: Path) -> None:
+def test_one_with_an_optional_package_is_compared_stored_and_refused_with_reasons(place: Path) -> None:
+    compared, _, ranked = call(
+        place,
+        "compare train.txt --methods network,adarank --json --quiet",
+        "fit train.txt --method network --set units=4 --out network",
+        "rank network train.txt",
+    )
+    assert "network" in json.dumps(json.loads(compared))
+    assert len(ranked.split()) == 480
+    command = [sys.executable, "-c", _PROGRAM, "export network --to opensearch --out refused"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=place, env=surroundings(place))
+    ((code, _, said),) = json.loads(done.stdout)
+    assert code != 0
+    assert "A Network cannot be exported: the engines run weighted sums and trees" in " ".join(said.split())
+    command = [sys.executable, "-c", _MISSING]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=place, env=surroundings(place))
+    assert done.stdout == (
+        "The model is a Network, which needs the package sklearn. Install it with: pip install 'scikit-learn>=1.7'\n"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["centroids", "network"])
+def test_it_conforms(name: str, place: Path) -> None:
     """The suite finds it in the table, and mypy by its contract."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "centroids"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", name]
     suite = [*command, str(ROOT / "tests" / "test_rankers_conform.py")]
     done = subprocess.run(suite, check=False, capture_output=True, text=True, cwd=ROOT, env=surroundings(place))
     assert done.returncode == 0, done.stdout
