@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from functools import lru_cache
 
 from querywise.errors import ModelFileError
 from querywise.runtime.packages import Package
@@ -12,7 +13,7 @@ from querywise.runtime.values import Json
 
 _PACKAGE = "querywise"
 # The only modules that a folder can have imported: those of the rooms that have stored classes.
-_NAME = re.compile(r"((?:learners|locality|rankers)(?:\.[a-z]\w*)+|runtime\.scaling)\.([A-Z]\w*)", re.ASCII)
+_NAME = re.compile(r"((?:learners|locality|rankers)(?:\.[a-z]\w{,50}){1,4}|runtime\.scaling)\.([A-Z]\w{,50})", re.ASCII)
 
 # Classes that folders up to version 0.2 name without their module. This list is frozen.
 _BARE = """
@@ -71,12 +72,16 @@ def class_named(name: Json) -> type:
 
 
 def _class(name: str) -> type | None:
-    """The class of a name, if a module of the package defines it and it declares what it stores."""
-    if (found := _NAME.fullmatch(name)) is None:
-        return None
-    module = f"{_PACKAGE}.{found[1]}"
+    """The class of a name, if it has the form of one."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else _defined(f"{_PACKAGE}.{found[1]}", found[2])
+
+
+@lru_cache(256)
+def _defined(module: str, name: str) -> type | None:
+    """The class of that name which a module defines, if it declares what it stores."""
     try:
-        kind = vars(importlib.import_module(module)).get(found[2])
+        kind = vars(importlib.import_module(module)).get(name)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith(f"{_PACKAGE}."):
             return None

@@ -99,7 +99,8 @@ class _Reader:
         signature, values = argument_checks(kind), declared(kind)
         earlier = {each: check.earlier for each, check in values.items() if isinstance(check, Added)}
         given = {**earlier, **value["parameters"]}
-        learned = {FORMER.get(f"{name_of(kind)}.{each}", each): item for each, item in value["learned"].items()}
+        whole = name_of(kind)
+        learned = {FORMER.get(f"{whole}.{each}", each): item for each, item in value["learned"].items()}
         if {*given} != {*signature} or not {*learned} <= {*values} or not all(map(is_learned, learned)):
             raise ModelFileError(f"The manifest's {name} has other parameters than this version's.")
         number = value.get("number")
