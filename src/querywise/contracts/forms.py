@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -50,6 +51,16 @@ class Refusal:
 
 Runnable: TypeAlias = Linear | Forest
 Form: TypeAlias = Linear | Forest | Refusal
+
+
+def nodes(form: Runnable) -> Iterator[Split | Leaf]:
+    """Every node of the trees, from each root on, the low side first; a weighted sum has none."""
+    waiting = [] if isinstance(form, Linear) else list(reversed(form.trees))
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, Split):
+            waiting += [node.high, node.low]
 
 
 def depends_on_the_list(whose: type, does: str, instead: str = "") -> Refusal:

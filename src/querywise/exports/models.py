@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from querywise.contracts.answers import Answer, Model, Stored, nobody
-from querywise.contracts.forms import Leaf, Linear, Refusal, Runnable, Split, name_in_engine
+from querywise.contracts.forms import Linear, Refusal, Runnable, Split, name_in_engine, nodes
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates
 from querywise.errors import DataError, NotFittedError
@@ -110,10 +110,5 @@ def largest_number(form: Runnable) -> float:
     """The largest absolute value of a weight, or of a threshold or leaf."""
     if isinstance(form, Linear):
         return float(np.abs(form.weights).max(initial=0.0))
-    return max((_largest(tree) for tree in form.trees), default=0.0)
-
-
-def _largest(node: Split | Leaf) -> float:
-    if isinstance(node, Leaf):
-        return abs(node.value)
-    return max(abs(node.threshold), _largest(node.low), _largest(node.high))
+    numbers = (node.threshold if isinstance(node, Split) else node.value for node in nodes(form))
+    return max(map(abs, numbers), default=0.0)

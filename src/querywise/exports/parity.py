@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from querywise.contracts.forms import Leaf, Linear, Split
+from querywise.contracts.forms import Split, nodes
 from querywise.data.judged import Candidates
 from querywise.exports.arithmetic import Arithmetic, above32, floor32
 from querywise.exports.models import Exported
@@ -83,16 +83,9 @@ def generated(exported: Exported, rows: int, arithmetic: Arithmetic, least: floa
 def _thresholds(exported: Exported) -> dict[int, list[float]]:
     """The thresholds of all trees' splits, by the column they are compared with."""
     found: dict[int, list[float]] = {}
-
-    def collect(node: Split | Leaf) -> None:
+    for node in (node for model in exported.models for node in nodes(model.form)):
         if isinstance(node, Split):
             found.setdefault(node.column, []).append(node.threshold)
-            collect(node.low)
-            collect(node.high)
-
-    for model in exported.models:
-        for tree in () if isinstance(model.form, Linear) else model.form.trees:
-            collect(tree)
     return found
 
 

@@ -11,7 +11,7 @@ from enum import Enum
 
 import numpy as np
 
-from querywise.contracts.forms import Leaf, Linear, Runnable, Split
+from querywise.contracts.forms import Linear, Split, nodes
 from querywise.data.candidates import Candidates
 from querywise.errors import DataError
 from querywise.exports.models import Exported
@@ -84,20 +84,8 @@ def check_text_features(exported: Exported, engine: str, *, by_documents: bool) 
 def _used(exported: Exported) -> Bools:
     """Which features have a weight, or a split, in any of the models."""
     used = np.zeros(len(exported.features), np.bool_)
-    for model in exported.models:
-        used |= _used_by(model.form, len(used))
-    return used
-
-
-def _used_by(form: Runnable, width: int) -> Bools:
-    if isinstance(form, Linear):
-        weighed: Bools = form.weights != 0
-        return weighed
-    used = np.zeros(width, np.bool_)
-    waiting: list[Split | Leaf] = list(form.trees)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Split):
-            used[node.column] = True
-            waiting += [node.low, node.high]
+    for form in (model.form for model in exported.models):
+        if isinstance(form, Linear):
+            used |= form.weights != 0
+        used[[node.column for node in nodes(form) if isinstance(node, Split)]] = True
     return used
