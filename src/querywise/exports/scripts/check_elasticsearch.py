@@ -8,33 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
-from querywise.exports.scripts.check_parity import (
-    EngineError,
-    Server,
-    main,
-    name_is_taken,
-    read_json,
-    remove_all,
-)
+from querywise.exports.scripts.check_parity import Engine, EngineError, Server, main, read_json
 
 
-class Elasticsearch:
+class Elasticsearch(Engine):
     """Feature values in fields of an index, read by function scores.
 
     These cannot be negative, so a feature has two fields, one for the positive part of its value, one for the negative.
     """
 
     def __init__(self, server: Server, export: dict[str, Any], name: str, collection: str | None) -> None:
-        self.server = server
-        self.features = export["features"]["in_engine"]
+        super().__init__(server, export, name)
         self.feature_set = export["name"]
-        self.name = name
-        self.made: list[str] = []
 
     def put(self, documents: list[dict[str, Any]], models: dict[str, Path]) -> None:
         """Create the index with the documents, a feature set that reads their fields, and the models."""
@@ -42,7 +31,7 @@ class Elasticsearch:
         self.size = len(documents)
         fields = {f"{sign}{i}": {"type": "double"} for i in width for sign in ("plus", "minus")}
         shaped = {"settings": {"number_of_shards": 1}, "mappings": {"properties": fields}}
-        self._make("PUT", self.name, shaped, self.name, "an index")
+        self.make("PUT", self.name, shaped, self.name, "an index")
         lines = []
         for document in documents:
             values = [document["features"][feature] for feature in self.features]
@@ -59,22 +48,11 @@ class Elasticsearch:
             self.server.ask("PUT", "_ltr")  # fails where it exists already
         path = f"_ltr/_featureset/{self.name}"
         # PUT refuses a name that is taken; POST would write over it.
-        self._make("PUT", path, {"featureset": {"features": features}}, path, "a feature set")
+        self.make("PUT", path, {"featureset": {"features": features}}, path, "a feature set")
         for model, file in models.items():
             copied = {**read_json(file)["model"], "name": f"{self.name}-{model}"}
             place = f"_ltr/_model/{self.name}-{model}"
-            self._make("POST", f"{path}/_createmodel", {"model": copied}, place, "a model")
-
-    def _make(self, method: str, path: str, body: Any, place: str, what: str) -> None:
-        """Create something and note its place, so that it is removed again; an error where it exists already."""
-        try:
-            self.server.ask(method, path, body)
-        except EngineError as error:
-            if re.search("already_exists|already exists|version_conflict", str(error)):
-                name = place.rpartition("/")[2]
-                raise name_is_taken(f"{what} called {name}", f'curl -X DELETE "$URL/{place}"') from None
-            raise
-        self.made.append(place)
+            self.make("POST", f"{path}/_createmodel", {"model": copied}, place, "a model")
 
     @staticmethod
     def _number(field: str) -> dict[str, Any]:
@@ -110,10 +88,6 @@ class Elasticsearch:
         found = self.server.ask("POST", f"{where}/_search", asked)
         logs = {hit["_id"]: hit["fields"]["_ltrlog"][0]["features"] for hit in found["hits"]["hits"]}
         return {name: {each["name"]: float(each.get("value", 0)) for each in log} for name, log in logs.items()}
-
-    def remove(self) -> list[str]:
-        """Remove everything that was created, last things first."""
-        return remove_all(self.server.ask, [("DELETE", place) for place in reversed(self.made)])
 
 
 if __name__ == "__main__":

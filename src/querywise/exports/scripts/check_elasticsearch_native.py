@@ -12,28 +12,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from querywise.exports.scripts.check_parity import (
-    HERE,
-    EngineError,
-    Server,
-    main,
-    name_is_taken,
-    read_json,
-    remove_all,
-)
+from querywise.exports.scripts.check_parity import HERE, Engine, EngineError, Server, main, read_json
 
 SINCE = (8, 15)  # the first version that takes these models
 
 
-class ElasticsearchNative:
+class ElasticsearchNative(Engine):
     """Feature values in fields of an index, read by function scores."""
 
     def __init__(self, server: Server, export: dict[str, Any], name: str, collection: str | None) -> None:
-        self.server = server
-        self.features = export["features"]["in_engine"]
-        self.name = name
+        super().__init__(server, export, name)
         self.ids = {model["name"]: f"{name}-{number}" for number, model in enumerate(export["models"])}
-        self.made: list[str] = []
 
     def put(self, documents: list[dict[str, Any]], models: dict[str, Path]) -> None:
         """Create the index with the documents, and models that read their fields."""
@@ -57,15 +46,10 @@ class ElasticsearchNative:
             self._make(f"_ml/trained_models/{self.ids[model]}", copied, "a model")
 
     def _make(self, place: str, body: Any, what: str) -> None:
-        """Create something and note its place, so that it is removed again; an error where it exists already."""
         try:
-            self.server.ask("PUT", place, body)
+            self.make("PUT", place, body, place, what)
         except EngineError as error:
-            if re.search("already_exists|already exists", str(error)):
-                name = place.rpartition("/")[2]
-                raise name_is_taken(f"{what} called {name}", f'curl -X DELETE "$URL/{place}"') from None
             raise with_licence(error) from None
-        self.made.append(place)
 
     @staticmethod
     def _number(place: int, feature: str) -> dict[str, Any]:
@@ -93,10 +77,6 @@ class ElasticsearchNative:
         found = self.server.ask("POST", f"{where}/_search/template?include_named_queries_score=true", asked)
         scores = {hit["_id"]: hit.get("matched_queries", {}) for hit in found["hits"]["hits"]}
         return {name: {each: float(score) for each, score in own.items()} for name, own in scores.items()}
-
-    def remove(self) -> list[str]:
-        """Remove everything that was created, last things first."""
-        return remove_all(self.server.ask, [("DELETE", place) for place in reversed(self.made)])
 
 
 def require_version(server: Server) -> None:

@@ -15,9 +15,10 @@ import contextlib
 import json
 import re
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from querywise.runtime.http_client import RequestError, ask, check_headers, split_url
 
@@ -82,20 +83,57 @@ class Server:
         return f"{request}: {error}. Give the engine's own address as --url."
 
 
-class Engine(Protocol):
-    """What the check asks of an engine. Each engine has a class of its own that does this."""
+class Engine(ABC):
+    """What the check asks of an engine, and what it puts there. Each engine has a class of its own on this one.
 
+    above: the beginning of every path, where the engine has one. made: what to remove, by its path.
+    """
+
+    def __init__(self, server: Server, export: dict[str, Any], name: str, above: str = "") -> None:
+        self.server, self.name, self.above = server, name, above
+        self.features = export["features"]["in_engine"]
+        self.made: list[str] = []
+
+    @abstractmethod
     def put(self, documents: list[dict[str, Any]], models: dict[str, Path]) -> None:
         """Put documents with known feature values into the engine, and a copy of every model."""
 
+    @abstractmethod
     def scores(self, model: str) -> dict[str, float]:
         """The engine's scores of these documents by one model, by the documents' ids."""
 
+    @abstractmethod
     def logged(self, where: str, keywords: str, ids: list[str]) -> dict[str, dict[str, float]]:
         """The feature values that the engine computes for documents of an index or collection, by their ids."""
 
+    def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> dict[str, Any]:
+        """Send a request; the answer, read as JSON."""
+        return self.server.ask(method, f"{self.above}{path}", body, kind)
+
+    def make(self, method: str, path: str, body: Any, place: str, what: str) -> None:
+        """Create something and note its place, so that it is removed again; an error where it exists already."""
+        try:
+            self.ask(method, path, body)
+        except EngineError as error:
+            if re.search("already_exists|already exists|already been|version_conflict", str(error)):
+                how = f'curl -X DELETE "$URL/{self.above}{place}"'
+                raise name_is_taken(f"{what} called {place.rpartition('/')[2]}", how) from None
+            raise
+        self.made.append(place)
+
     def remove(self) -> list[str]:
-        """Remove what was put there; a sentence for everything that could not be removed."""
+        """Remove everything that was created, last things first; a sentence for what could not be removed."""
+        return self.remove_by([("DELETE", place) for place in reversed(self.made)])
+
+    def remove_by(self, requests: list[tuple[Any, ...]]) -> list[str]:
+        """Send every request that removes something; a sentence for each that fails."""
+        left = []
+        for request in requests:
+            try:
+                self.ask(*request)
+            except EngineError as error:
+                left.append(f"Not removed: {error}")
+        return left
 
 
 # Makes the engine to check of a client, the content of export.json, the name that everything put there begins with, and
@@ -120,17 +158,6 @@ def name_is_taken(what: str, how: str) -> EngineError:
         f"There is {what} already, and this check did not make it; nothing was changed there. Where it is left over "
         f"from an earlier check, remove it ({how}); else choose another name with --name."
     )
-
-
-def remove_all(ask: Callable[..., Any], requests: list[tuple[Any, ...]]) -> list[str]:
-    """Send every request that removes something; a sentence for each that fails."""
-    left = []
-    for request in requests:
-        try:
-            ask(*request)
-        except EngineError as error:
-            left.append(f"Not removed: {error}")
-    return left
 
 
 def read_text(path: Path) -> str:
@@ -242,20 +269,33 @@ def feature_difference(name: str, values: list[Value]) -> str | None:
     )
 
 
-def main(connect: Connect) -> int:
-    """Read the options, check, and print what was found; the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--url", required=True, help="where the engine is, for example http://localhost:9200")
+def options(about: str | None, where: str) -> argparse.ArgumentParser:
+    """The options of a script that asks an engine; about: what --help begins with. where: the help of --url."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", required=True, help=where)
     parser.add_argument("--header", action="append", default=[], help="sent along, as in --header 'Authorization: …'")
-    parser.add_argument("--collection", help="Solr: the collection to put the documents into")
-    parser.add_argument("--log", metavar="NAME", help="also compare the features computed there with those of training")
-    parser.add_argument("--name", help="what everything put into the engine is called; else NAME-parity")
     parser.add_argument(
         "--timeout",
         type=float,
         default=60,
         help="seconds of silence to wait; ten times as long for a whole answer (60)",
     )
+    return parser
+
+
+def server_at(given: argparse.Namespace) -> Server:
+    """The client that the options ask for."""
+    if not given.timeout > 0:
+        raise EngineError(f"--timeout {given.timeout:g}: expected a number of seconds above 0.")
+    return Server(given.url, read_headers(given.header), given.timeout)
+
+
+def main(connect: Connect) -> int:
+    """Read the options, check, and print what was found; the exit code."""
+    parser = options(__doc__, "where the engine is, for example http://localhost:9200")
+    parser.add_argument("--collection", help="Solr: the collection to put the documents into")
+    parser.add_argument("--log", metavar="NAME", help="also compare the features computed there with those of training")
+    parser.add_argument("--name", help="what everything put into the engine is called; else NAME-parity")
     given = parser.parse_args()
     try:
         return check(given, connect)
@@ -273,9 +313,7 @@ def check(given: argparse.Namespace, connect: Connect) -> int:
     name = given.name or f"{export['name']}-parity"
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
         raise EngineError(f"--name {name}: expected small letters, digits, - and _, a letter first.")
-    if not given.timeout > 0:
-        raise EngineError(f"--timeout {given.timeout:g}: expected a number of seconds above 0.")
-    server = Server(given.url, read_headers(given.header), given.timeout)
+    server = server_at(given)
     engine = connect(server, export, name, given.collection)
     left: list[str] = []
     try:

@@ -9,17 +9,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from querywise.exports.scripts.check_parity import EngineError, Server, main, read_text, remove_all
+from querywise.exports.scripts.check_parity import Engine, EngineError, Server, main, read_text
 
 
-class Vespa:
+class Vespa(Engine):
     """Documents in the application parity-app, with a field per feature."""
 
     def __init__(self, server: Server, export: dict[str, Any], name: str, collection: str | None) -> None:
-        self.server = server
-        self.features = export["features"]["in_engine"]
+        super().__init__(server, export, name)
         self.profile = export["name"].replace("-", "_")
-        self.ids: list[str] = []
         self.models: dict[str, Path] = {}
 
     def put(self, documents: list[dict[str, Any]], models: dict[str, Path]) -> None:
@@ -27,13 +25,13 @@ class Vespa:
         self.models = models
         for document in documents:
             fields = {f"value{i}": document["features"][each] for i, each in enumerate(self.features)}
-            self.server.ask("POST", self._place(document["id"]), {"fields": fields})
-            self.ids.append(document["id"])
+            place = f"document/v1/parity/parity/docid/{document['id']}"
+            self.make("POST", place, {"fields": fields}, place, "a document")
 
     def scores(self, model: str) -> dict[str, float]:
         """The engine's scores by one model: weights in the request, or a rank profile of its own."""
         path = self.models[model]
-        asked: dict[str, Any] = {"yql": "select * from parity where true", "hits": len(self.ids)}
+        asked: dict[str, Any] = {"yql": "select * from parity where true", "hits": len(self.made)}
         if path.suffix == ".txt":
             asked |= {"ranking": self.profile, "input.query(w)": read_text(path).strip()}
         else:
@@ -45,14 +43,6 @@ class Vespa:
     def logged(self, where: str, keywords: str, ids: list[str]) -> dict[str, dict[str, float]]:
         """Refused: Vespa returns feature values only with a query's own answers, as match-features."""
         raise EngineError("--log is for Elasticsearch, OpenSearch and Solr; Vespa's answers carry matchfeatures.")
-
-    def remove(self) -> list[str]:
-        """Remove the documents."""
-        return remove_all(self.server.ask, [("DELETE", self._place(name)) for name in self.ids])
-
-    @staticmethod
-    def _place(name: str) -> str:
-        return f"document/v1/parity/parity/docid/{name}"
 
 
 if __name__ == "__main__":

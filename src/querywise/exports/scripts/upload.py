@@ -11,22 +11,24 @@ import argparse
 import json
 import re
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from querywise.exports.scripts.check_parity import EngineError, Server, read_headers, reading
+from querywise.exports.scripts.check_parity import EngineError, Server, options, read_json, reading, server_at
 
 HERE = Path(__file__).resolve().parent
 UNFINISHED = "EDIT_ME"  # marks the fields that a template leaves to fill in
 
 
-class Upload(Protocol):
-    """What an engine has of an export. Each engine has a class of its own that does this.
+class Upload(ABC):
+    """What an engine has of an export. Each engine has a class of its own on this one.
 
     there: a sentence, without its full stop, for what an upload leaves in the engine. gone: one for what was removed.
     total: how many things are uploaded to an engine that has none of them. definitions: how each feature is computed.
-    fill_in: which file has the fields to fill in, and what to do then.
+    fill_in: which file has the fields to fill in, and what to do then. who: the user that may upload, in words. limit:
+    what to say, with the size in MB, where the engine finds a model too large.
     """
 
     there: str
@@ -34,18 +36,59 @@ class Upload(Protocol):
     total: int
     definitions: dict[str, Any]
     fill_in: str
+    who: str
+    limit = (
+        "the engine does not take {size} MB at once. Fit fewer or smaller trees, or raise http.max_content_length on "
+        "the nodes."
+    )
 
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        export = read_json(HERE / "export.json")
+        self.name = export["name"]
+        self.models = {model["name"]: read_json(HERE / model["file"]) for model in export["models"]}
+
+    @abstractmethod
     def missing(self) -> list[str]:
         """What the engine lacks, in the order to upload it; an error where it has something else of such a name."""
 
+    @abstractmethod
     def put(self, name: str) -> None:
         """Upload one of the missing things."""
 
-    def finish(self) -> None:
-        """What the engine needs when everything is uploaded."""
-
+    @abstractmethod
     def remove(self) -> None:
         """Remove the models and the features of this export, as far as they are there."""
+
+    def finish(self) -> None:  # noqa: B027
+        """What the engine needs when everything is uploaded: nothing, where its class says nothing else."""
+
+    def explained(self, error: EngineError) -> EngineError:
+        """The error, with what to do where rights are missing."""
+        if not re.search(r": 40[13] ", str(error)):
+            return error
+        return EngineError(f"{error} Upload as a user {self.who}; --header passes credentials.")
+
+    def ask(self, method: str, path: str, *, absent: bool = False) -> dict[str, Any] | None:
+        """The answer to a request; absent: whether None stands for what is not there, which is an error else."""
+        try:
+            return self.server.ask(method, path)
+        except EngineError as error:
+            if absent and f"{path}: 404 " in str(error):
+                return None
+            raise self.explained(error) from None
+
+    def send(self, method: str, path: str, body: Any, called: str | None = None) -> None:
+        """Send something to the engine; called: what errors call it, else by the path."""
+        try:
+            self.server.ask(method, path, body)
+        except EngineError as error:
+            size = len(json.dumps(body)) / 1e6
+            # An engine that finds a body too large may close the connection while it is still being sent.
+            closed = "broke off|Broken pipe|reset by peer|too large|ConnectionLoss"
+            if ": 413 " in str(error) or (size > 1 and re.search(closed, str(error))):
+                raise EngineError(f"{method} {called or path}: {self.limit.format(size=f'{size:.1f}')}") from None
+            raise self.explained(error) from None
 
 
 # Makes the upload of a client and the options that were given.
@@ -59,13 +102,6 @@ def name_is_in_use(what: str, difference: str, name: str, options: str = "--url 
         f"another name (querywise export … --name {name}-2); or, where nothing uses it, remove it first: "
         f"python upload.py {options} --remove, from the folder that it was uploaded from."
     )
-
-
-def with_rights(error: EngineError, who: str) -> EngineError:
-    """The error, with what to do where rights are missing; who: the user that has them, in words."""
-    if not re.search(r": 40[13] ", str(error)):
-        return error
-    return EngineError(f"{error} Upload as a user {who}; --header passes credentials.")
 
 
 def refuse_unfinished(work: Upload) -> None:
@@ -123,23 +159,13 @@ def main(connect: Connect, *, where: str, features: str, collection: str | None 
     where: the help of --url. features: what the engine calls the features of an export. collection: the help of
     --collection, for an engine that has this option.
     """
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--url", required=True, help=where)
+    parser = options(__doc__, where)
     if collection is not None:
         parser.add_argument("--collection", required=True, help=collection)
-    parser.add_argument("--header", action="append", default=[], help="sent along, as in --header 'Authorization: …'")
     parser.add_argument("--remove", action="store_true", help=f"remove the {features} and the models of this export")
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        default=60,
-        help="seconds of silence to wait; ten times as long for a whole answer (60)",
-    )
     given = parser.parse_args()
     try:
-        if not given.timeout > 0:
-            raise EngineError(f"--timeout {given.timeout:g}: expected a number of seconds above 0.")
-        server = Server(given.url, read_headers(given.header), given.timeout)
+        server = server_at(given)
         with reading(server):
             work = connect(server, given)
             if given.remove:

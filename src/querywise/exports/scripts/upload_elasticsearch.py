@@ -11,10 +11,9 @@ from typing import Any
 from urllib.parse import quote
 
 from querywise.exports.scripts.check_parity import EngineError, Server, read_json
-from querywise.exports.scripts.upload import HERE, main, name_is_in_use, refuse_numbers, with_rights
+from querywise.exports.scripts.upload import HERE, Upload, main, name_is_in_use, refuse_numbers
 
 WHERE = "where the engine is, for example http://localhost:9200"
-WHO = "who may write with the plugin"
 NUMBER = (
     "A number of the document, such as a price, is this feature: "
     '{"function_score": {"query": {"match_all": {}}, "field_value_factor": {"field": "FIELD", "missing": 0}, '
@@ -23,20 +22,19 @@ NUMBER = (
 NUMBERS = {"byte", "double", "float", "half_float", "integer", "long", "scaled_float", "short", "unsigned_long"}
 
 
-class ToElasticsearch:
+class ToElasticsearch(Upload):
     """The feature set and the models of an export, and what the engine has of them."""
 
+    who = "who may write with the plugin"
+
     def __init__(self, server: Server, given: argparse.Namespace) -> None:
-        self.server = server
-        self.export = read_json(HERE / "export.json")
-        self.name = self.export["name"]
+        super().__init__(server)
         self.features = read_json(HERE / "featureset.json")["featureset"]["features"]
         self.definitions = {str(each.get("name")): each for each in self.features}
         self.fill_in = (
             f"In {HERE / 'featureset.json'}, put the field of your index in place of each; a `match` is for text. "
             f"{NUMBER}. Then run upload.py again."
         )
-        self.models = {model["name"]: read_json(HERE / model["file"]) for model in self.export["models"]}
         self.there = f"The feature set {self.name} and {len(self.models)} models are in the engine"
         self.gone = f"The feature set {self.name} and its {len(self.models)} models are gone from the engine"
         self.total = len(self.models) + 1
@@ -53,7 +51,7 @@ class ToElasticsearch:
                     f"{self.server.url} has no Learning to Rank plugin, or not on this node: install the release made "
                     f"for version {self._version()} on every node, and start them anew."
                 ) from None
-            raise with_rights(error, WHO) from None
+            raise self.explained(error) from None
 
     def _version(self) -> str:
         with contextlib.suppress(EngineError, AttributeError):
@@ -93,15 +91,11 @@ class ToElasticsearch:
         return {field for field, found in kinds.items() if found == {True}}
 
     def _stored(self, path: str, kind: str) -> dict[str, Any] | None:
+        found = self.ask("GET", path, absent=True)
         try:
-            found: dict[str, Any] = self.server.ask("GET", path)["_source"][kind]
-        except EngineError as error:
-            if f"{path}: 404 " in str(error):
-                return None
-            raise with_rights(error, WHO) from None
+            return None if found is None else found["_source"][kind]
         except (KeyError, TypeError):
             raise EngineError(f"GET {path}: the answer is not that of the Learning to Rank plugin.") from None
-        return found
 
     def _is_same(self, stored: dict[str, Any], own: dict[str, Any]) -> bool:
         same = json.loads(stored["model"]["definition"]) == json.loads(own["model"]["definition"])
@@ -111,34 +105,14 @@ class ToElasticsearch:
         """Upload one of the missing things."""
         if name.startswith("_featureset/"):
             # PUT refuses a name that is taken; POST would write over it.
-            self._send("PUT", f"_ltr/{name}", {"featureset": {"features": self.features}})
+            self.send("PUT", f"_ltr/{name}", {"featureset": {"features": self.features}})
         else:
-            self._send("POST", f"_ltr/_featureset/{self.name}/_createmodel", self.models[name])
-
-    def _send(self, method: str, path: str, body: Any) -> None:
-        try:
-            self.server.ask(method, path, body)
-        except EngineError as error:
-            size = len(json.dumps(body)) / 1e6
-            # An engine that finds a body too large may close the connection while it is still being sent.
-            if ": 413 " in str(error) or (size > 1 and re.search("broke off|Broken pipe|reset by peer", str(error))):
-                raise EngineError(
-                    f"{method} {path}: the engine does not take {size:.1f} MB at once. Fit fewer or smaller trees, or "
-                    "raise http.max_content_length on the nodes."
-                ) from None
-            raise with_rights(error, WHO) from None
-
-    def finish(self) -> None:
-        """The engine needs nothing more."""
+            self.send("POST", f"_ltr/_featureset/{self.name}/_createmodel", self.models[name])
 
     def remove(self) -> None:
         """Remove the models and the feature set of this export."""
         for path in [*(f"_ltr/_model/{name}" for name in self.models), f"_ltr/_featureset/{self.name}"]:
-            try:
-                self.server.ask("DELETE", path)
-            except EngineError as error:
-                if f"{path}: 404 " not in str(error):
-                    raise with_rights(error, WHO) from None
+            self.ask("DELETE", path, absent=True)
 
 
 def matched(query: Any) -> list[str]:

@@ -6,40 +6,43 @@ The collection is reloaded at the end, without which Solr does not go by what is
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from typing import Any
 from urllib.parse import quote
 
 from querywise.exports.scripts.check_parity import EngineError, Server, read_json
-from querywise.exports.scripts.upload import HERE, listed, main, name_is_in_use, refuse_numbers, with_rights
+from querywise.exports.scripts.check_solr import without_module
+from querywise.exports.scripts.upload import HERE, Upload, listed, main, name_is_in_use, refuse_numbers
 
 FEATURES = ""  # what the features are called beside the names of models, which are not empty
 COLLECTION = "the collection, or the core, to upload to"
 WHERE = "where Solr is, for example http://localhost:8983/solr"
-WHO = "who may edit the schema"
 CLASS = "org.apache.solr.ltr.feature.FieldValueFeature"
 NUMBER = f'A number of the document, such as a price, is {{"class": "{CLASS}", "params": {{"field": "FIELD"}}}}'
 
 
-class ToSolr:
+class ToSolr(Upload):
     """The features and the models of an export, and what the collection has of them."""
+
+    who = "who may edit the schema"
+    limit = (
+        "Solr does not take a model of {size} MB. Fit fewer or smaller trees; or on SolrCloud, where ZooKeeper takes 1 "
+        "MB, raise jute.maxbuffer or use DefaultWrapperModel."
+    )
 
     def __init__(self, server: Server, given: argparse.Namespace) -> None:
         collection: str = given.collection
         if not re.fullmatch(r"[\w.-]+", collection):
             raise EngineError(f"--collection {collection}: expected letters, digits, _, . and -.")
-        self.server, self.collection = server, collection
-        self.export = read_json(HERE / "export.json")
-        self.name = self.export["name"]
+        super().__init__(server)
+        self.collection = collection
         self.features = read_json(HERE / "features.json")
         self.definitions = {str(each["name"]): each for each in self.features}
         self.fill_in = (
             f"In {HERE / 'features.json'}, put the field of your collection in place of each; a query of words is for "
             f"text. {NUMBER}. Then run upload.py again."
         )
-        self.models = {model["name"]: read_json(HERE / model["file"]) for model in self.export["models"]}
         self.absent: list[Any] = []
         count = f"{len(self.models)} model{'s' if len(self.models) > 1 else ''}"
         self.there = f"The feature store {self.name} and {count} are in {collection}"
@@ -71,7 +74,7 @@ class ToSolr:
         except EngineError as error:
             if re.search("store: 404 |No REST managed resource", str(error)):
                 raise self._without_module() from None
-            raise with_rights(error, WHO) from None
+            raise self.explained(error) from None
         if self.name not in stores["featureStores"]:
             return {}
         found = self.server.ask("GET", f"{path}/{self.name}")
@@ -98,10 +101,7 @@ class ToSolr:
                 f"{self.server.url} has no collection {self.collection}. Is --collection right, and does --url end in "
                 "/solr?"
             )
-        return EngineError(
-            f"The collection {self.collection} has no Learning to Rank module: switch the module ltr on, and add its "
-            "query parser, cache and transformer to solrconfig.xml."
-        )
+        return without_module(self.collection)
 
     def _stored_models(self) -> dict[str, Any]:
         found = self.server.ask("GET", f"{self.collection}/schema/model-store")
@@ -112,22 +112,9 @@ class ToSolr:
 
     def put(self, name: str) -> None:
         """Upload the features that are missing, or a model."""
-        if name == FEATURES:
-            self._send("schema/feature-store", self.absent)
-        else:
-            self._send("schema/model-store", self.models[name])
-
-    def _send(self, path: str, body: Any) -> None:
-        try:
-            self.server.ask("PUT", f"{self.collection}/{path}", body)
-        except EngineError as error:
-            size = len(json.dumps(body)) / 1e6
-            if size > 1 and re.search(r": 413 |connection broke off|too large|ConnectionLoss", str(error)):
-                raise EngineError(
-                    f"PUT {path}: Solr does not take a model of {size:.1f} MB. Fit fewer or smaller trees; or on "
-                    "SolrCloud, where ZooKeeper takes 1 MB, raise jute.maxbuffer or use DefaultWrapperModel."
-                ) from None
-            raise with_rights(error, WHO) from None
+        store, body = ("feature", self.absent) if name == FEATURES else ("model", self.models[name])
+        path = f"schema/{store}-store"
+        self.send("PUT", f"{self.collection}/{path}", body, path)
 
     def finish(self) -> None:
         """Have the collection, or the core where Solr is no cloud, go by its stores."""
@@ -135,7 +122,7 @@ class ToSolr:
             self.server.ask("GET", f"admin/collections?action=RELOAD&name={self.collection}")
         except EngineError as error:
             if "not running in SolrCloud mode" not in str(error):
-                raise with_rights(error, WHO) from None
+                raise self.explained(error) from None
             self.server.ask("GET", f"admin/cores?action=RELOAD&core={self.collection}")
 
     def remove(self) -> None:
@@ -146,10 +133,7 @@ class ToSolr:
         if self.name in self.server.ask("GET", f"{self.collection}/schema/feature-store").get("featureStores", []):
             places.append(f"schema/feature-store/{self.name}")
         for place in places:
-            try:
-                self.server.ask("DELETE", f"{self.collection}/{place}")
-            except EngineError as error:
-                raise with_rights(error, WHO) from None
+            self.ask("DELETE", f"{self.collection}/{place}")
         self.finish()
 
 
