@@ -561,6 +561,7 @@ def _use_queries(folder: Path) -> None:
 
 
 _STORAGE = ("storage/reading.py", "storage/folder.py", "storage/models.py")
+_EXPORT = ("exports/manifest.py", "exports/requests.py", "exports/writing.py")
 _INDEX = ("retrieval/index.py", "runtime/checksums.py")
 FORMATS = (
     Format("a model folder", _make_model("ranksvm"), _use_model, sign_model, _STORAGE),
@@ -611,9 +612,9 @@ FORMATS = (
     Format("an unfinished training", _make_training, _use_training, _sign_inner, ("runtime/resume.py",)),
     Format("times of methods", _make_times, _use_times, unsigned, ("evaluation/known_times.py",)),
     Format("a log of judgements", _make_judging, _use_judging, unsigned, ("service/judging.py", "data/judgements.py")),
-    Format("an export of models", _make_export, _use_export, _sign_inner, ("exports/routing.py", "exports/writing.py")),
+    Format("an export of models", _make_export, _use_export, _sign_inner, _EXPORT),
     *(
-        Format(f"an export for {engine}", _make_hybrid(engine), _use_hybrid, _sign_inner, ("exports/hybrid_folder.py",))
+        Format(f"an export for {engine}", _make_hybrid(engine), _use_hybrid, _sign_inner, _EXPORT)
         for engine in ("opensearch-hybrid", "postgres")
     ),
 )

@@ -13,7 +13,9 @@ import pytest
 
 from querywise import HybridRouter, RankSVM, Router, export_model
 from querywise.errors import DataError
+from querywise.rankers.weights.fusion import Weights
 from tests.test_exports import world
+from tests.test_weights import planted
 
 GOLDEN = Path(__file__).parent / "golden" / "exports"
 EXPECTED: dict[str, Any] = json.loads((GOLDEN / "expected.json").read_text())
@@ -31,7 +33,7 @@ def golden(name: str, tmp_path: Path) -> Path:
 
 def printed(folder: Path, *words: str) -> Any:
     """What the router of a folder prints."""
-    command = [sys.executable, folder / "router.py", *words]
+    command = [sys.executable, str(folder / "router.py"), *words]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
@@ -70,3 +72,34 @@ def test_an_export_of_format_1_is_written_over_unless_it_was_changed(tmp_path: P
         export_model(ranker, "vespa", folder)
     export_model(ranker, "vespa", folder, force=True)
     assert not (folder / "router.py").exists()
+
+
+def test_both_kinds_of_exports_have_one_manifest(tmp_path: Path) -> None:
+    export_model(RankSVM().fit(world()), "vespa", tmp_path / "models", rows=2)
+    export_model(Weights().fit(planted(12)), "vespa", tmp_path / "weights")
+    models, weights = (json.loads((tmp_path / each / "export.json").read_text()) for each in ("models", "weights"))
+    assert list(models) == list(weights)
+    assert models["format_version"] == weights["format_version"] == 2
+    assert models["request"] is None
+    assert weights["features"] is None
+    assert weights["models"] == []
+    assert set(weights["request"]["weights"]) == {"words", "vectors"}
+
+
+def test_a_router_says_what_its_export_does_not_have(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="has weights of runs, and no models"):
+        Router(golden("weights-postgres", tmp_path)).model("disk")
+    with pytest.raises(DataError, match="has models, and no weights of runs"):
+        Router(golden("models-vespa", tmp_path)).request("disk")
+
+
+@pytest.mark.parametrize("version", [3, None, "2"])
+def test_a_folder_of_a_later_format_is_refused_and_not_written_over(version: Any, tmp_path: Path) -> None:
+    folder = golden("models-vespa", tmp_path)
+    manifest = json.loads((folder / "export.json").read_text())
+    (folder / "export.json").write_text(json.dumps({**manifest, "format_version": version}))
+    said = rf"format version {version!r}; this querywise reads versions up to 2\. Update querywise"
+    with pytest.raises(DataError, match=said):
+        Router(folder)
+    with pytest.raises(DataError, match=said):
+        export_model(RankSVM().fit(world()), "vespa", folder, force=True)

@@ -38,11 +38,11 @@ from querywise import (
 from querywise.data.letor import write_letor
 from querywise.data.queries import write_queries
 from querywise.exports.arithmetic import above32, floor32
-from querywise.exports.engines import ENGINES
 from querywise.exports.models import answer_to_nobody
 from querywise.exports.parity import scaled_within_queries
 from querywise.exports.routing import route, routing_of
 from querywise.exports.solr import written_threshold
+from querywise.exports.targets import TARGETS
 from querywise.learners.classic.adarank import AdaRank
 from querywise.learners.classic.hyperplanes import MultipleHyperplanes
 from querywise.learners.classic.listnet import ListNet
@@ -70,6 +70,7 @@ from tests.emulated import (
 )
 from tests.worlds import REAL_DATA, needs_real_data
 
+ENGINES = {name: target.models for name, target in TARGETS.items() if target.models is not None}
 WORDS = ("how to install", "jaguar", "price of", "define")
 RANKERS: dict[str, Any] = {
     "ranksvm": RankSVM,

@@ -32,7 +32,7 @@ from querywise import (
 from querywise.contracts.forms import Forest, Leaf, Split
 from querywise.data.letor import write_letor
 from querywise.exports.arithmetic import above32, floor32
-from querywise.exports.elasticsearch_native import ENGINE, model_content
+from querywise.exports.elasticsearch_native import TARGET, model_content
 from querywise.exports.models import NamedModel
 from querywise.learners.classic.rankboost import RankBoost
 from querywise.learners.trees.boosting import TreeRegression
@@ -145,7 +145,8 @@ def test_a_split_sends_every_32_bit_value_and_absent_ones_where_they_should_go(t
     [each] = ensemble_in(model_content(model, ("f",), {}))["trained_models"]
     assert trained_leaf(each["tree"], {"f": value}) == (-1.0 if value <= threshold else 2.0)
     assert trained_leaf(each["tree"], {}) == (-1.0 if threshold >= 0 else 2.0)
-    assert ENGINE.arithmetic.scores(form, np.array([[value]]))[0] == (-1.0 if value <= threshold else 2.0)
+    assert TARGET.models is not None
+    assert TARGET.models.arithmetic.scores(form, np.array([[value]]))[0] == (-1.0 if value <= threshold else 2.0)
 
 
 def test_a_model_without_trees_gives_0() -> None:

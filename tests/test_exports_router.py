@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import pytest
 
 from querywise import KnnOffline2, LambdaMART, RankSVM, Router, TextView, export_model
-from querywise.exports.engines import ENGINES
 from querywise.exports.scripts import (
     check_elasticsearch,
     check_parity,
@@ -25,7 +24,7 @@ from querywise.exports.scripts import (
 from querywise.rankers.clusters import Naive
 from tests.emulated import LearningToRank, TrainedModels, Vespa
 from tests.query_languages import BadRequestError, found_by_elasticsearch, found_by_vespa, words_in
-from tests.test_exports import world
+from tests.test_exports import ENGINES, world
 
 ROOT = Path(__file__).parent.parent
 

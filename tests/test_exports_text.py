@@ -25,10 +25,10 @@ from querywise import (
 from querywise.contracts.protocols import Ranker
 from querywise.data.collections import Collection, Document
 from querywise.data.judgements import Judgement
-from querywise.exports.engines import ENGINES
 from querywise.rankers.column import OneFeature
 from querywise.retrieval.scores import NAMES, Smoothing
 from tests import commands
+from tests.test_exports import ENGINES
 
 WORDS = ("jaguar", "python", "cat", "snake", "car", "river", "engine", "forest")
 

@@ -35,6 +35,7 @@ OTHERS = {
     "exports/scripts/check_parity.py": "in an exported folder, whose scripts are run by whoever trusts it",
     "exports/scripts/check_vespa.py": "as check_parity.py",
     "exports/scripts/route_elasticsearch_native.py": "as check_parity.py",
+    "exports/scripts/route_weights.py": "as check_parity.py",
     "exports/scripts/router.py": "as check_parity.py",
     "exports/scripts/upload_elasticsearch.py": "as check_parity.py",
     "jobs/trials.py": "the answers of a process that it started",

@@ -10,16 +10,20 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
+from querywise import Router, export_model
 from querywise.data.normalisation import ENGINE_NORMALISATIONS
 from querywise.errors import DataError
+from querywise.exports import targets
 from querywise.exports.hybrid_folder import HybridRouter, export_hybrid
-from querywise.exports.hybrid_sql import sql_form
-from querywise.exports.hybrids import HYBRIDS, by_vectors, filled
+from querywise.exports.postgres import sql_form
+from querywise.exports.requests import by_vectors, filled
+from querywise.exports.targets import FUSE_RUNS
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.rankers.weights.by_query import WeightsByQuery
 from querywise.rankers.weights.fusion import EqualWeights, Weights
@@ -29,6 +33,7 @@ from tests.test_service_weights import lists_of, text_of
 from tests.test_weights import RUNS, planted
 from tests.worlds import as_runs, ragged
 
+ROOT = Path(__file__).parent.parent
 DATA = planted(120)
 NEAR = WeightsByQuery(way="neighbours", kappa=0.0, shrinkage=0.5)
 
@@ -46,7 +51,7 @@ def weights_in(request: Any) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("engine", HYBRIDS)
+@pytest.mark.parametrize("engine", FUSE_RUNS)
 def test_a_routers_request_has_the_weights_that_python_gives(engine: str, tmp_path: Path) -> None:
     ranker = NEAR.fit(DATA)
     done = export_hybrid(ranker, engine, tmp_path / "export")
@@ -148,6 +153,22 @@ def test_names_of_runs_that_sql_reads_otherwise_are_quoted(tmp_path: Path) -> No
     assert dict(found) == dict.fromkeys(kept, 1.0)
     with pytest.raises(DataError, match="has too long a name for PostgreSQL, which takes 58 bytes"):
         sql_form({"é" * 30: False}, "l2", 100)
+
+
+def test_contributings_engine_is_a_file_and_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, line = re.findall(r"```py\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    meilisearch = ModuleType("querywise.exports.meilisearch")
+    exec(compile(code, "meilisearch.py", "exec"), vars(meilisearch))
+    for name, target in eval(f"{{{line}}}", {"meilisearch": meilisearch}).items():
+        monkeypatch.setitem(targets.TARGETS, name, target)
+    ranker = NEAR.fit(DATA)
+    export_model(ranker, "meilisearch", tmp_path / "export")
+    request: Any = Router(tmp_path / "export").request(text_of(3), vector=[0.5])
+    assert request["hybrid"]["semanticRatio"] == pytest.approx(ranker.run_weights(DATA.candidates)[3, 1], abs=1e-12)
+    assert request["q"] == text_of(3)
+    three = EqualWeights().fit(as_runs(ragged(), ("a", "b", "vectors")))
+    with pytest.raises(DataError, match="fuses up to 2 runs; the model weighs 3"):
+        export_model(three, "meilisearch", tmp_path / "three")
 
 
 @pytest.mark.slow

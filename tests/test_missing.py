@@ -45,7 +45,6 @@ from querywise.data.joining import concatenate
 from querywise.data.letor import write_letor
 from querywise.data.parquet.logs import read_parquet
 from querywise.data.parquet.writing import write_shards
-from querywise.exports.engines import ENGINES
 from querywise.learners.trees.context import QueryContext
 from querywise.learners.trees.growth import lightgbm
 from querywise.methods import METHODS, find_method
@@ -59,6 +58,7 @@ from querywise.service.schema import RankRequest
 from querywise.storage import read_manifest
 from tests.commands import output, refused, run
 from tests.serving import serving
+from tests.test_exports import ENGINES
 from tests.test_rankers_conform import RANKERS, fitted_once, for_ranker, worded
 from tests.worlds import with_gaps
 

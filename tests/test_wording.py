@@ -32,12 +32,12 @@ OTHERS = "ray start --head"  # a command that is not ours
 BESIDE_AN_EXPORT = (
     "exports/elasticsearch.py",
     "exports/elasticsearch_native.py",
-    "exports/engine.py",
+    "exports/model_files.py",
     "exports/routing.py",
     "exports/scripts/",
     "exports/solr.py",
+    "exports/target.py",
     "exports/vespa.py",
-    "exports/writing.py",
 )
 
 

@@ -21,7 +21,7 @@ Data flows one way:
     learning_curves                                     the same comparison with fewer training queries
     explain, why, feature_importance                    a query's own model; one document above another; what counts
     save, load                                          a fitted ranker ↔ a folder
-    export_model, Router, HybridRouter                  a fitted ranker → the engine that runs it
+    export_model, Router                                a fitted ranker → the engine that runs it
     Cluster                                             a cluster as the workers, instead of this process
 
 The rest is in the modules: other learners in `querywise.learners`, views, neighborhoods and groupings in

@@ -11,8 +11,7 @@ from querywise.cli.app import app
 from querywise.cli.options import AsJson, Features, Queries, Quiet, guarded_command, print_json, say
 
 if TYPE_CHECKING:
-    from querywise.contracts.protocols import Ranker
-    from querywise.exports.writing import Written
+    from querywise.exports.target import Written
     from querywise.runtime.values import Json, JsonObject
 
 _MANY = 100
@@ -64,25 +63,19 @@ def export(
     """
     from querywise.contracts.missing import missing_for
     from querywise.errors import DataError
-    from querywise.exports.engines import ENGINES, find_engine
-    from querywise.exports.hybrid_folder import weighs_runs
-    from querywise.exports.hybrids import HYBRIDS
+    from querywise.exports.targets import find_target
     from querywise.exports.writing import check_export_folder, export_model
     from querywise.exports.writing import read_features as features_from
     from querywise.retrieval.reading import read_judged
     from querywise.runtime.progress import shown
     from querywise.storage import load
 
-    if to not in HYBRIDS:
-        find_engine(to)
+    find_target(to)
     lonely = next((option for option, given in (("queries", queries), ("features", features)) if given), None)
     if data is None and lonely is not None:
         raise DataError(f"--{lonely} says more of the documents in --data; name that file too, or leave it out.")
     check_export_folder(out, to, force=force)
     ranker = load(model)
-    if weighs_runs(ranker) or to not in ENGINES:
-        _export_weights(ranker, to, out, name=name, force=force, quiet=quiet, as_json=as_json)
-        return
     given = None if feature_set is None else features_from(feature_set)
     with shown(quiet=quiet):
         missing = missing_for(ranker)
@@ -93,27 +86,15 @@ def export(
     if as_json:
         print_json({"out": str(out), "engine": to, **_as_json(done)})
     elif not quiet:
-        say(f"{len(done.models)} model{'s' if len(done.models) > 1 else ''} for {to} written to {out}")
-        _say_exported(done)
-        say(f"Read {out / 'README.md'}")
-
-
-def _export_weights(ranker: Ranker, to: str, out: Path, *, name: str, force: bool, quiet: bool, as_json: bool) -> None:
-    """Write weights of runs as an engine's request."""
-    from querywise.exports.hybrid_folder import export_hybrid
-
-    done = export_hybrid(ranker, to, out, name=name, force=force)
-    if as_json:
-        print_json({"out": str(out), "engine": to, "weights": dict(done.weights), "by": list(done.by)})
-    elif not quiet:
-        said = ", ".join(f"{run} {weight:.4g}" for run, weight in done.weights.items())
-        say(f"Weights of {len(done.weights)} runs for {to} written to {out}: {said}")
-        if done.by:
-            say(f"Queries have weights of their own, by {' and '.join(done.by)}: router.py")
-        say(f"Fill in what is marked EDIT_ME. Read {out / 'README.md'}")
+        if done.weights:
+            _say_weights(done, out)
+        else:
+            _say_models(done, out)
 
 
 def _as_json(done: Written) -> JsonObject:
+    if done.weights:
+        return {"weights": dict(done.weights), "by": done.by}
     routing: Json = None if done.routing is None else {"by": done.routing.by, "requests": done.routing.requests}
     exact = None if done.exactness is None else done.exactness._asdict()
     return {
@@ -124,9 +105,18 @@ def _as_json(done: Written) -> JsonObject:
     }
 
 
-def _say_exported(done: Written) -> None:
-    from querywise.exports.writing import exactness_sentence
+def _say_weights(done: Written, out: Path) -> None:
+    said = ", ".join(f"{run} {weight:.4g}" for run, weight in done.weights.items())
+    say(f"Weights of {len(done.weights)} runs for {done.engine} written to {out}: {said}")
+    if done.by:
+        say(f"Queries have weights of their own, by {' and '.join(done.by)}: router.py")
+    say(f"Fill in what is marked EDIT_ME. Read {out / 'README.md'}")
 
+
+def _say_models(done: Written, out: Path) -> None:
+    from querywise.exports.model_files import exactness_sentence
+
+    say(f"{len(done.models)} model{'s' if len(done.models) > 1 else ''} for {done.engine} written to {out}")
     if len(done.models) > _MANY:
         say("To keep them few, fit with --set models=20, or --clusters.")
     if done.unfinished:
@@ -140,3 +130,4 @@ def _say_exported(done: Written) -> None:
         say("Give --data, the training file: its features are then looked at, and the engine is checked with them.")
     else:
         say(exactness_sentence(done.exactness))
+    say(f"Read {out / 'README.md'}")

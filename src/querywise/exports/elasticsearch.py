@@ -13,8 +13,8 @@ import numpy as np
 from querywise.contracts.forms import Forest, Leaf, Linear, Split
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic, above32, floor32
-from querywise.exports.engine import UNFINISHED, Engine, Files, as_text, check_feature_names, others_among
 from querywise.exports.models import Exported, NamedModel
+from querywise.exports.target import UNFINISHED, Files, StoredModels, Target, as_text, check_feature_names
 from querywise.exports.text_features import BM25_FACTOR, BM25_FIELD, Source, sources
 from querywise.runtime.values import Json, JsonObject
 
@@ -28,7 +28,7 @@ def write(exported: Exported, name: str, features: Json) -> Files:
     places = {model.name: f"models/{model.name}.json" for model in exported.models}
     for model in exported.models:
         texts[places[model.name]] = as_text(model_document(model, exported.features))
-    return Files(texts, exported.features, places, others_among(exported.features, given))
+    return Files(texts, exported.features, places, tuple(str(each["name"]) for each in given))
 
 
 def model_document(model: NamedModel, features: tuple[str, ...]) -> JsonObject:
@@ -159,5 +159,5 @@ goes; plugins that take an absent feature for "not below" rank it otherwise, so 
 """
 
 
-ENGINE = Engine("Elasticsearch", Arithmetic(np.float32, floor32), write, _steps, "elasticsearch")
-OPENSEARCH = Engine("OpenSearch", Arithmetic(np.float32, floor32), write, _steps, "elasticsearch")
+_MODELS = StoredModels(Arithmetic(np.float32, floor32), write, _steps, "elasticsearch")
+TARGET, OPENSEARCH = Target("Elasticsearch", _MODELS), Target("OpenSearch", _MODELS)

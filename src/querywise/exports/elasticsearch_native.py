@@ -18,8 +18,8 @@ from querywise.contracts.forms import Forest, Leaf, Linear, Split
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic, floor32
 from querywise.exports.elasticsearch import computed
-from querywise.exports.engine import Engine, Files, as_text, check_feature_names
 from querywise.exports.models import Exported, NamedModel
+from querywise.exports.target import Files, StoredModels, Target, as_text, check_feature_names
 from querywise.exports.text_features import sources
 from querywise.runtime.values import Json, JsonObject
 
@@ -163,12 +163,14 @@ routed by their documents, the first of the two requests goes to
 """
 
 
-ENGINE = Engine(
+TARGET = Target(
     _TITLE,
-    Arithmetic(np.float32, floor32, np.float64),
-    write,
-    _steps,
-    "elasticsearch_native",
-    no_sums=_NO_SUMS,
-    least=0.0,
+    StoredModels(
+        Arithmetic(np.float32, floor32, np.float64),
+        write,
+        _steps,
+        "elasticsearch_native",
+        no_sums=_NO_SUMS,
+        least=0.0,
+    ),
 )

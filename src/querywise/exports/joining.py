@@ -12,24 +12,33 @@ _PARTS = "querywise.exports.scripts"  # the package of the parts; a joined file 
 _RUNTIME = "querywise.runtime"  # the package of what sends requests, in the library and in scripts
 
 
-def check_script(engine: str) -> str:
-    """The text of check_parity.py for an engine: what sends requests, the shared part, the engine's, which uses it."""
-    client, shared, own = _read("http_client.py", _RUNTIME), _read("check_parity.py"), _read(f"check_{engine}.py")
-    return _joined(_docstring(shared, own), client, shared, own)
+def scripts_of(engine: str, *, routed: bool) -> dict[str, str]:
+    """The texts of an engine's scripts by name: each is there where `scripts/` has the engine's part of it.
+
+    check_parity.py: what sends requests, the shared part, the engine's, which uses it. upload.py: uses the check beside
+    it. router.py, where queries are routed: first the engine's part, which users edit, then the shared part.
+    """
+    found: dict[str, str] = {}
+    if _exists(f"check_{engine}.py"):
+        client, shared, own = _read("http_client.py", _RUNTIME), _read("check_parity.py"), _read(f"check_{engine}.py")
+        found["check_parity.py"] = _joined(_docstring(shared, own), client, shared, own)
+    if _exists(f"upload_{engine}.py"):
+        shared, own = _read("upload.py", beside_check=True), _read(f"upload_{engine}.py", beside_check=True)
+        found["upload.py"] = _joined(_docstring(shared, own), shared, own)
+    if routed and _exists(f"route_{engine}.py"):
+        shared, own = _read("router.py"), _read(f"route_{engine}.py")
+        found["router.py"] = _joined(_docstring(shared, own), own, shared)
+    return found
 
 
-def router_script(engine: str) -> str:
-    """The text of router.py for an engine: first the engine's part, which users edit, then the shared part."""
-    shared, own = _read("router.py"), _read(f"route_{engine}.py")
-    return _joined(_docstring(shared, own), own, shared)
+def request_script() -> str:
+    """The text of router.py for weights of runs, the same for every engine."""
+    part = _read("route_weights.py")
+    return _joined(part.docstring, part)
 
 
-def upload_script(engine: str) -> str | None:
-    """The text of upload.py for an engine, which uses the check_parity.py beside it; None where there is none."""
-    if not resources("querywise.exports").joinpath("scripts", f"upload_{engine}.py").is_file():
-        return None
-    shared, own = _read("upload.py", beside_check=True), _read(f"upload_{engine}.py", beside_check=True)
-    return _joined(_docstring(shared, own), shared, own)
+def _exists(name: str) -> bool:
+    return resources(_PARTS).joinpath(name).is_file()
 
 
 class _Part(NamedTuple):

@@ -1,67 +1,32 @@
-"""Routing: which of the exported models answers a query, and how many requests to the engine that takes."""
+"""Routing: which exported model answers a query, or which weights of runs it has, and the requests that takes."""
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NotRequired, TypeAlias, TypedDict, TypeGuard, Unpack
+from typing import TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
 from querywise.contracts.answers import Answer
 from querywise.contracts.forms import Linear
 from querywise.contracts.protocols import Ranker
+from querywise.contracts.run_weights import Lists, weights_of_query
 from querywise.data.judged import Candidates
 from querywise.data.letor import PathLike
 from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
+from querywise.exports.manifest import MANIFEST, FeatureEntry, read_manifest
 from querywise.exports.models import answer_to_nobody, runnable
+from querywise.exports.requests import request_for
 from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.files import read_stored_text, recover_folder
-from querywise.runtime.values import Json, JsonObject
+from querywise.runtime.values import Json
 from querywise.storage import load
 
-MANIFEST = "export.json"
 # A document's features, as numbers in the order of training, or by their names in the engine.
 Document: TypeAlias = Mapping[str, float] | Sequence[float] | Floats
-
-
-class ModelEntry(TypedDict):
-    """A model in the manifest: its number among the ranker's models, −1 for the global one, and its file."""
-
-    name: str
-    number: int
-    what: str
-    file: str
-
-
-class FeatureEntry(TypedDict):
-    """The features in the manifest: their names in training and in the engine, and what else the engine computes."""
-
-    names: list[str]
-    in_engine: list[str]
-    others: NotRequired[list[str]]
-    unfinished: bool
-
-
-class RoutingEntry(TypedDict):
-    """Routing in the manifest: what it depends on, and how many requests it takes."""
-
-    by: list[str]
-    requests: int
-
-
-class ExportManifest(TypedDict):
-    """The content of export.json. There is at least one model; the global one is the first."""
-
-    engine: str
-    name: str
-    features: FeatureEntry
-    models: list[ModelEntry]
-    routing: RoutingEntry | None
-    checksums: NotRequired[dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -107,27 +72,30 @@ class QueryFacts(TypedDict, total=False):
     query_class: its class. vector: its vector, from an embedding model. columns: numbers by name. documents: the
     features of the engine's first answers to it, as numbers in the order of training or by their names in the engine; a
     feature that is left out is 0, one that the export does not know is refused. Only models routed by documents use
-    them.
+    them. runs: the runs' scores, by run and document, where weights of runs depend on them; without them such a query
+    has the weights for all.
     """
 
     query_class: str | None
     vector: Sequence[float] | None
     columns: Mapping[str, float] | None
     documents: Sequence[Document] | None
+    runs: Lists | None
 
 
 class Router:
-    """The client's side of an export: the name, or the weights, of the model that answers a query.
+    """The client's side of an export: the model that answers a query, or its weights of runs and the request with them.
 
-    folder: an export of a ranker with several models.
+    folder: an export of a ranker with several models, or of weights of runs.
 
-    `model` and `weights` take what is known of a query:
+    `model`, `weights` and `request` take what is known of a query:
 
     text: its text.
-    facts: by keyword, `query_class`, `vector`, `columns` and `documents` (see QueryFacts); each, as the text, may be
-    left out where routing does not depend on it.
+    facts: by keyword, `query_class`, `vector`, `columns`, `documents` and `runs` (see QueryFacts); each, as the text,
+    may be left out where routing does not depend on it.
 
-    Refused: with DataError, an export of one model, a folder that is no export, and a query without what routing needs.
+    Refused: with DataError, an export of one model, a folder that is no export, a query without what routing needs, and
+    what the export does not have: models, or a request.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -141,45 +109,61 @@ class Router:
     """
 
     def __init__(self, folder: PathLike) -> None:
-        self.manifest = _checked(read_manifest(Path(folder)), Path(folder))
-        routing = self.manifest["routing"]
-        if routing is None:
+        path = Path(folder)
+        self.manifest = read_manifest(path)
+        request = self.manifest["request"]
+        if request is None and self.manifest["routing"] is None:
             only = self.manifest["models"][0]["name"]
             raise DataError(f"{folder}: one model answers all queries, {only}; nothing is routed.")
-        self._routing = routing
-        self.ranker = load(Path(folder) / "model")
-        place = answer_to_nobody(self.ranker).place
-        self._classes = () if place is None else place.classes
+        self._request = None if request is None else path / request["file"]
+        self.ranker = load(path / "model")
+        answer = answer_to_nobody(self.ranker)
+        self._by = () if (routing := routing_of(answer)) is None else routing.by
+        self._classes = () if answer.place is None else answer.place.classes
         self._names = {model["number"]: model["name"] for model in self.manifest["models"]}
-        features = self.manifest["features"]
-        if not len(features["names"]) == len(features["in_engine"]) == self.ranker.feature_count_:
-            raise DataError(f"{Path(folder) / MANIFEST}: its features are not those of the model. Export it again.")
+        self._features = self.manifest["features"] or FeatureEntry(names=[], in_engine=[], others=[], unfinished=False)
+        widths = {len(self._features[each]) for each in ("names", "in_engine")}
+        if request is None and widths != {self.ranker.feature_count_}:
+            raise DataError(f"{path / MANIFEST}: its features are not those of the model. Export it again.")
 
     @property
     def requests(self) -> int:
         """How many requests to the engine a query takes."""
-        return int(self._routing["requests"])
+        return Routing(self._by).requests
 
     def model(self, text: str | None = None, **facts: Unpack[QueryFacts]) -> str:
         """The name of the model that answers a query, by its `text` and other `facts`."""
+        if self._request is not None:
+            raise DataError("This export has weights of runs, and no models: ask for `weights`, or the `request`.")
         number = int(self._answer(text, facts).chosen()[0])
         if number not in self._names:
             raise DataError(f"{MANIFEST} has no name for model {number} of the export. Export the model again.")
         return self._names[number]
 
     def weights(self, text: str | None = None, **facts: Unpack[QueryFacts]) -> dict[str, float]:
-        """The weight of every feature, by its name in the engine, in the model that `text` and `facts` lead to."""
+        """The weights of a query, by its `text` and other `facts`: of every run, or of every feature in its model.
+
+        Runs have their names, features those in the engine. Weights of runs add up to 1.
+        """
+        if self._request is not None:
+            return weights_of_query(self.ranker, _query(text, facts), _scores(facts.get("runs")))
         form = runnable(self._answer(text, facts).answering(0))
         if not isinstance(form, Linear):
             raise DataError("The models of this export are forests, not weighted sums: there are no weights.")
-        return dict(zip(self.manifest["features"]["in_engine"], form.weights.tolist(), strict=True))
+        return dict(zip(self._features["in_engine"], form.weights.tolist(), strict=True))
+
+    def request(self, text: str | None = None, **facts: Unpack[QueryFacts]) -> Json:
+        """The request with the weights of runs in it, by `text` and `facts`; of SQL {"sql": …, "parameters": …}."""
+        if self._request is None:
+            raise DataError("This export has models, and no weights of runs: its router.py makes the requests.")
+        return request_for(self._request, text, facts.get("vector"), self.weights(text, **facts))
 
     def about_class(self, query_class: str) -> str | None:
         """A sentence on why routing ignores a query's class; None where it uses it."""
-        if "class" not in self._routing["by"]:
+        if "class" not in self._by:
             return (
                 f"The class {query_class!r} is not gone by: this model goes by the query's "
-                f"{' and '.join(self._routing['by'])}. To go by the class that a query comes with, fit "
+                f"{' and '.join(self._by)}. To go by the class that a query comes with, fit "
                 "query-classes with known=true."
             )
         if query_class not in self._classes:
@@ -188,16 +172,16 @@ class Router:
         return None
 
     def _answer(self, text: str | None, facts: QueryFacts) -> Answer:
-        known = QueryFacts.__annotations__
-        unknown = next((name for name in facts if name not in known), None)
-        if unknown is not None:
-            raise TypeError(f"Unexpected keyword argument {unknown!r}; known are {', '.join(known)}.")
+        query = _query(text, facts)
         self._check_given(text, facts)
-        return self.ranker.answer(self._candidates(text, facts))
+        rows, names = self._rows(facts.get("documents") or ()), self.ranker.feature_names_
+        return self.ranker.answer(
+            Candidates(rows, np.array([0, len(rows)]), ("query",), queries=query, feature_names=names)
+        )
 
     def _check_given(self, text: str | None, facts: QueryFacts) -> None:
         """Refuse a query without something that routing depends on; one of a known class needs nothing else."""
-        by, query_class = self._routing["by"], facts.get("query_class")
+        by, query_class = self._by, facts.get("query_class")
         given = {"text": text, **{name: facts.get(name) for name in ("vector", "columns", "documents")}}
         lacking = [each for each in by if each != "class" and given[each] is None]
         if lacking and query_class not in self._classes:
@@ -208,29 +192,12 @@ class Router:
                 + ("" if unknown is None else f" {unknown}")
             )
 
-    def _candidates(self, text: str | None, facts: QueryFacts) -> Candidates:
-        """The query as the ranker takes it, with its documents where they are given."""
-        query_class = facts.get("query_class")
-        values = _numbers(facts.get("columns") or {}, "The query's columns")
-        table = QueryTable(
-            ("query",),
-            texts=None if text is None else (text,),
-            classes=None if query_class is None else (query_class,),
-            columns=np.array([list(values.values())], dtype=np.float64) if values else None,
-            column_names=tuple(values),
-            vectors=one_vector(facts.get("vector")),
-        )
-        rows = self._rows(facts.get("documents") or ())
-        names = self.ranker.feature_names_
-        return Candidates(rows, np.array([0, len(rows)]), ("query",), queries=table, feature_names=names)
-
     def _rows(self, documents: Sequence[Document]) -> Floats:
-        features = self.manifest["features"]
-        rows = np.zeros((len(documents), len(features["names"])))
+        rows = np.zeros((len(documents), len(self._features["names"])))
         for row, document in zip(rows, documents, strict=True):
             if isinstance(document, Mapping):
                 values = self._known(document)
-                row[:] = [values.get(name, 0.0) for name in features["in_engine"]]
+                row[:] = [values.get(name, 0.0) for name in self._features["in_engine"]]
             elif len(document) == len(row):
                 row[:] = document
             else:
@@ -239,8 +206,7 @@ class Router:
 
     def _known(self, document: Mapping[str, float]) -> dict[str, float]:
         """A document's features; refused where one is not of this export, or none is the model's."""
-        names = self.manifest["features"]["in_engine"]
-        others = self.manifest["features"].get("others", ())
+        names, others = self._features["in_engine"], self._features["others"]
         unknown = next((name for name in document if name not in names and name not in others), None)
         if unknown is not None or not any(name in document for name in names):
             found = f"the feature {unknown!r}" if unknown is not None else "none of the model's features"
@@ -260,7 +226,25 @@ _HOW_TO_GIVE = {
 }
 
 
-def one_vector(values: Sequence[float] | None) -> Floats | None:
+def _query(text: str | None, facts: QueryFacts) -> QueryTable:
+    """A table of the one query."""
+    known = QueryFacts.__annotations__
+    unknown = next((name for name in facts if name not in known), None)
+    if unknown is not None:
+        raise TypeError(f"Unexpected keyword argument {unknown!r}; known are {', '.join(known)}.")
+    query_class = facts.get("query_class")
+    values = _numbers(facts.get("columns") or {}, "The query's columns")
+    return QueryTable(
+        ("query",),
+        texts=None if text is None else (text,),
+        classes=None if query_class is None else (query_class,),
+        columns=np.array([list(values.values())], dtype=np.float64) if values else None,
+        column_names=tuple(values),
+        vectors=_one_vector(facts.get("vector")),
+    )
+
+
+def _one_vector(values: Sequence[float] | None) -> Floats | None:
     """The vector of one query as a table; anything but a list of finite numbers is an error."""
     if values is None:
         return None
@@ -280,45 +264,16 @@ def _numbers(values: Mapping[str, float], what: str) -> dict[str, float]:
         raise DataError(f"{what} must be numbers by name, as in {{'clicks': 3}}; found {values!r:.80}.") from None
 
 
-def read_manifest(folder: Path) -> JsonObject:
-    """The manifest of an export."""
-    recover_folder(folder)
+def _scores(runs: Lists | None) -> dict[str, dict[str, float]]:
+    """The scores of runs; anything but finite numbers by run and document is an error."""
     try:
-        found: Json = json.loads(read_stored_text(folder / MANIFEST))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{folder / MANIFEST}: this is not JSON ({error}).") from None
-    if not isinstance(found, dict) or found.get("format") != "querywise export":
-        raise DataError(f"{folder / MANIFEST}: not the manifest of a querywise export.")
+        lists = {} if runs is None else runs
+        found = {str(run): {str(each): float(score) for each, score in own.items()} for run, own in lists.items()}
+    except (AttributeError, TypeError, ValueError):
+        found = {"": {"": math.nan}}
+    if not all(math.isfinite(score) for own in found.values() for score in own.values()):
+        raise DataError(
+            "The runs' scores must be finite numbers by run and document, as in {'bm25': {'D1': 12.5}}; found "
+            f"{runs!r:.80}."
+        )
     return found
-
-
-def _checked(found: JsonObject, folder: Path) -> ExportManifest:
-    """The manifest of an export of models; refused where an entry is missing or of another kind."""
-    features, models, routing = (found.get(name) for name in ("features", "models", "routing"))
-    known = features if isinstance(features, dict) else {}
-    listed = [each for each in models if isinstance(each, dict)] if isinstance(models, list) else []
-    by: JsonObject = routing if isinstance(routing, dict) else {"by": [], "requests": 1}
-    sound = (
-        isinstance(found.get("name"), str)
-        and all(_are_texts(known.get(name, [] if name == "others" else None)) for name in _FEATURES)
-        and listed == models != []
-        and all(isinstance(each.get("name"), str) and type(each.get("number")) is int for each in listed)
-        and "routing" in found
-        and (routing is None or isinstance(routing, dict))
-        and _are_texts(depends := by.get("by"))
-        and set(depends) <= {"class", *_HOW_TO_GIVE}
-        and by.get("requests") in (1, 2)
-    )
-    if not sound:
-        raise DataError(f"{folder / MANIFEST}: damaged, or not of an export of models. Export the model again.")
-    manifest: ExportManifest = found  # type: ignore[assignment]  # as it was checked
-    return manifest
-
-
-def _are_texts(value: Json) -> TypeGuard[list[str]]:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
-
-
-_FEATURES = ("names", "in_engine", "others")

@@ -13,8 +13,8 @@ import numpy as np
 from querywise.contracts.forms import Leaf, Linear, Split
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic, floor32
-from querywise.exports.engine import UNFINISHED, Engine, Files, as_text, check_feature_names, others_among
 from querywise.exports.models import Exported, NamedModel
+from querywise.exports.target import UNFINISHED, Files, StoredModels, Target, as_text, check_feature_names
 from querywise.exports.text_features import BM25_FACTOR, BM25_FIELD, Source, sources
 from querywise.runtime.values import Json, JsonObject
 
@@ -36,7 +36,7 @@ def write(exported: Exported, name: str, features: Json) -> Files:
     places = {model.name: f"models/{model.name}.json" for model in exported.models}
     for model in exported.models:
         texts[places[model.name]] = as_text(model_content(model, exported.features, name))
-    return Files(texts, exported.features, places, others_among(exported.features, given))
+    return Files(texts, exported.features, places, tuple(str(each["name"]) for each in given))
 
 
 def model_content(model: NamedModel, features: tuple[str, ...], store: str) -> JsonObject:
@@ -156,4 +156,7 @@ curl "$URL/$COLLECTION/query" --data-urlencode 'keywords=jaguar' \\
 """
 
 
-ENGINE = Engine("Solr", Arithmetic(np.float32, _highest_low), write, _steps, "solr", "--url URL --collection SCRATCH")
+TARGET = Target(
+    "Solr",
+    StoredModels(Arithmetic(np.float32, _highest_low), write, _steps, "solr", "--url URL --collection SCRATCH"),
+)

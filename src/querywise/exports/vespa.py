@@ -1,5 +1,7 @@
 """Vespa: a rank profile that takes the weights with the request, or, for forests, a profile per model.
 
+Weights of runs come with the request too: a profile of its own normalises, weighs and adds up their scores.
+
 Vespa computes in 64 bits. LightGBM sends a value ≤ threshold left; Vespa, importing LightGBM's trees, sends a value
 < threshold left. So thresholds are written as the next larger 64-bit number.
 """
@@ -7,14 +9,16 @@ Vespa computes in 64 bits. LightGBM sends a value ≤ threshold left; Vespa, imp
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import numpy as np
 
 from querywise.contracts.forms import Forest, Leaf, Linear, Runnable, Split
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic
-from querywise.exports.engine import UNFINISHED, Engine, Files, as_text, check_feature_names
 from querywise.exports.models import Exported
+from querywise.exports.requests import DEPTH, TEXT, VECTOR, by_vectors, identifier, weight_of
+from querywise.exports.target import UNFINISHED, Files, Request, StoredModels, Target, as_text, check_feature_names
 from querywise.exports.text_features import BM25_FIELD, Source, sources
 from querywise.runtime.values import Json, JsonObject
 
@@ -269,4 +273,56 @@ The check has an application of its own, `parity-app`: deploy it to a Vespa that
 """
 
 
-ENGINE = Engine("Vespa", Arithmetic(np.float64, float), write, _steps, "vespa", takes_weights=True)
+def _fusing(weights: Mapping[str, float], technique: str, name: str) -> dict[str, str]:
+    """The request with the weights of runs as inputs, and the rank profile that takes them."""
+    profile, by_vector = identifier(name), any(map(by_vectors, weights))
+    found = [
+        f"({{targetHits: {DEPTH}}}nearestNeighbor({UNFINISHED}_vector_field, q))"
+        if by_vectors(run)
+        else f'({{targetHits: {DEPTH}, grammar: "tokenize", allowEmpty: true}}userInput(@text))'
+        for run in weights
+    ]
+    request: JsonObject = {
+        "yql": f"select * from sources * where {' or '.join(found)}",
+        "text": TEXT,
+        "ranking": profile,
+        "hits": 10,
+        **({"input.query(q)": VECTOR} if by_vector else {}),
+        **{f"input.query(w_{identifier(run)})": weight_of(run) for run in weights},
+    }
+    inputs = [f"        query(w_{identifier(run)}): {decimal(weight)}" for run, weight in weights.items()]
+    if by_vector:
+        inputs.append(f"        query(q) tensor<float>(x[{UNFINISHED}_dimension])")
+    functions = [
+        f"    function run_{identifier(run)}() {{\n        expression: "
+        + (f"closeness(field, {UNFINISHED}_vector_field)" if by_vectors(run) else f"bm25({UNFINISHED}_text_field)")
+        + "\n    }"
+        for run in weights
+    ]
+    total = " + ".join(f"query(w_{each}) * {technique.format(f'run_{each}')}" for each in map(identifier, weights))
+    first = " + ".join(f"run_{identifier(run)}" for run in weights)
+    lines = [
+        f"rank-profile {profile} {{",
+        "    inputs {",
+        *inputs,
+        "    }",
+        *functions,
+        f"    first-phase {{\n        expression: {first}\n    }}",
+        f"    global-phase {{\n        rerank-count: {2 * DEPTH}\n        expression: {total}\n    }}",
+        "}",
+    ]
+    return {"request.json": as_text(request), f"{profile}.profile": "\n".join(lines) + "\n"}
+
+
+TARGET = Target(
+    "Vespa",
+    StoredModels(Arithmetic(np.float64, float), write, _steps, "vespa", takes_weights=True),
+    Request(
+        "query inputs",
+        {"opensearch-min-max": "normalize_linear({})", "rank": "reciprocal_rank({}, 60)"},
+        _fusing,
+        "Vespa normalises over all documents that reach the global phase, and computes every run's score for each of "
+        "them. The model was trained on each run's own list, with 0 for what it did not find: scores differ, most for "
+        "documents that one run alone found.",
+    ),
+)

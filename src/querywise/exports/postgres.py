@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from querywise.errors import DataError
-from querywise.exports.engine import UNFINISHED
+from querywise.exports.requests import DEPTH, by_vectors, identifier
+from querywise.exports.target import UNFINISHED, Request, Target
 
 _NAME_BYTES = 63  # of a name in PostgreSQL: it cuts longer ones short
 # What a list's score becomes; windows without a frame are over the whole list.
@@ -68,3 +69,18 @@ def _by_vectors(depth: int) -> str:
     FROM {UNFINISHED}_table
     ORDER BY {UNFINISHED}_vector <=> %(vector)s::vector, id
     LIMIT {depth}"""
+
+
+def _write(weights: Mapping[str, float], technique: str, name: str) -> dict[str, str]:
+    return {"query.sql": sql_form({identifier(run): by_vectors(run) for run in weights}, technique, DEPTH)}
+
+
+TARGET = Target(
+    "PostgreSQL",
+    request=Request(
+        "full text search and pgvector",
+        {each: each for each in _NORMALISED},
+        _write,
+        "The query normalises each list as the model was trained, and adds up with the weights, in 64 bits.",
+    ),
+)
