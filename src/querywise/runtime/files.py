@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import stat
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from querywise.runtime.parts import lock_beside, part_beside
 
 _Found = TypeVar("_Found")
 _READINGS = 50  # of a folder that is replaced all the time
+_LOOKS = 3  # at an output folder that another writer may be replacing
 
 
 def read_bytes(path: Path) -> bytes:
@@ -228,16 +230,27 @@ def check_writable(path: Path) -> None:
 
 def check_folder(path: Path) -> None:
     """Refuse a folder that cannot be made or written to, before any long work is done for it."""
+    for _ in range(_LOOKS):
+        problem = _problem_of(path)
+        if problem is None:
+            return
+        time.sleep(0.001)
+    raise DataError(f"{path}: {problem}")
+
+
+def _problem_of(path: Path) -> str | None:
+    """Why a folder cannot be made or written to; also of one that another writer replaces at this very moment."""
     whole = path.absolute()
     there, found = next((each, found) for each in (whole, *whole.parents) if (found := _found(each)) is not None)
     if not stat.S_ISDIR(found.st_mode):
-        raise DataError(f"{path}: the folder cannot be made ({there} is a file).")
-    if not os.access(there, os.W_OK) and _found(there) == found:
-        raise DataError(f"{path}: no permission to write in the folder {there}.")
+        return f"the folder cannot be made ({there} is a file)."
+    if os.access(there, os.W_OK) or _found(there) != found:  # another one by now
+        return None
+    return f"no permission to write in the folder {there}."
 
 
 def _found(path: Path) -> os.stat_result | None:
-    """What is there, asked once: another writer may put a folder aside, and a new one in its place, at any moment."""
+    """What is there, asked once: another writer may put a folder aside at any moment."""
     try:
         return path.stat()
     except (OSError, ValueError):
