@@ -13,6 +13,9 @@ from querywise.runtime.files import read_regular_file, regular_file
 from querywise.runtime.values import Json, JsonObject
 
 _LONGEST_MANIFEST = 256_000_000  # bytes
+_MOST_OBJECTS = (
+    1_000_000  # of a manifest, lists counted: Python takes a second for three million, and nothing else runs
+)
 _LONGEST_HEADER = 100_000_000  # bytes, what safetensors allows
 _BYTES = {"BOOL": 1, "U8": 1, "I8": 1, "U16": 2, "I16": 2, "F16": 2, "U32": 4, "I32": 4, "F32": 4, "U64": 8, "I64": 8}
 _BYTES |= {"F64": 8}
@@ -22,7 +25,10 @@ AGAIN = "Copy the folder again, or fit the model anew."
 def read_json(path: Path, folder: Path) -> Json:
     """What a file of JSON holds; an object that has a name twice is refused."""
     try:
-        found: Json = json.loads(read_regular_file(path, folder, _LONGEST_MANIFEST), object_pairs_hook=_object)
+        content = read_regular_file(path, folder, _LONGEST_MANIFEST)
+        if content.count(b"[") + content.count(b"{") > _MOST_OBJECTS:
+            raise ValueError(f"more than {_MOST_OBJECTS} objects and lists")
+        found: Json = json.loads(content, object_pairs_hook=_object)
     except DataError as error:
         raise ModelFileError(f"{error} {AGAIN}") from None
     except (ValueError, RecursionError, OSError, MemoryError) as error:
