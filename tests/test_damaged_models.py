@@ -113,9 +113,7 @@ def test_files_outside_the_folder_are_not_read(model: Path, tmp_path: Path) -> N
             load(tmp_path / "model")
 
 
-def test_a_manifest_of_more_lists_than_any_model_has_is_not_parsed(
-    model: Path, tmp_path: Path
-) -> None:
+def test_a_manifest_of_more_lists_than_any_model_has_is_not_parsed(model: Path, tmp_path: Path) -> None:
     shutil.copytree(model, tmp_path / "model")
     (tmp_path / "model" / "manifest.json").write_text(f'{{"format": [{"[]," * 1_000_000}[]]}}')
     with pytest.raises(ModelFileError, match=r"manifest.json: damaged: more than 1000000 objects and lists"):
