@@ -406,10 +406,8 @@ def test_a_rehearsal_asks_for_models_that_are_made_for_their_query(
     assert far[-1], "what comes after the rehearsal backs off as ever"
 
 
-@pytest.mark.parametrize("length", [10, 10_000])
-def test_a_long_text_is_not_read_in_the_event_loop(model: Path, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    service = Service(ModelFolder(model))
-    service.models.current.quick, service.models.current.cost = True, costs(0.0001, 0.001)
+def watched_paces(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A list to which the pace of every request is added when it is ranked."""
     paces: list[str] = []
     original = Service.run
 
@@ -418,6 +416,14 @@ def test_a_long_text_is_not_read_in_the_event_loop(model: Path, length: int, mon
         return await original(self, job, request, pace)
 
     monkeypatch.setattr(Service, "run", run)
+    return paces
+
+
+@pytest.mark.parametrize("length", [10, 10_000])
+def test_a_long_text_is_not_read_in_the_event_loop(model: Path, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service(ModelFolder(model))
+    service.models.current.quick, service.models.current.cost = True, costs(0.0001, 0.001)
+    paces = watched_paces(monkeypatch)
     body = asked_for(2)
     body["query"]["text"] = "x" * length
     batch = {"requests": [body]}
@@ -564,14 +570,7 @@ def test_judged_queries_are_not_searched_one_by_one(model: Path) -> None:
 def test_many_long_texts_are_ranked_in_the_threads_of_long_rankings(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service, paces = Service(ModelFolder(model)), list[str]()
-    original = Service.run
-
-    async def run(self: Service, job: Any, request: Any, pace: Any) -> Any:
-        paces.append(pace)
-        return await original(self, job, request, pace)
-
-    monkeypatch.setattr(Service, "run", run)
+    service, paces = Service(ModelFolder(model)), watched_paces(monkeypatch)
     body = asked_for(2)
     body["query"]["text"] = "word " * 1_900
     batches = [("/v1/rank/batch", {"requests": [body] * count}) for count in (5, 20)]

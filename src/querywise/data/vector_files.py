@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from querywise.errors import DataError
-from querywise.runtime.files import read_text
+from querywise.runtime.files import parse_json, read_text
 from querywise.runtime.values import Json, JsonObject
 
 _Kind: TypeAlias = np.dtype[np.float16] | np.dtype[np.float32] | np.dtype[np.float64]
@@ -37,7 +37,7 @@ def read_safetensors(path: Path) -> tuple[list[str] | None, _Table]:
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or not 2 <= length <= min(size - 8, _LONGEST_HEADER):
             raise DataError(f"{path}: not a safetensors file, or cut short. Write it again.")
-        header = _json(file.read(length), path)
+        header = parse_json(file.read(length), path)
     if not isinstance(header, dict):
         raise DataError(f"{path}: not a safetensors file: its header is no JSON object. Write it again.")
     tables = {name: entry for name, entry in header.items() if name != "__metadata__"}
@@ -54,14 +54,14 @@ def read_safetensors(path: Path) -> tuple[list[str] | None, _Table]:
     metadata = header.get("__metadata__")
     ids = metadata.get("ids") if isinstance(metadata, dict) else None
     values = np.memmap(path, kind, "r", 8 + length + first, shape) if shape[0] and shape[1] else np.zeros(shape, kind)
-    return (_ids(_json(ids.encode(), path), path) if isinstance(ids, str) else None), np.asarray(values)
+    return (_ids(parse_json(ids, path), path) if isinstance(ids, str) else None), np.asarray(values)
 
 
 def read_ids(path: Path) -> list[str]:
     """A list of ids in a JSON file."""
     if not path.is_file():
         raise DataError(f"{path}: there is no such file. Expected the ids of the vectors, a list in their order.")
-    return _ids(_json(read_text(path).encode(), path), path)
+    return _ids(parse_json(read_text(path), path), path)
 
 
 def _described(entry: JsonObject, size: int) -> tuple[_Kind, tuple[int, int], int] | None:
@@ -80,14 +80,6 @@ def _pair(value: Json) -> tuple[int, int] | None:
     first, second = value
     both = type(first) is int and type(second) is int and min(first, second) >= 0
     return (first, second) if both else None
-
-
-def _json(content: bytes, path: Path) -> Json:
-    try:
-        found: Json = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: this is not JSON ({error}).") from None
-    return found
 
 
 def _ids(value: Json, path: Path) -> list[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import NoneType
 from typing import Any, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
 from querywise.errors import DataError
-from querywise.runtime.files import read_stored_text, recover_folder
+from querywise.runtime.files import parse_json, read_stored_text, recover_folder
 from querywise.runtime.values import Json, JsonObject
 
 MANIFEST = "export.json"
@@ -59,20 +58,11 @@ class Manifest(TypedDict):
     request: RequestEntry | None
 
 
-def as_json(text: str, path: Path) -> Json:
-    """The text of a file, read as JSON."""
-    try:
-        found: Json = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: this is not JSON ({error}).") from None
-    return found
-
-
 def read_raw_manifest(folder: Path) -> JsonObject:
     """The manifest of an export of any format that this version reads, as it stands there."""
     recover_folder(folder)
     path = folder / MANIFEST
-    found = as_json(read_stored_text(path), path)
+    found = parse_json(read_stored_text(path), path)
     if not isinstance(found, dict) or found.get("format") != "querywise export":
         raise DataError(f"{path}: not the manifest of a querywise export.")
     if found.get("format_version") not in range(1, FORMAT_VERSION + 1):

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from querywise.errors import DataError
-from querywise.exports.manifest import as_json
-from querywise.runtime.files import read_stored_text
+from querywise.runtime.files import parse_json, read_stored_text
 from querywise.runtime.values import Json
 
 DEPTH = 100  # documents of each run
@@ -48,7 +47,7 @@ def request_for(path: Path, text: str | None, vector: Sequence[float] | None, we
         known = {name: each for name, each in given.items() if each is not None}
         return {"sql": form, "parameters": known | {f"weight_{identifier(run)}": weights[run] for run in weights}}
     return filled(
-        as_json(form, path), {TEXT: text, VECTOR: numbers, **{weight_of(run): weights[run] for run in weights}}
+        parse_json(form, path), {TEXT: text, VECTOR: numbers, **{weight_of(run): weights[run] for run in weights}}
     )
 
 

@@ -11,13 +11,13 @@ from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import PathLike
 from querywise.errors import DataError
-from querywise.exports.manifest import FORMAT_VERSION, MANIFEST, as_json, read_raw_manifest
+from querywise.exports.manifest import FORMAT_VERSION, MANIFEST, read_raw_manifest
 from querywise.exports.model_files import model_content
 from querywise.exports.models import answer_to_nobody
 from querywise.exports.target import Content, Written, as_text
 from querywise.exports.targets import find_target
 from querywise.exports.weight_files import weight_content
-from querywise.runtime.files import OutputFolder, atomic_folder, read_bytes, read_text
+from querywise.runtime.files import OutputFolder, atomic_folder, parse_json, read_bytes, read_text
 from querywise.runtime.values import Json, JsonObject
 from querywise.storage import save
 
@@ -148,4 +148,4 @@ def _checksums(folder: Path) -> dict[str, str]:
 
 def read_features(path: Path) -> Json:
     """How the engine computes the features, from a user's JSON file."""
-    return as_json(read_text(path), path)
+    return parse_json(read_text(path), path)

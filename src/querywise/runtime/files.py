@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import stat
@@ -16,6 +17,7 @@ from querywise.errors import DataError, ModelFileError, QuerywiseError
 from querywise.runtime.exchange import exchange
 from querywise.runtime.locks import ForeignError, locked
 from querywise.runtime.parts import lock_beside, part_beside
+from querywise.runtime.values import Json
 
 _Found = TypeVar("_Found")
 _READINGS = 50  # of a folder that is replaced all the time
@@ -369,3 +371,12 @@ def cache_folder() -> Path:
     """Where the user's cached files are: under `XDG_CACHE_HOME`, or in `~/.cache`."""
     home = os.environ.get("XDG_CACHE_HOME", "").strip()
     return (Path(home) if home else Path.home() / ".cache") / "querywise"
+
+
+def parse_json(content: str | bytes, path: Path) -> Json:
+    """What a file of JSON holds, from its content."""
+    try:
+        found: Json = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: this is not JSON ({error}).") from None
+    return found
