@@ -224,7 +224,9 @@ def walk(folder: Path, linked: bool) -> Iterator[list[Change]]:
         odd = (*(() if named else _ODD), *(() if linked else _OWN))
         yield [Change(member, "file", (), how) for how in (*_FILES, *odd)]
         yield [Change(member, "byte", (seed,)) for seed in range(SEEDS)]
-        yield [Change(member, "other", (), other) for other in members if other != member][:SEEDS]
+        others = [Change(member, "other", (), other) for other in members if other != member]
+        if others:
+            yield others[:SEEDS]
         if path.suffix in MANIFESTS:
             yield from _in_document(path, member)
         elif path.suffix == ".npy":

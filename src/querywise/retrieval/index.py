@@ -333,8 +333,8 @@ def _check_files(path: Path, manifest: dict[str, Any]) -> None:
             with regular_file(file, path) as opened:
                 if os.fstat(opened.fileno()).st_size != manifest["bytes"][name]:
                     raise ModelFileError(f"{file}: cut short or changed. Make the index anew with `querywise index`.")
+                map_array(file, path)  # refused before it is read, if it is longer than its array
                 sound = crc32_of_open(opened) == manifest["crc32"][name]
-            map_array(file, path)  # it is no longer than its array
         except (OSError, KeyError, TypeError):
             sound = False
         except DataError as error:  # it is a pipe, or lies elsewhere
