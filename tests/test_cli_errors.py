@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,6 +114,17 @@ def test_a_full_disk_behind_standard_output_is_a_message_and_not_a_success(place
     assert done.returncode != 0
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+@pytest.mark.parametrize("arguments", ["--version", "--help", "rank model train.txt"])
+@pytest.mark.parametrize("output", ["> /dev/full", ">&-"])
+def test_output_that_cannot_be_written_is_one_line(place: Path, arguments: str, output: str) -> None:
+    command = f"{sys.executable} -m querywise {arguments} {output}"
+    done = subprocess.run(["bash", "-c", command], cwd=place, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.fixture

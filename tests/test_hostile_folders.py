@@ -122,6 +122,18 @@ def test_a_reader_that_does_what_a_file_says_is_found(process: Trying) -> None:
         assert words in process.tried("what acts", [Change("acts.json", "value", (0, "do"), value)]), value
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        Change("manifest.json", "value", (0, "documents"), "list"),
+        Change("both.distinct.npy", "file", (), "a terabyte"),
+        Change("title.lengths.npy", "file", (), "a terabyte"),
+    ],
+)
+def test_an_index_that_once_broke_is_refused(process: Trying, change: Change) -> None:
+    assert process.tried("an index", [change]) == "refused"
+
+
 def test_values_are_json_but_for_those_too_large() -> None:
     for name, text in VALUES.items():
         if not name.startswith(("deep", "many digits")):

@@ -36,7 +36,11 @@ def main() -> None:
             usual(message, *more, **others)
 
     warnings.showwarning = show
-    _command()()
+    sys.stdout = sys.stdout or open(os.devnull)  # noqa: SIM115 - if closed: writing is an OSError, as on a full disk
+    try:
+        _command()()
+    except OSError as error:  # of --help and --version, which no command guards
+        sys.exit(f"error: the output could not be written ({error.strerror or error}).")
 
 
 @functools.cache

@@ -314,7 +314,7 @@ def _check_together(index: Index, manifest: dict[str, Any], path: Path) -> None:
     sizes = {(len(each.totals), len(each.lengths)) for each in index.fields.values()}
     if (
         not all(each.is_sound for each in texts)
-        or {len(each) for each in texts[1:]} != {manifest.get("documents")}
+        or any(len(each) != manifest.get("documents") for each in texts[1:])
         or index.columns.shape != (len(index), len(index.column_names))
         or not np.isfinite(index.columns).all()
         or sizes != {(len(index.terms), len(index))}
