@@ -42,7 +42,7 @@ from querywise.retrieval.index import Index, build_index, load_index, save_index
 from querywise.retrieval.indexed_vectors import with_usearch
 from querywise.retrieval.reading import read_judged
 from querywise.retrieval.vector_search import VectorIndex
-from querywise.runtime.checksums import checksum_of, crc32_of, sealed
+from querywise.runtime.files import checksum_of, crc32_of, sealed
 from tests.serving import Serving, serving
 from tests.test_embedders import NAMED
 from tests.test_weights import planted

@@ -59,7 +59,7 @@ from querywise.retrieval.index import build_index, check_index_folder, load_inde
 from querywise.retrieval.indexed_vectors import vectors_of, with_usearch, with_vectors
 from querywise.retrieval.reading import read_judged
 from querywise.retrieval.search import answer
-from querywise.runtime.checksums import SEAL, crc32_of, sealed
+from querywise.runtime.files import SEAL, crc32_of, sealed
 from querywise.runtime.resume import finish_jobs, resuming
 from querywise.runtime.values import JsonObject
 from querywise.runtime.workers import workers
@@ -562,7 +562,7 @@ def _use_queries(folder: Path) -> None:
 
 _STORAGE = ("storage/reading.py", "storage/folder.py", "storage/models.py")
 _EXPORT = ("exports/manifest.py", "exports/requests.py", "exports/writing.py")
-_INDEX = ("retrieval/index.py", "runtime/checksums.py")
+_INDEX = ("retrieval/index.py", "runtime/files.py")
 FORMATS = (
     Format("a model folder", _make_model("ranksvm"), _use_model, sign_model, _STORAGE),
     Format("a model of forests", _make_model("lambdamart"), _use_model, sign_model, _STORAGE),

@@ -171,15 +171,15 @@ PROGRAMS = {
     """,
     "lines of progress": """
         import sys, threading
-        from querywise.runtime import lines
-        lines.FIRST = 0.01
+        from querywise.runtime import progress
+        progress.FIRST = 0.01
         writing = threading.Event()
         class Nobody:
             def write(self, text):
                 writing.set()
                 threading.Event().wait()
         sys.stderr = Nobody()
-        with lines.Lines():
+        with progress.Lines():
             writing.wait()
         sys.stderr = sys.__stderr__
     """,

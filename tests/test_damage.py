@@ -43,9 +43,9 @@ from querywise.measures.score_files import read_scores
 from querywise.rankers.ensemble.ensemble import SER, SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline
 from querywise.retrieval.index import build_index, load_index, save_index
-from querywise.runtime import memory
+from querywise.runtime import workers
 from querywise.runtime.arrays import Floats
-from querywise.runtime.checksums import checksum_of, sealed
+from querywise.runtime.files import checksum_of, sealed
 from querywise.runtime.workers import ThisProcess, use_workers
 from tests.commands import refused, run
 from tests.worlds import examples, ragged
@@ -282,11 +282,11 @@ def test_counts_of_a_manifest_are_compared_with_the_files_before_memory_is_taken
 
 def test_a_log_of_more_rows_than_memory_holds_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pq.write_table(pa.table({"qid": ["a"] * 1000, "label": [1] * 1000, "x": [0.0] * 1000}), tmp_path / "log.parquet")
-    monkeypatch.setattr(memory, "machine_memory", lambda: 100_000)
+    monkeypatch.setattr(workers, "machine_memory", lambda: 100_000)
     with pytest.raises(DataError, match=r"log.parquet: reading 1000 rows of 3 columns takes .* Cut the log"):
         read_parquet(tmp_path / "log.parquet")
     shutil.copy(tmp_path / "log.parquet", tmp_path / "more.parquet")
-    monkeypatch.setattr(memory, "machine_memory", lambda: 300_000)
+    monkeypatch.setattr(workers, "machine_memory", lambda: 300_000)
     assert len(read_parquet(tmp_path / "log.parquet").labels) == 1000
     with pytest.raises(DataError, match=r"log.parquet and the files after it: reading 2000 rows of 3 columns takes"):
         read_parquet(tmp_path)
@@ -393,14 +393,14 @@ def test_ids_that_python_cannot_hold_are_refused(tmp_path: Path, name: str, kind
 
 def test_texts_count_as_often_as_they_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = put_long(tmp_path / "log.parquet", {**ROWS, "docid": [each[-9_000:] for each in LONG]})
-    monkeypatch.setattr(memory, "machine_memory", lambda: 1_500_000)  # more than three copies of 360 kB
+    monkeypatch.setattr(workers, "machine_memory", lambda: 1_500_000)  # more than three copies of 360 kB
     with pytest.raises(DataError, match=r"log.parquet: reading 40 rows of 4 columns takes"):
         read_parquet(path)
 
 
 def test_columns_of_a_log_that_are_not_used_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = put_long(tmp_path / "log.parquet", {**ROWS, "note": LONG, "day": pa.array([1] * 40, pa.date32())})
-    monkeypatch.setattr(memory, "machine_memory", lambda: 1_000_000)
+    monkeypatch.setattr(workers, "machine_memory", lambda: 1_000_000)
     tracemalloc.start()
     pool = pa.default_memory_pool().max_memory()
     assert read_parquet(path).candidates.feature_names == ("x",)
@@ -435,7 +435,7 @@ def test_long_texts_of_shards_and_their_judgements_are_refused_before_they_are_r
     reseal(tmp_path / "s")
     assert open_shards(tmp_path / "s").whole().candidates.comments == tuple(LONG)
     with monkeypatch.context() as patched:
-        patched.setattr(memory, "machine_memory", lambda: 30_000_000)
+        patched.setattr(workers, "machine_memory", lambda: 30_000_000)
         with pytest.raises(DataError, match=r"part-00000.parquet: reading 40 rows of 6 columns takes"):
             open_shards(tmp_path / "s").whole()
     put_long(part, {**{name: table[name] for name in table.column_names}, "docid": LONG})
@@ -467,7 +467,7 @@ def test_vectors_and_their_ids_in_parquet_are_measured_before_they_are_read(
     pq.write_table(pa.table({"_id": [str(row) for row in range(40)], "vector": zeros}), tmp_path / "v.parquet")
     assert read_parquet_vectors(tmp_path / "v.parquet")[1].shape == (40, 1_000)
     with monkeypatch.context() as patched:
-        patched.setattr(memory, "machine_memory", lambda: 300_000)
+        patched.setattr(workers, "machine_memory", lambda: 300_000)
         with pytest.raises(DataError, match=r"v.parquet: reading 40 rows of 2 columns takes .* \.npy"):
             read_parquet_vectors(tmp_path / "v.parquet")
     put_long(tmp_path / "v.parquet", {"_id": LONG, "vector": zeros})
@@ -551,11 +551,11 @@ def test_curvature_that_does_not_fit_is_refused_before_training(
     build: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert np.isfinite(build().fit(WIDE).predict(WIDE.candidates)).all()
-    monkeypatch.setattr(memory, "machine_memory", lambda: 4_500_000)
+    monkeypatch.setattr(workers, "machine_memory", lambda: 4_500_000)
     with pytest.raises(DataError, match=r"300 features keeps its curvature of all queries and of 6 alone, .*Leave out"):
         build().fit(make_judged(6, 4, 300, seed=1))
     assert len(RankSVM().fit(WIDE).weights_) == 300  # one table fits
-    monkeypatch.setattr(memory, "machine_memory", lambda: 2_000_000)
+    monkeypatch.setattr(workers, "machine_memory", lambda: 2_000_000)
     with pytest.raises(DataError, match=r"A ranking SVM of 300 features .* 0.0 GB of this machine's memory"):
         RankSVM().fit(WIDE)
     with pytest.raises(DataError, match="SER with 300 features solves for all weights at once"):
@@ -584,7 +584,7 @@ WIDEST = "of 10000 features keeps its curvature of all queries and of 200 alone"
 def test_ten_thousand_features_are_refused_at_once_where_they_are_too_many(
     build: Callable[[], Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "machine_memory", lambda: 16 * 10**9)
+    monkeypatch.setattr(workers, "machine_memory", lambda: 16 * 10**9)
     with pytest.raises(DataError, match=message):
         build().fit(make_judged(200, 2, 10_000))
 
@@ -601,10 +601,10 @@ def test_the_curvature_of_many_blocks_does_not_depend_on_how_many_are_held_at_on
 
 
 def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = memory.machine_memory()
+    whole = workers.machine_memory()
     (tmp_path / "limit").write_text("1000000\n")
     (tmp_path / "none").write_text("max\n")
-    monkeypatch.setattr(memory, "_LIMITS", (str(tmp_path / "none"), str(tmp_path / "absent")))
-    assert memory.machine_memory() >= whole
-    monkeypatch.setattr(memory, "_LIMITS", (str(tmp_path / "none"), str(tmp_path / "limit")))
-    assert memory.machine_memory() == 1_000_000
+    monkeypatch.setattr(workers, "_LIMITS", (str(tmp_path / "none"), str(tmp_path / "absent")))
+    assert workers.machine_memory() >= whole
+    monkeypatch.setattr(workers, "_LIMITS", (str(tmp_path / "none"), str(tmp_path / "limit")))
+    assert workers.machine_memory() == 1_000_000

@@ -27,7 +27,7 @@ from querywise.retrieval.embedding import EmbedderRecord, query_embedder, query_
 from querywise.retrieval.index import Index, build_index, load_index, save_index
 from querywise.retrieval.indexed_vectors import vectors_of
 from querywise.runtime.arrays import Floats
-from querywise.runtime.cancellation import Job, working_for
+from querywise.runtime.threads import Job, working_for
 from tests.embedding import Service, embedding_service
 
 TEXTS = ("the boundary layer of a wing", "heat in a boundary layer", "a wing in the wind", "cats and dogs", "dogs bark")

@@ -29,6 +29,7 @@ DECODERS = {
 }
 # What decodes something else than stored files of a format of ours, and what it is.
 OTHERS = {
+    "cli/__init__.py": "nothing: what a closed output is replaced by",
     "cli/comparing.py": "the report that the same command has written",
     "cli/serving.py": "the file with the operator's token",
     "exports/joining.py": "scripts in this package",
@@ -48,9 +49,6 @@ OTHERS = {
     "report/writing.py": "an older report in the folder that is written to, searched for names of figures",
     "retrieval/embedders/remote.py": "the answer of a service",
     "retrieval/stdlib_sources.py": "the sources of Python itself",
-    "runtime/array_files.py": "on behalf of those that call it",
-    "runtime/files.py": "on behalf of those that call it",
-    "runtime/memory.py": "what the system says of itself",
     "runtime/ray.py": "the token that it has just made",
     "runtime/workers.py": "what a process that it started has written, and what the system says",
     "service/documents.py": "the body of a request",

@@ -24,7 +24,7 @@ from querywise.retrieval.strings import Strings
 from querywise.retrieval.words import Tokeniser
 from querywise.runtime import files
 from querywise.runtime.arrays import Floats
-from querywise.runtime.checksums import crc32_of, sealed
+from querywise.runtime.files import crc32_of, sealed
 from querywise.storage import save
 from tests.worlds import examples
 

@@ -20,8 +20,7 @@ from querywise.evaluation.known_times import Times
 from querywise.evaluation.tuning import tuned_fit
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.runtime import progress
-from querywise.runtime.lines import Lines, duration
-from querywise.runtime.progress import Ongoing
+from querywise.runtime.progress import Lines, Ongoing, duration
 from tests.commands import plain
 
 
@@ -96,7 +95,7 @@ scalar_product(np.ones(2), np.ones(2), 0, 2)
 # A line after a tenth of a second instead of ten, and estimates however short the rest: a test need not last.
 SOON = """
 import querywise.evaluation.pace as pace
-import querywise.runtime.lines as lines
+import querywise.runtime.progress as lines
 lines.FIRST, lines.EVERY, pace.LONG, pace.SOON = 0.1, 0.2, 0.0, 0.0
 from querywise.cli import main
 main()

@@ -43,8 +43,7 @@ from querywise.rankers.ensemble.ensemble import SSER
 from querywise.rankers.knn import KnnOffline2, KnnOnline
 from querywise.rankers.normalised import QueryNormalised
 from querywise.runtime.arrays import Floats
-from querywise.runtime.cancellation import GivenUpError, Job, checkpoint, current_job, working_for
-from querywise.runtime.threads import alone, in_threads
+from querywise.runtime.threads import GivenUpError, Job, alone, checkpoint, current_job, in_threads, working_for
 from querywise.service import routes
 from querywise.service.app import create_app
 from querywise.service.costs import BATCHES, SIZES, Cost, check_cost

@@ -31,7 +31,7 @@ from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.measures.score_files import read_scores
-from querywise.runtime.checksums import sealed
+from querywise.runtime.files import sealed
 from tests.worlds import examples, ragged
 
 

@@ -41,7 +41,7 @@ def test_every_thread_of_the_package_is_in_a_pool_that_is_tried_here() -> None:
         "runtime/threads.py: ThreadPool(",  # work in pieces
         "runtime/threads.py: Thread(",  # of every such pool
         "runtime/ray.py: ThreadPool(",  # jobs on a cluster
-        "runtime/lines.py: Thread(",  # lines of progress
+        "runtime/progress.py: Thread(",  # lines of progress
         "jobs/doctor.py: ThreadPoolExecutor(",  # packages that are tried, each within a time
         "jobs/first_use.py: Popen(",  # what is compiled beside
         "service/service.py: ThreadPool(",  # rankings, long rankings, explanations, judgements, the model folder

@@ -21,7 +21,7 @@ _LARGEST_COLUMN = 1_000_000  # that may be named
 def local_settings(k: str | None, clusters: str | None, view: str | None, reference: str | None) -> JsonObject:
     """The options of query-dependent methods, as the methods take them: columns counted from 0."""
     from querywise.errors import DataError
-    from querywise.runtime.numerals import is_whole, number
+    from querywise.runtime.values import is_whole, number
 
     fixed: JsonObject = {}
     for name, text, what in (("k", k, "queries"), ("clusters", clusters, "clusters")):
@@ -40,7 +40,7 @@ def local_settings(k: str | None, clusters: str | None, view: str | None, refere
 def feature_from(text: str) -> int | str:
     """A feature by name, or by its number in the file, counted from 1."""
     from querywise.errors import DataError
-    from querywise.runtime.numerals import is_whole
+    from querywise.runtime.values import is_whole
 
     if is_whole(text.removeprefix("-").removeprefix("+")) and text[:2] != "-+":
         if int(text) < 1:
@@ -52,7 +52,7 @@ def feature_from(text: str) -> int | str:
 def columns_from(text: str) -> list[int]:
     """Columns like `1-10,16`, counted from 1, as columns counted from 0."""
     from querywise.errors import DataError
-    from querywise.runtime.numerals import is_whole
+    from querywise.runtime.values import is_whole
 
     found: list[int] = []
     for part in text.split(","):

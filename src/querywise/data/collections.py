@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from querywise.data.judgements import Judgement, grades_of, read_judgements
-from querywise.data.letor import PathLike
 from querywise.data.queries import is_finite_number, json_line, read_queries, read_record, write_queries
 from querywise.data.query_table import QueryTable
 from querywise.display.words import counted
 from querywise.errors import DataError, Hint
-from querywise.runtime.files import atomic_text, make_folder, read_text
+from querywise.runtime.files import PathLike, atomic_text, make_folder, read_text
 from querywise.runtime.values import Json, JsonObject
 
 TEXTS_BESIDE = ".queries.jsonl"  # ends the name of the file with the texts of queries judged elsewhere

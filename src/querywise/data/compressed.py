@@ -11,7 +11,7 @@ from typing import Any
 
 from querywise.errors import DataError
 from querywise.runtime.files import read_bytes
-from querywise.runtime.memory import machine_memory
+from querywise.runtime.workers import machine_memory
 
 _TAKEN, _PIECE = 1_000_000, 16_000_000  # bytes that are unpacked at a time, and that they unpack to at most
 _SMALL = 64_000_000  # bytes that anything may unpack to

@@ -14,7 +14,7 @@ from querywise.data.coverage import whole_grades
 from querywise.data.joining import concatenate
 from querywise.data.judged import Judged
 from querywise.data.judgements import write_judgements
-from querywise.data.letor import PathLike, read_letor, write_letor
+from querywise.data.letor import read_letor, write_letor
 from querywise.data.query_groups import deal, equal_sizes
 from querywise.data.query_table import QueryTable
 from querywise.data.sidefiles import (
@@ -31,9 +31,9 @@ from querywise.data.sidefiles import (
 )
 from querywise.display.words import counted
 from querywise.errors import DataError
-from querywise.runtime.files import OutputFolder, atomic_folder
-from querywise.runtime.numerals import is_whole
+from querywise.runtime.files import OutputFolder, PathLike, atomic_folder
 from querywise.runtime.progress import track
+from querywise.runtime.values import is_whole
 
 _ENDINGS = (".txt", ".txt.gz", ".txt.xz")
 PARTS = 5

@@ -19,18 +19,16 @@ from querywise.data.gains import refuse_unwritable
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
-from querywise.runtime.files import atomic_text, read_bytes
-from querywise.runtime.memory import machine_memory
+from querywise.runtime.files import PathLike, atomic_text, read_bytes
 from querywise.runtime.progress import track
 from querywise.runtime.threads import in_threads
+from querywise.runtime.workers import machine_memory
 
 _CHUNK_BYTES = 8_000_000
 _HARD_NUMBERS = 65_536
 _SMALL_TABLE = 100_000_000  # bytes that a table may have whatever its text
 _SPARSEST = 400  # bytes of a table per byte of text: one value in a hundred, or more, is given
 _DOCUMENT_ID = re.compile(r"docid\s*=\s*(\S+)|^\s*([^\s=]+)\s*$")
-
-PathLike = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)

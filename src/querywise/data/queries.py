@@ -15,11 +15,10 @@ from typing import TypeGuard
 
 import numpy as np
 
-from querywise.data.letor import PathLike
 from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
-from querywise.runtime.files import atomic_text, read_text
+from querywise.runtime.files import PathLike, atomic_text, read_text
 from querywise.runtime.values import Json, JsonObject
 
 

@@ -16,15 +16,14 @@ from querywise.data.compressed import first_words, lines_of, read_packed_text
 from querywise.data.coverage import Coverage, coverage_of
 from querywise.data.judged import Candidates, Judged, judged_by
 from querywise.data.judgements import Grades, Judgement, grades_of
-from querywise.data.letor import PathLike
 from querywise.data.losses import losses
 from querywise.data.normalisation import NORMALISATIONS, borda
 from querywise.data.run_columns import Run as Run
 from querywise.data.run_columns import run_columns, run_feature_names
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
-from querywise.runtime.files import atomic_text
-from querywise.runtime.numerals import finite_number
+from querywise.runtime.files import PathLike, atomic_text
+from querywise.runtime.values import finite_number
 
 _FORM = "'query Q0 document rank score tag'"
 

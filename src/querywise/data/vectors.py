@@ -17,13 +17,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from querywise.data.letor import PathLike
 from querywise.data.parquet.vectors import read_parquet_vectors
 from querywise.data.query_table import LONGEST, SHORTEST
 from querywise.data.vector_files import read_ids, read_npy, read_safetensors
 from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints, frozen
+from querywise.runtime.files import PathLike
 from querywise.runtime.threads import in_threads
 
 Numbers: TypeAlias = NDArray[np.float16 | np.float32 | np.float64]

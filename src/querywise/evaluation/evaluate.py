@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 
 from querywise.data.judged import Judged
 from querywise.data.judgements import Grades, grades_from
-from querywise.data.letor import PathLike
 from querywise.data.runs import Run
 from querywise.data.weighting import checked_weights
 from querywise.display.frames import Frame, as_frame
@@ -29,7 +28,7 @@ from querywise.measures.lists import ranked_lists
 from querywise.measures.order import ScoreOrder, check_scores
 from querywise.measures.ranked import RankedList
 from querywise.runtime.arrays import Floats, frozen
-from querywise.runtime.files import atomic_text
+from querywise.runtime.files import PathLike, atomic_text
 from querywise.runtime.values import JsonObject, json_text
 
 if TYPE_CHECKING:

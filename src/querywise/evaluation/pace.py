@@ -9,8 +9,7 @@ from querywise.data.folds import Fold
 from querywise.display.words import counted, printable, some
 from querywise.evaluation.known_times import Times
 from querywise.evaluation.trained import Fit
-from querywise.runtime.lines import duration
-from querywise.runtime.progress import announce, expect, is_shown
+from querywise.runtime.progress import announce, duration, expect, is_shown
 
 FOLDS = "Folds"  # what progress over all folds is called
 LONG = 30.0  # seconds from which it is worth saying

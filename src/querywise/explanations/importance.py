@@ -26,8 +26,8 @@ from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.foreign import Foreign, System, scorer_of
 from querywise.explanations.contributions import contributions_in
 from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.cancellation import checkpoint
 from querywise.runtime.progress import track
+from querywise.runtime.threads import checkpoint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,8 +19,8 @@ from querywise.explanations.contributions import contributions_in, one_query
 from querywise.explanations.importance import is_linear
 from querywise.measures.order import order
 from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.cancellation import checkpoint
 from querywise.runtime.progress import track
+from querywise.runtime.threads import checkpoint
 
 FIRST = 5  # documents of a ranking
 FURTHER = 3  # relevant documents below them

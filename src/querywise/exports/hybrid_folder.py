@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from querywise.contracts.protocols import Ranker
-from querywise.data.letor import PathLike
 from querywise.exports.routing import Router
 from querywise.exports.target import Written
 from querywise.exports.writing import export_model
+from querywise.runtime.files import PathLike
 
 
 def export_hybrid(

@@ -15,13 +15,13 @@ from querywise.contracts.forms import Linear
 from querywise.contracts.protocols import Ranker
 from querywise.contracts.run_weights import Lists, weights_of_query
 from querywise.data.judged import Candidates
-from querywise.data.letor import PathLike
 from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.exports.manifest import MANIFEST, FeatureEntry, read_manifest
 from querywise.exports.models import answer_to_nobody, runnable
 from querywise.exports.requests import request_for
 from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.files import PathLike
 from querywise.runtime.values import Json
 from querywise.storage import load
 

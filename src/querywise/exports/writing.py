@@ -9,7 +9,6 @@ from pathlib import Path
 
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
-from querywise.data.letor import PathLike
 from querywise.errors import DataError
 from querywise.exports.manifest import FORMAT_VERSION, MANIFEST, read_raw_manifest
 from querywise.exports.model_files import model_content
@@ -17,7 +16,7 @@ from querywise.exports.models import answer_to_nobody
 from querywise.exports.target import Content, Written, as_text
 from querywise.exports.targets import find_target
 from querywise.exports.weight_files import weight_content
-from querywise.runtime.files import OutputFolder, atomic_folder, parse_json, read_bytes, read_text
+from querywise.runtime.files import OutputFolder, PathLike, atomic_folder, parse_json, read_bytes, read_text
 from querywise.runtime.values import Json, JsonObject
 from querywise.storage import save
 

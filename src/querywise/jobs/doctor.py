@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from querywise.jobs.trials import Outcome, tried
-from querywise.runtime.memory import machine_memory
 from querywise.runtime.threads import available_cores
 from querywise.runtime.values import Json, JsonObject
+from querywise.runtime.workers import machine_memory
 
 WORKS, BROKEN, OLD, MISSING = "works", "broken", "too old", "not installed"
 _REQUIREMENT = re.compile(r"([\w.-]+)(?:\[[^\]]*\])?\s*\(?([^;)]*)")

@@ -10,14 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from querywise.data.judged import Candidates
-from querywise.data.letor import PathLike
 from querywise.data.parquet.scored import read_scored
 from querywise.data.runs import Run
 from querywise.errors import DataError
 from querywise.measures.order import ScoreOrder, check_scores, order
 from querywise.runtime.arrays import Floats
-from querywise.runtime.files import atomic_text, make_folder, read_text
-from querywise.runtime.numerals import finite_number
+from querywise.runtime.files import PathLike, atomic_text, make_folder, read_text
+from querywise.runtime.values import finite_number
 
 _Given = tuple[str, str, str, float]  # file and line, query, document, score
 

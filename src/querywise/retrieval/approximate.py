@@ -18,9 +18,8 @@ from querywise.data.vectors import Numbers
 from querywise.errors import DataError, ModelFileError
 from querywise.retrieval.graph_content import LINKS, check_content, check_vectors, unsound
 from querywise.runtime.arrays import Bytes, Floats, Ints, Singles
-from querywise.runtime.cancellation import checkpoint
 from querywise.runtime.progress import track
-from querywise.runtime.threads import available_cores
+from querywise.runtime.threads import available_cores, checkpoint
 
 if TYPE_CHECKING:
     from usearch.index import Index as UsearchIndex

@@ -20,16 +20,25 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
 from querywise.data.collections import Document
-from querywise.data.letor import PathLike
 from querywise.display.words import counted
 from querywise.errors import DataError, ModelFileError
 from querywise.retrieval.field import Field
 from querywise.retrieval.strings import Strings
 from querywise.retrieval.words import Tokeniser
-from querywise.runtime.array_files import map_array
 from querywise.runtime.arrays import Arrays, Floats, Ints
-from querywise.runtime.checksums import crc32_of, crc32_of_open, is_sealed, sealed
-from querywise.runtime.files import OutputFolder, atomic_folder, read_steadily, read_stored_text, regular_file
+from querywise.runtime.files import (
+    OutputFolder,
+    PathLike,
+    atomic_folder,
+    crc32_of,
+    crc32_of_open,
+    is_sealed,
+    map_array,
+    read_steadily,
+    read_stored_text,
+    regular_file,
+    sealed,
+)
 from querywise.runtime.threads import in_threads
 from querywise.runtime.values import Json, JsonObject
 

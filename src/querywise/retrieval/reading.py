@@ -14,7 +14,6 @@ from querywise.data.collections import Collection, read_collection, with_more_ju
 from querywise.data.coverage import Coverage
 from querywise.data.folds import Folds, make_folds, read_folds
 from querywise.data.judged import Judged
-from querywise.data.letor import PathLike
 from querywise.data.missing import Missing
 from querywise.data.queries import read_queries
 from querywise.data.query_table import QueryTable
@@ -32,6 +31,7 @@ from querywise.retrieval.stdlib import NAME, stdlib_collection
 from querywise.retrieval.twins import check_group_by, grouped_by
 from querywise.retrieval.words import ENGLISH, Tokeniser
 from querywise.runtime.arrays import Floats
+from querywise.runtime.files import PathLike
 from querywise.runtime.progress import doing
 from querywise.runtime.values import JsonObject
 

@@ -1,23 +1,42 @@
-"""Files read whole and written whole: a reader never gets a partial file, an interrupt loses nothing."""
+"""Files read whole and written whole: a reader never gets a partial file, an interrupt loses nothing.
+
+And their checksums: of a file, and of a manifest, which carries its own.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
+import hashlib
 import json
 import os
 import shutil
 import stat
+import sys
 import time
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TextIO, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TextIO, TypeVar
 
 from querywise.errors import DataError, ModelFileError, QuerywiseError
-from querywise.runtime.exchange import exchange
-from querywise.runtime.locks import ForeignError, locked
-from querywise.runtime.parts import lock_beside, part_beside
+from querywise.runtime.locks import ForeignError, lock_beside, locked, part_beside
 from querywise.runtime.values import Json
+
+if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.typing import NDArray
+
+_PIECE = 1_000_000
+SEAL = "sha256"
+
+_HERE = -100  # AT_FDCWD: relative paths are relative to the working folder
+_EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
+_CANNOT = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EXDEV}  # of systems and file systems that cannot
+
+PathLike = str | os.PathLike[str]
 
 _Found = TypeVar("_Found")
 _READINGS = 50  # of a folder that is replaced all the time
@@ -380,3 +399,77 @@ def parse_json(content: str | bytes, path: Path) -> Json:
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: this is not JSON ({error}).") from None
     return found
+
+
+def map_array(path: Path, folder: Path) -> NDArray[generic]:
+    """The array of a regular `.npy` file that lies in the folder, mapped into memory: it is as large as it says.
+
+    Anything else is refused with a DataError; a file that is not there is a FileNotFoundError.
+    """
+    import numpy as np  # whoever only reads or writes text need not wait for it
+
+    with regular_file(path, folder):
+        pass  # it is one
+    try:
+        found = np.lib.format.open_memmap(path, mode="r")
+    except Exception as error:  # noqa: BLE001 - a header written to do harm could raise anything
+        raise DataError(f"{path}: not a .npy file of numbers, or cut short ({error}). Write it again.") from None
+    if found.offset + found.nbytes != path.stat().st_size:
+        raise DataError(f"{path}: longer than its array. Write it again.")
+    return np.asarray(found)
+
+
+def checksum_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
+
+
+def crc32_of(path: Path) -> int:
+    """The CRC-32 of a file's bytes, which is quick, and shows damage though not forgery."""
+    with open(path, "rb") as file:
+        return crc32_of_open(file)
+
+
+def crc32_of_open(file: BinaryIO) -> int:
+    """The CRC-32 of a file that is open."""
+    found = 0
+    while piece := file.read(_PIECE):
+        found = zlib.crc32(piece, found)
+    return found
+
+
+def sealed(manifest: Mapping[str, Json]) -> dict[str, Json]:
+    """A manifest with a checksum of all else that it says."""
+    return {**manifest, SEAL: _digest(manifest)}
+
+
+def is_sealed(manifest: Mapping[str, Json]) -> bool:
+    """Whether a manifest says what it said when it was sealed."""
+    return manifest.get(SEAL) == _digest({name: each for name, each in manifest.items() if name != SEAL})
+
+
+def _digest(content: Mapping[str, Json]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def exchange(first: Path, second: Path) -> bool:
+    """Let two paths change places; False, and nothing done, where the system cannot do it in one step."""
+    names = os.fsencode(first), os.fsencode(second)
+    try:
+        system = ctypes.CDLL(None, use_errno=True)
+        if sys.platform == "darwin":
+            failed = system.renamex_np(names[0], names[1], ctypes.c_uint(_EXCHANGE))
+        else:
+            failed = system.renameat2(_HERE, names[0], _HERE, names[1], ctypes.c_uint(_EXCHANGE))
+    except (AttributeError, OSError, TypeError):  # a system without the call
+        return False
+    if not failed:
+        return True
+    code = ctypes.get_errno()
+    if code in _CANNOT:
+        return False
+    raise OSError(code, os.strerror(code), str(first), None, str(second))

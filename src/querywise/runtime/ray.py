@@ -12,7 +12,9 @@ import inspect
 import os
 import re
 import secrets
+import shutil
 import socket
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -24,10 +26,9 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from querywise.errors import ClusterError
-from querywise.runtime.numerals import is_whole
 from querywise.runtime.progress import doing, track
-from querywise.runtime.surroundings import environment, private_folder
 from querywise.runtime.threads import DaemonThreadPool, alone, available_cores
+from querywise.runtime.values import is_whole
 from querywise.runtime.workers import Arguments, Kept, use_workers
 
 _Item = TypeVar("_Item")
@@ -390,3 +391,34 @@ def _run(work: Callable[..., Any], *arguments: Any) -> Any:
     """One call, on some worker, which has one core to itself."""
     with alone():
         return work(*arguments)
+
+
+@contextlib.contextmanager
+def environment(**values: str | None) -> Iterator[None]:
+    """Set environment variables while the block runs, or leave them out: those whose value is None."""
+    before = {name: os.environ[name] for name in values if name in os.environ}
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    try:
+        yield
+    finally:
+        for name in values:
+            os.environ.pop(name, None)
+        os.environ.update(before)
+
+
+@contextlib.contextmanager
+def private_folder(longest: int) -> Iterator[str]:
+    """A path inside a folder that only this user can look into, for who opens its own to all; removed at the end.
+
+    longest: characters that the path of the folder around it may have; /tmp is used where it has more.
+    """
+    where = tempfile.gettempdir()
+    folder = tempfile.mkdtemp(prefix="qw-", dir=where if len(where) <= longest else "/tmp")
+    try:
+        yield os.path.join(folder, "ray")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

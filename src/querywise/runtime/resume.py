@@ -19,13 +19,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from querywise.errors import DataError, QuerywiseError
-from querywise.runtime.array_files import map_array
 from querywise.runtime.cache import signature
 from querywise.runtime.files import (
     atomic_file,
     atomic_text,
     make_folder,
     make_own_folder,
+    map_array,
     read_stored_text,
     refuse_link,
 )

@@ -1,4 +1,4 @@
-"""Work cut into pieces, a thread per core, and BLAS kept to one thread meanwhile.
+"""Work cut into pieces, a thread per core, that can be given up between them; BLAS is kept to one thread meanwhile.
 
 Threads of BLAS below threads of ours would wait for each other in busy loops: on a machine that has anything else to
 do, that costs many times what it saves.
@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from querywise.runtime.cancellation import Job, checkpoint, current_job, working_for
-from querywise.runtime.numerals import is_whole
+from querywise.runtime.values import is_whole
 
 if TYPE_CHECKING:
     from threadpoolctl import LibController
@@ -24,6 +25,61 @@ if TYPE_CHECKING:
 _Given = ParamSpec("_Given")
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+
+FEW_FOR_BLAS = 8192  # numbers of a vector or a matrix that BLAS works on without threads
+
+
+class GivenUpError(Exception):
+    """Nobody waits for this work any longer. Raised by `checkpoint`, for whoever started the work."""
+
+
+class Job:
+    """Some work, on any number of threads; `given_up`: whether it should stop.
+
+    until: when whoever waits for it will give it up, by `time.monotonic`.
+    """
+
+    __slots__ = ("given_up", "until")
+
+    def __init__(self, until: float = math.inf) -> None:
+        self.given_up = False
+        self.until = until
+
+
+class _Here(threading.local):
+    """What a thread works for, and whether the other cores are in use already."""
+
+    job: Job | None = None
+    busy = False
+
+
+_here = _Here()
+
+
+def checkpoint() -> None:
+    """Stop here, by a GivenUpError, if the work that this thread does has been given up."""
+    if _here.job is not None and _here.job.given_up:
+        raise GivenUpError
+
+
+def time_left() -> float:
+    """The seconds until the work that this thread does will be given up; infinite where nobody waits for it."""
+    return math.inf if _here.job is None else _here.job.until - time.monotonic()
+
+
+def current_job() -> Job | None:
+    """What this thread works for; None where nobody can give it up."""
+    return _here.job
+
+
+@contextlib.contextmanager
+def working_for(job: Job | None) -> Iterator[None]:
+    """Everything that this thread does in the block is work for that job."""
+    before, _here.job = _here.job, job
+    try:
+        yield
+    finally:
+        _here.job = before
 
 
 class DaemonThreadPool(Executor):
@@ -105,7 +161,7 @@ def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list
     """
     if len(items) < 2 or cores() < 2:
         return [_checked(work, item) for item in items]
-    return list(_pool().map(functools.partial(_marked, work, current_job()), items))
+    return list(_pool().map(functools.partial(_marked, work, _here.job), items))
 
 
 def slices(count: int, size: int) -> list[slice]:
@@ -119,7 +175,7 @@ def with_help(work: Callable[[], None], others: int) -> None:
     It takes its pieces from what all of them share, and none of them is waited for that has not begun: so it may hold
     a lock that other work in these threads is waiting for.
     """
-    job, helpers = current_job(), 0 if getattr(_here, "busy", False) else others
+    job, helpers = _here.job, 0 if _here.busy else others
     helping = [_pool().submit(_marked, lambda _: work(), job, None) for _ in range(helpers)]
     try:
         with alone():
@@ -133,8 +189,7 @@ def with_help(work: Callable[[], None], others: int) -> None:
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
     """Use no further threads while the block runs: the other cores are in use."""
-    before = getattr(_here, "busy", False)
-    _here.busy = True
+    before, _here.busy = _here.busy, True
     try:
         yield
     finally:
@@ -143,7 +198,7 @@ def alone() -> Iterator[None]:
 
 def cores() -> int:
     """How many cores there are to work with."""
-    return 1 if getattr(_here, "busy", False) else available_cores()
+    return 1 if _here.busy else available_cores()
 
 
 def available_cores() -> int:
@@ -151,9 +206,6 @@ def available_cores() -> int:
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # further ones are of nested loops
     return min(allowed, max(int(asked), 1)) if is_whole(asked) else allowed
-
-
-_here = threading.local()
 
 
 def _checked(work: Callable[[_Item], _Result], item: _Item) -> _Result:
@@ -173,9 +225,6 @@ def _pool() -> DaemonThreadPool:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)  # a fork has none of its parent's threads
-
-
-FEW_FOR_BLAS = 8192  # numbers of a vector or a matrix that BLAS works on without threads
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Workers: this process, or a cluster within `use_workers`.
+"""Workers: this process, or a cluster within `use_workers`; and how much memory there is for their work.
 
 What is expensive here is a sum over queries or a list of independent models. It is written once, as functions of parts
 that workers call; results come back in the order of the parts, so sums are added up in one order, whatever the workers.
@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NewType, Protocol, TypeAlias, TypeVar
 
+from querywise.errors import DataError
 from querywise.runtime.progress import track
 from querywise.runtime.threads import in_threads
 
@@ -32,7 +33,9 @@ Kept = NewType("Kept", object)
 
 _GROUP = 8  # calls in threads between two updates of the progress bar
 ITSELF = 300_000_000  # bytes that Python and the libraries take
-_SAFE = 0.9  # of the memory allowed, since freed memory is not always returned at once
+_RETURNED = 0.9  # of the memory allowed, since freed memory is not always returned at once
+_SAFE = 0.8  # of the memory there is, since the data and everything else needs some too
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
 WORKING = 4  # how many times its size a part takes while it is made or worked on
 
 
@@ -170,7 +173,7 @@ class _Room:
         size = len(frame) + sum(each.raw().nbytes for each in buffers)
         self._largest = max(self._largest, size)
         # Making the next one takes several times the memory of the finished one.
-        if _resident(self._kept + size) + WORKING * self._largest <= _SAFE * self.memory:
+        if _resident(self._kept + size) + WORKING * self._largest <= _RETURNED * self.memory:
             self._kept += size
             kept = _InMemory(value)
             weakref.finalize(kept, self._give_back, size)
@@ -221,3 +224,23 @@ class _OnDisk:
 
 def _resolved(thing: Any) -> Any:
     return thing.taken() if isinstance(thing, (_InMemory, _OnDisk)) else thing
+
+
+def machine_memory() -> int:
+    """The bytes of memory that this machine has, or that a container on it may take."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in _LIMITS:
+        try:
+            found = min(found, int(Path(path).read_text()))
+        except (OSError, ValueError):  # no such limit, or "max"
+            continue
+    return found
+
+
+def require_memory(needed: int, what: str, instead: str) -> None:
+    """Refuse work that needs so many bytes where that is more than there is, or than the budget allows."""
+    budget = workers().memory
+    allowed = int(_SAFE * machine_memory()) if budget is None else budget
+    if needed > allowed:
+        whose = "of this machine's memory can be used" if budget is None else "are allowed"
+        raise DataError(f"{what} {needed / 1e9:.1f} GB of memory; {allowed / 1e9:.1f} GB {whose}. {instead}")

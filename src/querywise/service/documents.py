@@ -10,7 +10,7 @@ import numpy as np
 from querywise.data.packed import read_base64
 from querywise.data.rows import is_moderate
 from querywise.runtime.arrays import Bytes, Floats
-from querywise.runtime.cancellation import checkpoint
+from querywise.runtime.threads import checkpoint
 from querywise.service.errors import RequestDataError
 from querywise.service.schema import Document, Documents, Numbers, Table, read_bytes, read_values
 

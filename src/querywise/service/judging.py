@@ -18,9 +18,9 @@ from querywise.data.collections import TEXTS_BESIDE
 from querywise.data.judgements import LOG_BESIDE, grades_of, logged, parsed, write_judgements
 from querywise.data.queries import json_line, read_queries
 from querywise.errors import DataError
-from querywise.runtime.cancellation import checkpoint
 from querywise.runtime.files import append_bytes, check_writable, read_regular_file
 from querywise.runtime.locks import locked
+from querywise.runtime.threads import checkpoint
 from querywise.service.errors import ApiError
 from querywise.service.schema import KnownQuery
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from querywise.errors import QuerywiseError
 from querywise.retrieval.embedders.remote import RefusedTextError
-from querywise.runtime.cancellation import time_left
+from querywise.runtime.threads import time_left
 from querywise.service.errors import ApiError
 from querywise.service.limits import Limits
 from querywise.service.lookup import Lookup

@@ -19,7 +19,7 @@ from fastapi import Query, Request, Response
 from querywise.explanations.explain import as_dict, depends_on_query
 from querywise.retrieval.descriptions import descriptions
 from querywise.runtime.arrays import Floats
-from querywise.runtime.cancellation import checkpoint
+from querywise.runtime.threads import checkpoint
 from querywise.service import schema
 from querywise.service.api import Api
 from querywise.service.costs import check_cost

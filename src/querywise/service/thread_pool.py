@@ -13,8 +13,7 @@ from typing import TypeVar
 
 from fastapi import Request
 
-from querywise.runtime.cancellation import Job, checkpoint, working_for
-from querywise.runtime.threads import DaemonThreadPool, alone
+from querywise.runtime.threads import DaemonThreadPool, Job, alone, checkpoint, working_for
 from querywise.service.errors import ApiError
 from querywise.service.limits import Limits
 

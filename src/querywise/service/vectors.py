@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
-from querywise.runtime.cancellation import checkpoint
+from querywise.runtime.threads import checkpoint
 from querywise.service.errors import RequestDataError
 from querywise.service.schema import Query, read_vector
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
-from querywise.data.letor import PathLike
 from querywise.errors import ModelFileError
 from querywise.runtime.arrays import Arrays
-from querywise.runtime.files import OutputFolder, write_bytes
+from querywise.runtime.files import OutputFolder, PathLike, write_bytes
 from querywise.runtime.values import Json, JsonObject
 from querywise.storage.reading import AGAIN, read_array_file, read_json
 

@@ -16,10 +16,9 @@ from pathlib import Path
 
 from querywise.contracts.missing import policy_of
 from querywise.contracts.protocols import Ranker
-from querywise.data.letor import PathLike
 from querywise.errors import DataError, ModelFileError, NotFittedError, QuerywiseError
 from querywise.runtime.arrays import Arrays
-from querywise.runtime.files import atomic_text, read_steadily
+from querywise.runtime.files import PathLike, atomic_text, read_steadily
 from querywise.runtime.locks import locked
 from querywise.runtime.stored import WrongValueError
 from querywise.runtime.values import Json, Settings

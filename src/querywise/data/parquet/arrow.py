@@ -12,7 +12,7 @@ import numpy as np
 
 from querywise.errors import DataError
 from querywise.runtime.arrays import Ints
-from querywise.runtime.numerals import is_whole
+from querywise.runtime.values import is_whole
 
 Arrow: TypeAlias = Any  # a table, a column, a schema or a file of Arrow's: pyarrow comes without types
 _Result = TypeVar("_Result")

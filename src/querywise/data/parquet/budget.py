@@ -9,8 +9,7 @@ from pathlib import Path
 from querywise.data.parquet.arrow import LONGEST_ID, Arrow
 from querywise.data.parquet.pages import unpacked_bytes
 from querywise.errors import DataError
-from querywise.runtime.memory import require_memory
-from querywise.runtime.workers import ITSELF, WORKING, workers
+from querywise.runtime.workers import ITSELF, WORKING, require_memory, workers
 
 _ROW_BYTES = 100  # of every row, beside its columns: labels, which query and document it is of, their order
 _VALUE_BYTES = 24  # of every value: in Arrow's table, in ours, and in ours with the rows of each query together

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from querywise.data.judged import Judged
-from querywise.data.letor import PathLike
 from querywise.data.parquet.logs import LogColumns
 from querywise.data.parquet.shards import Shards
 from querywise.data.parquet.writing import ROWS, check_shards_folder, write_named_shards
@@ -16,6 +15,7 @@ from querywise.data.query_table import QueryTable
 from querywise.data.readers import Files, Options, folder_of, reader_of
 from querywise.data.sidefiles import QUERIES
 from querywise.errors import DataError
+from querywise.runtime.files import PathLike
 from querywise.runtime.progress import track
 
 

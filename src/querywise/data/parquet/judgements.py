@@ -11,7 +11,7 @@ from querywise.data.judgements import Grades
 from querywise.data.parquet.arrow import arrow, checked, ids_of, open_parquet, to_numpy, write_table
 from querywise.data.parquet.budget import require_room_to_read
 from querywise.errors import DataError
-from querywise.runtime.checksums import checksum_of
+from querywise.runtime.files import checksum_of
 
 JUDGEMENTS = "judgements.parquet"
 _COLUMNS = ("query", "document", "grade")

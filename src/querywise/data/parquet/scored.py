@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from querywise.data.judged import Candidates
-from querywise.data.letor import PathLike
 from querywise.data.parquet.arrow import arrow, checked, ids_of, is_part, open_parquet, part_name, to_numpy, write_table
 from querywise.data.parquet.budget import require_room_to_read, rows_of
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
-from querywise.runtime.files import atomic_file, recover_folder
+from querywise.runtime.files import PathLike, atomic_file, recover_folder
 
 
 class Scored(NamedTuple):

@@ -29,7 +29,7 @@ from querywise.data.queries import read_queries_of
 from querywise.data.sidefiles import QUERIES
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.checksums import checksum_of
+from querywise.runtime.files import checksum_of
 
 MANIFEST = "shards.json"
 

@@ -18,7 +18,6 @@ import numpy as np
 
 from querywise.data.judged import Candidates, Judged, survey_of
 from querywise.data.judgements import Grades
-from querywise.data.letor import PathLike
 from querywise.data.parquet.arrow import about, is_part
 from querywise.data.parquet.budget import require_room_for_a_shard, require_room_for_all
 from querywise.data.parquet.judgements import JUDGEMENTS, of_queries, read_grades
@@ -30,8 +29,7 @@ from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.cache import cached
-from querywise.runtime.checksums import SEAL, checksum_of, is_sealed
-from querywise.runtime.files import read_stored_text, recover_folder
+from querywise.runtime.files import SEAL, PathLike, checksum_of, is_sealed, read_stored_text, recover_folder
 from querywise.runtime.progress import doing
 from querywise.runtime.threads import in_threads
 from querywise.runtime.workers import workers

@@ -13,7 +13,6 @@ import numpy as np
 
 from querywise.data.joining import concatenate
 from querywise.data.judged import Judged
-from querywise.data.letor import PathLike
 from querywise.data.parquet.arrow import arrow, is_part, part_name, write_table
 from querywise.data.parquet.cutting import COLUMNS, Fitting, by_number, by_rows
 from querywise.data.parquet.judgements import JUDGEMENTS, write_grades
@@ -23,8 +22,7 @@ from querywise.data.queries import write_queries
 from querywise.data.query_table import QueryTable
 from querywise.data.sidefiles import QUERIES
 from querywise.errors import DataError
-from querywise.runtime.checksums import checksum_of, sealed
-from querywise.runtime.files import OutputFolder, atomic_folder, atomic_text
+from querywise.runtime.files import OutputFolder, PathLike, atomic_folder, atomic_text, checksum_of, sealed
 from querywise.runtime.values import Json
 
 ROWS = 100_000

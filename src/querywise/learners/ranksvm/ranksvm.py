@@ -23,14 +23,13 @@ from querywise.learners.ranksvm.preferences import SQUARED_HINGE
 from querywise.learners.weights import check_query_weights
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.cache import cached
-from querywise.runtime.memory import require_memory
 from querywise.runtime.parameters import parameters_of, unfitted
 from querywise.runtime.progress import doing
 from querywise.runtime.resume import content, is_resumable
 from querywise.runtime.scaling import Scale, Scaling
 from querywise.runtime.stored import ANY_NUMBER, POSITIVE, Number, Optional, contents
 from querywise.runtime.threads import one_blas_thread
-from querywise.runtime.workers import workers
+from querywise.runtime.workers import require_memory, workers
 
 # Newton's last steps on the squared hinge are nearly free, so a global model is solved this far whatever the tolerance.
 GLOBAL_TOLERANCE = 1e-10

@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from querywise.learners.trees.growth import hush, own_gains
-from querywise.runtime.cancellation import checkpoint
 from querywise.runtime.progress import doing
-from querywise.runtime.threads import with_help
+from querywise.runtime.threads import checkpoint, with_help
 
 _AT_A_TIME = 5  # trees: forests come to their ends at about the same time
 

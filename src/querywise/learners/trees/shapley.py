@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from querywise.runtime.arrays import Floats
-from querywise.runtime.cancellation import checkpoint
+from querywise.runtime.threads import checkpoint
 
 _FEW_ROWS = 4
 _SHAPLEY_ROWS = 64  # at a time: they take a tenth of a second or so

@@ -27,9 +27,9 @@ from querywise.rankers.ensemble.quadratic import Solution, solve
 from querywise.rankers.normalised import normalised
 from querywise.runtime.arrays import Floats, for_kernels
 from querywise.runtime.compiled import compiled
-from querywise.runtime.memory import require_memory
 from querywise.runtime.stored import ANY_NUMBER, FITTED, POSITIVE, Number, Table, Whole, bools, contents, floats, ints
 from querywise.runtime.threads import in_threads
+from querywise.runtime.workers import require_memory
 
 _INSTEAD = "Fit ranksvm or knn-offline-2 instead."
 _TABLES = 5  # of features × features, while a program is solved

@@ -15,10 +15,8 @@ import numpy as np
 
 from querywise.data.query_table import odd_lengths
 from querywise.errors import DataError, Hint
-from querywise.runtime.array_files import map_array
 from querywise.runtime.arrays import Singles
-from querywise.runtime.checksums import checksum_of
-from querywise.runtime.files import make_own_folder, write_bytes
+from querywise.runtime.files import checksum_of, make_own_folder, map_array, write_bytes
 
 _ENDING = ".npy"
 _KEY = 32  # bytes

@@ -22,10 +22,10 @@ from querywise.data.query_table import odd_lengths
 from querywise.errors import DataError
 from querywise.retrieval.embedders.kept import KeptVectors
 from querywise.runtime.arrays import Floats, Singles
-from querywise.runtime.cancellation import checkpoint, time_left
 from querywise.runtime.files import cache_folder
 from querywise.runtime.http_client import Answer, RequestError, ask
 from querywise.runtime.progress import track
+from querywise.runtime.threads import checkpoint, time_left
 from querywise.runtime.values import Json
 
 KEY = "QUERYWISE_EMBEDDINGS_KEY"
