@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. Nothing of querywise is imported before a command needs it."""
+"""The command line: parse, call, print. Nothing that takes time to import is imported before a command needs it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ import sys
 import warnings
 from typing import Any
 
+import typer
 import typer.main
 
-from querywise.cli import collections, comparing, exporting, fitting, fusing, ranking, serving, sharding, verifying
-from querywise.cli.app import app
+from querywise.cli import collections, comparing, fitting, fusing, ranking, serving
+from querywise.cli.options import AsJson, app, command, print_json
 from querywise.display.words import printable
 from querywise.errors import EdgeHint, Hint
 
-__all__ = [
-    "app", "collections", "comparing", "exporting", "fitting", "fusing", "main", "ranking", "serving", "sharding",
-    "verifying",
-]  # fmt: skip
+__all__ = ["app", "collections", "comparing", "fitting", "fusing", "main", "ranking", "serving"]
 
 
 def main() -> None:
@@ -47,3 +45,23 @@ def main() -> None:
 def _command() -> Any:  # Typer's own type of it is private
     """All commands, from the signatures of their functions."""
     return typer.main.get_command(app)
+
+
+@command
+def doctor(as_json: AsJson = False) -> None:
+    """Check this installation: versions, cores, memory, caches, and whether every package works.
+
+    Packages are imported and tried in other processes, without the network.
+    Ends with 0 if all that is required works, else with 1.
+    Optional parts that are missing come with the line that installs them.
+    """
+    from querywise.jobs.doctor import as_json as in_json
+    from querywise.jobs.doctor import lines, run
+
+    found = run()
+    if as_json:
+        print_json(in_json(found))
+    else:
+        sys.stdout.write("\n".join(lines(found)) + "\n")
+    if not found.works:
+        raise typer.Exit(1)

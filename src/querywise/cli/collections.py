@@ -7,24 +7,11 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
-from querywise.cli.app import app
-from querywise.cli.inputs import retrieval_from
-from querywise.cli.options import (
-    AsJson,
-    EmbedderName,
-    Judgements,
-    Language,
-    Quiet,
-    SkipUnknown,
-    Top,
-    VectorFolder,
-    VectorSearch,
-    VectorTop,
-    guarded_command,
-    print_json,
-    say,
-)
-from querywise.cli.workers import ClusterAddress, working
+import querywise.cli.options as options
+from querywise.cli.inputs import retrieval_from, working
+from querywise.cli.options import command, print_json, say
+from querywise.errors import DataError
+from querywise.runtime.progress import shown
 
 if TYPE_CHECKING:
     from querywise.retrieval.index import Index
@@ -41,36 +28,30 @@ class Searched(TypedDict, total=False):
 
 CollectionPath = Annotated[
     Path,
-    typer.Argument(
-        help="A folder with corpus.jsonl, queries.jsonl and qrels.tsv, or stdlib, the embedded collection.",
-        show_default=False,
-    ),
+    typer.Argument(help="A folder with corpus.jsonl, queries.jsonl and qrels.tsv, or stdlib, the embedded collection."),
 ]
 
 
-@app.command()
-@guarded_command
+@command
 def features(
     data: CollectionPath,
     out: Annotated[Path, typer.Option(help="Folder to write S1.txt to S5.txt and what belongs to them to.")],
-    top: Top = None,
-    vectors: VectorFolder = None,
-    embed: EmbedderName = None,
-    vector_top: VectorTop = None,
-    vector_search: VectorSearch = "exact",
-    language: Language = "english",
-    queries: Annotated[
-        Path | None, typer.Option(help="queries.jsonl, TREC topics, or id <tab> text lines.", show_default=False)
-    ] = None,
-    judgements: Judgements = None,
+    top: options.Top = None,
+    vectors: options.VectorFolder = None,
+    embed: options.EmbedderName = None,
+    vector_top: options.VectorTop = None,
+    vector_search: options.VectorSearch = "exact",
+    language: options.Language = "english",
+    queries: Annotated[Path | None, typer.Option(help="queries.jsonl, TREC topics, or id <tab> text lines.")] = None,
+    judgements: options.Judgements = None,
     add_judged: Annotated[
         bool, typer.Option("--add-judged", help="Also judged documents that were not found, marked added = 1.")
     ] = False,
-    skip_unknown: SkipUnknown = False,
+    skip_unknown: options.SkipUnknown = False,
     seed: Annotated[int, typer.Option(help="How the queries are cut into five parts.")] = 0,
-    cluster: ClusterAddress = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    cluster: options.ClusterAddress = None,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """From text to LETOR files: BM25's candidates for every judged query, each with the 25 rankers' scores.
 
@@ -81,9 +62,7 @@ def features(
 
     from querywise.data.folds import check_parts_folder, write_parts
     from querywise.data.sidefiles import QUERIES
-    from querywise.errors import DataError
     from querywise.retrieval.reading import judged_from_text
-    from querywise.runtime.progress import shown
 
     if (out / "corpus.jsonl").exists() or (queries is not None and queries.resolve() == (out / QUERIES).resolve()):
         raise DataError(f"{out}: a collection is here, whose {QUERIES} would be written over. Name another folder.")
@@ -105,17 +84,16 @@ def features(
         say(*coverage.lines(), *map(str, judged.losses))
 
 
-@app.command()
-@guarded_command
+@command
 def index(
     data: CollectionPath,
-    out: Annotated[Path, typer.Option(help="Folder to write the index to.", show_default=False)],
-    language: Language = "english",
+    out: Annotated[Path, typer.Option(help="Folder to write the index to.")],
+    language: options.Language = "english",
     stop_words: Annotated[bool, typer.Option(help="Leave out the common words of English.")] = True,
-    vectors: VectorFolder = None,
-    embed: EmbedderName = None,
-    vector_search: VectorSearch = "exact",
-    quiet: Quiet = False,
+    vectors: options.VectorFolder = None,
+    embed: options.EmbedderName = None,
+    vector_search: options.VectorSearch = "exact",
+    quiet: options.Quiet = False,
 ) -> None:
     """Index documents, so that they can be searched.
 
@@ -125,7 +103,6 @@ def index(
     from querywise.retrieval.indexed_vectors import vectors_of
     from querywise.retrieval.reading import collection_from, index_of
     from querywise.retrieval.words import Tokeniser
-    from querywise.runtime.progress import shown
 
     tokeniser = Tokeniser(None if language == "none" else language, stop_words=stop_words)
     how = retrieval_from(vectors, embed, skip_unknown=True, vector_search=vector_search)
@@ -139,36 +116,28 @@ def index(
         say(f"{len(made)} documents, {len(made.terms)} terms{more} indexed in {out}")
 
 
-@app.command()
-@guarded_command
+@command
 def search(
-    index: Annotated[Path, typer.Argument(help="An index folder.", show_default=False)],
-    query: Annotated[str, typer.Argument(help="What is looked for.", show_default=False)],
+    index: Annotated[Path, typer.Argument(help="An index folder.")],
+    query: Annotated[str, typer.Argument(help="What is looked for.")],
     show_best: Annotated[int, typer.Option("--show", min=1, help="How many documents to show.")] = 10,
-    top: Top = None,
-    model: Annotated[
-        Path | None, typer.Option(help="A model folder: the candidates are ranked anew by it.", show_default=False)
-    ] = None,
+    top: options.Top = None,
+    model: Annotated[Path | None, typer.Option(help="A model folder: the candidates are ranked anew by it.")] = None,
     embed: Annotated[
         str | None,
         typer.Option(
             help="What makes the query's vector, where the index has vectors; an address that only the index names is "
-            "not asked.",
-            show_default=False,
+            "not asked."
         ),
     ] = None,
     judged: Annotated[
         Path | None,
-        typer.Option(
-            help="A text collection with this query, by text or id: shows the grades, and what was missed.",
-            show_default=False,
-        ),
+        typer.Option(help="A text collection with this query, by text or id: shows the grades, and what was missed."),
     ] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Search an index by BM25, or by a fitted ranker."""
     from querywise.data.judgements import is_qrels
-    from querywise.errors import DataError
     from querywise.retrieval.index import load_index
     from querywise.retrieval.reading import collection_from
     from querywise.retrieval.search import answer, judged_query
@@ -204,7 +173,6 @@ def search(
 def _as_trained(index: Index, model: Path, query: str, embed: str | None) -> Searched:
     """How a model's candidates are found: to its depths in training, and by the query's vector if it has one."""
     from querywise.data.run_columns import run_columns
-    from querywise.errors import DataError
     from querywise.retrieval.embedding import query_vector
     from querywise.retrieval.features import trained_depths
     from querywise.retrieval.indexed_vectors import has_vectors
@@ -226,3 +194,59 @@ def _as_trained(index: Index, model: Path, query: str, embed: str | None) -> Sea
         trained = manifest.notes.get("vectors")
         found["vector"] = query_vector(index, query, embed=embed, trained=trained, model=str(model))
     return found
+
+
+@command
+def convert(
+    data: Annotated[
+        list[Path],
+        typer.Argument(
+            help="LETOR files (plain, .gz, .xz), feature logs (.parquet, or folders of such files), or shards."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder to write to; shards that are there are replaced as a whole.")],
+    rows: Annotated[int, typer.Option(min=1, help="Rows per shard, about: no query is split.")] = 100_000,
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Or so many shards of about the same number of rows; everything is then read before it is written.",
+        ),
+    ] = None,
+    qid: Annotated[str, typer.Option(help="A log's column of query ids.")] = "qid",
+    label: Annotated[str, typer.Option(help="A log's column of labels; none: nobody judged anything.")] = "label",
+    docid: Annotated[str, typer.Option(help="A log's column of document ids, if it has one.")] = "docid",
+    query_group: Annotated[
+        str, typer.Option(help="A log's column of groups of queries, which folds keep together, if it has one.")
+    ] = "query_group",
+    features: options.Features = None,
+    queries: options.Queries = None,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write feature files as shards: Parquet files of whole queries, with feature names and checksums.
+
+    Files are read one at a time, so the data may be larger than memory. The folder can be given to the other commands
+    as it is.
+    """
+    from querywise.data.parquet.conversion import convert as converted
+    from querywise.data.parquet.logs import LogColumns
+
+    columns = LogColumns(qid, None if label == "none" else label, docid, query_group)
+    with shown(quiet=quiet):
+        made = converted(data, out, rows=rows, shards=shards, columns=columns, features=features, queries=queries)
+    if as_json:
+        print_json(
+            {
+                "out": str(out),
+                "shards": len(made.files),
+                "rows": made.rows,
+                "queries": len(made),
+                "features": made.feature_count,
+            }
+        )
+    elif not quiet:
+        files = f"{len(made.files)} shard{'' if len(made.files) == 1 else 's'}"
+        say(
+            f"{made.rows} documents of {len(made)} queries with {made.feature_count} features written to {out}: {files}"
+        )

@@ -11,34 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from querywise.cli.app import app
-from querywise.cli.inputs import columns_from, feature_from, local_settings, retrieval_from
-from querywise.cli.options import (
-    AsJson,
-    Clusters,
-    EmbedderName,
-    FlavourName,
-    FormerMeasure,
-    Judgements,
-    Language,
-    Neighbours,
-    Queries,
-    Quiet,
-    Reference,
-    SkipUnknown,
-    Top,
-    VectorFolder,
-    VectorSearch,
-    VectorTop,
-    VerdictMeasures,
-    ViewName,
-    guarded_command,
-    measures_from,
-    print_json,
-    say,
-    say_renamed,
-)
-from querywise.cli.workers import ClusterAddress, working
+import querywise.cli.options as options
+from querywise.cli.inputs import columns_from, feature_from, local_settings, retrieval_from, working
+from querywise.cli.options import command, measures_from, print_json, say, say_renamed
+from querywise.errors import DataError
+from querywise.runtime.progress import shown
 
 if TYPE_CHECKING:
     from querywise.data.folds import Folds
@@ -48,58 +25,49 @@ FoldsData = Annotated[
     Path,
     typer.Argument(
         help="A folder with Fold1..5, S1..S5.txt or train, vali and test.txt, one LETOR file or set of shards to cut "
-        "up, a text collection, or stdlib.",
-        show_default=False,
+        "up, a text collection, or stdlib."
     ),
 ]
 
 
-@app.command()
-@guarded_command
+@command
 def compare(
     data: FoldsData,
     methods: Annotated[
         str,
         typer.Option(
             help="Methods, separated by commas; the first is the baseline. xgboost and catboost too, where they "
-            "are installed. none: only --scores.",
+            "are installed. none: only --scores."
         ),
     ] = "single,lambdamart,knn-online,knn-offline-1,knn-offline-2",
     scores: Annotated[
         list[str] | None,
         typer.Option(
-            help="Another system's scores, as NAME=FILE: a TREC run, or one score per line in the order of the data.",
-            show_default=False,
+            help="Another system's scores, as NAME=FILE: a TREC run, or one score per line in the order of the data."
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for a report; a run that was interrupted goes on from it.", show_default=False),
+        Path | None, typer.Option(help="Folder for a report; a run that was interrupted goes on from it.")
     ] = None,
-    title: Annotated[
-        str | None, typer.Option(help="The report's title; by default the name of the data.", show_default=False)
-    ] = None,
+    title: Annotated[str | None, typer.Option(help="The report's title; by default the name of the data.")] = None,
     note: Annotated[
         str, typer.Option(help="A sentence below the report's title, as in --note 'after the new index'.")
     ] = "",
-    measures: VerdictMeasures = "map,ndcg@10,mean_ndcg",
-    flavour: FlavourName = "standard",
-    measure: FormerMeasure = None,
+    measures: options.VerdictMeasures = "map,ndcg@10,mean_ndcg",
+    flavour: options.FlavourName = "standard",
+    measure: options.FormerMeasure = None,
     test: Annotated[str, typer.Option(help="The paired test: t, wilcoxon or randomisation.")] = "t",
-    baseline: Annotated[
-        str | None, typer.Option(help="What the others are compared with; else the first.", show_default=False)
-    ] = None,
-    k: Neighbours = None,
-    clusters: Clusters = None,
-    view: ViewName = None,
-    reference: Reference = None,
+    baseline: Annotated[str | None, typer.Option(help="What the others are compared with; else the first.")] = None,
+    k: options.Neighbours = None,
+    clusters: options.Clusters = None,
+    view: options.ViewName = None,
+    reference: options.Reference = None,
     bag: Annotated[
         int | None,
         typer.Option(
             min=1,
             help="Forests, each with its own seed, that a method made of trees averages; by default as many for all as "
             "for the one that has most: 5 beside blend.",
-            show_default=False,
         ),
     ] = None,
     settings: Annotated[
@@ -107,7 +75,6 @@ def compare(
         typer.Option(
             "--set",
             help="Fix a parameter of every method that has it, as in --set back_off=none, instead of choosing it.",
-            show_default=False,
         ),
     ] = None,
     curves: Annotated[
@@ -118,26 +85,26 @@ def compare(
             "Takes one to two times as long again.",
         ),
     ] = False,
-    queries: Queries = None,
-    judgements: Judgements = None,
-    top: Top = None,
-    vectors: VectorFolder = None,
-    embed: EmbedderName = None,
-    vector_top: VectorTop = None,
-    vector_search: VectorSearch = "exact",
-    language: Language = "english",
-    skip_unknown: SkipUnknown = False,
+    queries: options.Queries = None,
+    judgements: options.Judgements = None,
+    top: options.Top = None,
+    vectors: options.VectorFolder = None,
+    embed: options.EmbedderName = None,
+    vector_top: options.VectorTop = None,
+    vector_search: options.VectorSearch = "exact",
+    language: options.Language = "english",
+    skip_unknown: options.SkipUnknown = False,
     seed: Annotated[int, typer.Option(help="How one file or collection is cut into five folds.")] = 0,
     group_by: Annotated[
         str,
         typer.Option(
             help="What folds keep together: group, the groups of queries.jsonl where there are some; near, also near "
-            "twins (the same words, one edit apart, vectors or relevant documents alike); query, nothing.",
+            "twins (the same words, one edit apart, vectors or relevant documents alike); query, nothing."
         ),
     ] = "group",
-    cluster: ClusterAddress = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    cluster: options.ClusterAddress = None,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Train several methods on the same folds and say which is better, on which queries, and whether that is luck."""
     from querywise.data.missing import reading_for
@@ -147,7 +114,6 @@ def compare(
     from querywise.measures.flavours import find_flavour
     from querywise.methods import find_method, settings_of_several
     from querywise.retrieval.reading import folds_of
-    from querywise.runtime.progress import shown
 
     origin = begun("compare", data.absolute().name, note)
     measures = measures_from(measures, measure, quiet=quiet)
@@ -198,8 +164,7 @@ def _say_found(found: Findings, test: str, page: Path | None, *, as_json: bool) 
 _OF_VECTORS = ("hybrid", "peers", "curves")  # what is made anew from words and vectors, where these are given
 
 
-@app.command()
-@guarded_command
+@command
 def reproduce(
     what: Annotated[
         str,
@@ -207,19 +172,17 @@ def reproduce(
             help="geng2008: k nearest neighbours; lin2011: local models from clusters; zha2006: aTVT; hoi2008: "
             "ensembles; from-text: a text collection, several views; blend: the method blend, part by part; peers: the "
             "blend beside LightGBM, XGBoost and CatBoost; curves: five methods by training queries; hybrid: a text "
-            "collection by words and vectors.",
-            show_default=False,
+            "collection by words and vectors."
         ),
     ],
     data: FoldsData,
-    out: Annotated[Path, typer.Option(help="Folder for tables, figures and numbers.", show_default=False)],
-    reference: Reference = None,
+    out: Annotated[Path, typer.Option(help="Folder for tables, figures and numbers.")],
+    reference: options.Reference = None,
     rankers: Annotated[
         str | None,
         typer.Option(
             help="hoi2008: the columns that are the paper's rankers, counted from 1, as in 1-10,16. By default those "
-            "of OHSUMED where there are 45 columns, else all.",
-            show_default=False,
+            "of OHSUMED where there are 45 columns, else all."
         ),
     ] = None,
     also: Annotated[
@@ -229,24 +192,21 @@ def reproduce(
             help="peers, curves: a further set for one table of all, and after a colon the folder of its vectors, as "
             "in cranfield:vectors/cranfield. May be given several times. Each set is kept in a folder of its own in "
             "--out, and one that is there already is not made again.",
-            show_default=False,
         ),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Of a paper: the first fold and thin grids, to see every table in minutes.")
     ] = False,
-    queries: Queries = None,
-    vectors: VectorFolder = None,
-    embed: EmbedderName = None,
-    quiet: Quiet = False,
+    queries: options.Queries = None,
+    vectors: options.VectorFolder = None,
+    embed: options.EmbedderName = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """Make a paper's tables and figures anew on the data you have."""
     from querywise.display.words import printable
-    from querywise.errors import DataError
     from querywise.evaluation.edges import without_hints
     from querywise.reproduction import blend, curves, fromtext, geng2008, hoi2008, hybrid, lin2011, peers, zha2006
     from querywise.retrieval.reading import folds_of
-    from querywise.runtime.progress import shown
 
     feature = None if reference is None else feature_from(reference)
     columns = None if rankers is None else columns_from(rankers)
@@ -285,16 +245,12 @@ def reproduce(
 
 
 def _check_several(what: str, also: list[str] | None, known: list[str]) -> None:
-    from querywise.errors import DataError
-
     if also and what not in known:
         named = " or ".join(known)
         raise DataError(f"--also: there is no table of several sets of {what}. Leave --also out, or name {named}.")
 
 
 def _check_vectors(what: str, vectors: list[Path] | None, embed: list[str] | None) -> None:
-    from querywise.errors import DataError
-
     if (vectors or embed) and what not in _OF_VECTORS:
         option = "--vectors" if vectors else "--embed"
         named = " or ".join(_OF_VECTORS)
@@ -303,7 +259,6 @@ def _check_vectors(what: str, vectors: list[Path] | None, embed: list[str] | Non
 
 def _further(given: list[str]) -> dict[str, Callable[[], Folds]]:
     """Sets by name, each with its vectors after a colon or without."""
-    from querywise.errors import DataError
     from querywise.retrieval.reading import folds_of
     from querywise.retrieval.stdlib import NAME
 
@@ -322,20 +277,18 @@ def _name_of_set(data: Path, *, with_vectors: bool) -> str:
     return data.name + (" with vectors" if with_vectors else "")
 
 
-@app.command()
-@guarded_command
+@command
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the collection, its index and the fitted model.")] = Path(
         "querywise-demo"
     ),
     folds: Annotated[int, typer.Option(min=1, max=5, help="How many of the five folds to run.")] = 1,
-    quiet: Quiet = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Search the documentation of your own Python: build a collection of it, train on it, compare, show."""
     from querywise.evaluation.edges import without_hints
     from querywise.jobs.demo import run
     from querywise.jobs.origins import begun
-    from querywise.runtime.progress import shown
 
     with shown(quiet=quiet), without_hints():
         things = run(out, folds=folds, origin=begun("demo", "stdlib"))

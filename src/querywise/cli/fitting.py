@@ -9,31 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from querywise.cli.app import app
-from querywise.cli.inputs import local_settings, read_training, retrieval_from
-from querywise.cli.options import (
-    AsJson,
-    Clusters,
-    EmbedderName,
-    Features,
-    FlavourName,
-    Language,
-    Neighbours,
-    Queries,
-    Quiet,
-    Reference,
-    SkipUnknown,
-    Top,
-    VectorFolder,
-    VectorSearch,
-    VectorTop,
-    ViewName,
-    guarded_command,
-    print_json,
-    say,
-    say_renamed,
-)
-from querywise.cli.workers import ClusterAddress, Memory, require_parts, working
+import querywise.cli.options as options
+from querywise.cli.inputs import local_settings, read_training, require_parts, retrieval_from, working
+from querywise.cli.options import command, print_json, say, say_renamed
+from querywise.errors import DataError
+from querywise.runtime.progress import shown
 
 if TYPE_CHECKING:
     from querywise.data.training import Training
@@ -41,42 +21,31 @@ if TYPE_CHECKING:
     from querywise.methods import Method
 
 
-@app.command()
-@guarded_command
+@command
 def fit(
     data: Annotated[
         list[Path],
-        typer.Argument(
-            help="Training files or shards, one folder of folds (with --fold), or a text collection.",
-            show_default=False,
-        ),
+        typer.Argument(help="Training files or shards, one folder of folds (with --fold), or a text collection."),
     ],
-    out: Annotated[Path, typer.Option(help="Folder to write the model to.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Folder to write the model to.")],
     method: Annotated[
         str, typer.Option(help="What to fit; `querywise methods` lists them, auto chooses among three.")
     ] = "ranksvm",
-    valid: Annotated[
-        list[Path] | None, typer.Option(help="Validation file; parameters are chosen on it.", show_default=False)
-    ] = None,
-    fold: Annotated[int | None, typer.Option(min=1, help="Which fold of the folder.", show_default=False)] = None,
-    k: Neighbours = None,
-    clusters: Clusters = None,
-    view: ViewName = None,
-    reference: Reference = None,
+    valid: Annotated[list[Path] | None, typer.Option(help="Validation file; parameters are chosen on it.")] = None,
+    fold: Annotated[int | None, typer.Option(min=1, help="Which fold of the folder.")] = None,
+    k: options.Neighbours = None,
+    clusters: options.Clusters = None,
+    view: options.ViewName = None,
+    reference: options.Reference = None,
     base: Annotated[
         str | None,
-        typer.Option(
-            help="What local models, or aTVT, are made of: ranksvm or lambdamart; trees or kernel.", show_default=False
-        ),
+        typer.Option(help="What local models, or aTVT, are made of: ranksvm or lambdamart; trees or kernel."),
     ] = None,
-    penalty: Annotated[
-        str | None, typer.Option(help="How aTVT holds its queries together: l2 or l1.", show_default=False)
-    ] = None,
+    penalty: Annotated[str | None, typer.Option(help="How aTVT holds its queries together: l2 or l1.")] = None,
     gamma: Annotated[
         str | None,
         typer.Option(
-            help="How much a query's own documents count in sser: a number, or auto, chosen on validation data.",
-            show_default=False,
+            help="How much a query's own documents count in sser: a number, or auto, chosen on validation data."
         ),
     ] = None,
     folds: Annotated[
@@ -85,36 +54,33 @@ def fit(
             min=2,
             help="Without validation data: choose parameters by cross-validation over so many parts of the training "
             "queries, then train on all of them.",
-            show_default=False,
         ),
     ] = None,
     settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Fix a parameter, as in --set l2=0.3, instead of choosing it.", show_default=False),
+        list[str] | None, typer.Option("--set", help="Fix a parameter, as in --set l2=0.3, instead of choosing it.")
     ] = None,
     measure: Annotated[str, typer.Option(help="What parameters are chosen by.")] = "map",
-    flavour: FlavourName = "standard",
-    features: Features = None,
-    queries: Queries = None,
+    flavour: options.FlavourName = "standard",
+    features: options.Features = None,
+    queries: options.Queries = None,
     also_judged: Annotated[
         list[Path] | None,
         typer.Option(
             help="Judgements to add to those of a text collection, as `serve --judge FILE` writes them, with the texts "
-            "of new queries in FILE.queries.jsonl; may be repeated. Of one pair the last grade counts.",
-            show_default=False,
+            "of new queries in FILE.queries.jsonl; may be repeated. Of one pair the last grade counts."
         ),
     ] = None,
-    top: Top = None,
-    vectors: VectorFolder = None,
-    embed: EmbedderName = None,
-    vector_top: VectorTop = None,
-    vector_search: VectorSearch = "exact",
-    skip_unknown: SkipUnknown = False,
-    language: Language = "english",
-    cluster: ClusterAddress = None,
-    memory: Memory = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    top: options.Top = None,
+    vectors: options.VectorFolder = None,
+    embed: options.EmbedderName = None,
+    vector_top: options.VectorTop = None,
+    vector_search: options.VectorSearch = "exact",
+    skip_unknown: options.SkipUnknown = False,
+    language: options.Language = "english",
+    cluster: options.ClusterAddress = None,
+    memory: options.Memory = None,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Train a ranker and save it.
 
@@ -132,7 +98,6 @@ def fit(
         from querywise.measures.flavours import find_flavour
         from querywise.measures.formulas import find_measures
         from querywise.methods import find_method, parse_settings
-        from querywise.runtime.progress import shown
         from querywise.storage import check_model_folder
 
         find_measures(measure)
@@ -204,7 +169,6 @@ def _chosen(asked: Asked, train: Training, *, quiet: bool) -> Asked:
 
 
 def _refuse_settings(method: str, given: Mapping[str, object]) -> None:
-    from querywise.errors import DataError
     from querywise.jobs.choice import AUTO
 
     if method == AUTO and given:
@@ -215,15 +179,11 @@ def _refuse_settings(method: str, given: Mapping[str, object]) -> None:
 
 
 def _refuse_folds(folds: int | None, *, validated: bool) -> None:
-    from querywise.errors import DataError
-
     if folds is not None and validated:
         raise DataError("--folds is for training data without a validation part; leave out --valid and --fold.")
 
 
 def _refuse_unknown(method: Method, given: Mapping[str, object]) -> None:
-    from querywise.errors import DataError
-
     stray = next((name for name in given if name not in method.settings), None)
     if stray is not None:
         raise DataError(f"--{stray} is not a setting of {method.name}. Its settings: {', '.join(method.settings)}.")

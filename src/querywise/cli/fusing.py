@@ -7,24 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from querywise.cli.app import app
+import querywise.cli.options as options
 from querywise.cli.inputs import retrieval_from
-from querywise.cli.options import (
-    AsJson,
-    EmbedderName,
-    FlavourName,
-    FormerMeasure,
-    Language,
-    Quiet,
-    VectorFolder,
-    VectorSearch,
-    VerdictMeasures,
-    guarded_command,
-    measures_from,
-    print_json,
-    say,
-    say_renamed,
-)
+from querywise.cli.options import command, measures_from, print_json, say, say_renamed
+from querywise.errors import DataError
+from querywise.runtime.progress import shown
 
 if TYPE_CHECKING:
     from querywise.data.judged import Candidates
@@ -38,40 +25,33 @@ if TYPE_CHECKING:
 _TOP = 100  # documents in each run of a collection
 
 
-@app.command()
-@guarded_command
+@command
 def fuse(
     runs: Annotated[
-        list[Path] | None,
-        typer.Argument(help="TREC runs, two or more: query Q0 document rank score tag.", show_default=False),
+        list[Path] | None, typer.Argument(help="TREC runs, two or more: query Q0 document rank score tag.")
     ] = None,
     judged: Annotated[
-        Path | None,
-        typer.Option(help="Judgements: TREC qrels, or query <tab> document <tab> grade lines.", show_default=False),
+        Path | None, typer.Option(help="Judgements: TREC qrels, or query <tab> document <tab> grade lines.")
     ] = None,
     method: Annotated[
         str | None,
         typer.Option(
             help="What is written: combsum, combmnz, rrf, borda; with judgements also best-run and all of `querywise "
-            "methods`. By default rrf, or with judgements what is best on queries that nothing was learned from.",
-            show_default=False,
+            "methods`. By default rrf, or with judgements what is best on queries that nothing was learned from."
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
             help="Where to write: a name with an ending, as in fused.trec, is a run of all queries; one without, as in "
-            "fusion/, is a model folder with the weights of all queries and a report, and needs judgements.",
-            show_default=False,
+            "fusion/, is a model folder with the weights of all queries and a report, and needs judgements."
         ),
     ] = None,
     queries: Annotated[
-        Path | None,
-        typer.Option(help="The queries' texts, as queries.jsonl; weights by query use them.", show_default=False),
+        Path | None, typer.Option(help="The queries' texts, as queries.jsonl; weights by query use them.")
     ] = None,
     names: Annotated[
-        str | None,
-        typer.Option(help="What the runs are called, separated by commas; else as their files.", show_default=False),
+        str | None, typer.Option(help="What the runs are called, separated by commas; else as their files.")
     ] = None,
     normalise: Annotated[
         str,
@@ -84,32 +64,28 @@ def fuse(
         Path | None,
         typer.Option(
             help="A text collection: its own BM25 and language models make four runs, vectors a fifth; its judgements "
-            "are used.",
-            show_default=False,
+            "are used."
         ),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Documents per query in each run made of a collection.")] = _TOP,
-    keep_runs: Annotated[
-        Path | None, typer.Option(help="Folder to write the runs of a collection to.", show_default=False)
-    ] = None,
-    vectors: VectorFolder = None,
-    embed: EmbedderName = None,
-    vector_search: VectorSearch = "exact",
-    language: Language = "english",
+    keep_runs: Annotated[Path | None, typer.Option(help="Folder to write the runs of a collection to.")] = None,
+    vectors: options.VectorFolder = None,
+    embed: options.EmbedderName = None,
+    vector_search: options.VectorSearch = "exact",
+    language: options.Language = "english",
     folds: Annotated[
         int,
         typer.Option(min=3, help="Parts the judged queries are cut into; each is ranked by weights from the others."),
     ] = 5,
-    measures: VerdictMeasures = "map,ndcg@10",
-    measure: FormerMeasure = None,
-    flavour: FlavourName = "standard",
+    measures: options.VerdictMeasures = "map,ndcg@10",
+    measure: options.FormerMeasure = None,
+    flavour: options.FlavourName = "standard",
     baseline: Annotated[
-        str | None,
-        typer.Option(help="What the others are compared with; else the best without weights.", show_default=False),
+        str | None, typer.Option(help="What the others are compared with; else the best without weights.")
     ] = None,
     seed: Annotated[int, typer.Option(help="How the judged queries are cut into parts.")] = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Put the runs of several search engines together, and with judgements say whether learned weights help.
 
@@ -117,13 +93,11 @@ def fuse(
     the votes and each run alone; what is best is written.
     """
     from querywise.data.runs import check_positive, read_runs, tabulate_runs
-    from querywise.errors import DataError
     from querywise.evaluation.edges import without_hints
     from querywise.jobs.fuse import Fusing, check_fusing, check_normalisation, run
     from querywise.jobs.origins import begun
     from querywise.measures.flavours import find_flavour
     from querywise.methods import current_name
-    from querywise.runtime.progress import shown
 
     measures = measures_from(measures, measure, quiet=quiet)
     find_flavour(flavour)
@@ -208,7 +182,6 @@ def _known(
 ) -> tuple[QueryTable | None, list[Judgement] | None, list[Run]]:
     """Queries and judgements, where there are any, and the runs made of a collection."""
     from querywise.data.judgements import read_judgements
-    from querywise.errors import DataError
 
     found = None if judged is None else list(read_judgements(judged))
     if found == []:
@@ -227,8 +200,6 @@ def _known(
 
 
 def _names(text: str) -> list[str]:
-    from querywise.errors import DataError
-
     names = [name.strip() for name in text.split(",")]
     if "" in names:
         raise DataError(f"--names {text}: expected a name for every run, separated by commas, as in --names bm25,lm.")
@@ -236,7 +207,6 @@ def _names(text: str) -> list[str]:
 
 
 def _check_places(out: Path | None, keep_runs: Path | None, collection: Path | None, *, judged: bool) -> None:
-    from querywise.errors import DataError
     from querywise.jobs.fuse import check_fusion_folder, is_folder
     from querywise.runtime.files import check_folder, check_writable
 
@@ -251,8 +221,6 @@ def _check_places(out: Path | None, keep_runs: Path | None, collection: Path | N
 
 
 def _check_use(out: Path | None, judgements: list[Judgement] | None) -> None:
-    from querywise.errors import DataError
-
     if out is None and judgements is None:
         raise DataError(
             "Without judgements there is nothing to compare, only a run to write: name a file for it with --out, or "

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from querywise.cli.options import only_one
+from querywise.errors import DataError
+from querywise.runtime.values import JsonObject, is_whole, number
 
 if TYPE_CHECKING:
     from querywise.data.folds import Fold, Folds
@@ -13,16 +18,13 @@ if TYPE_CHECKING:
     from querywise.data.missing import Missing
     from querywise.data.training import Training
     from querywise.retrieval.reading import Retrieval
-    from querywise.runtime.values import JsonObject
+
 
 _LARGEST_COLUMN = 1_000_000  # that may be named
 
 
 def local_settings(k: str | None, clusters: str | None, view: str | None, reference: str | None) -> JsonObject:
     """The options of query-dependent methods, as the methods take them: columns counted from 0."""
-    from querywise.errors import DataError
-    from querywise.runtime.values import is_whole, number
-
     fixed: JsonObject = {}
     for name, text, what in (("k", k, "queries"), ("clusters", clusters, "clusters")):
         if text is not None and text != "auto":
@@ -39,9 +41,6 @@ def local_settings(k: str | None, clusters: str | None, view: str | None, refere
 
 def feature_from(text: str) -> int | str:
     """A feature by name, or by its number in the file, counted from 1."""
-    from querywise.errors import DataError
-    from querywise.runtime.values import is_whole
-
     if is_whole(text.removeprefix("-").removeprefix("+")) and text[:2] != "-+":
         if int(text) < 1:
             raise DataError(f"--reference {text}: columns are numbered from 1.")
@@ -51,9 +50,6 @@ def feature_from(text: str) -> int | str:
 
 def columns_from(text: str) -> list[int]:
     """Columns like `1-10,16`, counted from 1, as columns counted from 0."""
-    from querywise.errors import DataError
-    from querywise.runtime.values import is_whole
-
     found: list[int] = []
     for part in text.split(","):
         first, joined, last = part.strip().partition("-")
@@ -110,7 +106,6 @@ def read_training(
     """What a ranker is fitted on."""
     from querywise.data.folds import make_folds
     from querywise.data.readers import FOLDER, TEXT, check_may_lack, open_features, read_features, reader_of
-    from querywise.errors import DataError
     from querywise.retrieval.reading import folds_of, is_collection, judged_from_text
 
     check_may_lack([*data, *valid], missing)
@@ -141,8 +136,48 @@ def read_training(
 
 
 def _fold(folds: Folds, number: int, data: Path) -> Fold:
-    from querywise.errors import DataError
-
     if number > len(folds):
         raise DataError(f"--fold {number}: {data} has {len(folds)} folds.")
     return folds[number - 1]
+
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+
+@contextlib.contextmanager
+def working(cluster: str | None, memory: str | None = None) -> Iterator[None]:
+    """Use the workers given, while the block runs."""
+    if cluster is not None and memory is not None:
+        raise DataError("--memory is for one machine; a cluster keeps to what Ray was started with.")
+    budget = None if memory is None else bytes_from(memory)
+    if cluster is not None:
+        from querywise.runtime.ray import Cluster, keep_quiet
+
+        keep_quiet()
+        with Cluster(cluster):
+            yield
+    elif budget is not None:
+        from querywise.runtime.workers import ThisProcess, use_workers
+
+        with use_workers(ThisProcess(budget)):
+            yield
+    else:
+        yield
+
+
+def require_parts(data: Training, memory: str | None) -> None:
+    """Refuse a memory budget for data that is in memory whole."""
+    if memory is not None and data.in_memory:
+        raise DataError(
+            "--memory is kept to on one set of shards as it is, without --features, --queries or --fold. `querywise "
+            "convert` makes one of this data, and takes --features and --queries."
+        )
+
+
+def bytes_from(text: str) -> int:
+    """A number of bytes from texts like 4GB, 1.5g and 800 MB."""
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE)
+    number = 0 if found is None else float(found[1]) * _UNITS[found[2].lower()]
+    if number < 1:
+        raise DataError(f"--memory {text}: expected a size like 4GB or 800MB.")
+    return int(number)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how a command fails and prints."""
+"""The command line itself, options that several commands share, and how a command fails and prints."""
 
 from __future__ import annotations
 
@@ -14,20 +14,28 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
 
 import typer
 
+from querywise.errors import DataError, QuerywiseError
+from querywise.runtime.stopping import Terminated, never_swallowed
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from querywise.errors import QuerywiseError
     from querywise.runtime.values import Json
 
+app = typer.Typer(
+    help="Learning to rank, query by query.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 _OPTIONS = {"address": "cluster"}  # arguments of functions that have another name here
 _NAMED = r"""\b{}=(?:True\b|'([^']*)'|"([^"]*)"|([^\s,;:)]*[^\s,;:).]))"""  # as errors write it, with its value
 
 DataFiles = Annotated[
-    list[Path],
-    typer.Argument(help="LETOR files (plain, .gz, .xz), shards or Parquet logs, read as one set.", show_default=False),
+    list[Path], typer.Argument(help="LETOR files (plain, .gz, .xz), shards or Parquet logs, read as one set.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no words, only results.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -44,57 +52,47 @@ VerdictMeasures = Annotated[
 FormerMeasure = Annotated[str | None, typer.Option("--measure", hidden=True)]
 FlavourName = Annotated[str, typer.Option(help="Whose conventions: standard, letor4, mslr, trec or lightgbm.")]
 Features = Annotated[
-    int | None,
-    typer.Option(min=1, help="Number of columns, for sparse files that leave out the last ones.", show_default=False),
+    int | None, typer.Option(min=1, help="Number of columns, for sparse files that leave out the last ones.")
 ]
 Queries = Annotated[
     Path | None,
     typer.Option(
-        help="queries.jsonl with the text, class or columns of each query; else the one beside the data, if any.",
-        show_default=False,
+        help="queries.jsonl with the text, class or columns of each query; else the one beside the data, if any."
     ),
 ]
 Neighbours = Annotated[
     str | None,
-    typer.Option(
-        help="Training queries that count: a number, a share like 0.2, or auto, chosen on validation data.",
-        show_default=False,
-    ),
+    typer.Option(help="Training queries that count: a number, a share like 0.2, or auto, chosen on validation data."),
 ]
 Clusters = Annotated[
     str | None,
     typer.Option(
-        help="Clusters of naive, select-ranker and transform: a number, a share, or auto, chosen on validation data.",
-        show_default=False,
+        help="Clusters of naive, select-ranker and transform: a number, a share, or auto, chosen on validation data."
     ),
 ]
 ViewName = Annotated[
     str | None,
     typer.Option(
         help="What makes queries alike: top-mean, text, columns, two-models, divergence, vector, signals, several "
-        "joined by +, learned:VIEW or gradient:VIEW.",
-        show_default=False,
+        "joined by +, learned:VIEW or gradient:VIEW."
     ),
 ]
 Reference = Annotated[
     str | None,
     typer.Option(
         help="Feature that picks the top documents, by name or its number in the file; else the single model. For "
-        "select-ranker and transform the base model; else the best feature.",
-        show_default=False,
+        "select-ranker and transform the base model; else the best feature."
     ),
 ]
 Judgements = Annotated[
-    Path | None,
-    typer.Option("--qrels", help="Judgements of a text collection, where they are elsewhere.", show_default=False),
+    Path | None, typer.Option("--qrels", help="Judgements of a text collection, where they are elsewhere.")
 ]
 SkipUnknown = Annotated[
     bool,
     typer.Option("--skip-unknown", help="Leave out judgements and vectors of documents that are not in the corpus."),
 ]
 Top = Annotated[
-    int | None,
-    typer.Option(min=1, help="Documents per query that BM25 retrieves: 100, or 50 beside vectors.", show_default=False),
+    int | None, typer.Option(min=1, help="Documents per query that BM25 retrieves: 100, or 50 beside vectors.")
 ]
 Language = Annotated[str, typer.Option(help="Whose stemmer, for text: english, german, …; none does not stem.")]
 VectorFolder = Annotated[
@@ -103,7 +101,6 @@ VectorFolder = Annotated[
         metavar="<path>",
         help="Vectors of a text collection: a folder with documents.npy, queries.npy and the ids in .json, or with "
         ".safetensors or .parquet. What they find is a candidate too, and similarity a feature.",
-        show_default=False,
     ),
 ]
 EmbedderName = Annotated[
@@ -112,20 +109,38 @@ EmbedderName = Annotated[
         metavar="<str>",
         help="What makes vectors of a text collection: lsa, static, sentence-transformers:NAME_OR_FOLDER, or an "
         "address like http://localhost:8080/v1/embeddings#MODEL.",
-        show_default=False,
     ),
 ]
 VectorTop = Annotated[
-    int | None,
-    typer.Option(min=1, help="Documents per query that vectors retrieve: 50 unless given.", show_default=False),
+    int | None, typer.Option(min=1, help="Documents per query that vectors retrieve: 50 unless given.")
 ]
 VectorSearch = Annotated[
     str,
     typer.Option(
         help="How vectors find documents: exact, or usearch, which is approximate and for large collections (needs "
-        "the extra usearch). Its recall is printed.",
+        "the extra usearch). Its recall is printed."
     ),
 ]
+ClusterAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        help="Let a Ray cluster do the work: auto starts one here, ray://host:port is one that runs already.",
+    ),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(help="How much memory to keep to, as in 4GB, when training on shards; the rest waits on disk."),
+]
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        sys.stdout.write(f"querywise {installed('querywise')}\n")
+        raise typer.Exit
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
@@ -160,8 +175,6 @@ def measures_from(measures: str, former: str | None, *, quiet: bool) -> str:
 
 def only_one(option: str, given: Sequence[_Result] | None) -> _Result | None:
     """The value of an option that takes one; given several times it is refused, for only one would be used."""
-    from querywise.errors import DataError
-
     if given and len(given) > 1:
         every = " ".join(f"--{option} {each}" for each in given)
         raise DataError(f"{every}: --{option} is given {len(given)} times, and one is used. Name one.")
@@ -173,9 +186,6 @@ def guarded_command(command: Callable[_Parameters, _Result]) -> Callable[_Parame
 
     @functools.wraps(command)
     def guarded(*arguments: _Parameters.args, **options: _Parameters.kwargs) -> _Result:
-        from querywise.errors import QuerywiseError
-        from querywise.runtime.stopping import Terminated, never_swallowed
-
         try:
             with never_swallowed():
                 result = command(*arguments, **options)
@@ -195,6 +205,11 @@ def guarded_command(command: Callable[_Parameters, _Result]) -> Callable[_Parame
             fail("this machine has too little memory for this data.")
 
     return guarded
+
+
+def command(work: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """Make a function a command of its name, guarded."""
+    return app.command()(guarded_command(work))
 
 
 def _interrupted(stop: KeyboardInterrupt) -> str:

@@ -9,45 +9,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from querywise.cli.app import app
-from querywise.cli.options import (
-    AsJson,
-    DataFiles,
-    Features,
-    FlavourName,
-    Measures,
-    Queries,
-    Quiet,
-    guarded_command,
-    print_json,
-    say,
-    say_renamed,
-)
-from querywise.cli.workers import ClusterAddress, working
+import querywise.cli.options as options
+from querywise.cli.inputs import working
+from querywise.cli.options import command, print_json, say, say_renamed
+from querywise.errors import DataError
+from querywise.runtime.progress import shown
 
 if TYPE_CHECKING:
     from querywise.methods import Method
     from querywise.methods.settings import Value
 
 
-@app.command()
-@guarded_command
+@command
 def rank(
-    model: Annotated[Path, typer.Argument(help="A model folder.", show_default=False)],
-    data: DataFiles,
-    out: Annotated[
-        Path | None, typer.Option(help="Where to write; without it, scores go to standard output.", show_default=False)
-    ] = None,
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    data: options.DataFiles,
+    out: Annotated[Path | None, typer.Option(help="Where to write; without it, scores go to standard output.")] = None,
     form: Annotated[
-        str | None,
-        typer.Option(
-            "--format", help="trec, parquet or scores; by default by the ending of --out.", show_default=False
-        ),
+        str | None, typer.Option("--format", help="trec, parquet or scores; by default by the ending of --out.")
     ] = None,
-    features: Features = None,
-    queries: Queries = None,
-    cluster: ClusterAddress = None,
-    quiet: Quiet = False,
+    features: options.Features = None,
+    queries: options.Queries = None,
+    cluster: options.ClusterAddress = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """Score documents with a saved model.
 
@@ -58,11 +42,9 @@ def rank(
     """
     from querywise.contracts.missing import missing_for
     from querywise.data.readers import open_features
-    from querywise.errors import DataError
     from querywise.jobs.rank import check_scores_folder, in_rows, scores_of, write_scored
     from querywise.measures.score_files import write_run, write_scores
     from querywise.runtime.files import check_writable
-    from querywise.runtime.progress import shown
     from querywise.storage import load, version_of
 
     endings = {".trec": "trec", ".run": "trec", ".parquet": "parquet"}
@@ -92,34 +74,27 @@ def rank(
         say(f"{count} documents of {len(parts)} queries ranked, written to {out}")
 
 
-@app.command()
-@guarded_command
+@command
 def evaluate(
     data: Annotated[
         Path,
-        typer.Argument(
-            help="What was judged: TREC or BEIR qrels, a text collection, a LETOR file, shards or a log.",
-            show_default=False,
-        ),
+        typer.Argument(help="What was judged: TREC or BEIR qrels, a text collection, a LETOR file, shards or a log."),
     ],
     scores: Annotated[
         list[Path],
         typer.Argument(
-            help="TREC runs; of documents with features also one score per line, or a folder of Parquet parts.",
-            show_default=False,
+            help="TREC runs; of documents with features also one score per line, or a folder of Parquet parts."
         ),
     ],
-    measures: Measures = "map,ndcg@10,mean_ndcg",
-    flavour: FlavourName = "standard",
+    measures: options.Measures = "map,ndcg@10,mean_ndcg",
+    flavour: options.FlavourName = "standard",
     max_grade: Annotated[
-        int | None, typer.Option(min=1, help="The grade ERR calls perfect; else the largest label.", show_default=False)
+        int | None, typer.Option(min=1, help="The grade ERR calls perfect; else the largest label.")
     ] = None,
-    per_query: Annotated[
-        Path | None, typer.Option(help="Write every query's values to this .csv or .json.", show_default=False)
-    ] = None,
+    per_query: Annotated[Path | None, typer.Option(help="Write every query's values to this .csv or .json.")] = None,
     test: Annotated[str, typer.Option(help="The paired test: t, wilcoxon or randomisation.")] = "t",
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Measure how good scores are; of several, whether each differs from the first.
 
@@ -131,7 +106,6 @@ def evaluate(
     from querywise.measures.flavours import find_flavour
     from querywise.measures.formulas import find_measures
     from querywise.runtime.files import check_writable
-    from querywise.runtime.progress import shown
 
     find_measures(measures)
     find_flavour(flavour)
@@ -150,29 +124,26 @@ def evaluate(
         say(evaluations_table(found, test))
 
 
-@app.command()
-@guarded_command
+@command
 def explain(
-    model: Annotated[Path, typer.Argument(help="A folder with a model.", show_default=False)],
-    data: DataFiles,
-    qid: Annotated[str, typer.Option(help="The query to explain.", show_default=False)],
+    model: Annotated[Path, typer.Argument(help="A folder with a model.")],
+    data: options.DataFiles,
+    qid: Annotated[str, typer.Option(help="The query to explain.")],
     above: Annotated[
         str | None,
         typer.Option(
             help="With --below: why this document is above that one. Documents without ids go by their place in the "
-            "query, from 1.",
-            show_default=False,
+            "query, from 1."
         ),
     ] = None,
-    below: Annotated[str | None, typer.Option(help="See --above.", show_default=False)] = None,
+    below: Annotated[str | None, typer.Option(help="See --above.")] = None,
     show: Annotated[int, typer.Option(min=1, help="How many neighbours, or models, and features to show.")] = 10,
-    features: Features = None,
-    queries: Queries = None,
-    as_json: AsJson = False,
+    features: options.Features = None,
+    queries: options.Queries = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show which training queries or local models answer a query, or why one document is above another."""
     from querywise.contracts.missing import missing_for
-    from querywise.errors import DataError
     from querywise.explanations.explain import as_dict, why
     from querywise.explanations.explain import explain as explained
     from querywise.retrieval.reading import read_judged
@@ -196,11 +167,10 @@ def explain(
         say(explanation_tables(found, show) if above is None else reason_tables(found, show))
 
 
-@app.command()
-@guarded_command
+@command
 def methods(
-    name: Annotated[str | None, typer.Argument(help="One method, to list its settings.", show_default=False)] = None,
-    as_json: AsJson = False,
+    name: Annotated[str | None, typer.Argument(help="One method, to list its settings.")] = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """What can be fitted or compared with, one line each; of one method, everything that can be set."""
     from querywise.methods import METHODS, PEERS, find_method

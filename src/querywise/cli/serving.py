@@ -7,66 +7,54 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from querywise.cli.app import app
-from querywise.cli.options import Queries, Quiet, guarded_command
+import querywise.cli.options as options
+from querywise.cli.options import command, print_json, say
+from querywise.errors import DataError
+from querywise.runtime.progress import shown
 
 if TYPE_CHECKING:
-    from querywise.runtime.values import JsonObject
+    from querywise.exports.target import Written
+    from querywise.runtime.values import Json, JsonObject
     from querywise.service.lookup import Lookup
 
 
-@app.command()
-@guarded_command
+@command
 def serve(
-    model: Annotated[Path | None, typer.Argument(help="A folder with a model.", show_default=False)] = None,
+    model: Annotated[Path | None, typer.Argument(help="A folder with a model.")] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of them.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8080,
     allowed_host: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A name that requests may be sent to, beside the address listened on; may be repeated.",
-            show_default=False,
-        ),
+        typer.Option(help="A name that requests may be sent to, beside the address listened on; may be repeated."),
     ] = None,
     index: Annotated[
-        Path | None,
-        typer.Option(help="An index folder, to search in on the page and at /v1/search.", show_default=False),
+        Path | None, typer.Option(help="An index folder, to search in on the page and at /v1/search.")
     ] = None,
     data: Annotated[
-        list[Path] | None,
-        typer.Option(help="A LETOR file whose queries can be chosen on the page.", show_default=False),
+        list[Path] | None, typer.Option(help="A LETOR file whose queries can be chosen on the page.")
     ] = None,
-    queries: Queries = None,
+    queries: options.Queries = None,
     embed: Annotated[
         str | None,
         typer.Option(
             help="What makes the vectors of queries, where the index has vectors; an address that only the index names "
-            "is not asked.",
-            show_default=False,
+            "is not asked."
         ),
     ] = None,
     demo: Annotated[bool, typer.Option("--demo", help="Serve the embedded collection, searchable.")] = False,
     token_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="A file with the token that requests must carry; else $QUERYWISE_TOKEN, if set.", show_default=False
-        ),
+        Path | None, typer.Option(help="A file with the token that requests must carry; else $QUERYWISE_TOKEN, if set.")
     ] = None,
     judge: Annotated[
         Path | None,
-        typer.Option(
-            help="A file for the grades that results are given on the page, as TREC qrels; needs a token.",
-            show_default=False,
-        ),
+        typer.Option(help="A file for the grades that results are given on the page, as TREC qrels; needs a token."),
     ] = None,
     max_body: Annotated[float, typer.Option(min=0.001, help="Longest request, in megabytes.")] = 16.0,
     max_documents: Annotated[int, typer.Option(min=1, help="Most documents in a request.")] = 20_000,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds an answer may take.")] = 10.0,
-    quiet: Quiet = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Answer ranking requests over HTTP, with a page at / to look at the model; one replaced on disk is taken up."""
-    from querywise.errors import DataError
-
     if (model is None) != demo:
         raise DataError("Name a model folder, or say --demo for the embedded collection; one of the two.")
     if demo and (index or data or queries or embed):
@@ -76,7 +64,6 @@ def serve(
     import logging
     import tempfile
 
-    from querywise.runtime.progress import shown
     from querywise.service.judging import JudgementFile
     from querywise.service.limits import Limits
     from querywise.service.model_folder import ModelFolder
@@ -107,8 +94,6 @@ def serve(
 def _check_installed() -> None:
     from importlib.util import find_spec
 
-    from querywise.errors import DataError
-
     missing = [name for name in ("fastapi", "uvicorn", "httptools", "msgspec") if find_spec(name) is None]
     if missing:
         raise DataError(f"Serving needs {', '.join(missing)}. Install it with: pip install 'querywise[serve]'")
@@ -117,7 +102,6 @@ def _check_installed() -> None:
 def _token(file: Path | None) -> str | None:
     import os
 
-    from querywise.errors import DataError
     from querywise.runtime.files import read_text
 
     token = os.environ.get("QUERYWISE_TOKEN") if file is None else read_text(file).strip()
@@ -201,3 +185,109 @@ def _demo(folder: Path) -> tuple[Path, Lookup]:
 
     found = fitted(folder)
     return folder, Lookup(found.pages, found.judged, found.known, found.copied)
+
+
+_MANY = 100
+
+
+@command
+def export(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            help="The engine: opensearch, elasticsearch (its plugin), elasticsearch-native (its own "
+            "learning_to_rank), solr or vespa; for weights of runs, as fuse writes them, opensearch-hybrid, "
+            "elasticsearch-retriever, vespa or postgres."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder to write the export to.")],
+    data: Annotated[
+        Path | None, typer.Option(help="LETOR file whose documents the engine is checked against; else made up.")
+    ] = None,
+    name: Annotated[str, typer.Option(help="What the feature set and the models are called.")] = "querywise",
+    feature_set: Annotated[
+        Path | None,
+        typer.Option(
+            help="JSON file that says how the engine computes the features, as the engine takes it; else a template."
+        ),
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, help="Documents in the check.")] = 100,
+    as_is: Annotated[
+        bool, typer.Option("--as-is", help="Export though the data looks normalised within queries.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write over an earlier export though files in it were changed since.")
+    ] = False,
+    features: options.Features = None,
+    queries: options.Queries = None,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write a model as a search engine reads it, with a check that the engine scores as querywise does.
+
+    Query-dependent models come with a router: which model answers a query, and the request to the engine.
+    """
+    from querywise.contracts.missing import missing_for
+    from querywise.exports.targets import find_target
+    from querywise.exports.writing import check_export_folder, export_model
+    from querywise.exports.writing import read_features as features_from
+    from querywise.retrieval.reading import read_judged
+    from querywise.storage import load
+
+    find_target(to)
+    lonely = next((option for option, given in (("queries", queries), ("features", features)) if given), None)
+    if data is None and lonely is not None:
+        raise DataError(f"--{lonely} says more of the documents in --data; name that file too, or leave it out.")
+    check_export_folder(out, to, force=force)
+    ranker = load(model)
+    given = None if feature_set is None else features_from(feature_set)
+    with shown(quiet=quiet):
+        missing = missing_for(ranker)
+        documents = None if data is None else read_judged(data, features=features, queries=queries, missing=missing)
+        done = export_model(
+            ranker, to, out, name=name, data=documents, features=given, rows=rows, as_is=as_is, force=force
+        )
+    if as_json:
+        print_json({"out": str(out), "engine": to, **_as_json(done)})
+    elif not quiet:
+        if done.weights:
+            _say_weights(done, out)
+        else:
+            _say_models(done, out)
+
+
+def _as_json(done: Written) -> JsonObject:
+    if done.weights:
+        return {"weights": dict(done.weights), "by": done.by}
+    routing: Json = None if done.routing is None else {"by": done.routing.by, "requests": done.routing.requests}
+    exact = None if done.exactness is None else done.exactness._asdict()
+    return {"models": done.models, "routing": routing, "exactness": exact, "unfinished_features": done.unfinished}
+
+
+def _say_weights(done: Written, out: Path) -> None:
+    said = ", ".join(f"{run} {weight:.4g}" for run, weight in done.weights.items())
+    say(f"Weights of {len(done.weights)} runs for {done.engine} written to {out}: {said}")
+    if done.by:
+        say(f"Queries have weights of their own, by {' and '.join(done.by)}: router.py")
+    say(f"Fill in what is marked EDIT_ME. Read {out / 'README.md'}")
+
+
+def _say_models(done: Written, out: Path) -> None:
+    from querywise.exports.model_files import exactness_sentence
+
+    say(f"{len(done.models)} model{'s' if len(done.models) > 1 else ''} for {done.engine} written to {out}")
+    if len(done.models) > _MANY:
+        say("To keep them few, fit with --set models=20, or --clusters.")
+    if done.unfinished:
+        say("The features are a template: fill in what is marked EDIT_ME, or export again with --feature-set.")
+    if done.routing is not None:
+        count = "one request" if done.routing.requests == 1 else "two requests"
+        less = ", one where a query comes with its class" if "class" in done.routing.by and count[:3] == "two" else ""
+        by = " and ".join(done.routing.by)
+        say(f"Queries are routed by {by}, with {count} to the engine each{less}: router.py")
+    if done.exactness is None:
+        say("Give --data, the training file: its features are then looked at, and the engine is checked with them.")
+    else:
+        say(exactness_sentence(done.exactness))
+    say(f"Read {out / 'README.md'}")

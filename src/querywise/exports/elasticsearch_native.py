@@ -166,11 +166,6 @@ routed by their documents, the first of the two requests goes to
 TARGET = Target(
     _TITLE,
     StoredModels(
-        Arithmetic(np.float32, floor32, np.float64),
-        write,
-        _steps,
-        "elasticsearch_native",
-        no_sums=_NO_SUMS,
-        least=0.0,
+        Arithmetic(np.float32, floor32, np.float64), write, _steps, "elasticsearch_native", no_sums=_NO_SUMS, least=0.0
     ),
 )

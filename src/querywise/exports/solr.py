@@ -157,6 +157,5 @@ curl "$URL/$COLLECTION/query" --data-urlencode 'keywords=jaguar' \\
 
 
 TARGET = Target(
-    "Solr",
-    StoredModels(Arithmetic(np.float32, _highest_low), write, _steps, "solr", "--url URL --collection SCRATCH"),
+    "Solr", StoredModels(Arithmetic(np.float32, _highest_low), write, _steps, "solr", "--url URL --collection SCRATCH")
 )

@@ -49,12 +49,7 @@ KNN = ("knn-online", "knn-offline-1", "knn-offline-2")
 SHOWN = KNN[0]
 SERVED = "blend"  # the method to try first
 EMBEDDER = "lsa"  # needs nothing but the documents
-_KNN_GRID = {
-    "l2": (0.1,),
-    "k": (0.2, 0.35),
-    "prior_l2": (0.0, 0.5),
-    "view": ("top-mean", "gradient:text"),
-}
+_KNN_GRID = {"l2": (0.1,), "k": (0.2, 0.35), "prior_l2": (0.0, 0.5), "view": ("top-mean", "gradient:text")}
 # Small grids, so that it takes a minute; curvature and views are shared between settings.
 GRIDS: dict[str, Grid] = {
     "bm25": {},

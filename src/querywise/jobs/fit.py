@@ -69,22 +69,10 @@ def _tuned(asked: Asked, train: Training, valid: Judged | None) -> Tuned[Ranker]
     grid, fixed = asked.method.opened(grid, asked.fixed)
     if asked.folds is None:
         return tune_or_fit(
-            build,
-            grid,
-            fixed=fixed,
-            train=train,
-            valid=valid,
-            measure=asked.measure,
-            flavour=asked.flavour,
+            build, grid, fixed=fixed, train=train, valid=valid, measure=asked.measure, flavour=asked.flavour
         )
     return cross_validate(
-        build,
-        grid,
-        fixed=fixed,
-        data=train,
-        folds=asked.folds,
-        measure=asked.measure,
-        flavour=asked.flavour,
+        build, grid, fixed=fixed, data=train, folds=asked.folds, measure=asked.measure, flavour=asked.flavour
     )
 
 
