@@ -20,7 +20,7 @@ from querywise.learners.regression.monotone import bent, nearest_lines
 from querywise.learners.regression.targets import Penalty, Transforms, transforms
 from querywise.learners.trees.boosting import TreeRegression
 from querywise.rankers.atvt import ATVT
-from querywise.reproduction.zha2006_tables import distance
+from querywise.reproduction.zha2006 import distance
 from querywise.runtime.arrays import Floats
 from querywise.runtime.parameters import unfitted
 from querywise.storage import load, save

@@ -45,7 +45,7 @@ from querywise.rankers.nearby import NearbyBlend
 from querywise.rankers.neighbors import Locality
 from querywise.rankers.normalised import QueryNormalised
 from querywise.report.terminal import explanation_tables
-from querywise.reproduction import blend, fromtext, geng2008, geng2008_stability, geng2008_sweep, hoi2008, hybrid
+from querywise.reproduction import blend, fromtext, geng2008, geng2008_sweep, hoi2008, hybrid
 from querywise.runtime.arrays import Floats
 from querywise.runtime.stored import Added, declared
 from tests.worlds import as_runs
@@ -238,7 +238,7 @@ def test_reproductions_of_papers_never_back_off(back_offs: list[float | None]) -
     for fit in geng2008._Rows(0, quick=True).all(classes=False).values():
         fit(fold.train, fold.valid)
     geng2008_sweep._of_fold(fold, 0, (0.3,), (0.3,))
-    geng2008_stability.stability(fold, 0, queries=2)
+    geng2008_sweep.stability(fold, 0, queries=2)
     assert len(back_offs) > 20
     for fits in (fromtext._fits(classes=False), hoi2008._ours(hoi2008._Size(quick=True), hoi2008.OTHERS)):
         before = len(back_offs)

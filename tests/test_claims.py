@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from querywise.reproduction.claims import claimed, untestable, write_findings
+from querywise.evaluation.breakdown import DIFFICULTIES, Breakdown, Group
+from querywise.reproduction import lin2011
+from querywise.reproduction.papers import claimed, untestable, write_findings
 
 TABLE = "| method | MAP |\n| --- | ---: |\n| one | 0.5 |\n"
 
@@ -48,3 +50,16 @@ def test_without_claims_nothing_is_said_of_them(tmp_path: Path) -> None:
     assert written.read_text() == TABLE
     content = json.loads((tmp_path / "numbers.json").read_text())
     assert content == {"sweep": [0.1], "printed": [[["method", "MAP"], ["one", "0.5"]]]}
+
+
+def test_the_papers_words_for_difficulty_are_found_in_our_groups() -> None:
+    gains = dict(zip((label for label, _, _ in DIFFICULTIES), (0.0, 0.01, 0.02, -0.03), strict=True))
+    groups = [
+        Group(label, 5, {"single": 0.5, "transform": 0.5 + gain}, {"transform": 0.2}) for label, gain in gains.items()
+    ]
+    found = lin2011._about_difficulty(Breakdown("relevant documents", tuple(groups)), "transform")
+    assert found.here == "hard +0.0100 (p = 0.20), normal +0.0200 (p = 0.20), easy -0.0300 (p = 0.20)"
+    assert found.outcome == "same direction, not significant"
+    fewer = lin2011._about_difficulty(Breakdown("relevant documents", tuple(groups[:3])), "transform")
+    assert fewer.outcome == "not testable here"
+    assert fewer.here == "there are no easy queries"

@@ -14,7 +14,7 @@ from querywise.data.folds import make_folds
 from querywise.data.letor import read_letor, write_letor
 from querywise.data.synthetic import make_judged
 from querywise.methods import METHODS, PEERS
-from querywise.reproduction import zha2006_rows
+from querywise.reproduction import zha2006
 from querywise.storage import load, read_manifest
 from tests import commands
 
@@ -192,14 +192,14 @@ def test_the_tables_of_ensembles_are_made_anew(one_fold: Path, tmp_path: Path) -
 @pytest.mark.slow
 def test_the_tables_of_atvt_are_made_anew(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     diagonal = ((1.0, 0.1), (10.0, 1.0), (100.0, 10.0))
-    few = zha2006_rows.Size(1, diagonal, {"trees": [10], "learning_rate": [0.1]})
-    monkeypatch.setattr(zha2006_rows, "_PARTS", 2)
-    monkeypatch.setattr(zha2006_rows.Size, "of", staticmethod(lambda fold, quick: few))
+    few = zha2006.Size(1, diagonal, {"trees": [10], "learning_rate": [0.1]})
+    monkeypatch.setattr(zha2006, "_PARTS", 2)
+    monkeypatch.setattr(zha2006.Size, "of", staticmethod(lambda fold, quick: few))
     text = run("reproduce", "zha2006", folder, "--out", tmp_path / "report")
     assert "60 test queries, flavour standard; without aTVT" in text
     numbers = json.loads((tmp_path / "report" / "numbers.json").read_text())
     assert list(numbers["comparison"]["methods"])[:2] == ["regression", "aTVT, λ by cross-validation"]
-    away = [abs(numbers["moments"][zha2006_rows.cell(*each)][0][0] - 1) for each in diagonal]
+    away = [abs(numbers["moments"][zha2006.cell(*each)][0][0] - 1) for each in diagonal]
     assert away[2] < away[0] + 0.05
     assert all(trace[0] >= trace[1] for traces in numbers["traces"].values() for trace in traces), "a step never rises"
     assert {each["variant"] for each in numbers["chosen"]["aTVT, λ_α = 10, λ_β = 1"]} == {"updating"}

@@ -14,7 +14,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
-from querywise.evaluation.analysis import class_shares
+from querywise.evaluation.breakdown import class_shares
 from querywise.evaluation.compare import compare
 from querywise.evaluation.compared import CHOSEN, Compared
 from querywise.evaluation.evaluate import evaluate

@@ -12,7 +12,6 @@ from scipy.sparse import csr_array
 from querywise.data.judged import Candidates, Judged
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError
-from querywise.evaluation.analysis import change_ratios, stability_bounds
 from querywise.explanations.explain import explain, why
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees.boosting import LambdaMART
@@ -28,6 +27,7 @@ from querywise.rankers.nearby import NearbyBlend
 from querywise.rankers.normalised import QueryNormalised
 from querywise.rankers.single import Single
 from querywise.rankers.voting import ReciprocalRank
+from querywise.reproduction.geng2008_sweep import change_ratios, stability_bounds
 from querywise.runtime.arrays import Floats, Ints
 from tests.worlds import explicit_pairs
 

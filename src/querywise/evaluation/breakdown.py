@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from querywise.data.coverage import relevant_judged
 from querywise.evaluation.compared import Compared
@@ -124,3 +126,21 @@ def _broken_down(title: str, compared: Compared, measure: str, masks: dict[str, 
                 )
             )
     return Breakdown(title, tuple(groups))
+
+
+def class_shares(members: csr_array, theirs: Sequence[str | None], own: Sequence[str | None]) -> Floats:
+    """Which share of the training queries that count for a query is of its own class [geng2008]_; NaN without any.
+
+    A row of `members` says how much each training query, of class `theirs`, counts for a query of class `own`.
+
+    >>> class_shares(csr_array([[1.0, 1.0, 2.0]]), ["a", "b", "a"], ["a"])
+    array([0.75])
+    """
+    known = np.array([[name == each for name in theirs] for each in sorted({each for each in own if each})])
+    place = {name: row for row, name in enumerate(sorted({each for each in own if each}))}
+    totals = np.asarray(members.sum(axis=1)).ravel()
+    shares = np.full(len(own), np.nan)
+    for query, name in enumerate(own):
+        if name and totals[query] > 0:
+            shares[query] = float((members[[query]] @ known[place[name]].astype(np.float64))[0]) / totals[query]
+    return shares

@@ -14,7 +14,7 @@ from querywise.data.collections import Collection, Document, write_collection
 from querywise.data.folds import Fold, make_folds
 from querywise.data.judged import Judged
 from querywise.data.query_table import QueryTable
-from querywise.evaluation.analysis import class_shares
+from querywise.evaluation.breakdown import class_shares
 from querywise.evaluation.compare import compare
 from querywise.evaluation.examples import examples
 from querywise.evaluation.findings import Findings, findings

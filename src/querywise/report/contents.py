@@ -16,7 +16,7 @@ from querywise.report.drawings import Figure
 from querywise.report.features import features_figure, features_table, features_text
 from querywise.report.oracle import oracle_table, oracle_text
 from querywise.report.origin import Origin
-from querywise.report.tables import Cell, Column, Table, Tested
+from querywise.report.tables import Cell, Column, Table, Tested, values_and_p
 from querywise.report.twins import twins_tables, twins_text
 
 
@@ -153,17 +153,13 @@ def pairs_table(found: Findings) -> Table:
 def breakdown_table(found: Findings, breakdown: Breakdown) -> Table:
     """One measure of every method by group of queries."""
     base = found.compared.baseline
-    columns = [Column("method")]
-    for group in breakdown.groups:
-        columns += [Column(f"{group.label} ({group.queries})", "value"), Column(f"p ({group.label})", "p")]
-    rows = []
-    for name in found.compared.names:
-        cells: list[Cell] = [name]
-        for group in breakdown.groups:
-            cells += [group.means[name], None if name == base else group.p[name]]
-        rows.append(tuple(cells))
+    headings = {f"{group.label} ({group.queries})": f"p ({group.label})" for group in breakdown.groups}
+    rows = {
+        name: [(group.means[name], None if name == base else group.p[name]) for group in breakdown.groups]
+        for name in found.compared.names
+    }
     caption = f"{found.measure} by {breakdown.title}, number of queries in brackets; p: paired t-test against {base}."
-    return Table(tuple(columns), tuple(rows), caption)
+    return values_and_p("method", headings, rows, caption)
 
 
 def examples_table(examples: tuple[Example, ...]) -> Table:

@@ -7,8 +7,9 @@ import html
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 
@@ -110,6 +111,15 @@ class Table:
         caption = f"<caption>{html.escape(self.caption)}</caption>" if self.caption else ""
         table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
         return f'<div class="scroll" tabindex="0" role="region" aria-label="{html.escape(name)}">{table}</div>'
+
+
+def values_and_p(
+    corner: str, headings: Mapping[str, str], rows: Mapping[str, Sequence[tuple[Cell, Cell]]], caption: str = ""
+) -> Table:
+    """Rows by name, each of values with their p beside them. headings: of each value, and of its p."""
+    pairs = ((Column(value, "value"), Column(p, "p")) for value, p in headings.items())
+    columns = (Column(corner), *chain.from_iterable(pairs))
+    return Table(columns, tuple((name, *chain.from_iterable(cells)) for name, cells in rows.items()), caption)
 
 
 def _p(value: float) -> str:

@@ -30,8 +30,7 @@ from querywise.methods.table import RECOMMENDED
 from querywise.rankers.blend import Blend, learned_weights
 from querywise.rankers.nearby import NearbyBlend
 from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.claims import write_findings
-from querywise.reproduction.rows import FLAVOUR, p_of
+from querywise.reproduction.papers import p_of, usual_flavour, write_findings
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import make_folder
 
@@ -49,17 +48,15 @@ def reproduce(folds: Folds, out: Path) -> Path:
     """Write table.md and numbers.json into a folder; returns the table's path."""
     make_folder(out)
     parts = list(folds)
-    table = parts[0].train.candidates.queries
-    flavour = FLAVOUR if table is None or table.texts is None else "standard"
+    flavour = usual_flavour(parts[0].train)
     validated: dict[str, list[Floats]] = {}
     weights: dict[str, list[list[float]]] = {}
 
     def observe(fold: Fold, name: str, ranker: Any) -> None:
         learned = getattr(ranker, "weights", "equal") == "learned"
         scores = _crossed(ranker, fold.valid) if learned else ranker.predict(fold.valid.candidates)
-        validated.setdefault(name, []).append(
-            evaluate(scores, fold.valid, measures=["map"], flavour=flavour, order="grouped")["map"]
-        )
+        found = evaluate(scores, fold.valid, measures=["map"], flavour=flavour, order="grouped")
+        validated.setdefault(name, []).append(found["map"])
         if learned:
             weights.setdefault(name, []).append(ranker.weights_.tolist())
 

@@ -24,12 +24,10 @@ from querywise.evaluation.significance import holm, paired_t_test
 from querywise.evaluation.trained import Fit
 from querywise.methods import Method, find_method
 from querywise.methods.table import RECOMMENDED
-from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.claims import NUMBERS, write_findings
+from querywise.report.tables import Cell, Column, Table, values_and_p
 from querywise.reproduction.figures import line_figure, steps_figure
+from querywise.reproduction.papers import NUMBERS, Sets, each_in_a_folder, usual_flavour, write_findings
 from querywise.reproduction.peers import SEEDS
-from querywise.reproduction.rows import usual_flavour
-from querywise.reproduction.sets import Sets, each_in_a_folder
 from querywise.runtime.files import make_folder
 from querywise.runtime.progress import track
 from querywise.runtime.values import JsonObject
@@ -141,16 +139,14 @@ def _gap(compared: Compared) -> dict[str, float | None]:
 
 def _table(curves: dict[int, Compared], measure: str, title: str) -> Table:
     tests = _tests(curves, measure)
-    columns = [Column(f"{title}, training queries")]
-    for size in curves:
-        columns += [Column(str(size), "value"), Column("p, Holm", "p")]
-    rows: list[tuple[Cell, ...]] = []
-    for name in LEADING:
-        cells: list[Cell] = [name]
-        for place, each in enumerate(curves.values()):
-            cells += [each.evaluations[name].mean()[measure], tests[name][place] if name in tests else None]
-        rows.append(tuple(cells))
-    return Table(tuple(columns), tuple(rows))
+    rows = {
+        name: [
+            (each.evaluations[name].mean()[measure], tests[name][place] if name in tests else None)
+            for place, each in enumerate(curves.values())
+        ]
+        for name in LEADING
+    }
+    return values_and_p(f"{title}, training queries", {str(size): "p, Holm" for size in curves}, rows)
 
 
 def _remark(compared: Compared) -> str:

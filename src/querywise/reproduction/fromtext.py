@@ -12,16 +12,15 @@ from typing import Any
 import numpy as np
 
 from querywise.data.folds import Fold, Folds
-from querywise.evaluation.analysis import class_shares
+from querywise.evaluation.breakdown import class_shares
 from querywise.evaluation.compare import compare
 from querywise.evaluation.compared import Compared
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import tuned_fit
 from querywise.methods import METHODS
-from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.claims import write_findings
-from querywise.reproduction.rows import NO_BACK_OFF
-from querywise.runtime.arrays import Floats
+from querywise.report.tables import Cell, values_and_p
+from querywise.reproduction.papers import NO_BACK_OFF, write_findings
+from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.files import make_folder
 from querywise.runtime.values import JsonObject
 
@@ -74,34 +73,28 @@ def _fits(*, classes: bool) -> dict[str, Fit]:
 
 
 def _table(compared: Compared) -> str:
-    columns = [Column("method, view")]
-    for heading in ("MAP", "NDCG@10", "mean NDCG"):
-        columns += [Column(heading, "value"), Column("p", "p")]
-    rows = []
-    for name in compared.names:
-        cells: list[Cell] = [name]
-        for measure, mean in compared.evaluations[name].mean().items():
-            same = name == compared.baseline
-            cells += [mean, None if same else compared.against_baseline(name, measure).p]
-        rows.append(tuple(cells))
+    rows = {
+        name: [
+            (mean, None if name == compared.baseline else compared.against_baseline(name, measure).p)
+            for measure, mean in compared.evaluations[name].mean().items()
+        ]
+        for name in compared.names
+    }
     caption = f"{len(compared.judged)} test queries, flavour {compared.flavour}; p: paired t-test against single."
-    return Table(tuple(columns), tuple(rows), " ".join([caption, *compared.counted()])).markdown()
+    headings = {"MAP": "p", "NDCG@10": "p", "mean NDCG": "p"}
+    return values_and_p("method, view", headings, rows, " ".join([caption, *compared.counted()])).markdown()
 
 
 def _by_class(compared: Compared, alike: dict[str, float]) -> list[str]:
     if not compared.classes:
         return []
-    columns = [Column("mean NDCG by class")]
-    for name, chosen in compared.classes.items():
-        columns += [Column(f"{name} ({int(chosen.sum())})", "value"), Column("p", "p")]
-    rows = []
-    for name in compared.names:
-        cells: list[Cell] = [name]
-        for chosen in compared.classes.values():
-            same = name == compared.baseline
-            mean = float(compared.evaluations[name][CHOSEN_BY][chosen].mean())
-            cells += [mean, None if same else compared.against_baseline(name, CHOSEN_BY, chosen).p]
-        rows.append(tuple(cells))
+
+    def cell(name: str, chosen: Bools) -> tuple[Cell, Cell]:
+        mean = float(compared.evaluations[name][CHOSEN_BY][chosen].mean())
+        return mean, None if name == compared.baseline else compared.against_baseline(name, CHOSEN_BY, chosen).p
+
+    headings = {f"{name} ({int(chosen.sum())})": "p" for name, chosen in compared.classes.items()}
+    rows = {name: [cell(name, chosen) for chosen in compared.classes.values()] for name in compared.names}
     shares = ", ".join(f"{name.partition(', ')[2]} {100 * share:.0f} %" for name, share in alike.items())
     told = f"Share of a test query's neighbours (knn-online, k as chosen) that are of its class: {shares}."
-    return [Table(tuple(columns), tuple(rows)).markdown(), told + "\n"]
+    return [values_and_p("mean NDCG by class", headings, rows).markdown(), told + "\n"]

@@ -30,9 +30,20 @@ from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import cross_validate
 from querywise.methods import METHODS
 from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.claims import QUICK, Claim, claimed, p_text, write_findings
 from querywise.reproduction.figures import line_figure
-from querywise.reproduction.rows import FLAVOUR, NO_BACK_OFF, fitting, gain_of, p_of, rows_table
+from querywise.reproduction.papers import (
+    FLAVOUR,
+    NO_BACK_OFF,
+    QUICK,
+    Claim,
+    claimed,
+    fitting,
+    gain_of,
+    p_of,
+    p_text,
+    rows_table,
+    write_findings,
+)
 from querywise.runtime.files import make_folder
 from querywise.runtime.progress import track
 from querywise.runtime.values import Grid, JsonObject, Settings
@@ -197,10 +208,7 @@ def _sweep(folds: Sequence[Fold], gammas: Sequence[float]) -> dict[str, list[flo
         for fold in track(folds, "Sweep over γ"):
             for place, gamma in enumerate(gammas):
                 ranker: Any = METHODS[SSER].build(gamma=gamma, norm=norm).fit(fold.train)
-                table = evaluate(
-                    ranker.predict(fold.test.candidates), fold.test, measures=["map"], flavour=FLAVOUR, order="grouped"
-                )
-                values[place].append(table["map"])
+                values[place].append(evaluate(ranker, fold.test, measures=["map"], flavour=FLAVOUR)["map"])
         lines[_line(norm)] = [float(np.concatenate(each).mean()) for each in values]
     return lines
 

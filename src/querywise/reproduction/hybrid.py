@@ -41,8 +41,7 @@ from querywise.rankers.weights.fusion import Weights
 from querywise.rankers.weights.lists import normalised_runs
 from querywise.rankers.weights.options import options_for
 from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.claims import write_findings
-from querywise.reproduction.rows import p_of
+from querywise.reproduction.papers import p_of, write_findings
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import atomic_text, make_folder
 from querywise.runtime.values import Json, JsonObject, Settings, json_text

@@ -15,7 +15,8 @@ but the number of clusters, of which it has two.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +27,226 @@ from querywise.data.folds import Fold, Folds
 from querywise.evaluation.breakdown import Breakdown, difficulty_breakdown, relevant_documents
 from querywise.evaluation.compare import compare
 from querywise.evaluation.compared import Compared
+from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.examples import Example, extremes
+from querywise.evaluation.oracle import oracle_gap
+from querywise.evaluation.significance import equivalence_test, paired_t_test
 from querywise.evaluation.trained import Fit
-from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.claims import QUICK, write_findings
+from querywise.evaluation.tuning import tune
+from querywise.methods import METHODS
+from querywise.report.tables import Cell, Column, Table, values_and_p
 from querywise.reproduction.figures import counts_figure, line_figure
-from querywise.reproduction.lin2011_claims import claims_of
-from querywise.reproduction.lin2011_names import MEASURES, METHOD_NAMES, NAIVE, SELECT, SINGLE, TRANSFORM, TREES
-from querywise.reproduction.lin2011_sweep import COUNTS, FEW_COUNTS, Sweep, sweep, sweep_table
-from querywise.reproduction.rows import FLAVOUR, fitting, rows_table, tests_of
+from querywise.reproduction.papers import (
+    FLAVOUR,
+    QUICK,
+    Claim,
+    claimed,
+    fitting,
+    gain_of,
+    p_of,
+    rows_table,
+    tests_of,
+    untestable,
+    write_findings,
+)
+from querywise.runtime.arrays import Floats
 from querywise.runtime.files import atomic_text, make_folder
+from querywise.runtime.progress import track
 from querywise.runtime.values import JsonObject, Settings
+
+SINGLE, TREES, NAIVE, SELECT, TRANSFORM = "single", "lambdamart", "naive", "select-ranker", "transform"
+METHOD_NAMES = (NAIVE, SELECT, TRANSFORM)
+PRECISIONS = tuple(f"p@{position}" for position in (1, 2, 5, 10))
+GAINS = tuple(f"ndcg@{position}" for position in (1, 2, 5, 10))
+MEASURES = ("map", *PRECISIONS, *GAINS, "mean_ndcg")
+
+
+COUNTS = (1, 5, 10, 20, 50, 100)
+FEW_COUNTS = (1, 10, 100)  # of a quick run
+_BOUNDS = ("UpperBound", "RelevantOnly")
+_THIN = (NAIVE, TRANSFORM)  # SelectRanker has Naive's groups
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Means of average precision over all test queries, by number of clusters, and what follows from them."""
+
+    clusters: list[int]
+    single: float
+    map: dict[str, list[float]]
+    groups: dict[str, list[int]]  # over all folds
+    thin_groups: dict[str, list[int]]
+    relevant_only_p: list[float]  # against the single model
+    upper_bound_p: list[float]  # against the next smaller number of clusters
+    by_rank: list[float]
+    single_rank: int | None
+
+
+def sweep(folds: Sequence[Fold], reference: int | str | None, counts: Sequence[int]) -> Sweep:
+    """Everything against the number of clusters, over all test queries: means of average precision."""
+    lines: dict[str, list[list[Floats]]] = {name: [[] for _ in counts] for name in (*METHOD_NAMES, *_BOUNDS)}
+    thin, groups = ({name: [0] * len(counts) for name in METHOD_NAMES} for _ in range(2))
+    single: list[Floats] = []
+    ranked: list[Floats] = []
+    for fold in track(folds, "Sweep over clusters"):
+        grid = METHODS[SINGLE].grid
+        tuned = tune(METHODS[SINGLE].build, grid, train=fold.train, valid=fold.valid, flavour=FLAVOUR)
+        single.append(_precision(tuned.ranker, fold))
+        for place, count in enumerate(track(counts, "Clusters")):
+            for name in METHOD_NAMES:
+                asked = {} if name == NAIVE else {"reference": reference}
+                ranker: Any = METHODS[name].build(clusters=count, **asked, **tuned.parameters).fit(fold.train)
+                lines[name][place].append(_precision(ranker, fold))
+                thin[name][place] += ranker.sizes.of_one_query + ranker.sizes.empty
+                groups[name][place] += ranker.sizes.groups
+                gap = oracle_gap(ranker, fold.test, flavour=FLAVOUR)
+                if name == NAIVE and gap is not None:
+                    lines[_BOUNDS[0]][place].append(gap.best)
+                    assert gap.relevant_only is not None, "naive places documents"
+                    lines[_BOUNDS[1]][place].append(gap.relevant_only)
+                    if count == counts[-1]:
+                        ranked.append(gap.by_rank * len(fold.test))
+    level = float(np.concatenate(single).mean())
+    length = min(map(len, ranked))
+    by_rank = sum(each[:length] for each in ranked) / sum(len(fold.test) for fold in folds)
+    below = np.flatnonzero(by_rank <= level)
+    alone = np.concatenate(single)
+    upper, routed = ([np.concatenate(parts) for parts in lines[name]] for name in _BOUNDS)
+    return Sweep(
+        clusters=list(counts),
+        single=level,
+        map={name: [float(np.concatenate(parts).mean()) for parts in each] for name, each in lines.items()},
+        groups=groups,
+        thin_groups=thin,
+        relevant_only_p=[paired_t_test(each, alone).p for each in routed],
+        upper_bound_p=[paired_t_test(more, fewer).p for fewer, more in pairwise(upper)],
+        by_rank=np.asarray(by_rank).tolist(),
+        single_rank=int(below[0]) + 1 if len(below) else None,
+    )
+
+
+def _precision(ranker: Any, fold: Fold) -> Floats:
+    return evaluate(ranker, fold.test, measures=["map"], flavour=FLAVOUR)["map"]
+
+
+def sweep_table(swept: Sweep) -> Table:
+    """Figure 2 in numbers."""
+    names = tuple(swept.map)
+    thin = swept.thin_groups, swept.groups
+    rows: list[tuple[Cell, ...]] = [
+        (str(count), *(swept.map[name][place] for name in names),
+         *(f"{thin[0][name][place]} of {thin[1][name][place]}" for name in _THIN))
+        for place, count in enumerate(swept.clusters)
+    ]  # fmt: skip
+    rank = "never" if swept.single_rank is None else f"at rank {swept.single_rank}"
+    caption = (
+        f"MAP against the number of clusters, no prior; {SINGLE} reaches {swept.single:.4f}. Always taking the r-th "
+        f"best of the models of {swept.clusters[-1]} clusters falls to that {rank}. Thin "
+        "groups, over all folds, have fewer than two training queries to learn from: their model is the global one."
+    )
+    columns = (*(Column(name, "value") for name in names), *(Column(f"thin groups, {name}") for name in _THIN))
+    return Table((Column("clusters"), *columns), tuple(rows), caption)
+
+
+ALIKE = 0.01  # of MAP: the largest difference that counts as none
+_RANK, _AROUND = 19, 5  # "around the 19th": within five places
+_AGGREGATED = METHOD_NAMES[1:]
+_PAPERS_WORDS = {"1 to 3": "hard", "4 to 20": "normal", "more than 20": "easy"}  # by relevant documents
+
+
+def claims_of(compared: Compared, swept: Sweep, difficulty: Breakdown) -> list[Claim]:
+    """Every claim."""
+    naive = gain_of(compared, NAIVE, SINGLE, "map")
+    return [
+        untestable("All three beat LETOR's rank-aggregation baselines (Table 1)", "those used other data"),
+        claimed("Naive is worse than RankSVM in MAP", f"{naive:+.4f}", same=naive < 0,
+                p=p_of(compared, NAIVE, SINGLE, "map")),
+        _alike(compared),
+        _mostly_better(compared),
+        _best_in(compared, TRANSFORM, ("map",), "Transform has the best MAP (MQ2007)"),
+        _best_in(compared, SELECT, PRECISIONS[:3], "SelectRanker has the best P@1, P@2 and P@5 (MQ2007)"),
+        _best_in(compared, SELECT, GAINS, "SelectRanker has the best NDCG (MQ2007)"),
+        *_about_selection(swept),
+        *(_about_difficulty(difficulty, name) for name in _AGGREGATED),
+        untestable("Misspelled queries gain (Table 4)", "no query text with known misspellings is at hand"),
+    ]  # fmt: skip
+
+
+def _alike(compared: Compared) -> Claim:
+    gains = {name: gain_of(compared, name, SINGLE, "map") for name in _AGGREGATED}
+    values = compared.evaluations
+    return claimed(
+        f"SelectRanker and Transform do not differ from RankSVM in MAP: within ±{ALIKE}",
+        ", ".join(f"{name} {gain:+.4f}" for name, gain in gains.items()) + "; p of the test of equivalence",
+        same=all(abs(gain) < ALIKE for gain in gains.values()),
+        p=max(equivalence_test(values[name]["map"], values[SINGLE]["map"], ALIKE).p for name in _AGGREGATED),
+        paper="no difference significant",
+    )
+
+
+def _mostly_better(compared: Compared) -> Claim:
+    """Of every method, most differences are gains; p is the largest of theirs."""
+    gains = {name: [each for each in MEASURES if gain_of(compared, name, SINGLE, each) > 0] for name in _AGGREGATED}
+    here = "; ".join(f"{name} in {len(each)} of {len(MEASURES)} measures" for name, each in gains.items())
+    return claimed(
+        "SelectRanker and Transform are better than RankSVM in most measures (MQ2008)",
+        here,
+        same=all(len(each) > len(MEASURES) / 2 for each in gains.values()),
+        p=max((p_of(compared, name, SINGLE, each) for name, known in gains.items() for each in known), default=None),
+        paper="not significant",
+    )
+
+
+def _best_in(compared: Compared, name: str, measures: Sequence[str], claim: str) -> Claim:
+    rivals = [rival for rival in (SINGLE, *METHOD_NAMES) if rival != name]
+    gains = {each: {rival: gain_of(compared, name, rival, each) for rival in rivals} for each in measures}
+    least = {each: min(found, key=lambda rival: found[rival]) for each, found in gains.items()}
+    here = ", ".join(f"{each.upper()} {gains[each][rival]:+.4f} against {rival}" for each, rival in least.items())
+    return claimed(
+        claim,
+        f"against the best other: {here}",
+        same=all(gain > 0 for found in gains.values() for gain in found.values()),
+        p=max(p_of(compared, name, rival, each) for each in measures for rival in rivals),
+    )
+
+
+def _about_selection(swept: Sweep) -> list[Claim]:
+    upper, only = (np.array(swept.map[name]) for name in ("UpperBound", "RelevantOnly"))
+    counts, level, rank = swept.clusters, swept.single, swept.single_rank
+    gains = ", ".join(f"{value - level:+.4f} with {count}" for count, value in zip(counts[1:], only[1:], strict=True))
+    return [
+        claimed(
+            "Routed by its true relevant documents, Naive beats RankSVM (RelevantOnly, Figure 2)",
+            f"{gains} clusters",
+            same=bool(np.all(only[1:] > level)),
+            p=max(swept.relevant_only_p[1:]),
+        ),
+        claimed(
+            "UpperBound leaves much room, the more the more clusters (Figure 2)",
+            f"{upper[1]:.4f} with {counts[1]} clusters, {upper[-1]:.4f} with {counts[-1]}",
+            same=bool(np.all(np.diff(upper) > 0) and upper[-1] > level),
+            p=max(swept.upper_bound_p),
+        ),
+        claimed(
+            f"RankSVM is reached at about the {_RANK}th best of 100 models (Figure 3; ±{_AROUND} places)",
+            "never" if rank is None else f"at rank {rank}",
+            same=rank is not None and abs(rank - _RANK) <= _AROUND,
+        ),
+    ]
+
+
+def _about_difficulty(found: Breakdown, name: str) -> Claim:
+    """Table 3: better where there are few relevant documents, worse where there are many."""
+    claim = f"{name} is better on hard and normal queries and worse on easy ones (Table 3)"
+    groups = {_PAPERS_WORDS[group.label]: group for group in found.groups if group.label in _PAPERS_WORDS}
+    wanted = {"hard": 1, "normal": 1, "easy": -1}
+    if len(groups) < len(wanted):
+        return untestable(claim, f"there are no {' and no '.join(sorted({*wanted} - {*groups}))} queries")
+    gains = {label: group.means[name] - group.means[SINGLE] for label, group in groups.items()}
+    here = ", ".join(f"{label} {gains[label]:+.4f} (p = {group.p[name]:.2f})" for label, group in groups.items())
+    same = all(gains[label] * wanted[label] > 0 for label in gains)
+    return claimed(claim, here, same=same, p=max(group.p[name] for group in groups.values()))
+
 
 _L2 = {"l2": (0.1, 1.0, 10.0)}
 _PRIOR = {"prior_l2": (0.0, 2.0)}
@@ -164,16 +374,13 @@ def _groups_table(found: dict[str, list[dict[str, int]]]) -> Table:
 
 def _difficulty_table(found: Breakdown) -> Table:
     """Table 3: quality by number of relevant documents."""
-    columns = [Column("MAP by relevant documents")]
-    for group in found.groups:
-        columns += [Column(f"{group.label} ({group.queries})", "value"), Column("p", "p")]
-    rows = []
-    for name in found.groups[0].means:
-        cells: list[Cell] = [name]
-        for group in found.groups:
-            cells += [group.means[name], None if name == SINGLE else group.p[name]]
-        rows.append(tuple(cells))
-    return Table(tuple(columns), tuple(rows), f"Number of queries in brackets; p: paired t-test against {SINGLE}.")
+    rows = {
+        name: [(group.means[name], None if name == SINGLE else group.p[name]) for group in found.groups]
+        for name in found.groups[0].means
+    }
+    headings = {f"{group.label} ({group.queries})": "p" for group in found.groups}
+    caption = f"Number of queries in brackets; p: paired t-test against {SINGLE}."
+    return values_and_p("MAP by relevant documents", headings, rows, caption)
 
 
 def _examples_table(found: Sequence[Example]) -> Table:

@@ -28,9 +28,7 @@ from querywise.learners.peers.peer import installed
 from querywise.methods import find_method
 from querywise.methods.table import RECOMMENDED
 from querywise.report.tables import Cell, Column, Table
-from querywise.reproduction.claims import NUMBERS, write_findings
-from querywise.reproduction.rows import usual_flavour
-from querywise.reproduction.sets import Sets, each_in_a_folder
+from querywise.reproduction.papers import NUMBERS, Sets, each_in_a_folder, usual_flavour, write_findings
 from querywise.runtime.files import atomic_text, make_folder
 from querywise.runtime.progress import track
 from querywise.runtime.stopping import keeping

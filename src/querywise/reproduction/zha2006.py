@@ -24,51 +24,401 @@ run does the same on the first fold, with 50 trees and three rounds.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise, product
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import mannwhitneyu, spearmanr
 
-from querywise.data.folds import Folds
+from querywise.contracts.answers import Scorer
+from querywise.data.folds import Fold, Folds
+from querywise.data.joining import concatenate
+from querywise.data.judged import Judged
 from querywise.evaluation.compare import compare
 from querywise.evaluation.compared import Compared
-from querywise.reproduction.claims import QUICK, Claim, claimed, p_text, untestable, write_findings
+from querywise.evaluation.significance import wilcoxon_test
+from querywise.evaluation.trained import Fit
+from querywise.evaluation.tuning import Tuned, cross_validated, tune
+from querywise.methods import METHODS
+from querywise.rankers.atvt import ATVT
+from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.figures import gains_figure, line_figure
-from querywise.reproduction.zha2006_rows import (
-    COLUMNS,
-    FIRST,
-    NONE,
-    PLAIN,
-    PLANTED,
-    SCALES,
-    SHIFTS,
-    WEIGHTED,
-    Size,
-    cell,
-    changed_fits,
-    fits,
-    planted,
-    with_query_columns,
-)
-from querywise.reproduction.zha2006_tables import (
-    AT,
-    MEASURE,
-    Seen,
-    by_move_table,
-    distance,
-    gain,
-    grid_table,
-    moves_table,
-    percentiles,
-    percentiles_table,
-    quarters,
-    rows_table,
-    values,
-)
-from querywise.runtime.arrays import Floats
+from querywise.reproduction.papers import QUICK, Claim, claimed, p_text, untestable, write_findings
+from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.files import atomic_text, make_folder
-from querywise.runtime.values import JsonObject
+from querywise.runtime.values import Grid, JsonObject
+
+PLAIN = "regression"
+CHOSEN_BY = "ndcg@5"
+SCALES = (1.0, 10.0, 100.0)
+SHIFTS = (0.1, 1.0, 10.0)
+FIXED = (10.0, 1.0)  # λ_α and λ_β of the paper's Tables 5 to 7
+STEPWISE = (100.0, 1.0)  # of the rows with fewer rounds
+ROUNDS = (1, 4)
+CHOSEN = "aTVT, λ by cross-validation"
+BY_VALIDATION = "aTVT, λ by validation"
+FIRST = "aTVT, L1, one round"
+NONE = "aTVT, no regularisation"
+WEIGHTED = "weighted"
+CLASSES, MONOTONE = "one (α, β) per class", "monotone"
+COLUMNS, PLANTED = "query columns", "planted"
+_MANY = 50_000  # training documents
+_PARTS = 3
+
+
+class Size(NamedTuple):
+    """How much is computed: everything, less of it where there is much data, or the first fold quickly."""
+
+    rounds: int = 10
+    cells: tuple[tuple[float, float], ...] = tuple(product(SCALES, SHIFTS))
+    growth: Mapping[str, Sequence[int | float]] | None = None  # of trees; None: the method's own grid
+    crossed: bool = True  # λ by cross-validation
+    kernel: bool = True
+
+    @staticmethod
+    def of(fold: Fold, *, quick: bool) -> Size:
+        """The size for this data."""
+        diagonal = tuple(zip(SCALES, SHIFTS, strict=True))
+        if quick:
+            return Size(3, diagonal, {"trees": [50], "learning_rate": [0.1]}, crossed=False, kernel=False)
+        if len(fold.train.labels) > _MANY:
+            return Size(10, diagonal, {"trees": [100], "learning_rate": [0.1]}, crossed=False, kernel=False)
+        return Size()
+
+    @property
+    def chosen(self) -> str:
+        """The row in which the paper's algorithm has its λ chosen."""
+        return CHOSEN if self.crossed else BY_VALIDATION
+
+    @property
+    def papers(self) -> Grid:
+        """The paper's algorithm: without weights, updating the targets, α free, stopped by the sum of norms."""
+        return {"variant": ["updating"], "nonnegative": [False], "stop": ["norms"], "rounds": [self.rounds]}
+
+
+def cell(scale: float, shift: float) -> str:
+    """The name of a point of the grid."""
+    return f"aTVT, λ_α = {scale:g}, λ_β = {shift:g}"
+
+
+def rounds_row(rounds: int) -> str:
+    """The name of a row with fewer rounds."""
+    return f"{cell(*STEPWISE)}, {rounds} round{'s' if rounds > 1 else ''}"
+
+
+def fits(size: Size, *, classes: bool) -> dict[str, Fit]:
+    """The rows on the data as it is, the paper's first."""
+    paper, fixed, unheld = size.papers, _held(*FIXED), _held(0.0, 0.0)
+    found: dict[str, Fit] = {PLAIN: _plain(size), size.chosen: _chosen(size, paper)}
+    found |= {cell(*each): _atvt(size, {**paper, **_held(*each)}) for each in size.cells}
+    if STEPWISE not in size.cells:
+        found[cell(*STEPWISE)] = _atvt(size, {**paper, **_held(*STEPWISE)})
+    for rounds in ROUNDS:
+        found[rounds_row(rounds)] = _atvt(size, {**paper, **_held(*STEPWISE), "rounds": [rounds]})
+    found[FIRST] = _atvt(size, {**paper, **_held(100.0, 0.2), "rounds": [1], "penalty": ["l1"]})
+    found[NONE] = _atvt(size, {**paper, **unheld})
+    found[size.chosen.replace("aTVT", WEIGHTED)] = _chosen(size, {})
+    found[WEIGHTED] = _atvt(size, fixed)
+    found[f"{WEIGHTED}, no regularisation"] = _atvt(size, unheld)
+    found["running"] = _atvt(size, {**fixed, "variant": ["running"]})
+    if classes:
+        found[CLASSES] = _atvt(size, {**paper, **fixed, "per": ["class"]})
+    found[MONOTONE] = _atvt(size, {**paper, **fixed, "transform": ["monotone"]})
+    if size.kernel:
+        found[f"{PLAIN}, kernel"] = _plain(size, "kernel")
+        found["kernel"] = _atvt(size, {**paper, **fixed}, "kernel")
+        found[f"kernel, {WEIGHTED}"] = _atvt(size, fixed, "kernel")
+    return found
+
+
+def changed_fits(name: str, size: Size) -> dict[str, Fit]:
+    """The rows on changed data: the paper's algorithm and ours, with the paper's λ."""
+    fixed = _held(*FIXED)
+    found: dict[str, Fit] = {f"{PLAIN}, {name}": _plain(size)}
+    found[f"aTVT, {name}"] = _atvt(size, {**size.papers, **fixed})
+    found[f"{WEIGHTED}, {name}"] = _atvt(size, fixed)
+    return found
+
+
+def rival(name: str) -> str:
+    """The plain regression a row is compared with."""
+    kind = next((each for each in (COLUMNS, PLANTED) if name.endswith(each)), None)
+    kind = "kernel" if name.startswith("kernel") else kind
+    return PLAIN if kind is None else f"{PLAIN}, {kind}"
+
+
+def _plain(size: Size, base: str = "trees") -> Callable[[Judged, Judged], Tuned[Any]]:
+    """Plain regression, its shrinkage or smoothness chosen."""
+
+    def fit(train: Judged, valid: Judged) -> Any:
+        known = METHODS[PLAIN]
+        tried = known.grid_on(train, base) if size.growth is None or base != "trees" else size.growth
+        return tune(known.build, {**tried, "base": [base]}, train=train, valid=valid, measure=CHOSEN_BY)
+
+    return fit
+
+
+def with_query_columns(fold: Fold, number: int) -> Fold:
+    """The mean of every feature over the query's candidates, beside the features."""
+    return Fold(*(_widened(part) for part in fold))
+
+
+def planted(fold: Fold, number: int) -> Fold:
+    """Grades of training and validation queries multiplied by 1, 2 or 4 and raised by 0, 2 or 4, at random by query."""
+    rng = np.random.default_rng(number)
+
+    def changed(part: Judged) -> Judged:
+        sizes = part.candidates.sizes
+        scale, shift = (np.repeat(rng.choice(each, len(sizes)), sizes) for each in ((1, 2, 4), (0, 2, 4)))
+        known = 1 if part.judged is None else part.judged.astype(np.int64)  # what nobody judged stays 0
+        return replace(part, labels=known * (scale * part.labels + shift))
+
+    return Fold(changed(fold.train), changed(fold.valid), fold.test)
+
+
+def _held(scale: float, shift: float) -> Grid:
+    return {"scale_penalty": [scale], "shift_penalty": [shift]}
+
+
+def _atvt(size: Size, grid: Grid, base: str = "trees") -> Fit:
+    """One setting, on the plain regression's own."""
+
+    def fit(train: Judged, valid: Judged) -> Any:
+        settled = {name: [value] for name, value in _plain(size, base)(train, valid).parameters.items()}
+        return tune(METHODS["atvt"].build, {**settled, **grid}, train=train, valid=valid, measure=CHOSEN_BY)
+
+    return fit
+
+
+def _chosen(size: Size, grid: Grid) -> Fit:
+    """λ of the grid's points, chosen by cross-validation, or on the validation part."""
+    return _by_cross_validation(size, grid) if size.crossed else _by_validation(size, grid)
+
+
+def _by_validation(size: Size, grid: Grid) -> Fit:
+    def fit(train: Judged, valid: Judged) -> Any:
+        settled = {name: [value] for name, value in _plain(size)(train, valid).parameters.items()}
+        tried = [
+            tune(METHODS["atvt"].build, every, train=train, valid=valid, measure=CHOSEN_BY)
+            for every in ({**settled, **grid, **_held(*point)} for point in size.cells)
+        ]
+        best = max(tried, key=lambda tuned: tuned.value)
+        return replace(best, tried=tuple(trial for tuned in tried for trial in tuned.tried))
+
+    return fit
+
+
+def _by_cross_validation(size: Size, grid: Grid) -> Fit:
+    """Over all queries but the test queries; then trained as the grid's points are."""
+
+    def fit(train: Judged, valid: Judged) -> Any:
+        first = _plain(size)(train, valid)
+        settled = {**first.parameters, "trees": first.ranker.regressor_.tree_count_}
+        every = {**{name: [value] for name, value in settled.items()}, **grid}
+        scales, shifts = ([*dict.fromkeys(each)] for each in zip(*size.cells, strict=True))
+        every |= {"scale_penalty": scales, "shift_penalty": shifts}
+        both = concatenate([train, valid])
+        tried = cross_validated(METHODS["atvt"].build, every, data=both, folds=_PARTS, measure=CHOSEN_BY)
+        best = max(tried, key=lambda trial: trial.value).parameters
+        ranker = METHODS["atvt"].build(**{**best, "trees": first.ranker.regressor.trees}).fit(train, valid=valid)
+        return Tuned(best, CHOSEN_BY, "standard", tried, ranker=ranker, folds=_PARTS)
+
+    return fit
+
+
+def _widened(data: Judged) -> Judged:
+    candidates = data.candidates
+    sums = np.zeros((len(candidates), candidates.features.shape[1]))
+    np.add.at(sums, candidates.query_of_row, candidates.features)
+    means = sums / np.maximum(candidates.sizes, 1)[:, None]
+    features = np.hstack([candidates.features, np.repeat(means, candidates.sizes, axis=0)])
+    return replace(data, candidates=replace(candidates, features=features, feature_names=None))
+
+
+MEASURE = "dcg@5"
+AT = cell(*FIXED)
+_INTERVALS = (0, 10, 25, 50, 75, 90, 100)
+_MISSING = "not computed"
+
+
+class Seen:
+    """What only the fitted rankers know: the (α, β) of the training queries, and the objective after every step."""
+
+    def __init__(self) -> None:
+        self.transforms: dict[str, list[Floats]] = {}
+        self.traces: dict[str, list[tuple[float, ...]]] = {}
+
+    def look(self, fold: Fold, name: str, ranker: Scorer) -> None:
+        """Remember what a fitted ranker has."""
+        if isinstance(ranker, ATVT) and not name.startswith(PLAIN):
+            self.transforms.setdefault(name, []).append(np.column_stack([ranker.scale_, ranker.shift_]))
+            self.traces.setdefault(name, []).append(ranker.trace_)
+
+    def moments(self, name: str) -> tuple[Floats, Floats]:
+        """Means and variances of α and β over the training queries of all folds."""
+        every = np.concatenate(self.transforms[name])
+        return every.mean(axis=0), every.var(axis=0)
+
+
+class Quarter(NamedTuple):
+    """A quarter of the queries by how far they moved: how many, their relative gain and its p."""
+
+    name: str
+    queries: int
+    gain: float
+    p: float
+
+
+def values(compared: Compared, name: str) -> Floats:
+    """DCG@5 of every test query."""
+    return compared.evaluations[name][MEASURE]
+
+
+def gain(compared: Compared, name: str, chosen: Bools | None = None) -> tuple[float, float]:
+    """The relative gain over the plain regression, and its p by Wilcoxon's test."""
+    ours, theirs = (values(compared, each) for each in (name, rival(name)))
+    if chosen is not None:
+        ours, theirs = ours[chosen], theirs[chosen]
+    if not len(ours):
+        return 0.0, 1.0
+    base = float(theirs.mean())
+    return (float(ours.mean()) / base - 1 if base else 0.0), wilcoxon_test(ours, theirs).p
+
+
+def distance(moved: Floats) -> Floats:
+    """The key of Table 7, |α^0.1 − 1| + |β / 10|; of a negative α the root with its sign."""
+    root = np.sign(moved[:, 0]) * np.abs(moved[:, 0]) ** 0.1
+    found: Floats = np.abs(root - 1) + np.abs(moved[:, 1] / 10)
+    return found
+
+
+def grid_table(compared: Compared) -> Table:
+    """Tables 2 and 3."""
+    rows = _over_grid(compared, lambda name: _shown(compared, name))
+    caption = (
+        f"The paper's algorithm. {len(compared.judged)} test queries, flavour {compared.flavour}; without aTVT "
+        f"{values(compared, PLAIN).mean():.4f}; p: Wilcoxon's signed-rank test against that."
+    )
+    return Table(_grid_columns("DCG@5 with aTVT"), rows, " ".join([caption, *compared.counted()]))
+
+
+def rows_table(compared: Compared) -> Table:
+    """Every row with its gain over the plain regression."""
+    columns = (
+        Column("method"),
+        Column("DCG@5", "value"),
+        Column("gain, %", "signed"),
+        Column("p", "p"),
+        Column("MAP", "value"),
+        Column("against"),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for name in compared.names:
+        mean = compared.evaluations[name].mean()
+        same = name.startswith(PLAIN)
+        found, p = (None, None) if same else gain(compared, name)
+        cells = (None if found is None else 100 * found, p, mean["map"], None if same else rival(name))
+        rows.append((name, mean[MEASURE], *cells))
+    return Table(columns, tuple(rows), "p: Wilcoxon's signed-rank test of DCG@5 against the plain regression named.")
+
+
+def moves_table(compared: Compared, seen: Seen) -> Table:
+    """Table 4."""
+
+    def moments(name: str) -> str:
+        mean, variance = seen.moments(name)
+        return f"{mean[0]:.3f}, {variance[0]:.4f}; {mean[1]:+.3f}, {variance[1]:.4f}"
+
+    columns = _grid_columns("mean and variance of α; of β")
+    return Table(columns, _over_grid(compared, moments), "Over the training queries of all folds, all rounds together.")
+
+
+class Interval(NamedTuple):
+    """Queries between two percentiles by gain: their mean gain, that in per cent, and their mean α and β."""
+
+    name: str
+    gain: float
+    percent: float | None
+    scale: float | None
+    shift: float | None
+
+
+def percentiles(compared: Compared, moved: Floats) -> list[Interval]:
+    """Tables 5 and 6: queries sorted by gain."""
+    gains = values(compared, AT) - values(compared, PLAIN)
+    by_gain = np.argsort(-gains, kind="stable")
+    found = []
+    for low, high in pairwise(_INTERVALS):
+        own = by_gain[round(low * len(gains) / 100) : round(high * len(gains) / 100)]
+        base = float(values(compared, PLAIN)[own].mean()) if len(own) else 0.0
+        mean = float(gains[own].mean()) if len(own) else 0.0
+        known = moved[own][np.isfinite(moved[own]).all(axis=1)]
+        scale, shift = known.mean(axis=0).tolist() if len(known) else (None, None)
+        found.append(Interval(f"{low} to {high} %", mean, 100 * mean / base if base else None, scale, shift))
+    return found
+
+
+def percentiles_table(compared: Compared, moved: Floats) -> Table:
+    """Tables 5 and 6."""
+    columns = (
+        Column("queries, sorted by gain"),
+        Column("gain in DCG@5", "signed"),
+        Column("gain, %", "signed"),
+        Column("mean α", "value"),
+        Column("mean β", "signed"),
+    )
+    return Table(
+        columns,
+        tuple(percentiles(compared, moved)),
+        f"{AT}, against {PLAIN}; α and β as training queries of other folds.",
+    )
+
+
+def quarters(compared: Compared, moved: Floats) -> list[Quarter]:
+    """Table 7: the gain of quarters of the queries, those moved farthest first."""
+    known = np.flatnonzero(np.isfinite(moved[:, 0]))
+    parts = np.array_split(known[np.argsort(-distance(moved[known]), kind="stable")], 4)
+    names = ("the quarter moved farthest", "the second", "the third", "the quarter moved least")
+    found = []
+    for name, own in zip(names, parts, strict=True):
+        chosen = np.zeros(len(moved), np.bool_)
+        chosen[own] = True
+        found.append(Quarter(name, len(own), *gain(compared, AT, chosen)))
+    return found
+
+
+def by_move_table(compared: Compared, moved: Floats) -> Table:
+    """Table 7."""
+    columns = (Column("queries, by |α^0.1 − 1| + |β / 10|"), Column("queries", "count"), Column("gain, %", "signed"))
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (each.name, each.queries, *((100 * each.gain, each.p) if each.queries else (None, None)))
+        for each in quarters(compared, moved)
+    )
+    return Table((*columns, Column("p", "p")), rows, f"DCG@5, {AT}, against {PLAIN}; p: Wilcoxon's test.")
+
+
+def _grid_columns(corner: str) -> tuple[Column, ...]:
+    return (Column(corner), *(Column(f"λ_β = {shift:g}") for shift in SHIFTS))
+
+
+def _over_grid(compared: Compared, shown: Callable[[str], str]) -> tuple[tuple[Cell, ...], ...]:
+    """A row for each λ_α; points that this size of data leaves out are marked."""
+    return tuple(
+        (
+            f"λ_α = {scale:g}",
+            *(shown(cell(scale, shift)) if cell(scale, shift) in compared.trained else _MISSING for shift in SHIFTS),
+        )
+        for scale in SCALES
+    )
+
+
+def _shown(compared: Compared, name: str) -> str:
+    found, p = gain(compared, name)
+    return f"{values(compared, name).mean():.4f} ({100 * found:+.2f} %, {p_text(p)})"
+
 
 _MEASURES = (MEASURE, "map")
 _LITTLE, _MUCH = (25, 75), 10  # per cent of the queries sorted by gain: in the middle, and at either end
@@ -118,7 +468,7 @@ def _claims(compared: Compared, size: Size, seen: Seen, moved: Floats) -> list[C
         ),
         _grid_claim(compared, size),
         claimed("Without regularisation it hurts", said[NONE], same=found[NONE][0] < 0, p=found[NONE][1]),
-        _held(seen),
+        _held_claim(seen),
         _little_change(compared, moved),
         untestable("Queries that gain or lose most have fewer lines of anchor text", "there is no anchor text"),
         _farther(compared, moved),
@@ -152,7 +502,7 @@ def _grid_claim(compared: Compared, size: Size) -> Claim:
     )
 
 
-def _held(seen: Seen) -> Claim:
+def _held_claim(seen: Seen) -> Claim:
     """Larger λ move (α, β) toward (1, 0): by the mean distance, along the diagonal of the grid."""
     cells = [cell(scale, shift) for scale, shift in zip(SCALES, SHIFTS, strict=True)]
     away = [float(np.mean(np.abs(np.concatenate(seen.transforms[name]) - [1, 0]).sum(axis=1))) for name in cells]

@@ -1,0 +1,171 @@
+"""What reproductions have in common: rows chosen on validation data, paired tests, claims beside theirs, and files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from querywise.data.folds import Folds
+from querywise.data.judged import Judged
+from querywise.evaluation.compared import Compared
+from querywise.evaluation.significance import paired_t_test
+from querywise.evaluation.trained import Fit
+from querywise.evaluation.tuning import tuned_fit
+from querywise.methods import METHODS
+from querywise.report.tables import Cell, Column, Table
+from querywise.runtime.files import atomic_text
+from querywise.runtime.progress import track
+from querywise.runtime.values import Grid, Json, Settings
+
+FLAVOUR = "letor4"
+NO_BACK_OFF: Settings = {"back_off": None}  # the papers' algorithms answer every query by its neighbours, however far
+NUMBERS = "numbers.json"
+NOT_TESTABLE = "not testable here"
+QUICK = "**A quick run: the first fold and thin grids. It shows the shape of the tables; do not quote its numbers.**\n"
+_SIGNIFICANT = 0.05
+Sets = Mapping[str, Callable[[], Folds]]  # by name, what reads one
+
+
+def usual_flavour(data: Judged) -> str:
+    """That of LETOR's own figures for feature files, the usual one for text collections."""
+    table = data.candidates.queries
+    return FLAVOUR if table is None or table.texts is None else "standard"
+
+
+def fitting(method: str, fixed: Settings, grid: Grid | None = None) -> Fit:
+    """A method with some settings fixed, the others of its grid, or of another, chosen by MAP on validation data."""
+    known = METHODS[method]
+    tried = known.grid if grid is None else grid
+    return tuned_fit(known.build, tried, fixed=fixed, flavour=FLAVOUR)
+
+
+def p_of(compared: Compared, name: str, rival: str, measure: str) -> float:
+    """The paired t-test of two methods."""
+    return paired_t_test(compared.evaluations[name][measure], compared.evaluations[rival][measure]).p
+
+
+def gain_of(compared: Compared, name: str, rival: str, measure: str) -> float:
+    """The difference of two methods' averages."""
+    return compared.evaluations[name].mean()[measure] - compared.evaluations[rival].mean()[measure]
+
+
+def tests_of(
+    compared: Compared, names: Sequence[str], rivals: Sequence[str], measures: Sequence[str]
+) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
+    """Row → rival → measure: the difference of the averages and its p, of every test that a table prints."""
+    return {
+        name: {
+            rival: {
+                each: {"difference": gain_of(compared, name, rival, each), "p": p_of(compared, name, rival, each)}
+                for each in measures
+            }
+            for rival in rivals
+            if rival != name
+        }
+        for name in names
+    }
+
+
+def rows_table(
+    compared: Compared,
+    shown: Mapping[str, str],
+    rivals: Sequence[str],
+    tested: Mapping[str, str],
+    names: Sequence[str] | None = None,
+) -> Table:
+    """The averages of every method, or of those named, and paired t-tests against some rivals.
+
+    Both mappings: measure → heading.
+    """
+    columns = [Column("method"), *(Column(each, "value") for each in shown.values())]
+    columns += [Column(f"p ({what}, {name})", "p") for name in rivals for what in tested.values()]
+    rows = []
+    for name in compared.names if names is None else names:
+        means = compared.evaluations[name].mean()
+        ps = [None if name == rival else p_of(compared, name, rival, each) for rival in rivals for each in tested]
+        rows.append((name, *(means[measure] for measure in shown), *ps))
+    caption = (
+        f"{len(compared.judged)} test queries, flavour {FLAVOUR}; p: paired t-test against {' and '.join(rivals)}."
+    )
+    return Table(tuple(columns), tuple(rows), " ".join([caption, *compared.counted()]))
+
+
+class Claim(NamedTuple):
+    """A claim with the paper's p, the result here with our p, and what the one rule says of it."""
+
+    claim: str
+    paper: str
+    here: str
+    p: float | None
+    outcome: str
+
+
+def claimed(claim: str, here: str, *, same: bool, p: float | None = None, paper: str = "") -> Claim:
+    """A claim by the one rule: the direction is the paper's or not, and if it is, p is below 0.05 or not.
+
+    `same`: every difference that the claim names has the paper's sign. `p`: the largest of their p; without a test
+    (None) nothing is significant. `paper`: the p that the paper prints.
+    """
+    if not same:
+        return Claim(claim, paper, here, p, "not reproduced")
+    sure = p is not None and p < _SIGNIFICANT
+    return Claim(claim, paper, here, p, f"same direction, {'' if sure else 'not '}significant")
+
+
+def untestable(claim: str, because: str, *, paper: str = "") -> Claim:
+    """A claim that this data cannot test, and why."""
+    return Claim(claim, paper, because, None, NOT_TESTABLE)
+
+
+def p_text(p: float) -> str:
+    """As in `p = 0.041`."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def write_findings(out: Path, numbers: Mapping[str, Json], tables: Sequence[str], claims: Sequence[Claim] = ()) -> Path:
+    """Write numbers.json and table.md into a folder, the claims last in both; returns the table's path.
+
+    What the tables print is in numbers.json too, cell by cell.
+    """
+    content = {**numbers, "printed": [printed(each) for each in tables]}
+    if claims:
+        content["claims"] = [each._asdict() for each in claims]
+    with atomic_text(out / NUMBERS) as file:
+        json.dump(content, file, indent=1)
+        file.write("\n")
+    with atomic_text(out / "table.md") as file:
+        file.write("\n".join([*tables, _table(claims)] if claims else tables))
+    return out / "table.md"
+
+
+def printed(table: str) -> list[Json]:
+    """The rows of a table as they are printed, without headings; a line of words is a row of its own."""
+    lines = [line for line in table.splitlines() if line.strip()]
+    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    return [list(row) for row, line in zip(rows, lines, strict=True) if not line.startswith("| ---")]
+
+
+def _table(claims: Sequence[Claim]) -> str:
+    columns = (Column("the paper"), Column("its p"), Column("here"), Column("our p", "p"), Column("outcome"))
+    rows: list[tuple[Cell, ...]] = [
+        (each.claim, each.paper, "", None, f"{NOT_TESTABLE}, because {each.here}")
+        if each.outcome == NOT_TESTABLE
+        else each
+        for each in claims
+    ]
+    return Table(columns, tuple(rows)).markdown()
+
+
+def each_in_a_folder(sets: Sets, out: Path, reproduce: Callable[[Folds, Path], Path], kept: str) -> dict[str, Path]:
+    """Make what is asked of each set, and return the folders by name.
+
+    kept: a file that is written last. A set whose folder has it already is not made again, so that hours of work go on
+    where they were interrupted.
+    """
+    folders = {name: out / name.replace(" ", "-") for name in sets}
+    for name, folds in track(list(sets.items()), "Sets"):
+        if not (folders[name] / kept).exists():
+            reproduce(folds(), folders[name])
+    return folders
