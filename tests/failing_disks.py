@@ -42,8 +42,8 @@ from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.known_times import Times
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.trained import Trained
-from querywise.exports.hybrid_folder import HybridRouter, export_hybrid
-from querywise.exports.writing import export_model
+from querywise.exports.routing import HybridRouter
+from querywise.exports.writing import export_hybrid, export_model
 from querywise.jobs.rank import write_scored
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.score_files import write_run, write_scores

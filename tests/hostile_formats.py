@@ -41,9 +41,8 @@ from querywise.evaluation.known_times import Times
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.tuning import tuned_fit
 from querywise.explanations.explain import explain
-from querywise.exports.hybrid_folder import HybridRouter, export_hybrid
-from querywise.exports.routing import Router
-from querywise.exports.writing import check_export_folder, export_model
+from querywise.exports.routing import HybridRouter, Router
+from querywise.exports.writing import check_export_folder, export_hybrid, export_model
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.order import check_scores
 from querywise.measures.score_files import read_scores, write_run
@@ -561,7 +560,7 @@ def _use_queries(folder: Path) -> None:
 
 
 _STORAGE = ("storage/reading.py", "storage/folder.py", "storage/models.py")
-_EXPORT = ("exports/manifest.py", "exports/requests.py", "exports/writing.py")
+_EXPORT = ("exports/manifest.py", "exports/routing.py", "exports/writing.py")
 _INDEX = ("retrieval/index.py", "runtime/files.py")
 FORMATS = (
     Format("a model folder", _make_model("ranksvm"), _use_model, sign_model, _STORAGE),

@@ -37,9 +37,8 @@ from querywise import (
 )
 from querywise.data.letor import write_letor
 from querywise.data.queries import write_queries
-from querywise.exports.arithmetic import above32, floor32
+from querywise.exports.arithmetic import above32, floor32, scaled_within_queries
 from querywise.exports.models import answer_to_nobody
-from querywise.exports.parity import scaled_within_queries
 from querywise.exports.routing import route, routing_of
 from querywise.exports.solr import written_threshold
 from querywise.exports.targets import TARGETS

@@ -116,6 +116,6 @@ def test_routing_by_documents_looks_at_every_feature(judged: Judged, tmp_path: P
 
 
 def test_the_factor_of_bm25_is_that_of_the_features() -> None:
-    from querywise.exports.text_features import BM25_FACTOR
+    from querywise.exports.models import BM25_FACTOR
 
     assert pytest.approx(Smoothing().k1 + 1) == BM25_FACTOR

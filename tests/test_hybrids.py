@@ -20,10 +20,11 @@ from querywise import Router, export_model
 from querywise.data.normalisation import ENGINE_NORMALISATIONS
 from querywise.errors import DataError
 from querywise.exports import targets
-from querywise.exports.hybrid_folder import HybridRouter, export_hybrid
-from querywise.exports.postgres import sql_form
-from querywise.exports.requests import by_vectors, filled
+from querywise.exports.fusion import sql_form
+from querywise.exports.routing import HybridRouter, filled
+from querywise.exports.target import by_vectors
 from querywise.exports.targets import FUSE_RUNS
+from querywise.exports.writing import export_hybrid
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.rankers.weights.by_query import WeightsByQuery
 from querywise.rankers.weights.fusion import EqualWeights, Weights

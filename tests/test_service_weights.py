@@ -16,7 +16,8 @@ from querywise.data.query_table import QueryTable
 from querywise.data.run_columns import run_columns
 from querywise.errors import DataError
 from querywise.explanations.explain import explain
-from querywise.exports.hybrid_folder import HybridRouter, export_hybrid
+from querywise.exports.routing import HybridRouter
+from querywise.exports.writing import export_hybrid
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.locality.views.columns import Columns
 from querywise.locality.views.vector import VectorView

@@ -32,7 +32,7 @@ OTHERS = "ray start --head"  # a command that is not ours
 BESIDE_AN_EXPORT = (
     "exports/elasticsearch.py",
     "exports/elasticsearch_native.py",
-    "exports/model_files.py",
+    "exports/readme.py",
     "exports/routing.py",
     "exports/scripts/",
     "exports/solr.py",

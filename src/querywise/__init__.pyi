@@ -41,10 +41,10 @@ from querywise.evaluation.tuning import tune as tune
 from querywise.explanations.explain import explain as explain
 from querywise.explanations.explain import why as why
 from querywise.explanations.importance import feature_importance as feature_importance
-from querywise.exports.hybrid_folder import HybridRouter as HybridRouter
-from querywise.exports.hybrid_folder import export_hybrid as export_hybrid
+from querywise.exports.routing import HybridRouter as HybridRouter
 from querywise.exports.routing import Router as Router
 from querywise.exports.routing import route as route
+from querywise.exports.writing import export_hybrid as export_hybrid
 from querywise.exports.writing import export_model as export_model
 from querywise.learners.classic.adarank import AdaRank as AdaRank
 from querywise.learners.classic.hyperplanes import MultipleHyperplanes as MultipleHyperplanes

@@ -13,7 +13,8 @@ from querywise.data.judged import Judged
 from querywise.data.judgements import read_judgements
 from querywise.data.queries import read_queries
 from querywise.data.runs import judge, read_runs, tabulate_runs
-from querywise.exports.hybrid_folder import HybridRouter, export_hybrid
+from querywise.exports.routing import HybridRouter
+from querywise.exports.writing import export_hybrid
 from querywise.rankers.weights.by_query import WeightsByQuery
 from querywise.storage import save
 from tests.engines import shop

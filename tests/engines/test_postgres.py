@@ -18,7 +18,8 @@ from querywise.data.judgements import Judgement
 from querywise.data.normalisation import ENGINE_NORMALISATIONS
 from querywise.data.query_table import QueryTable
 from querywise.data.runs import Run, judge, tabulate_runs
-from querywise.exports.hybrid_folder import HybridRouter, export_hybrid
+from querywise.exports.routing import HybridRouter
+from querywise.exports.writing import export_hybrid
 from querywise.rankers.weights.by_query import WeightsByQuery
 from querywise.rankers.weights.fusion import Weights
 from querywise.storage import save

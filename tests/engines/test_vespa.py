@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from querywise import KnnOnline, RankSVM, Router, TextView, export_model
-from querywise.exports.hybrid_folder import HybridRouter, export_hybrid
+from querywise.exports.routing import HybridRouter
+from querywise.exports.writing import export_hybrid
 from querywise.rankers.weights.fusion import EqualWeights, Weights
 from tests.engines import parity, vespa
 from tests.test_exports import world

@@ -11,14 +11,12 @@ import json
 import numpy as np
 
 from querywise.contracts.forms import Forest, Leaf, Linear, Split
-from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic, above32, floor32
-from querywise.exports.models import Exported, NamedModel
-from querywise.exports.target import UNFINISHED, Files, StoredModels, Target, as_text, check_feature_names
-from querywise.exports.text_features import BM25_FACTOR, BM25_FIELD, Source, sources
+from querywise.exports.models import BM25_FACTOR, BM25_FIELD, Exported, NamedModel, Source, sources
+from querywise.exports.target import UNFINISHED, Files, StoredModels, Target, as_text, check_feature_names, defined
 from querywise.runtime.values import Json, JsonObject
 
-_SHAPES = 'a list of features, {"features": […]} or {"featureset": {"features": […]}}'
+_EXPECTED = 'The feature set must be a list of features, {"features": […]} or {"featureset": {"features": […]}}.'
 
 
 def write(exported: Exported, name: str, features: Json) -> Files:
@@ -74,15 +72,8 @@ def _numbered(tree: Split | Leaf, features: tuple[str, ...]) -> JsonObject:
 
 
 def _template(exported: Exported) -> list[JsonObject]:
-    return [
-        {
-            "name": feature,
-            "params": ["keywords"],
-            "template_language": "mustache",
-            "template": computed(feature, source),
-        }
-        for feature, source in zip(exported.features, sources(exported), strict=True)
-    ]
+    how: JsonObject = {"params": ["keywords"], "template_language": "mustache"}
+    return [{"name": name, **how, "template": computed(name, source)} for name, source in sources(exported)]
 
 
 def computed(feature: str, source: Source) -> JsonObject:
@@ -97,11 +88,7 @@ def computed(feature: str, source: Source) -> JsonObject:
 
 
 def _checked(exported: Exported, content: Json) -> list[JsonObject]:
-    inner = content.get("featureset", content) if isinstance(content, dict) else content
-    found = inner.get("features") if isinstance(inner, dict) else inner
-    given = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-    if not isinstance(found, list) or len(given) < len(found):
-        raise DataError(f"The feature set must be {_SHAPES}.")
+    given = defined(content, _EXPECTED, ("featureset", "features"))
     check_feature_names(exported.features, [each.get("name") for each in given], "The feature set")
     return given
 

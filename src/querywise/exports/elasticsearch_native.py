@@ -18,16 +18,16 @@ from querywise.contracts.forms import Forest, Leaf, Linear, Split
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic, floor32
 from querywise.exports.elasticsearch import computed
-from querywise.exports.models import Exported, NamedModel
-from querywise.exports.target import Files, StoredModels, Target, as_text, check_feature_names
-from querywise.exports.text_features import sources
+from querywise.exports.models import Exported, NamedModel, sources
+from querywise.exports.target import Files, StoredModels, Target, as_text, check_feature_names, defined
 from querywise.runtime.values import Json, JsonObject
 
 _TITLE = "Elasticsearch's own learning_to_rank"
 _LONGEST = 50  # of an export's name: ids of models have up to 64 letters, and numbers and "-parity" are added
-_SHAPES = (
-    'a list of {"query_extractor": {"feature_name": …, "query": {…}}}, in {"learning_to_rank": {"feature_extractors": '
-    "[…]}} or alone"
+_INSIDE = ("learning_to_rank", "feature_extractors")
+_EXPECTED = (
+    'The features must be a list of {"query_extractor": {"feature_name": …, "query": {…}}}, in {"learning_to_rank": '
+    '{"feature_extractors": […]}} or alone.'
 )
 _NO_SUMS = (
     "Elasticsearch's own learning_to_rank runs trees alone. For its Learning to Rank plugin export to elasticsearch; "
@@ -104,19 +104,17 @@ def _nodes(tree: Split | Leaf) -> list[JsonObject]:
 
 def _template(exported: Exported) -> list[JsonObject]:
     return [
-        {"query_extractor": {"feature_name": feature, "query": computed(feature, source)}}
-        for feature, source in zip(exported.features, sources(exported), strict=True)
+        {"query_extractor": {"feature_name": name, "query": computed(name, source)}}
+        for name, source in sources(exported)
     ]
 
 
 def _checked(wanted: tuple[str, ...], content: Json) -> list[JsonObject]:
     """The user's extractors of the model's features, in the model's order; an extractor more would cost time alone."""
-    inner = content.get("learning_to_rank", content) if isinstance(content, dict) else content
-    found = inner.get("feature_extractors") if isinstance(inner, dict) else inner
-    given = [each.get("query_extractor") for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    given = [each.get("query_extractor") for each in defined(content, _EXPECTED, _INSIDE)]
     own = [each for each in given if isinstance(each, dict) and isinstance(each.get("query"), dict)]
-    if not isinstance(found, list) or len(own) < len(found):
-        raise DataError(f"The features must be {_SHAPES}.")
+    if len(own) < len(given):
+        raise DataError(_EXPECTED)
     names = [each.get("feature_name") for each in own]
     check_feature_names(wanted, names, "The feature extractors")
     return [{"query_extractor": own[names.index(feature)]} for feature in wanted]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, TypedDict, Unpack
 
@@ -19,30 +19,14 @@ from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.exports.manifest import MANIFEST, FeatureEntry, read_manifest
 from querywise.exports.models import answer_to_nobody, runnable
-from querywise.exports.requests import request_for
+from querywise.exports.target import TEXT, VECTOR, Routing, identifier, weight_of
 from querywise.runtime.arrays import Floats, Ints
-from querywise.runtime.files import PathLike
+from querywise.runtime.files import PathLike, parse_json, read_stored_text
 from querywise.runtime.values import Json
 from querywise.storage import load
 
 # A document's features, as numbers in the order of training, or by their names in the engine.
 Document: TypeAlias = Mapping[str, float] | Sequence[float] | Floats
-
-
-@dataclass(frozen=True)
-class Routing:
-    """What decides which model answers a query.
-
-    by: any of text, vector, columns, class and documents, the last the engine's first answers. These take a request of
-    their own; the others come with the query.
-    """
-
-    by: tuple[str, ...]
-
-    @property
-    def requests(self) -> int:
-        """How many requests to the engine a query takes."""
-        return 2 if "documents" in self.by else 1
 
 
 def routing_of(answer: Answer) -> Routing | None:
@@ -217,6 +201,28 @@ class Router:
         return _numbers(document, "A document's features")
 
 
+class HybridRouter(Router):
+    """An older name of Router, for exports of weights of runs.
+
+    folder: an export of weights of runs, as `querywise export` and `export_model` write it.
+
+    Refused: with DataError, what Router refuses.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from querywise import HybridRouter, export_model
+    >>> from querywise.data.judged import judged_by
+    >>> from querywise.data.runs import Run, tabulate_runs
+    >>> from querywise.rankers.weights.fusion import Weights
+    >>> bm25, vectors = Run("bm25", {"q": {"D1": 9.0, "D2": 5.0}}), Run("vectors", {"q": {"D2": 0.9, "D1": 0.1}})
+    >>> ranker = Weights().fit(judged_by(tabulate_runs([bm25, vectors]), {"q": {"D1": 1}}))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = export_model(ranker, "opensearch-hybrid", Path(folder) / "export")
+    ...     print(sorted(HybridRouter(Path(folder) / "export").weights("jaguar speed")))
+    ['bm25', 'vectors']
+    """
+
+
 _HOW_TO_GIVE = {
     "text": "",
     "vector": " With router.py: --vector '[0.1, 0.2]'.",
@@ -277,3 +283,34 @@ def _scores(runs: Lists | None) -> dict[str, dict[str, float]]:
             f"{runs!r:.80}."
         )
     return found
+
+
+def request_for(path: Path, text: str | None, vector: Sequence[float] | None, weights: Mapping[str, float]) -> Json:
+    """The form in a file with what a query brings; of SQL {"sql": …, "parameters": …}."""
+    form, numbers = read_stored_text(path), None if vector is None else [float(each) for each in vector]
+    if path.suffix == ".sql":
+        given: dict[str, Json] = {"text": text, "vector": None if numbers is None else json.dumps(numbers)}
+        lacking = next((name for name, each in given.items() if f"%({name})s" in form and each is None), None)
+        if lacking is not None:
+            raise DataError(f"The query has the parameter {lacking!r}, and was given without it.")
+        known = {name: each for name, each in given.items() if each is not None}
+        return {"sql": form, "parameters": known | {f"weight_{identifier(run)}": weights[run] for run in weights}}
+    return filled(
+        parse_json(form, path), {TEXT: text, VECTOR: numbers, **{weight_of(run): weights[run] for run in weights}}
+    )
+
+
+def filled(form: Json, values: Mapping[str, Json]) -> Json:
+    """A form with its placeholders replaced: each is a whole text."""
+    if isinstance(form, dict):
+        return {name: filled(each, values) for name, each in form.items()}
+    if isinstance(form, list):
+        return [filled(each, values) for each in form]
+    if isinstance(form, str) and form.startswith("$"):
+        if form not in values:
+            raise DataError(f"The request has {form!r}, which nothing stands for. Known: {', '.join(values)}.")
+        found = values[form]
+        if found is None:
+            raise DataError(f"The request has {form!r}, and the query was given without it.")
+        return found
+    return form

@@ -13,12 +13,12 @@ import numpy as np
 from querywise.contracts.forms import Leaf, Linear, Split
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic, floor32
-from querywise.exports.models import Exported, NamedModel
-from querywise.exports.target import UNFINISHED, Files, StoredModels, Target, as_text, check_feature_names
-from querywise.exports.text_features import BM25_FACTOR, BM25_FIELD, Source, sources
+from querywise.exports.models import BM25_FACTOR, BM25_FIELD, Exported, NamedModel, Source, sources
+from querywise.exports.target import UNFINISHED, Files, StoredModels, Target, as_text, check_feature_names, defined
 from querywise.runtime.values import Json, JsonObject
 
 _CLASSES = "org.apache.solr.ltr"
+_EXPECTED = 'The features must be a list like [{"name": …, "class": …, "params": …}], as Solr takes it.'
 _SLACK = np.float32(1e-6)
 
 
@@ -85,7 +85,7 @@ def _highest_low(threshold: float) -> float:
 
 
 def _template(exported: Exported) -> list[JsonObject]:
-    return [_computed(name, source) for name, source in zip(exported.features, sources(exported), strict=True)]
+    return [_computed(name, source) for name, source in sources(exported)]
 
 
 def _computed(feature: str, source: Source) -> JsonObject:
@@ -111,9 +111,7 @@ def _as_field(feature: str) -> str:
 
 
 def _checked(exported: Exported, content: Json) -> list[JsonObject]:
-    given = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
-    if not isinstance(content, list) or len(given) < len(content):
-        raise DataError('The features must be a list like [{"name": …, "class": …, "params": …}], as Solr takes it.')
+    given = defined(content, _EXPECTED)
     check_feature_names(exported.features, [each.get("name") for each in given], "The features")
     return given
 

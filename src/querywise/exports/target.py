@@ -1,17 +1,21 @@
-"""What a target of exports is, what is written for it, and the checks that targets share."""
+"""What a target of exports is, what is written for it, and what targets share: checks, and forms of requests.
+
+A form is JSON in which `$text`, `$vector` and `$weight:RUN` stand for what a query brings, or SQL with parameters. What
+only the user knows, as the names of fields, is marked EDIT_ME.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic, Exactness
 from querywise.exports.models import Exported
-from querywise.exports.routing import Routing
-from querywise.runtime.values import Json, Settings
+from querywise.runtime.values import Json, JsonObject, Settings
 
 UNFINISHED = "EDIT_ME"  # a placeholder, for the user to say how the engine computes a feature
 
@@ -78,6 +82,22 @@ class Target:
 
 
 @dataclass(frozen=True)
+class Routing:
+    """What decides which model answers a query.
+
+    by: any of text, vector, columns, class and documents, the last the engine's first answers. These take a request of
+    their own; the others come with the query.
+    """
+
+    by: tuple[str, ...]
+
+    @property
+    def requests(self) -> int:
+        """How many requests to the engine a query takes."""
+        return 2 if "documents" in self.by else 1
+
+
+@dataclass(frozen=True)
 class Written:
     """What an export holds.
 
@@ -115,6 +135,19 @@ def as_text(content: Json) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
+def defined(content: Json, expected: str, inside: tuple[str, str] = ("", "")) -> list[JsonObject]:
+    """The user's features, a list of objects; DataError with what is expected where they are something else.
+
+    inside: the names of two objects around the list, of which the outer one or both may be left out.
+    """
+    inner = content.get(inside[0], content) if isinstance(content, dict) else content
+    found = inner.get(inside[1]) if isinstance(inner, dict) else inner
+    given = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    if not isinstance(found, list) or len(given) < len(found):
+        raise DataError(expected)
+    return given
+
+
 def check_feature_names(wanted: tuple[str, ...], found: Sequence[Json], where: str) -> None:
     """Refuse the user's features where one of the model's is missing or a name is repeated."""
     names: list[str] = []
@@ -131,3 +164,24 @@ def check_feature_names(wanted: tuple[str, ...], found: Sequence[Json], where: s
             f"{where}: the model's feature {missing[0]!r} is not among its {len(names)} features "
             f"({len(missing)} of {len(wanted)} are missing). It has: {', '.join(names[:8])}."
         )
+
+
+DEPTH = 100  # documents of each run
+TEXT, VECTOR = "$text", "$vector"
+_BY_VECTORS = ("vector", "knn", "dense", "embedding")  # what the name of a run by vectors has in it
+
+
+def weight_of(run: str) -> str:
+    """What stands for a run's weight."""
+    return f"$weight:{run}"
+
+
+def by_vectors(run: str) -> bool:
+    """Whether a run is of vectors, by its name: its part of the request then has a vector, and else the text."""
+    return any(each in run.lower() for each in _BY_VECTORS)
+
+
+def identifier(run: str) -> str:
+    """A run's name as a word of letters, digits and underscores."""
+    word = re.sub(r"\W", "_", run)
+    return f"r_{word}" if word[:1].isdigit() else word

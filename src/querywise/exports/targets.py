@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 from querywise.errors import DataError
-from querywise.exports import (
-    elasticsearch,
-    elasticsearch_native,
-    elasticsearch_retriever,
-    opensearch_hybrid,
-    postgres,
-    solr,
-    vespa,
-)
+from querywise.exports import elasticsearch, elasticsearch_native, fusion, solr, vespa
 from querywise.exports.target import Target
 
 TARGETS: dict[str, Target] = {
@@ -19,10 +11,10 @@ TARGETS: dict[str, Target] = {
     "elasticsearch": elasticsearch.TARGET,
     "elasticsearch-native": elasticsearch_native.TARGET,
     "solr": solr.TARGET,
-    "opensearch-hybrid": opensearch_hybrid.TARGET,
-    "elasticsearch-retriever": elasticsearch_retriever.TARGET,
+    "opensearch-hybrid": fusion.OPENSEARCH,
+    "elasticsearch-retriever": fusion.ELASTICSEARCH,
     "vespa": vespa.TARGET,
-    "postgres": postgres.TARGET,
+    "postgres": fusion.POSTGRES,
 }
 RUN_MODELS = tuple(name for name, target in TARGETS.items() if target.models is not None)
 FUSE_RUNS = tuple(name for name, target in TARGETS.items() if target.request is not None)

@@ -16,10 +16,22 @@ import numpy as np
 from querywise.contracts.forms import Forest, Leaf, Linear, Runnable, Split
 from querywise.errors import DataError
 from querywise.exports.arithmetic import Arithmetic
-from querywise.exports.models import Exported
-from querywise.exports.requests import DEPTH, TEXT, VECTOR, by_vectors, identifier, weight_of
-from querywise.exports.target import UNFINISHED, Files, Request, StoredModels, Target, as_text, check_feature_names
-from querywise.exports.text_features import BM25_FIELD, Source, sources
+from querywise.exports.models import BM25_FIELD, Exported, Source, sources
+from querywise.exports.target import (
+    DEPTH,
+    TEXT,
+    UNFINISHED,
+    VECTOR,
+    Files,
+    Request,
+    StoredModels,
+    Target,
+    as_text,
+    by_vectors,
+    check_feature_names,
+    identifier,
+    weight_of,
+)
 from querywise.runtime.values import Json, JsonObject
 
 _OF_VESPA = """
@@ -68,8 +80,8 @@ def write(exported: Exported, name: str, features: Json) -> Files:
 def _template(exported: Exported, labels: tuple[str, ...]) -> dict[str, str]:
     """How each feature is computed, with what the user fills in; what Vespa does not compute, no model uses."""
     own = {Source.BM25: f"bm25({UNFINISHED}_{BM25_FIELD})", Source.NONE: "0"}
-    pairs = zip(exported.features, labels, sources(exported), strict=True)
-    return {feature: own.get(source, f"attribute({UNFINISHED}_{label})") for feature, label, source in pairs}
+    pairs = zip(sources(exported), labels, strict=True)
+    return {feature: own.get(source, f"attribute({UNFINISHED}_{label})") for (feature, source), label in pairs}
 
 
 def identifiers(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,21 +1,43 @@
-"""An export as a folder: the files of its content, the model where queries are routed, and a manifest."""
+"""An export as a folder: the files of its models or its request, the model where queries are routed, and a manifest."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
+
+from querywise.contracts.answers import Answer
+from querywise.contracts.forms import Linear
+from querywise.contracts.missing import missing_for, policy_of
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
+from querywise.exports.arithmetic import (
+    Scaled,
+    exactness,
+    generated,
+    parity_lines,
+    sampled,
+    scaled_within_queries,
+)
+from querywise.exports.joining import request_script, scripts_of
 from querywise.exports.manifest import FORMAT_VERSION, MANIFEST, read_raw_manifest
-from querywise.exports.model_files import model_content
-from querywise.exports.models import answer_to_nobody
-from querywise.exports.target import Content, Written, as_text
-from querywise.exports.targets import find_target
-from querywise.exports.weight_files import weight_content
+from querywise.exports.models import (
+    Exported,
+    answer_to_nobody,
+    check_text_features,
+    exported,
+    exported_names,
+    largest_number,
+    numbers_in,
+)
+from querywise.exports.readme import models_readme, weights_readme
+from querywise.exports.routing import routing_of
+from querywise.exports.target import Content, StoredModels, Written, as_text, identifier
+from querywise.exports.targets import FUSE_RUNS, TARGETS, find_target
 from querywise.runtime.files import OutputFolder, PathLike, atomic_folder, parse_json, read_bytes, read_text
 from querywise.runtime.values import Json, JsonObject
 from querywise.storage import save
@@ -91,6 +113,13 @@ def export_model(
     return content.done
 
 
+def export_hybrid(
+    ranker: Ranker, engine: str, folder: PathLike, *, name: str = "querywise", force: bool = False
+) -> Written:
+    """An older name of `export_model`, for weights of runs."""
+    return export_model(ranker, engine, folder, name=name, force=force)
+
+
 def _manifest(content: Content, name: str, ranker: Ranker) -> JsonObject:
     """What `manifest.Manifest` lists, and what people may want to know of an export."""
     done = content.done
@@ -148,3 +177,161 @@ def _checksums(folder: Path) -> dict[str, str]:
 def read_features(path: Path) -> Json:
     """How the engine computes the features, from a user's JSON file."""
     return parse_json(read_text(path), path)
+
+
+def weight_content(ranker: Ranker, answer: Answer, engine: str, name: str) -> Content:
+    """What is written for weights of runs; answer: the ranker's to no queries."""
+    target, normalise = TARGETS[engine], str(getattr(ranker, "normalise", ""))
+    if target.request is None:
+        known = ", ".join(FUSE_RUNS)
+        raise DataError(f"This model is weights of runs, and {engine!r} is no engine that fuses runs. Known: {known}.")
+    title = f"{target.title} ({target.request.form})"
+    if not answer.runs:
+        raise DataError(
+            f"{title} takes weights of first-stage runs, and a {type(ranker).__name__} has none. The "
+            "methods weights and weights-by-query have: fit one of them, or fuse the runs by one."
+        )
+    form = answer.everyone.form()
+    assert isinstance(form, Linear), "models of runs are weighted sums"
+    weights = dict(zip(answer.runs, np.asarray(form.weights).tolist(), strict=True))
+    if len(set(map(identifier, weights))) < len(weights):
+        raise DataError(f"The runs {', '.join(weights)} are alike without their signs. Give them other names.")
+    if len(weights) > target.request.most:
+        raise DataError(f"{title} fuses up to {target.request.most} runs; the model weighs {len(weights)}.")
+    if normalise not in target.request.normalisations:
+        known = ", ".join(target.request.normalisations)
+        raise DataError(
+            f"{title} has no normalisation {normalise!r}, which the model was fitted with. It has: {known}. Fit "
+            "again with one of these as normalise."
+        )
+    texts = target.request.write(weights, target.request.normalisations[normalise], name)
+    done = Written(engine, (), routing_of(answer), True, None, weights)
+    file = next(iter(texts))
+    about = f"Scores are normalised as `{normalise}`. {target.request.meaning}"
+    return Content(
+        done,
+        {**texts, "router.py": request_script(), "README.md": weights_readme(title, done, file, about)},
+        request={"file": file, "normalise": normalise, "weights": weights},
+    )
+
+
+def model_content(
+    ranker: Ranker,
+    answer: Answer,
+    engine: str,
+    name: str,
+    *,
+    candidates: Candidates | None,
+    features: Json,
+    rows: int,
+    as_is: bool,
+) -> Content:
+    """What is written for the models of a ranker; answer: the ranker's to no queries."""
+    title, kind = TARGETS[engine].title, TARGETS[engine].models
+    assert kind is not None, "other targets take weights of runs"
+    found = exported(ranker, name)
+    _check_models(found, ranker, engine, kind)
+    if candidates is not None:
+        _check_data(candidates, ranker, as_is)
+        _refuse_low(candidates, title, kind.least, found.features)
+        found = replace(found, numbers=numbers_in(candidates, found.features))
+    _refuse_large(found, candidates, title, kind)
+    routing = routing_of(answer)
+    if features is None:
+        check_text_features(found, title, by_documents=routing is not None and "documents" in routing.by)
+    sample = generated(found, rows, kind.arithmetic, kind.least) if candidates is None else sampled(candidates, rows)
+    files = kind.write(found, name, features)
+    exact = None if candidates is None else exactness(found, candidates, kind.arithmetic)
+    done = Written(engine, tuple(model.name for model in found.models), routing, features is None, exact)
+    scripts = scripts_of(kind.scripts, routed=routing is not None)
+    texts = {
+        **files.texts,
+        "parity.jsonl": parity_lines(found, sample, kind.arithmetic, files.in_engine),
+        **scripts,
+        "README.md": models_readme(title, kind, done, found, name, policy_of(ranker), scripts),
+    }
+    return Content(
+        done,
+        texts,
+        {
+            "names": found.features,
+            "in_engine": files.in_engine,
+            "others": [feature for feature in files.computed if feature not in found.features],
+            "unfinished": done.unfinished,
+        },
+        tuple(
+            {"name": model.name, "number": model.number, "what": model.what, "file": files.places.get(model.name)}
+            for model in found.models
+        ),
+    )
+
+
+def _check_models(found: Exported, ranker: Ranker, engine: str, kind: StoredModels) -> None:
+    """Refuse a ranker that stores no models, unless the engine takes weights with a request and it has weights."""
+    if found.trained_on_arrival and not kind.takes_weights:
+        raise DataError(
+            f"A {type(ranker).__name__} trains a model for every query as it arrives and stores none, and {engine} "
+            "runs stored models. Fit knn-offline-2, with models=20 to keep them few; vespa takes weights with "
+            "every request."
+        )
+    if found.trained_on_arrival and not found.is_linear:
+        raise DataError("Only weighted sums can be sent with a request, and these local models are forests.")
+    summing = next((model for model in found.models if isinstance(model.form, Linear)), None)
+    if summing is not None and kind.no_sums is not None:
+        raise DataError(f"The model {summing.name} is a weighted sum of features: {kind.no_sums}")
+
+
+def _check_data(candidates: Candidates, ranker: Ranker, as_is: bool) -> None:
+    """Refuse data without documents, with other features, or, unless as_is, normalised within queries."""
+    if missing_for(ranker) == "allowed" and np.isnan(candidates.features).any():
+        raise DataError(
+            "This data has missing values. An engine gets 0 for a feature that a document does not have, so its scores "
+            "are compared on documents that have all features: leave the others out."
+        )
+    candidates.require_features(ranker.feature_count_, ranker.feature_names_)
+    if not len(candidates.features):
+        raise DataError("There is no document in this data to check the engine with.")
+    scaled = scaled_within_queries(candidates)
+    if not as_is and scaled.is_normalised:
+        raise DataError(
+            f"{_scaled_sentence(scaled, exported_names(ranker))} So it looks normalised query by query, as "
+            "LETOR's files are. A model trained on it sees the scale of the whole list, which an engine's model does "
+            "not know, so it would rank otherwise there. Train on features as the engine logs them; or, where the "
+            "engine does bring them to that scale, say so: as_is=True.",
+            arguments=("as_is",),
+        )
+
+
+def _scaled_sentence(scaled: Scaled, names: tuple[str, ...]) -> str:
+    listed = ", ".join(names[column] for column in scaled.columns[:8])
+    more = f" and {len(scaled.columns) - 8} more" if len(scaled.columns) > 8 else ""
+    return (
+        f"In this data {scaled.share:.0%} of the features' ranges within queries ({scaled.from_0_to_1} of "
+        f"{scaled.pairs}) go exactly from 0 to 1, most often those of {listed}{more}."
+    )
+
+
+def _refuse_large(found: Exported, candidates: Candidates | None, title: str, kind: StoredModels) -> None:
+    """Refuse features, weights and thresholds beyond the range of the engine's numbers."""
+    limit = float(np.finfo(kind.arithmetic.real).max)
+    largest = 0.0 if candidates is None else float(np.abs(candidates.features).max())
+    for model in found.models:
+        largest = max(largest, largest_number(model.form))
+    if largest >= limit:
+        raise DataError(
+            f"A feature, weight or threshold is as large as {largest:.3g}; {title} computes with numbers up to "
+            f"{limit:.3g}. Bring the features to a smaller scale and fit again."
+        )
+
+
+def _refuse_low(candidates: Candidates, title: str, least: float, names: tuple[str, ...]) -> None:
+    """Refuse features below what the engine can compute."""
+    low = candidates.features.min(axis=0)
+    column = int(np.argmin(low))
+    if low[column] < least:
+        raise DataError(
+            f"In this data {int(np.sum(low < least))} of {len(names)} features have values below {least:g}; "
+            f"{names[column]} is as low as {low[column]:.4g}. {title} takes a feature from the score of a query, "
+            "which is never below it. Train on features as the engine logs them, with a constant added where they are "
+            "lower."
+        )
