@@ -44,7 +44,7 @@ MODULES = {
     ),
     "measures": Module(("measures/formulas.py",), ("tests/test_order.py tests/test_measures.py",)),
     "storage": Module(
-        ("storage/models.py", "storage/encoding.py", "storage/folder.py"),
+        ("storage/models.py", "storage/objects.py", "storage/models.py"),
         (
             "tests/test_storage.py tests/test_storage_changes.py tests/test_damaged_models.py",
             "tests/test_rankers_conform.py -k sav",

@@ -12,10 +12,9 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from querywise.data.collections import Document
-from querywise.data.json_rows import cut_rows
+from querywise.data.json_rows import cut_rows, read_base64
 from querywise.data.judged import Judged
 from querywise.data.letor import read_letor, write_letor
-from querywise.data.packed import read_base64
 from querywise.data.synthetic import make_judged
 from querywise.learners.ranksvm.anchors import Anchors, Given
 from querywise.learners.ranksvm.curvature_kernels import upper

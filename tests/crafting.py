@@ -33,9 +33,9 @@ from querywise.errors import QuerywiseError
 from querywise.explanations.explain import explain, why
 from querywise.measures.order import check_scores
 from querywise.runtime.arrays import Arrays
+from querywise.runtime.files import digest_of
 from querywise.storage import load, read_manifest, version_of
-from querywise.storage.folder import digest_of, read_arrays, read_body
-from querywise.storage.models import decoded
+from querywise.storage.models import decoded, read_arrays, read_body
 from tests.golden.make import HERE
 from tests.golden.worlds import asked
 from tests.stored_classes import STORED

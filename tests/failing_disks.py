@@ -30,11 +30,10 @@ from querywise.data.folds import make_folds, write_parts
 from querywise.data.judged import Judged
 from querywise.data.judgements import read_grades, write_judgements
 from querywise.data.letor import read_letor, write_letor
-from querywise.data.parquet.scored import read_scored
 from querywise.data.parquet.shards import open_shards
+from querywise.data.parquet.tables import read_scored
 from querywise.data.parquet.writing import write_shards
-from querywise.data.queries import read_queries, write_queries
-from querywise.data.query_table import QueryTable
+from querywise.data.query_table import QueryTable, read_queries, write_queries
 from querywise.data.runs import read_run
 from querywise.data.synthetic import make_judged
 from querywise.errors import Hint, QuerywiseError

@@ -7,8 +7,7 @@ from pathlib import Path
 from querywise.data.collections import Collection, Document
 from querywise.data.judgements import Judgement
 from querywise.data.letor import write_letor
-from querywise.data.queries import write_queries
-from querywise.data.query_table import QueryTable
+from querywise.data.query_table import QueryTable, write_queries
 from querywise.methods import METHODS
 from querywise.retrieval.features import judged_candidates
 from querywise.retrieval.index import build_index, save_index

@@ -25,14 +25,19 @@ from querywise.contracts.protocols import Ranker
 from querywise.data.collections import write_collection
 from querywise.data.folds import Fold, make_folds
 from querywise.data.judged import Candidates, Judged
-from querywise.data.letor import read_letor, write_letor
-from querywise.data.parquet.scored import write_scored_part
+from querywise.data.letor import (
+    read_letor,
+    side_runs,
+    with_side_files,
+    with_side_judgements,
+    write_letor,
+    write_side_files,
+)
 from querywise.data.parquet.shards import open_shards
+from querywise.data.parquet.tables import write_scored_part
 from querywise.data.parquet.writing import write_shards
-from querywise.data.queries import write_queries
-from querywise.data.query_table import QueryTable
+from querywise.data.query_table import QueryTable, write_queries
 from querywise.data.runs import read_run, write_list
-from querywise.data.sidefiles import side_runs, with_side_files, with_side_judgements, write_side_files
 from querywise.data.synthetic import make_judged
 from querywise.data.vectors import CollectionVectors, as_vectors, read_vectors
 from querywise.errors import QuerywiseError
@@ -58,7 +63,7 @@ from querywise.retrieval.index import build_index, check_index_folder, load_inde
 from querywise.retrieval.indexed_vectors import vectors_of, with_usearch, with_vectors
 from querywise.retrieval.reading import read_judged
 from querywise.retrieval.search import answer
-from querywise.runtime.files import SEAL, crc32_of, sealed
+from querywise.runtime.files import SEAL, crc32_of, digest_of, sealed
 from querywise.runtime.resume import finish_jobs, resuming
 from querywise.runtime.values import JsonObject
 from querywise.runtime.workers import workers
@@ -66,7 +71,6 @@ from querywise.service.judging import JudgementFile
 from querywise.service.loaded_model import LoadedModel
 from querywise.service.schema import KnownQuery
 from querywise.storage import load, read_manifest, save, version_of
-from querywise.storage.folder import digest_of
 from tests.fruit import collection
 from tests.golden.make import HERE
 from tests.golden.worlds import asked
@@ -559,7 +563,7 @@ def _use_queries(folder: Path) -> None:
         finite([] if table.vectors is None else table.vectors)
 
 
-_STORAGE = ("storage/reading.py", "storage/folder.py", "storage/models.py")
+_STORAGE = ("storage/models.py",)
 _EXPORT = ("exports/manifest.py", "exports/routing.py", "exports/writing.py")
 _INDEX = ("retrieval/index.py", "runtime/files.py")
 FORMATS = (
@@ -575,7 +579,7 @@ FORMATS = (
         _make_vectors,
         _use_vectors,
         unsigned,
-        ("data/vector_files.py", "data/parquet/arrow.py"),
+        ("data/vectors.py", "data/parquet/arrow.py"),
         linked=True,
     ),
     Format("a static embedder", _make_static, _use_static, unsigned, ("retrieval/embedders/static.py",), linked=True),
@@ -592,7 +596,7 @@ FORMATS = (
         _make_shards,
         _use_shards,
         sign_shards,
-        ("data/parquet/shards.py", "data/parquet/arrow.py", "data/queries.py"),
+        ("data/parquet/shards.py", "data/parquet/arrow.py", "data/query_table.py"),
         linked=True,
     ),
     Format("a Parquet log", _make_log, _use_log, unsigned, ("data/parquet/arrow.py",), linked=True),
@@ -602,10 +606,10 @@ FORMATS = (
         _make_features,
         _use_features,
         unsigned,
-        ("data/letor.py", "data/sidefiles.py", "data/compressed.py", "measures/score_files.py", "data/queries.py"),
+        ("data/letor.py", "data/letor.py", "data/compressed.py", "measures/score_files.py", "data/query_table.py"),
         linked=True,
     ),
-    Format("data of queries", _letor_queries, _use_queries, unsigned, ("data/queries.py",), linked=True),
+    Format("data of queries", _letor_queries, _use_queries, unsigned, ("data/query_table.py",), linked=True),
     Format("a text collection", _make_collection, _use_text, unsigned, ("data/collections.py",), linked=True),
     Format("kept results", _make_kept, _use_kept, sign_kept, ("evaluation/resume.py", "runtime/resume.py")),
     Format("an unfinished training", _make_training, _use_training, _sign_inner, ("runtime/resume.py",)),

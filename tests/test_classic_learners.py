@@ -23,8 +23,7 @@ from querywise.learners.classic.rankboost import RankBoost
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import find_measure
-from querywise.measures.order import order
-from querywise.measures.ranked import RankedList
+from querywise.measures.order import RankedList, order
 from querywise.rankers.clusters import SelectRanker
 from querywise.rankers.column import OneFeature
 from querywise.rankers.knn import KnnOffline2, KnnOnline

@@ -17,7 +17,7 @@ import pytest
 
 from querywise.data.collections import Document
 from querywise.data.letor import read_letor, write_letor
-from querywise.data.queries import read_queries
+from querywise.data.query_table import read_queries
 from querywise.data.synthetic import make_judged
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.rankers.knn import KnnOnline

@@ -28,7 +28,7 @@ from querywise.locality.views.topmean import TopMean
 from querywise.locality.views.twomodels import TwoModels
 from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import average_precision
-from querywise.measures.ranked import RankedList
+from querywise.measures.order import RankedList
 from querywise.rankers.clusters import Naive, SelectRanker, Transform
 from querywise.rankers.column import OneFeature
 from querywise.rankers.normalised import QueryNormalised, normalised

@@ -12,8 +12,7 @@ from scipy.stats import rankdata
 
 from querywise.data.collections import Collection, Document
 from querywise.data.folds import make_folds
-from querywise.data.joining import concatenate
-from querywise.data.judged import Candidates, Judged
+from querywise.data.judged import Candidates, Judged, concatenate
 from querywise.data.judgements import Judgement
 from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged

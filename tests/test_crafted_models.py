@@ -26,12 +26,12 @@ from querywise.errors import ModelFileError, QuerywiseError
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees.text import for_lightgbm, read_trees
 from querywise.methods import METHODS
+from querywise.runtime.files import digest_of
 from querywise.runtime.stored import Absent, declared
 from querywise.service.app import create_app
 from querywise.service.model_folder import ModelFolder
 from querywise.service.service import Service
 from querywise.storage import load, read_manifest, save, version_of
-from querywise.storage.folder import digest_of
 from tests.crafting import GOLDEN, LONGEST, Corpus, write
 from tests.golden.make import HERE
 from tests.stored_classes import STORED

@@ -22,17 +22,14 @@ from hypothesis import strategies as st
 from querywise.data import compressed
 from querywise.data.collections import Document
 from querywise.data.compressed import first_words, unpacked
-from querywise.data.frames import from_arrays
-from querywise.data.groups import read_groups
+from querywise.data.frames import from_arrays, read_groups
 from querywise.data.judged import Candidates, Judged
 from querywise.data.judgements import read_judgements
 from querywise.data.letor import letor_width, read_letor
-from querywise.data.parquet.conversion import convert
 from querywise.data.parquet.logs import read_parquet
-from querywise.data.parquet.scored import read_scored, write_scored_part
 from querywise.data.parquet.shards import open_shards
-from querywise.data.parquet.vectors import read_parquet_vectors
-from querywise.data.parquet.writing import write_shards
+from querywise.data.parquet.tables import read_parquet_vectors, read_scored, write_scored_part
+from querywise.data.parquet.writing import convert, write_shards
 from querywise.data.query_table import QueryTable
 from querywise.data.readers import read_features
 from querywise.data.runs import read_run

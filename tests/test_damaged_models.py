@@ -19,8 +19,8 @@ from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees.boosting import LambdaMART
 from querywise.rankers.knn import KnnOffline2
 from querywise.rankers.single import Single
+from querywise.runtime.files import digest_of
 from querywise.storage import load, save
-from querywise.storage.folder import digest_of
 from tests.worlds import examples
 
 DATA = make_judged(20, 6, 3, kinds=2, seed=1)

@@ -19,7 +19,7 @@ from querywise.contracts.estimators import Estimator
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Judged
 from querywise.data.synthetic import make_judged
-from querywise.display.html import table
+from querywise.display.tables import table
 from querywise.errors import DataError
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees.boosting import LambdaMART, TreeRegression

@@ -36,7 +36,7 @@ from querywise import (
     save,
 )
 from querywise.data.letor import write_letor
-from querywise.data.queries import write_queries
+from querywise.data.query_table import write_queries
 from querywise.exports.arithmetic import above32, floor32, scaled_within_queries
 from querywise.exports.models import answer_to_nobody
 from querywise.exports.routing import route, routing_of

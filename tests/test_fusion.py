@@ -16,8 +16,7 @@ from querywise.data.collections import Collection, Document
 from querywise.data.judged import Candidates, Judged
 from querywise.data.judgements import Judgement
 from querywise.data.normalisation import NORMALISATIONS, minmax, zscore
-from querywise.data.queries import read_queries
-from querywise.data.query_table import QueryTable
+from querywise.data.query_table import QueryTable, read_queries
 from querywise.data.runs import Run, join_runs, judge, read_run, read_runs, tabulate_runs
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError

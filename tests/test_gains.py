@@ -14,9 +14,8 @@ from sklearn.metrics import ndcg_score
 
 import querywise as qw
 from querywise.data.folds import Fold, write_parts
-from querywise.data.gains import values_of
-from querywise.data.joining import concatenate
-from querywise.data.judged import Judged
+from querywise.data.judged import Judged, concatenate
+from querywise.data.labels import values_of
 from querywise.data.letor import write_letor
 from querywise.data.parquet.logs import read_parquet
 from querywise.data.parquet.writing import write_shards

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from querywise.data.frames import from_arrays
-from querywise.data.joining import concatenate
-from querywise.data.judged import Candidates, Judged
+from querywise.data.judged import Candidates, Judged, concatenate
 from querywise.data.query_table import QueryTable
 from querywise.data.rows import LARGEST, count_pairs, is_moderate
 from querywise.errors import DataError

@@ -17,12 +17,10 @@ from querywise import from_arrays
 from querywise.data.collections import Collection, Document
 from querywise.data.coverage import coverage_of, whole_grades
 from querywise.data.folds import make_folds, read_folds, write_parts
-from querywise.data.joining import concatenate
-from querywise.data.judged import Candidates, Judged
+from querywise.data.judged import Candidates, Judged, concatenate
 from querywise.data.judgements import Judgement, Judgements, is_qrels, read_grades
-from querywise.data.parquet.conversion import convert
 from querywise.data.parquet.shards import open_shards
-from querywise.data.parquet.writing import write_shards
+from querywise.data.parquet.writing import convert, write_shards
 from querywise.data.query_table import QueryTable
 from querywise.data.readers import read_features
 from querywise.data.runs import Run

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from querywise.data.joining import concatenate
-from querywise.data.judged import Judged
+from querywise.data.judged import Judged, concatenate
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.learners.ranksvm import local_models

@@ -15,7 +15,7 @@ from querywise.errors import DataError
 from querywise.evaluation.evaluate import Evaluation, evaluate
 from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import expected_reciprocal_rank, find_measure
-from querywise.measures.ranked import RankedList
+from querywise.measures.order import RankedList
 from querywise.measures.score_files import read_scores
 from querywise.runtime.arrays import Floats, Ints
 from tests.worlds import GOLDEN

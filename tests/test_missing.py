@@ -41,7 +41,7 @@ from querywise import (
 )
 from querywise.contracts.missing import policy_of
 from querywise.data.folds import write_parts
-from querywise.data.joining import concatenate
+from querywise.data.judged import concatenate
 from querywise.data.letor import write_letor
 from querywise.data.parquet.logs import read_parquet
 from querywise.data.parquet.writing import write_shards
@@ -327,7 +327,7 @@ def test_the_policy_is_stored_with_the_model(policy: str, tmp_path: Path) -> Non
 
 
 def test_a_manifest_that_says_another_policy_than_its_model_is_refused(tmp_path: Path) -> None:
-    from querywise.storage.folder import digest_of
+    from querywise.runtime.files import digest_of
 
     save(fitted("native"), tmp_path / "model")
     path = tmp_path / "model" / "manifest.json"

@@ -27,7 +27,7 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.judgements import read_judgements
 from querywise.data.letor import read_letor
 from querywise.data.parquet.logs import read_parquet
-from querywise.data.parquet.scored import read_scored, write_scored_part
+from querywise.data.parquet.tables import read_scored, write_scored_part
 from querywise.data.query_table import QueryTable
 from querywise.data.runs import read_run
 from querywise.data.synthetic import make_judged
@@ -38,8 +38,7 @@ from querywise.learners.classic.listnet import ListNet
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import dcg, find_measure, mean_ndcg, ndcg
-from querywise.measures.order import order
-from querywise.measures.ranked import RankedList
+from querywise.measures.order import RankedList, order
 from querywise.measures.score_files import read_scores
 from querywise.rankers.knn import KnnOnline
 from querywise.rankers.weights.fusion import Fusion

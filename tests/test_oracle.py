@@ -23,7 +23,7 @@ from querywise.locality.views.columns import Columns
 from querywise.locality.views.topmean import TopMean
 from querywise.measures.flavours import FLAVOURS
 from querywise.measures.formulas import average_precision, average_precisions, precision_table
-from querywise.measures.ranked import RankedList
+from querywise.measures.order import RankedList
 from querywise.rankers.classes import QueryClasses
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
 from querywise.rankers.normalised import QueryNormalised, normalised

@@ -10,8 +10,7 @@ import pytest
 
 from querywise import Candidates, compare, make_folds, read_judged
 from querywise.data.folds import read_folds, write_parts
-from querywise.data.joining import concatenate
-from querywise.data.judged import judged_by
+from querywise.data.judged import concatenate, judged_by
 from querywise.data.judgements import Judgement, grades_of, read_judgements
 from querywise.data.runs import Run, read_run, tabulate_runs
 from querywise.errors import DataError

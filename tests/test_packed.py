@@ -7,7 +7,7 @@ from base64 import b64encode
 import numpy as np
 import pytest
 
-from querywise.data.packed import read_base64
+from querywise.data.json_rows import read_base64
 from querywise.runtime.arrays import Bytes
 
 

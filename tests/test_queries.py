@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from querywise.data.frames import from_arrays
-from querywise.data.queries import read_queries
+from querywise.data.query_table import read_queries
 from querywise.errors import DataError
 
 

@@ -16,14 +16,12 @@ from hypothesis import strategies as st
 from querywise.data.collections import read_collection
 from querywise.data.folds import Fold, cut_up, make_folds, read_folds, split, split_queries, write_parts
 from querywise.data.frames import from_arrays, from_frame
-from querywise.data.joining import concatenate
-from querywise.data.judged import Candidates, Judged, judged_by
+from querywise.data.judged import Candidates, Judged, concatenate, judged_by
 from querywise.data.ordering import content_order
-from querywise.data.parquet.conversion import convert
 from querywise.data.parquet.logs import read_parquet
-from querywise.data.queries import read_queries, write_queries
+from querywise.data.parquet.writing import convert
 from querywise.data.query_groups import deal, deal_in_turn, equal_sizes, first_groups
-from querywise.data.query_table import QueryTable
+from querywise.data.query_table import QueryTable, read_queries, write_queries
 from querywise.data.runs import Run, tabulate_runs
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError

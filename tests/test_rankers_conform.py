@@ -14,8 +14,7 @@ import pytest
 
 from querywise.contracts.answers import Answer, Opaque, nobody
 from querywise.contracts.missing import missing_for
-from querywise.data.joining import concatenate
-from querywise.data.judged import Candidates, Judged
+from querywise.data.judged import Candidates, Judged, concatenate
 from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError

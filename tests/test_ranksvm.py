@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from querywise.data.joining import concatenate
-from querywise.data.judged import Candidates, Judged
+from querywise.data.judged import Candidates, Judged, concatenate
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, NotFittedError, SolverError
 from querywise.evaluation.evaluate import evaluate

@@ -28,8 +28,8 @@ import pytest
 from querywise.data.collections import Collection, read_collection
 from querywise.data.folds import make_folds
 from querywise.data.judged import Candidates, Judged
-from querywise.data.parquet.scored import read_scored
 from querywise.data.parquet.shards import open_shards
+from querywise.data.parquet.tables import read_scored
 from querywise.data.parquet.writing import write_shards
 from querywise.data.synthetic import make_judged
 from querywise.data.training import as_taken

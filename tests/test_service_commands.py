@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from querywise.data.letor import write_letor
-from querywise.data.queries import write_queries
-from querywise.data.query_table import QueryTable
+from querywise.data.query_table import QueryTable, write_queries
 from querywise.data.synthetic import make_judged
 from tests.commands import run
 from tests.serving import serving

@@ -21,7 +21,7 @@ import pytest
 
 from querywise.data.collections import read_collection, with_more_judged, write_collection
 from querywise.data.judgements import read_grades
-from querywise.data.queries import read_queries
+from querywise.data.query_table import read_queries
 from querywise.errors import DataError, Hint
 from querywise.retrieval.index import load_index
 from querywise.service import judging

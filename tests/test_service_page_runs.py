@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Page, expect
 
-from querywise.data.letor import write_letor
+from querywise.data.letor import write_letor, write_side_files
 from querywise.data.query_table import QueryTable
-from querywise.data.sidefiles import write_side_files
 from querywise.rankers.weights.by_query import WeightsByQuery
 from querywise.storage import save
 from tests.serving import Serving, serving

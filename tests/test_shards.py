@@ -20,12 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from querywise.data.frames import from_arrays
-from querywise.data.joining import concatenate
-from querywise.data.judged import Candidates, Judged
+from querywise.data.judged import Candidates, Judged, concatenate
 from querywise.data.parquet.arrow import part_name
 from querywise.data.parquet.logs import read_parquet
-from querywise.data.parquet.scored import read_scored, write_scored_part
 from querywise.data.parquet.shards import is_sharded, open_shards
+from querywise.data.parquet.tables import read_scored, write_scored_part
 from querywise.data.parquet.writing import write_shards
 from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged

@@ -18,8 +18,7 @@ from querywise.data.judgements import Judgements
 from querywise.data.parquet.writing import write_shards
 from querywise.data.query_table import QueryTable
 from querywise.data.runs import Run
-from querywise.display.frames import LIBRARIES, Column, as_frame
-from querywise.display.html import table
+from querywise.display.tables import LIBRARIES, Column, as_frame, table
 from querywise.display.words import short
 from querywise.errors import DataError
 from querywise.evaluation.compared import Compared

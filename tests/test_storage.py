@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
 from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.runtime.files import digest_of
 from querywise.storage import load, models, read_manifest, save
-from querywise.storage.folder import Body, digest_of, read_body
+from querywise.storage.models import Body, read_body
 from tests.worlds import examples, inside
 
 

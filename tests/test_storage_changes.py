@@ -16,10 +16,10 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, ModelFileError
 from querywise.learners.ranksvm.ranksvm import RankSVM
+from querywise.runtime.files import digest_of
 from querywise.runtime.packages import Package
 from querywise.runtime.stored import Added, declared
 from querywise.storage import classes, load, save
-from querywise.storage.folder import digest_of
 from tests.golden.make import HERE
 from tests.stored_classes import STORED
 

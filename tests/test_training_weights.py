@@ -14,8 +14,7 @@ from scipy.sparse import csr_array
 
 import querywise as qw
 from querywise.data.folds import Fold, write_parts
-from querywise.data.joining import concatenate
-from querywise.data.judged import Judged
+from querywise.data.judged import Judged, concatenate
 from querywise.data.letor import write_letor
 from querywise.data.parquet.writing import write_shards
 from querywise.errors import DataError

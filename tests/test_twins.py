@@ -16,8 +16,7 @@ from querywise.data.folds import Fold, make_folds
 from querywise.data.frames import from_arrays
 from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import write_letor
-from querywise.data.queries import read_queries, write_queries
-from querywise.data.query_table import QueryTable
+from querywise.data.query_table import QueryTable, read_queries, write_queries
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, Hint
 from querywise.evaluation.compare import compare

@@ -12,11 +12,9 @@ from querywise import KnnOnline, RankSVM, load, save
 from querywise.contracts.answers import Answer
 from querywise.data.collections import Collection
 from querywise.data.collections import Document as Described
-from querywise.data.joining import concatenate
-from querywise.data.judged import Candidates, Judged
+from querywise.data.judged import Candidates, Judged, concatenate
 from querywise.data.judgements import Judgement
-from querywise.data.queries import read_queries, write_queries
-from querywise.data.query_table import QueryTable, join_tables
+from querywise.data.query_table import QueryTable, join_tables, read_queries, write_queries
 from querywise.data.run_columns import run_feature_names
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError

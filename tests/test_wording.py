@@ -15,10 +15,9 @@ from typer.testing import CliRunner
 
 from querywise.cli.options import guarded_command
 from querywise.data.folds import Folds
-from querywise.data.letor import read_letor
-from querywise.data.parquet.conversion import convert
+from querywise.data.letor import read_letor, with_side_queries
+from querywise.data.parquet.writing import convert
 from querywise.data.runs import Run, join_runs
-from querywise.data.sidefiles import with_side_queries
 from querywise.errors import ClusterError, DataError, ModelFileError, QuerywiseError
 from querywise.jobs.compare import Asked
 from querywise.jobs.compare import run as compare

@@ -132,7 +132,7 @@ _MOVED = {
     "load_index": "querywise.retrieval.index",
     "read_grades": "querywise.data.judgements",
     "read_parquet": "querywise.data.parquet.logs",
-    "read_queries": "querywise.data.queries",
+    "read_queries": "querywise.data.query_table",
     "read_run": "querywise.data.runs",
     "read_scores": "querywise.measures.score_files",
     "read_vectors": "querywise.data.vectors",

@@ -21,8 +21,8 @@ from querywise.data.parquet.logs import read_parquet as read_parquet
 from querywise.data.parquet.shards import Shards as Shards
 from querywise.data.parquet.shards import open_shards as open_shards
 from querywise.data.parquet.writing import write_shards as write_shards
-from querywise.data.queries import read_queries as read_queries
 from querywise.data.query_table import QueryTable as QueryTable
+from querywise.data.query_table import read_queries as read_queries
 from querywise.data.runs import read_run as read_run
 from querywise.data.synthetic import make_judged as make_judged
 from querywise.data.vectors import read_vectors as read_vectors

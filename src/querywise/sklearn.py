@@ -21,7 +21,7 @@ from querywise.contracts.missing import missing_for
 from querywise.data.folds import split_queries
 from querywise.data.frames import from_arrays
 from querywise.data.judged import Judged
-from querywise.data.missing import Missing, require_whole
+from querywise.data.rows import Missing, require_whole
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
 from querywise.measures.formulas import find_measure

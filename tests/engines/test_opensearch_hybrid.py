@@ -11,7 +11,7 @@ import pytest
 
 from querywise.data.judged import Judged
 from querywise.data.judgements import read_judgements
-from querywise.data.queries import read_queries
+from querywise.data.query_table import read_queries
 from querywise.data.runs import judge, read_runs, tabulate_runs
 from querywise.exports.routing import HybridRouter
 from querywise.exports.writing import export_hybrid

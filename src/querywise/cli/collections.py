@@ -61,7 +61,7 @@ def features(
     from dataclasses import asdict
 
     from querywise.data.folds import check_parts_folder, write_parts
-    from querywise.data.sidefiles import QUERIES
+    from querywise.data.letor import QUERIES
     from querywise.retrieval.reading import judged_from_text
 
     if (out / "corpus.jsonl").exists() or (queries is not None and queries.resolve() == (out / QUERIES).resolve()):
@@ -229,8 +229,8 @@ def convert(
     Files are read one at a time, so the data may be larger than memory. The folder can be given to the other commands
     as it is.
     """
-    from querywise.data.parquet.conversion import convert as converted
     from querywise.data.parquet.logs import LogColumns
+    from querywise.data.parquet.writing import convert as converted
 
     columns = LogColumns(qid, None if label == "none" else label, docid, query_group)
     with shown(quiet=quiet):

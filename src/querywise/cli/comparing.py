@@ -107,7 +107,7 @@ def compare(
     as_json: options.AsJson = False,
 ) -> None:
     """Train several methods on the same folds and say which is better, on which queries, and whether that is luck."""
-    from querywise.data.missing import reading_for
+    from querywise.data.rows import reading_for
     from querywise.evaluation.edges import without_hints
     from querywise.jobs.compare import Asked, run
     from querywise.jobs.origins import begun, titles_of

@@ -91,7 +91,7 @@ def fit(
     from querywise.jobs.first_use import compiled_beside
 
     with compiled_beside(method) as compiled:  # what is below is slow to import
-        from querywise.data.missing import reading_for
+        from querywise.data.rows import reading_for
         from querywise.evaluation.edges import without_hints
         from querywise.jobs.choice import AMONG, AUTO
         from querywise.jobs.fit import Asked, run

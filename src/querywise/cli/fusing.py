@@ -134,7 +134,7 @@ def fuse(
 
 def _with_texts(candidates: Candidates, table: QueryTable | None, queries: Path | None) -> Candidates:
     """The candidates with their queries' texts, where these are known."""
-    from querywise.data.queries import read_queries
+    from querywise.data.query_table import read_queries
 
     if queries is not None:
         return candidates.with_queries(read_queries(queries))

@@ -15,7 +15,7 @@ from querywise.runtime.values import JsonObject, is_whole, number
 if TYPE_CHECKING:
     from querywise.data.folds import Fold, Folds
     from querywise.data.judged import Judged
-    from querywise.data.missing import Missing
+    from querywise.data.rows import Missing
     from querywise.data.training import Training
     from querywise.retrieval.reading import Retrieval
 

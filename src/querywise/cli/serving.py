@@ -114,8 +114,8 @@ def _token(file: Path | None) -> str | None:
 def _lookup(
     model: Path, index: Path | None, data: list[Path] | None, queries: Path | None, embed: str | None
 ) -> Lookup:
-    from querywise.data.missing import reading_for
-    from querywise.data.queries import read_queries
+    from querywise.data.query_table import read_queries
+    from querywise.data.rows import reading_for
     from querywise.retrieval.index import load_index
     from querywise.retrieval.reading import read_judged
     from querywise.service.lookup import Lookup

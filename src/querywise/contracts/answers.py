@@ -17,7 +17,7 @@ from querywise.contracts.asking import Asked, as_candidates
 from querywise.contracts.estimators import Estimator
 from querywise.contracts.forms import Form, Refusal, no_form, no_sum
 from querywise.data.judged import Candidates, Judged
-from querywise.data.missing import ZERO, reading_for
+from querywise.data.rows import ZERO, reading_for
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
 

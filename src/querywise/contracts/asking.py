@@ -10,9 +10,9 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from querywise.contracts.estimators import Estimator
-from querywise.data.gains import require_same_labels
 from querywise.data.judged import Candidates, Judged
-from querywise.data.missing import ZERO, reading_for
+from querywise.data.labels import require_same_labels
+from querywise.data.rows import ZERO, reading_for
 from querywise.data.training import Training
 from querywise.errors import DataError, NotFittedError
 from querywise.runtime.arrays import Floats

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from html import escape
 from typing import Any, NamedTuple, Self, TypeAlias
 
-from querywise.display.html import table
+from querywise.display.tables import table
 from querywise.errors import DataError
 from querywise.runtime.parameters import is_fitted, parameter_names, parameters_of
 

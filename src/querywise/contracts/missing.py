@@ -7,7 +7,7 @@ column that marks it. "native": NaN goes to the side that trees have learned for
 from __future__ import annotations
 
 from querywise.contracts.protocols import Fittable
-from querywise.data.missing import ZERO, Missing, reading_for
+from querywise.data.rows import ZERO, Missing, reading_for
 
 
 def policy_of(ranker: Fittable) -> str:

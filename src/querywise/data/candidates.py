@@ -10,27 +10,27 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from querywise.data.described import CandidatesDescribed
-from querywise.data.missing import Missing, check_missing, require_whole
 from querywise.data.query_table import QueryTable
 from querywise.data.rows import (
+    Missing,
+    check_missing,
     checked_matrix,
-    checked_starts,
     column_of,
     is_moderate,
     pick,
     query_numbers,
     refuse_repeated,
     require_moderate,
-    require_same_features,
+    require_whole,
     rows_of,
 )
+from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints, frozen
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Candidates(CandidatesDescribed):
+class Candidates:
     """Documents to be ranked, one row per (query, document) pair.
 
     Query `i` owns rows `starts[i]:starts[i + 1]`; `len(candidates)` is the number of queries. `from_arrays`,
@@ -69,7 +69,7 @@ class Candidates(CandidatesDescribed):
         check_missing(self.missing)
         features, moderate = checked_matrix(self.features, "features", self.feature_names, self.missing)
         rows = len(features)
-        starts = checked_starts(self.starts, len(self.query_ids), rows)
+        starts = self._checked_starts(rows)
         refuse_repeated(self.query_ids)
         for name, values in (("document ids", self.document_ids), ("comments", self.comments)):
             if values is not None and len(values) != rows:
@@ -83,6 +83,18 @@ class Candidates(CandidatesDescribed):
         object.__setattr__(self, "starts", starts)
         if self.source_rows is not None:
             object.__setattr__(self, "source_rows", frozen(np.asarray(self.source_rows, dtype=np.int64)))
+
+    def _checked_starts(self, rows: int) -> Ints:
+        """The first row of every query and then the number of rows, frozen; anything else is refused."""
+        starts, count = np.asarray(self.starts, dtype=np.int64), len(self.query_ids) + 1
+        if starts.ndim != 1 or len(starts) != count or starts[0] != 0 or (starts[1:] < starts[:-1]).any():
+            raise DataError(
+                f"starts must be {count} row numbers that begin at 0 and never fall, "
+                f"one per query and then the number of rows; found {starts.ravel()[:8].tolist()}."
+            )
+        if starts[-1] != rows:
+            raise DataError(f"starts ends at row {starts[-1]} but there are {rows} rows of features.")
+        return frozen(starts)
 
     @classmethod
     def of_query(
@@ -119,6 +131,15 @@ class Candidates(CandidatesDescribed):
 
     def __len__(self) -> int:
         return len(self.query_ids)
+
+    def __repr__(self) -> str:
+        return f"Candidates({', '.join(self.counts)})"
+
+    @property
+    def counts(self) -> list[str]:
+        """How many queries, documents and features there are, in words."""
+        rows, columns = self.features.shape
+        return [counted(len(self), "query"), counted(rows, "document"), counted(columns, "feature")]
 
     def rows(self, query: int) -> slice:
         """The rows of one query, by its number from 0."""
@@ -171,7 +192,19 @@ class Candidates(CandidatesDescribed):
         missing: "allowed" where the model takes NaN.
         """
         self.require_moderate(missing=missing)
-        require_same_features(self.features.shape[1], self.feature_names, count, names)
+        found, own = self.features.shape[1], self.feature_names
+        if found != count:
+            sparse = "; for a sparse file that leaves out its last columns, state their number"
+            raise DataError(
+                f"The model was trained on {count} features but the documents have {found}. Give it the columns it was "
+                f"trained on, in the same order{sparse if found < count else ''}."
+            )
+        if names is not None and own is not None and names != own:
+            column = next(i for i, pair in enumerate(zip(names, own, strict=True)) if pair[0] != pair[1])
+            raise DataError(
+                f"Feature {column + 1} is {own[column]!r} but the model was trained with {names[column]!r} there. Give "
+                "the columns in the order of training."
+            )
 
     def surely_has(self, count: int, names: tuple[str, ...] | None) -> bool:
         """Whether `require_features` of this `count` and these `names` surely refuses nothing: a quick look."""

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from querywise.data.judgements import Judgement, grades_of, read_judgements
-from querywise.data.queries import is_finite_number, json_line, read_queries, read_record, write_queries
-from querywise.data.query_table import QueryTable
+from querywise.data.query_table import QueryTable, is_finite_number, json_line, read_queries, read_record, write_queries
 from querywise.display.words import counted
 from querywise.errors import DataError, Hint
 from querywise.runtime.files import PathLike, atomic_text, make_folder, read_text
@@ -45,7 +44,7 @@ class Collection:
     judgements: tuple[Judgement, ...] = field(default=(), repr=False)
 
     def __repr__(self) -> str:
-        queries = counted(0 if self.queries is None else len(self.queries), "query", "queries")
+        queries = counted(0 if self.queries is None else len(self.queries), "query")
         return f"Collection({self.name!r}, {queries}, {counted(len(self.judgements), 'judgement')})"
 
     def grades(self) -> dict[str, dict[str, int]]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from querywise.data.gains import refuse_gains
 from querywise.data.judged import Judged
+from querywise.data.labels import refuse_gains
 from querywise.data.run_columns import run_columns
 from querywise.runtime.arrays import Bools, Floats, Ints
 

@@ -11,24 +11,24 @@ from typing import NamedTuple
 import numpy as np
 
 from querywise.data.coverage import whole_grades
-from querywise.data.joining import concatenate
-from querywise.data.judged import Judged
+from querywise.data.judged import Judged, concatenate
 from querywise.data.judgements import write_judgements
-from querywise.data.letor import read_letor, write_letor
-from querywise.data.query_groups import deal, equal_sizes
-from querywise.data.query_table import QueryTable
-from querywise.data.sidefiles import (
+from querywise.data.letor import (
     FEATURES,
     QRELS,
     QUERIES,
     RUN_FILES,
     check_names,
+    read_letor,
     side_judgements,
     side_runs,
     with_side_files,
     with_side_judgements,
+    write_letor,
     write_side_files,
 )
+from querywise.data.query_groups import deal, equal_sizes
+from querywise.data.query_table import QueryTable
 from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.runtime.files import OutputFolder, PathLike, atomic_folder
@@ -79,7 +79,7 @@ class Folds:
         return len(self._makers)
 
     def __repr__(self) -> str:
-        queries = counted(sum(map(len, self._parts)), "query", "queries")
+        queries = counted(sum(map(len, self._parts)), "query")
         return f"Folds({counted(len(self), 'fold')}{f' of {queries}' if self._parts else ', read when asked for'})"
 
     def __getitem__(self, fold: int) -> Fold:

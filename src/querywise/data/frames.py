@@ -6,21 +6,23 @@ brings scores back to the order of the input.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from querywise.data.gains import labels_from
-from querywise.data.groups import ids_from_groups
-from querywise.data.id_columns import CodedIds, coded_ids, document_id, is_missing, query_id, values_of
+from querywise.data.compressed import lines_of, read_packed_text
 from querywise.data.judged import Candidates, Judged
-from querywise.data.missing import Missing, check_missing
+from querywise.data.labels import checked_weights, labels_from
+from querywise.data.parquet.arrow import CodedIds, coded_ids, document_id, query_id, values_of
 from querywise.data.query_groups import Groups, groups_of_rows, listed
-from querywise.data.rows import checked_matrix, refuse_masked
-from querywise.data.weighting import checked_weights
+from querywise.data.rows import Missing, check_missing, checked_matrix, is_missing, refuse_masked
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
 
@@ -311,8 +313,8 @@ def _matrix(X: ArrayLike | sparray | spmatrix) -> Floats:
     refuse_masked(dense, "X")
     try:
         given = np.asarray(dense)
-        odd = given.dtype.kind not in "biufO" or any(isinstance(each, (str, bytes)) for each in _objects(given))
-        if odd:
+        objects = given.ravel().tolist() if given.dtype == object else []
+        if given.dtype.kind not in "biufO" or any(isinstance(each, (str, bytes)) for each in objects):
             raise DataError(f"X must be a table of numbers; found {given.dtype}.")
         matrix = given.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
@@ -344,11 +346,6 @@ def _require_texts(columns: Sequence[Any]) -> None:
         )
 
 
-def _objects(given: np.ndarray[Any, Any]) -> list[Any]:
-    """The entries of an array of Python objects; of any other array none."""
-    return given.ravel().tolist() if given.dtype == object else []
-
-
 def _filled(values: np.ndarray[Any, Any], name: str) -> Floats:
     """Numbers as floats, with NaN where the table has nothing."""
     try:
@@ -357,3 +354,49 @@ def _filled(values: np.ndarray[Any, Any], name: str) -> Floats:
         return values.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"Column {name!r} does not hold numbers: {error}.") from None
+
+
+def ids_from_groups(group: ArrayLike | os.PathLike[str], rows: int) -> list[str]:
+    """A query id for every row: "1" for the rows of the first group, "2" for those of the second, and so on.
+
+    group: the sizes, or the file that has them, one a line.
+
+    >>> ids_from_groups([2, 1], 3)
+    ['1', '1', '2']
+    """
+    sizes = read_groups(group) if isinstance(group, (str, os.PathLike)) else _sizes(group)
+    if sizes.sum() != rows:
+        raise DataError(
+            f"X has {rows} rows but the {len(sizes)} group sizes add up to {sizes.sum()}. group= is how many rows each "
+            "query has, in the order of the rows; an id for every row is qid=."
+        )
+    return [str(number) for number in np.repeat(np.arange(1, len(sizes) + 1), sizes).tolist()]
+
+
+def read_groups(path: str | os.PathLike[str]) -> Ints:
+    """The group sizes of a file, one a line, as in LightGBM's `train.query` and `train.group` files."""
+    sizes = []
+    for number, line in enumerate(lines_of(read_packed_text(Path(path))), start=1):
+        word = line.strip()
+        if not word:
+            continue
+        if not re.fullmatch(r"[0-9]{1,15}", word) or not int(word):
+            raise DataError(f"{path}:{number}: expected a group size, a whole number from 1 up; found {line[:80]!r}.")
+        sizes.append(int(word))
+    return np.array(sizes, np.int64)
+
+
+def _sizes(group: ArrayLike) -> Ints:
+    refuse_masked(group, "group")
+    given = np.asarray(group)
+    if given.ndim != 1 or given.dtype.kind not in "iuf":
+        raise DataError(f"group must be one whole number per query; found {given.dtype} of shape {given.shape}.")
+    with np.errstate(invalid="ignore"):
+        sizes = given.astype(np.int64)
+    wrong = np.flatnonzero((sizes != given) | (sizes < 1))
+    if len(wrong):
+        raise DataError(
+            f"Group {wrong[0] + 1} has size {given[wrong[0]]}; a group size is a whole number from 1 up. Leave out "
+            "queries without rows."
+        )
+    return sizes

@@ -1,18 +1,18 @@
-"""Judged: candidates and their relevance labels, frozen."""
+"""Judged: candidates and their relevance labels, frozen; several sets as one; what was read and does not count."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from querywise.data.candidates import Candidates as Candidates
-from querywise.data.described import JudgedDescribed
-from querywise.data.gains import checked_gains, refuse_unwritable
-from querywise.data.identity import fingerprint_of
 from querywise.data.judgements import (
     UNKNOWN,
     Columns,
@@ -21,33 +21,93 @@ from querywise.data.judgements import (
     beyond,
     grades_from,
     grades_of_rows,
-    refuse_contradiction,
-    refuse_strangers,
+    join_judgements,
 )
-from querywise.data.losses import Loss
-from querywise.data.missing import Missing
+from querywise.data.labels import (
+    checked_gains,
+    checked_weights,
+    joined_labels,
+    joined_weights,
+    refuse_unwritable,
+)
 from querywise.data.query_groups import Groups, checked_groups
-from querywise.data.query_table import QueryTable
+from querywise.data.query_table import QueryTable, join_tables
 from querywise.data.rows import (
+    Missing,
     as_labels,
     count_pairs,
+    join_known,
     query_numbers,
     require_preferences,
-    require_some_features,
     rows_of,
 )
 from querywise.data.run_columns import Run
-from querywise.data.survey import Survey
-from querywise.data.weighting import checked_weights, new_weights
+from querywise.display.tables import Cell, table
+from querywise.display.words import some
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints, frozen
 from querywise.runtime.cache import cached
 from querywise.runtime.scaling import Moments
+from querywise.runtime.values import JsonObject
 from querywise.runtime.workers import Kept, workers
+
+_MOST_GRADES = 6  # that are listed one by one
+_EXAMPLE = 80  # characters
+# Kind of loss → its sentence, up to the example.
+KINDS = {
+    "queries without a judgment": "Left out: {} queries without a judgment",
+    "queries judged on unknown documents": "Left out: {} queries whose judged documents are not in the corpus",
+    "judgments of unknown documents": "Left out: {} judgments of documents that are not in the corpus",
+    "documents without text": "Never found by words: documents without a word in title and text, {}",
+    "queries without a known word": "Nothing is found by words: queries without a word that is in the corpus, {}",
+    "queries shortened": "Ignored: words that no document has, in {} queries",
+}
+
+
+class Loss(NamedTuple):
+    """How many things of one kind were lost, of how many, and one of them. kind: one of KINDS."""
+
+    kind: str
+    number: int
+    total: int
+    example: str
+
+    def __str__(self) -> str:
+        """The loss in a sentence.
+
+        >>> print(Loss("queries without a judgment", 25, 3244, "'q7' (jaguar speed)"))
+        Left out: 25 of 3,244 queries without a judgment, such as 'q7' (jaguar speed).
+        """
+        told = KINDS[self.kind].format(f"{self.number:,} of {self.total:,}")
+        return f"{told}, such as {self.example}."
+
+    def as_json(self) -> JsonObject:
+        """The loss as JSON can hold it, with its sentence."""
+        return {**self._asdict(), "text": str(self)}
+
+
+def losses(counts: Sequence[tuple[str, Sequence[str], int]]) -> tuple[Loss, ...]:
+    """Those that there are, of kind, lost things and the number of all; the first lost thing is the example."""
+    return tuple(Loss(kind, len(lost), total, lost[0]) for kind, lost, total in counts if lost)
+
+
+def named(query_id: str, text: str | None) -> str:
+    """A query by its id and the beginning of its text."""
+    short = " ".join((text or "").split())
+    cut = short if len(short) <= _EXAMPLE else f"{short[:_EXAMPLE].rstrip()}…"
+    return f"{query_id!r} ({cut})" if cut else f"{query_id!r}"
+
+
+class Survey(NamedTuple):
+    """What training needs first of a part: its queries, how many preference pairs each has, how features are spread."""
+
+    query_ids: tuple[str, ...]
+    pairs: Ints
+    moments: Moments
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Judged(JudgedDescribed):
+class Judged:
     """Candidates together with the relevance label of every row: an integer from 0 (not relevant) up.
 
     Learners see candidates only; what chooses or evaluates counts what is missed too.
@@ -111,6 +171,40 @@ class Judged(JudgedDescribed):
 
     def __len__(self) -> int:
         return len(self.candidates)
+
+    def __repr__(self) -> str:
+        unjudged = 0 if self.judged is None else int(np.sum(~self.judged))
+        labels = f"{'grades' if self.gains is None else 'values'} {self._counts()}"
+        parts = [*self.candidates.counts, labels, *([f"{unjudged:,} unjudged"] if unjudged else [])]
+        return f"Judged({', '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        documents = self.candidates
+        sizes, names = documents.sizes, documents.feature_names
+        spread = f"{sizes.min():,} to {sizes.max():,} per query, median {np.median(sizes):,.0f}" if len(sizes) else ""
+        rows: list[tuple[Cell, ...]] = [
+            ("queries", f"{len(self):,}", some(documents.query_ids)),
+            ("documents", f"{len(documents.features):,}", spread),
+            ("features", f"{self.feature_count:,}", "" if names is None else some(names)),
+            ("grades" if self.gains is None else "values", f"{len(np.unique(self.labels)):,}", self._counts()),
+        ]
+        if self.judged is not None:
+            rows.append(("unjudged documents", f"{int(np.sum(~self.judged)):,}", ""))
+        if self.missed is not None:
+            rows.append(("judged beyond them", f"{len(self.missed.document_ids):,}", ""))
+        if documents.queries is not None:
+            rows.append(("query data", "", ", ".join(documents.queries.holds)))
+        return table(("", "", ""), rows, title="Judged", text=(0, 2))
+
+    def _counts(self) -> str:
+        """The grades, or the values they stand for, and how often each occurs; of many, the lowest and the highest."""
+        found, counts = np.unique(self.labels if self.judged is None else self.labels[self.judged], return_counts=True)
+        if not len(found):
+            return "none"
+        known = [f"{each}" if self.gains is None else f"{self.gains[each]:g}" for each in found.tolist()]
+        if len(known) > _MOST_GRADES:
+            return f"{known[0]} to {known[-1]}"
+        return ", ".join(f"{grade}: {count:,}" for grade, count in zip(known, counts.tolist(), strict=True))
 
     @property
     def pairs(self) -> Ints:
@@ -188,7 +282,8 @@ class Judged(JudgedDescribed):
         queries: one number per query, in their order or by id, above 0.
         documents: one number per row, above 0.
         """
-        by_query, by_row = new_weights(queries, documents, self.query_ids, len(self.labels))
+        by_query = None if queries is None else checked_weights(queries, self.query_ids, "query")
+        by_row = None if documents is None else checked_weights(documents, len(self.labels), "document")
         return replace(self, query_weights=by_query, document_weights=by_row)
 
     def with_judgements(self, table: Grades | Columns) -> Judged:
@@ -203,11 +298,19 @@ class Judged(JudgedDescribed):
         """
         refuse_unwritable(self, "A set with all that was judged")
         grades, known = grades_from(table), set(self.query_ids)
-        refuse_strangers(grades, self.query_ids)
+        if known.isdisjoint(grades):
+            raise DataError(
+                f"None of the {len(grades)} judged queries is in the data: the first judged is "
+                f"{next(iter(grades), None)!r}, the data's first is {next(iter(self.query_ids), None)!r}."
+            )
         row = self.contradiction(grades)
         if row is not None:
             query = self.query_ids[int(self.candidates.query_of_row[row])]
-            refuse_contradiction(grades, row, query, self.candidates.document_label(row), int(self.labels[row]))
+            document = self.candidates.document_label(row)
+            raise DataError(
+                f"Row {row + 1}, document {document!r} of query {query!r}, has label {self.labels[row]}; its judgement "
+                f"is {grades.get(query, {}).get(document, 'missing')}. Both must say the same; mend one of them."
+            )
         return judged_by(self.candidates.with_empty([query for query in grades if query not in known]), grades)
 
     def contradiction(self, grades: Grades) -> int | None:
@@ -236,7 +339,10 @@ class Judged(JudgedDescribed):
 
     def require_learnable(self, *, missing: Missing = "refused") -> None:
         """Refuse documents without features, features too large to compute with, and NaN unless missing="allowed"."""
-        require_some_features(self.feature_count)
+        if not self.feature_count:
+            raise DataError(
+                "The documents have no features, so there is nothing to learn from. Give at least one column."
+            )
         self.candidates.require_moderate(missing=missing)
 
     @property
@@ -308,3 +414,70 @@ def survey_of(part: Judged) -> Survey:
 
 def _identity(part: Judged) -> Judged:
     return part
+
+
+def fingerprint_of(parts: Iterable[str | Floats | Ints | Bools | None]) -> str:
+    """A checksum of texts and of arrays, one after the other; None is nothing."""
+    found = hashlib.sha256()
+    for part in parts:
+        if part is not None:
+            found.update(part.encode() if isinstance(part, str) else np.ascontiguousarray(part).data)
+    return found.hexdigest()
+
+
+def concatenate(parts: Sequence[Judged], *, features: Floats | None = None) -> Judged:
+    """Several judged sets as one; no query may appear in two of them.
+
+    features: those of all parts in one array, where they are in one already.
+    """
+    if not parts:
+        raise DataError("There is nothing to put together: no judged set was given.")
+    candidates = [part.candidates for part in parts]
+    first = candidates[0]
+    for each in candidates[1:]:
+        if each.features.shape[1] != first.features.shape[1]:
+            raise DataError(f"One set has {first.features.shape[1]} features, another {each.features.shape[1]}.")
+        if each.feature_names != first.feature_names:
+            raise DataError(f"One set's features are named {first.feature_names}, another's {each.feature_names}.")
+    tables = [each.queries for each in candidates if each.queries is not None]
+    joined = Candidates(
+        features=np.concatenate([each.features for each in candidates]) if features is None else features,
+        starts=np.concatenate([[0], np.cumsum(np.concatenate([each.sizes for each in candidates]))]),
+        query_ids=tuple(query_id for each in candidates for query_id in each.query_ids),
+        document_ids=join_known([each.document_ids for each in candidates]),
+        comments=join_known([each.comments for each in candidates]),
+        feature_names=first.feature_names,
+        queries=join_tables(tables) if len(tables) == len(candidates) else None,
+        missing="allowed" if any(each.missing == "allowed" for each in candidates) else "refused",
+    )
+    masks = [np.ones(len(part.labels), np.bool_) if part.judged is None else part.judged for part in parts]
+    judged = None if all(part.judged is None for part in parts) else np.concatenate(masks)
+    missed = join_judgements([part.missed for part in parts])
+    labels, gains = joined_labels(parts)
+    by_query = joined_weights([part.query_weights for part in parts], [len(part) for part in parts])
+    by_row = joined_weights([part.document_weights for part in parts], [len(part.labels) for part in parts])
+    return Judged(joined, labels, judged, missed, gains, by_query, by_row, _joined_runs(parts), _joined_losses(parts))
+
+
+def _joined_runs(parts: Sequence[Judged]) -> tuple[Run, ...]:
+    """The runs that all parts have, each with the lists of all of them."""
+    first = parts[0].runs
+    if all(part.runs is first for part in parts):  # the parts of one set
+        return first
+    by_name = [{run.name: run for run in part.runs} for part in parts]
+    shared = [run for run in first if all(run.name in each for each in by_name)]
+    return tuple(replace(run, scores=ChainMap(*(dict(each[run.name].scores) for each in by_name))) for run in shared)
+
+
+def _joined_losses(parts: Sequence[Judged]) -> tuple[Loss, ...]:
+    """The losses of all parts, those of one kind added up; parts of one set have the same ones."""
+    distinct = {id(part.losses): part.losses for part in parts}.values()
+    found: dict[str, Loss] = {}
+    for each in (loss for own in distinct for loss in own):
+        before = found.get(each.kind)
+        found[each.kind] = (
+            each
+            if before is None
+            else before._replace(number=before.number + each.number, total=before.total + each.total)
+        )
+    return tuple(found.values())

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from querywise.data.compressed import first_words, lines_of, read_packed_text
-from querywise.data.rows import query_numbers, rows_of
+from querywise.data.rows import is_missing, query_numbers, rows_of
 from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.runtime.arrays import Ints, frozen
@@ -149,23 +149,6 @@ def beyond(grades: Grades, query_ids: Sequence[str], starts: Ints, documents: tu
     return Judgements.by_query(missed)
 
 
-def refuse_strangers(grades: Grades, query_ids: Sequence[str]) -> None:
-    """Refuse judgements none of whose queries is in the data."""
-    if not set(query_ids).intersection(grades):
-        raise DataError(
-            f"None of the {len(grades)} judged queries is in the data: the first judged is "
-            f"{next(iter(grades), None)!r}, the data's first is {next(iter(query_ids), None)!r}."
-        )
-
-
-def refuse_contradiction(grades: Grades, row: int, query: str, document: str, label: int) -> None:
-    """Refuse judgements that say something else than the label of a row."""
-    raise DataError(
-        f"Row {row + 1}, document {document!r} of query {query!r}, has label {label}; its judgement "
-        f"is {grades.get(query, {}).get(document, 'missing')}. Both must say the same; mend one of them."
-    )
-
-
 def join_judgements(parts: Sequence[Judgements | None]) -> Judgements | None:
     """Those of several sets as one: known of all of them, or of none."""
     known = [part for part in parts if part is not None]
@@ -273,7 +256,7 @@ def grades_from(table: Grades | Columns) -> Grades:
         raise DataError(f"The columns of the judgements have {' and '.join(str(len(each)) for each in columns)} rows.")
     found: dict[str, dict[str, int]] = {}
     for row, (query, document, grade) in enumerate(zip(*columns, strict=True), start=1):
-        if _is_missing(query) or _is_missing(document) or not _is_grade(grade):
+        if is_missing(query) or is_missing(document) or not _is_grade(grade):
             raise DataError(
                 f"Row {row} of the judgements is {query!r}, {document!r}, {grade!r}; expected a query, a document and "
                 "a whole number as its grade."
@@ -294,10 +277,6 @@ def _checked(query: str, own: Mapping[str, int]) -> dict[str, int]:
                 f"The grade of document {document!r} of query {query!r} is {grade!r}; expected a whole number."
             )
     return {document: int(grade) for document, grade in own.items()}
-
-
-def _is_missing(value: object) -> bool:
-    return value is None or type(value).__name__ == "NAType" or value != value
 
 
 def _is_grade(value: object) -> bool:

@@ -1,7 +1,11 @@
-"""LETOR / SVMlight text, read and written: `label qid:id column:value … # comment`.
+"""LETOR / SVMlight text, read and written: `label qid:id column:value … # comment`; and the files beside it.
 
 Columns are numbered from 1 in the file and from 0 in Python. A column that a line leaves out is 0. Comments are kept;
 `docid = …` in them (or a comment of one word) becomes the document's id.
+
+Side files are `queries.jsonl`, query data, `features.txt`, a feature name per line, and judgements: beside `S1.txt` the
+file `S1.qrels` holds all that was judged of its queries, in TREC form; without it only the labels of the candidates are
+known. `bm25.trec`, beside features of words and vectors, is the whole list of BM25.
 """
 
 from __future__ import annotations
@@ -9,26 +13,38 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from querywise.data.compressed import unpacked
-from querywise.data.gains import refuse_unwritable
 from querywise.data.judged import Candidates, Judged
+from querywise.data.judgements import grades_of, read_judgements
+from querywise.data.labels import refuse_unwritable
+from querywise.data.query_table import read_queries, write_queries
+from querywise.data.rows import first_repeated
+from querywise.data.run_columns import Run, run_columns
+from querywise.data.runs import read_run, write_list
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats, Ints
-from querywise.runtime.files import PathLike, atomic_text, read_bytes
+from querywise.runtime.files import PathLike, atomic_text, read_bytes, read_text
 from querywise.runtime.progress import track
 from querywise.runtime.threads import in_threads
 from querywise.runtime.workers import machine_memory
 
 _CHUNK_BYTES = 8_000_000
 _HARD_NUMBERS = 65_536
-_SMALL_TABLE = 100_000_000  # bytes that a table may have whatever its text
+_SMALL_TABLE = 100_000_000  # bytes that a table may have whatever was read
 _SPARSEST = 400  # bytes of a table per byte of text: one value in a hundred, or more, is given
 _DOCUMENT_ID = re.compile(r"docid\s*=\s*(\S+)|^\s*([^\s=]+)\s*$")
+
+QUERIES = "queries.jsonl"
+FEATURES = "features.txt"
+QRELS = ".qrels"
+RUN = ".trec"
+_WIDER = 10  # times as large as what was read: a sparse file leaves out some of its last columns
+RUN_FILES = (f"bm25{RUN}", f"vectors{RUN}")  # of the systems that find candidates in a text collection
 
 
 @dataclass(frozen=True)
@@ -93,13 +109,15 @@ def read_letor(paths: PathLike | Sequence[PathLike], *, features: int | None = N
         _refuse_gigantic(f"{names[0]} and the files after it", sum(rows), width, length)
     table = _stack([part.features for part in parsed], width)
     query_ids, starts = _queries(parsed)
-    comments = [comment for part in parsed for comment in _comments(part)] if any(map(_has_comments, parsed)) else None
+    comments = None
+    if any(part.spans[:, 3].any() for part in parsed):
+        comments = tuple(each for part in parsed for each in part.strings(2, range(len(part.labels))))
     candidates = Candidates(
         features=table,
         starts=np.array([*starts, sum(rows)], dtype=np.int64),
         query_ids=tuple(query_ids),
         document_ids=None if comments is None else _document_ids(comments),
-        comments=None if comments is None else tuple(comments),
+        comments=comments,
     )
     return Judged(candidates, np.concatenate([part.labels for part in parsed]))
 
@@ -119,13 +137,9 @@ def place_of_row(paths: Sequence[Path], row: int) -> str:
 
 def letor_width(path: PathLike) -> int:
     """The largest column number in a file, without reading its values."""
-    from querywise.data import svmlight
-
     text = _bytes_of(Path(path))
-    buffer = np.frombuffer(text, dtype=np.uint8)
-    sizes = in_threads(lambda chunk: svmlight.survey(buffer, *chunk), _chunks(text))
-    columns = max(columns for _, columns in sizes)
-    _refuse_gigantic(f"{path}", sum(rows for rows, _ in sizes), columns, len(text))
+    rows, columns = _sizes(text, _chunks(text))
+    _refuse_gigantic(f"{path}", sum(rows), columns, len(text))
     return columns
 
 
@@ -168,22 +182,17 @@ def _comment_to_write(candidates: Candidates, row: int) -> str:
 
 
 def _parse_file(path: Path, width: int | None) -> _Parsed:
-    from querywise.data import svmlight  # numba takes half a second to import
-
     text = _bytes_of(path)
-    buffer = np.frombuffer(text, dtype=np.uint8)
-    chunks = _chunks(text)
-    sizes = in_threads(lambda chunk: svmlight.survey(buffer, *chunk), chunks)
-    counts = np.array([rows for rows, _ in sizes])
-    total = int(counts.sum())
+    buffer, chunks = np.frombuffer(text, dtype=np.uint8), _chunks(text)
+    counts, widest = _sizes(text, chunks)
+    total, columns = sum(counts), widest if width is None else width
     if total == 0:
         raise DataError(f"{path}: the file holds no judged document. Expected lines like '2 qid:7 1:0.5 2:0.1'.")
-    columns = max(column for _, column in sizes) if width is None else width
     _refuse_gigantic(f"{path}", total, columns, len(text) if width is None else None)
     features = np.zeros((total, columns))
     labels = np.zeros(total, dtype=np.int64)
     spans = np.zeros((total, 4), dtype=np.int64)
-    firsts = (np.cumsum(counts) - counts).tolist()
+    firsts = np.cumsum([0, *counts[:-1]]).tolist()
     parsed = _Parsed(path, text, features, labels, spans, np.zeros(total, dtype=np.bool_))
     pieces = in_threads(
         lambda each: _parse_chunk(parsed, buffer, each[0], each[1]), list(zip(chunks, firsts, strict=True))
@@ -191,6 +200,15 @@ def _parse_file(path: Path, width: int | None) -> _Parsed:
     for row in (row for piece in pieces for row in piece if 0 < row < total):
         parsed.begins[row] = text[slice(*spans[row, :2])] != text[slice(*spans[row - 1, :2])]
     return parsed
+
+
+def _sizes(text: bytes, chunks: Sequence[tuple[int, int]]) -> tuple[list[int], int]:
+    """How many rows each chunk of a text has, and the largest column number of all."""
+    from querywise.data import svmlight  # numba takes half a second to import
+
+    buffer = np.frombuffer(text, dtype=np.uint8)
+    found = in_threads(lambda chunk: svmlight.survey(buffer, *chunk), chunks)
+    return [rows for rows, _ in found], max(columns for _, columns in found)
 
 
 def _parse_chunk(
@@ -306,16 +324,126 @@ def _queries(parsed: Sequence[_Parsed]) -> tuple[list[str], list[int]]:
     return query_ids, starts
 
 
-def _has_comments(part: _Parsed) -> bool:
-    return bool(np.any(part.spans[:, 3]))
-
-
-def _comments(part: _Parsed) -> list[str]:
-    return part.strings(2, range(len(part.labels)))
-
-
 def _document_ids(comments: Sequence[str]) -> tuple[str, ...] | None:
     found = [_DOCUMENT_ID.search(comment) for comment in comments]
     if any(match is None for match in found):
         return None
     return tuple(match.group(1) or match.group(2) for match in found if match is not None)
+
+
+def with_side_files(data: Judged, folder: Path, *, queries: Path | None = None) -> Judged:
+    """The same judged set with the data of its side files; `queries` names another file than the one there."""
+    return with_side_queries(with_side_names(data, folder), folder, queries=queries)
+
+
+def with_side_names(data: Judged, folder: Path) -> Judged:
+    """The same judged set with the feature names in the folder, if any."""
+    names = folder / FEATURES
+    return _named(data, names) if names.is_file() else data
+
+
+def with_side_queries(data: Judged, folder: Path, *, queries: Path | None = None) -> Judged:
+    """The same judged set with its query data: from the folder, or from the file `queries`."""
+    asked = queries if queries is not None else folder / QUERIES
+    if queries is not None or asked.is_file():
+        try:
+            data = data.with_queries(read_queries(asked))
+        except DataError as error:
+            if queries is not None or str(error).startswith(str(asked)):
+                raise
+            said = f"{asked}, found beside the data: {error} Or name another file with queries=PATH."
+            raise DataError(said, arguments=("queries",)) from None
+    return data
+
+
+def with_side_judgements(data: Judged, files: Sequence[Path]) -> Judged:
+    """The same judged set with all that was judged, where a file of judgements is beside every file it is from."""
+    beside = side_judgements(files)
+    if not beside:
+        return data
+    judgements = [each for path in beside for each in read_judgements(path)]
+    grades = grades_of(judgements)
+    row = data.contradiction(grades)
+    if row is None:
+        return data.with_judgements(grades)
+    query, document = data.query_ids[int(data.candidates.query_of_row[row])], data.candidates.document_label(row)
+    other = next((each for each in judgements if (each.query, each.document) == (query, document)), None)
+    said = f"{beside[0]} does not judge it" if other is None else f"grade {other.grade} at {other.where}"
+    raise DataError(
+        f"{place_of_row(files, row)}: document {document!r} of query {query!r} has label {data.labels[row]} here and "
+        f"{said}. Both must say the same; mend one of them."
+    )
+
+
+def side_judgements(files: Sequence[Path]) -> list[Path]:
+    """The judgements beside LETOR files, plain or packed: beside every one of them, or beside none."""
+    found = [_judgements_beside(file) for file in files]
+    there = [path for path in found if path.is_file()]
+    if 0 < len(there) < len(files):
+        lacking = next(path for path in found if not path.is_file())
+        raise DataError(
+            f"{there[0]} says what was judged beyond the candidates, but there is no {lacking}. Give such a file "
+            "beside every file, or beside none."
+        )
+    return there
+
+
+def _judgements_beside(file: Path) -> Path:
+    plain = (file.with_suffix("") if file.suffix in (".gz", ".xz") else file).with_suffix(QRELS)
+    packed = [plain.with_name(plain.name + ending) for ending in (".gz", ".xz")]
+    return next((path for path in (plain, *packed) if path.is_file()), plain)
+
+
+def side_runs(folder: Path, names: Sequence[str]) -> tuple[Run, ...]:
+    """The whole lists of the systems that these features tell of, where they are in the folder."""
+    paths = [folder / f"{run.name}{RUN}" for run in run_columns(names)]
+    return tuple(read_run(path) for path in paths if path.is_file())
+
+
+def check_names(data: Judged) -> None:
+    """Refuse feature names that `features.txt` cannot give back."""
+    names = data.candidates.feature_names or ()
+    repeated = first_repeated(names)
+    if repeated is not None:
+        raise DataError(
+            f"Two features are called {repeated!r}; a column of your own needs a name no other feature has."
+        )
+    for name in names:
+        if not name or name != name.strip() or "\n" in name:
+            raise DataError(f"The feature name {name!r} is empty, or has a line end or spaces around it. Rename it.")
+
+
+def write_side_files(data: Judged, folder: Path) -> None:
+    """Write what LETOR files of this set cannot hold."""
+    names = data.candidates.feature_names
+    if names is not None:
+        with atomic_text(folder / FEATURES) as out:
+            out.writelines(f"{name}\n" for name in names)
+    for run in data.runs if run_columns(names) else ():
+        write_list(folder / f"{run.name}{RUN}", run)
+    if data.candidates.queries is not None:
+        write_queries(folder / QUERIES, data.candidates.queries)
+
+
+def _named(data: Judged, path: Path) -> Judged:
+    names = _names(path)
+    count = data.candidates.features.shape[1]
+    if len(names) < count:
+        raise DataError(f"{path}: {len(names)} names for {count} features; one line per column of the LETOR files.")
+    before, after = (8 * len(data.labels) * each for each in (count, len(names)))
+    if after > max(_SMALL_TABLE, _WIDER * before):
+        raise DataError(
+            f"{path}: {len(names)} names for {count} features would make a table of {after / 1e9:.2g} GB of one of "
+            f"{before / 1e9:.2g} GB. Are these the names of its columns? If they are, say so: features={len(names)}.",
+            arguments=("features",),
+        )
+    wide = data.widened(len(names))  # a sparse file may leave out its last columns
+    return replace(wide, candidates=replace(wide.candidates, feature_names=names))
+
+
+def _names(path: Path) -> tuple[str, ...]:
+    names: Sequence[str] = [line.strip() for line in read_text(path).split("\n") if line.strip()]
+    repeated = first_repeated(names)
+    if repeated is not None:
+        raise DataError(f"{path}: the name {repeated!r} stands there twice; every feature needs a name of its own.")
+    return tuple(names)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from querywise.data.rows import is_missing
 from querywise.errors import DataError
 from querywise.runtime.arrays import Ints
 
@@ -43,10 +44,7 @@ def listed(groups: ArrayLike | Sequence[Group]) -> list[Group]:
 
 def _name(group: Any, query_id: str) -> str | None:
     """A group as text: 7 and 7.0 are both "7"; None where there is none."""
-    try:
-        if group is None or group != group:
-            return None
-    except TypeError:  # pandas' NA has no truth value
+    if is_missing(group):
         return None
     if isinstance(group, (float, np.floating)) and float(group).is_integer():
         group = int(group)

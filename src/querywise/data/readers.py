@@ -8,13 +8,11 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from querywise.data.joining import concatenate
-from querywise.data.judged import Judged
-from querywise.data.letor import letor_width, read_letor
-from querywise.data.missing import Missing
+from querywise.data.judged import Judged, concatenate
+from querywise.data.letor import letor_width, read_letor, with_side_judgements, with_side_names, with_side_queries
 from querywise.data.parquet.logs import LogColumns, log_files, read_parquet
 from querywise.data.parquet.shards import is_sharded, open_shards
-from querywise.data.sidefiles import with_side_judgements, with_side_names, with_side_queries
+from querywise.data.rows import Missing
 from querywise.data.training import Training
 from querywise.errors import DataError
 from querywise.runtime.files import PathLike

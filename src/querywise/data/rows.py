@@ -1,16 +1,67 @@
-"""Rows, labels and columns as arrays: the rows of queries, their pairs, and checks."""
+"""Rows, labels and columns as arrays: the rows of queries, their pairs, and checks.
+
+Missing values are NaN among the features, where a reader was asked to allow it. A ranker handles them if its policy is
+to (`contracts/missing.py`); any other refuses them before it computes anything.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from querywise.data.missing import ALLOW, Missing
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints, frozen
 from querywise.runtime.threads import FEW_FOR_BLAS
+from querywise.runtime.values import Json
+
+_Value = TypeVar("_Value")
+Missing: TypeAlias = Literal["refused", "allowed"]
+ZERO, MEAN, NATIVE = "zero", "mean", "native"
+_CHOICES = (
+    "'mean', the mean of training with a column that marks it: querywise.rankers.missing.MissingValues(ranker, "
+    "policy='mean'), recommended(missing='mean') or the setting missing=mean; or 'native', the side that trees learn: "
+    "LambdaMART(missing='native') or the setting missing=native"
+)
+ALLOW = (
+    f"Or keep them with missing='allowed' and choose what the model puts in their place: {_CHOICES}. On the command "
+    "line the setting does both."
+)
+
+_MANY = 10_000_000  # numbers from which on waiting for threads pays
+LARGEST = 1e120  # the largest number that rankers compute with: its square, and sums of many such, are finite
+
+
+def reading_for(policy: Json) -> Missing:
+    """Whether a model of this policy takes missing values; a policy may be the value of a setting."""
+    return "allowed" if policy in (MEAN, NATIVE) else "refused"
+
+
+def check_missing(missing: str) -> None:
+    """Refuse an argument `missing` of a reader that nobody knows."""
+    if missing not in ("refused", "allowed"):
+        raise DataError(
+            f"missing={missing!r}: expected 'refused' or 'allowed'. What a model puts in their place is its policy: "
+            f"{_CHOICES}.",
+            arguments=("missing",),
+        )
+
+
+def require_whole(features: Floats, names: tuple[str, ...] | None) -> None:
+    """Refuse missing values, with what there is to choose from."""
+    counts = np.isnan(features).sum(axis=0)
+    having = np.flatnonzero(counts)
+    if not len(having):
+        return
+    column, rows = int(having[0]), len(features)
+    label = names[column] if names is not None else str(column + 1)
+    others = f" ({len(having) - 1} more features have missing values)" if len(having) > 1 else ""
+    raise DataError(
+        f"Feature {label} is missing in {counts[column]} of {rows} documents{others}, and this ranker has no policy "
+        f"for it. Choose one: {_CHOICES}. Or fill them first."
+    )
 
 
 def count_pairs(labels: Ints, starts: Ints) -> Ints:
@@ -67,10 +118,6 @@ def column_of(feature: int | str, count: int, names: tuple[str, ...] | None) -> 
     return int(feature)
 
 
-_MANY = 10_000_000  # numbers from which on waiting for threads pays
-LARGEST = 1e120  # the largest number that rankers compute with: its square, and sums of many such, are finite
-
-
 def require_moderate(features: Floats, names: tuple[str, ...] | None) -> None:
     """Refuse features so large that computing with them could overflow."""
     beyond = np.argwhere(np.abs(features) > LARGEST)
@@ -81,30 +128,6 @@ def require_moderate(features: Floats, names: tuple[str, ...] | None) -> None:
             f"Row {row + 1}, column {label} of the features is {features[row, column]}; rankers compute with numbers "
             f"up to {LARGEST:g}. Divide the column by a constant, or replace a number that stands for a missing one."
         )
-
-
-def require_same_features(
-    found: int, found_names: tuple[str, ...] | None, count: int, names: tuple[str, ...] | None
-) -> None:
-    """Refuse columns that are not the ones a model was trained on."""
-    if found != count:
-        raise DataError(
-            f"The model was trained on {count} features but the documents have {found}. "
-            "Give it the columns it was trained on, in the same order"
-            + ("; for a sparse file that leaves out its last columns, state their number." if found < count else ".")
-        )
-    if names is not None and found_names is not None and names != found_names:
-        column = next(i for i, pair in enumerate(zip(names, found_names, strict=True)) if pair[0] != pair[1])
-        raise DataError(
-            f"Feature {column + 1} is {found_names[column]!r} but the model was trained with "
-            f"{names[column]!r} there. Give the columns in the order of training."
-        )
-
-
-def require_some_features(count: int) -> None:
-    """Refuse to learn from documents without features."""
-    if not count:
-        raise DataError("The documents have no features, so there is nothing to learn from. Give at least one column.")
 
 
 def refuse_masked(values: ArrayLike, what: str) -> None:
@@ -168,19 +191,6 @@ def is_moderate(matrix: Floats) -> bool:
     return square <= LARGEST**2
 
 
-def checked_starts(values: Ints, queries: int, rows: int) -> Ints:
-    """The first row of so many queries and then the number of rows, frozen; anything else is refused."""
-    starts = np.asarray(values, dtype=np.int64)
-    if starts.ndim != 1 or len(starts) != queries + 1 or starts[0] != 0 or (starts[1:] < starts[:-1]).any():
-        raise DataError(
-            f"starts must be {queries + 1} row numbers that begin at 0 and never fall, "
-            f"one per query and then the number of rows; found {starts.ravel()[:8].tolist()}."
-        )
-    if starts[-1] != rows:
-        raise DataError(f"starts ends at row {starts[-1]} but there are {rows} rows of features.")
-    return frozen(starts)
-
-
 def query_numbers(queries: Ints | Sequence[int]) -> Ints:
     """Query numbers, from numbers or from a mask."""
     chosen = np.asarray(queries)
@@ -195,9 +205,7 @@ def pick(values: tuple[str, ...] | None, rows: Ints) -> tuple[str, ...] | None:
 def refuse_repeated(ids: tuple[str, ...]) -> None:
     """Refuse query ids of which two are the same."""
     if len(set(ids)) != len(ids):
-        seen: set[str] = set()
-        repeated = next(query_id for query_id in ids if query_id in seen or seen.add(query_id))  # type: ignore[func-returns-value]
-        raise DataError(f"Query {repeated!r} appears twice; every query needs an id of its own.")
+        raise DataError(f"Query {first_repeated(ids)!r} appears twice; every query needs an id of its own.")
 
 
 def join_known(parts: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
@@ -214,3 +222,11 @@ def first_repeated(names: Iterable[str]) -> str | None:
             return name
         seen.add(name)
     return None
+
+
+def is_missing(value: _Value) -> bool:
+    """Whether it stands for no value: None, NaN, and pandas' NA, which has no truth value."""
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):
+        return True

@@ -14,10 +14,10 @@ import numpy as np
 
 from querywise.data.compressed import first_words, lines_of, read_packed_text
 from querywise.data.coverage import Coverage, coverage_of
-from querywise.data.judged import Candidates, Judged, judged_by
+from querywise.data.judged import Candidates, Judged, judged_by, losses
 from querywise.data.judgements import Grades, Judgement, grades_of
-from querywise.data.losses import losses
 from querywise.data.normalisation import NORMALISATIONS, borda
+from querywise.data.rows import first_repeated
 from querywise.data.run_columns import Run as Run
 from querywise.data.run_columns import run_columns, run_feature_names
 from querywise.errors import DataError
@@ -69,8 +69,7 @@ def read_runs(paths: Sequence[Path], names: Sequence[str] | None = None) -> list
     """Several runs, each with a name of its own."""
     if names is not None and len(names) != len(paths):
         raise DataError(f"There are {len(paths)} runs but {len(names)} names ({', '.join(names)}); one each is needed.")
-    given: Sequence[str | None] = [None] * len(paths) if names is None else names
-    return [read_run(path, name) for path, name in zip(paths, given, strict=True)]
+    return [read_run(path, names[number] if names else None) for number, path in enumerate(paths)]
 
 
 def is_run(path: Path) -> bool:
@@ -161,7 +160,7 @@ def tabulate_runs(runs: Sequence[Run]) -> Candidates:
 
 def _joined(runs: Sequence[Run], fill: Callable[[Floats], Floats], names: tuple[str, ...]) -> Candidates:
     """The documents of all runs, with features that `fill` makes of the scores of one query in one run."""
-    queries = _by_id({query for run in runs for query in run.scores})
+    queries = sorted({query for run in runs for query in run.scores}, key=lambda each: (len(each), each))  # 2 before 10
     documents = [sorted({each for run in runs for each in run.scores.get(query, ())}) for query in queries]
     starts, width = np.cumsum([0, *map(len, documents)]), len(names) // len(runs)
     features = np.zeros((int(starts[-1]), len(names)))
@@ -214,7 +213,7 @@ def _check(runs: Sequence[Run]) -> None:
     names = [run.name for run in runs]
     if len(runs) < 2:
         raise DataError(f"Fusing takes two runs or more; there is {', '.join(names) or 'none'}. Name another one.")
-    repeated = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    repeated = first_repeated(names)
     if repeated is not None:
         said = f"Two runs are called {repeated!r}; give each a name of its own with names=NAMES."
         raise DataError(said, arguments=("names",))
@@ -235,7 +234,3 @@ def check_positive(runs: Sequence[Run]) -> None:
                         f"Run {run.name}: document {document!r} of query {query!r} has score {score}, but a document "
                         "that a run does not have gets 0, and must come last. Normalise: minmax, zscore or rank."
                     )
-
-
-def _by_id(queries: Iterable[str]) -> list[str]:
-    return sorted(queries, key=lambda each: (len(each), each))  # 2 before 10

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, Self, runtime_checkable
 
-from querywise.data.judged import Candidates, Judged
-from querywise.data.survey import Survey
+from querywise.data.judged import Candidates, Judged, Survey
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.workers import Kept
 

@@ -39,10 +39,15 @@ def without_controls(text: str) -> str:
 def counted(count: int, one: str, many: str | None = None) -> str:
     """A count and its noun.
 
-    >>> counted(1, "query", "queries"), counted(1200, "document")
-    ('1 query', '1,200 documents')
+    >>> counted(1, "query"), counted(1200, "document"), counted(2, "class", "classes")
+    ('1 query', '1,200 documents', '2 classes')
     """
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+    return f"{count:,} {one if count == 1 else many or plural(one)}"
+
+
+def plural(noun: str) -> str:
+    """Several of what a noun names."""
+    return "queries" if noun == "query" else f"{noun}s"
 
 
 def some(names: Sequence[str], most: int = 3) -> str:

@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from querywise.data.folds import Fold
-from querywise.data.gains import require_same_labels
-from querywise.data.joining import concatenate
-from querywise.data.judged import Judged
+from querywise.data.judged import Judged, concatenate
+from querywise.data.labels import require_same_labels
 from querywise.data.run_columns import run_columns
 from querywise.errors import DataError
 from querywise.evaluation.compared import Compared

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from querywise.data.coverage import Coverage, coverage_of, whole_grades
-from querywise.data.judged import Judged
+from querywise.data.judged import Judged, Loss
 from querywise.data.judgements import Grades
-from querywise.data.losses import Loss
 from querywise.data.runs import Run
-from querywise.display.frames import Frame, as_frame
+from querywise.display.tables import Frame, as_frame
 from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.evaluation.differences import Differences, require_known

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from querywise.display.frames import Column, Frame, as_frame
-from querywise.display.html import table, together
+from querywise.display.tables import Column, Frame, as_frame, table, together
 from querywise.display.words import counted, in_columns, p_value, short
 from querywise.evaluation.evaluate import Evaluation
 from querywise.evaluation.plots import draw_curves

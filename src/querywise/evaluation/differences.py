@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from querywise.display.frames import Column
-from querywise.display.html import Cell, table
+from querywise.display.tables import Cell, Column, table
 from querywise.display.words import in_columns, p_value, short
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import Evaluation

@@ -14,19 +14,16 @@ from numpy.typing import ArrayLike
 
 from querywise.data.judged import Judged
 from querywise.data.judgements import Grades, grades_from
+from querywise.data.labels import checked_weights
 from querywise.data.runs import Run
-from querywise.data.weighting import checked_weights
-from querywise.display.frames import Frame, as_frame
-from querywise.display.html import table
+from querywise.display.tables import Frame, as_frame, table
 from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.evaluation.foreign import System, is_system, name_of, scorer_of
 from querywise.evaluation.plots import draw_values
 from querywise.measures.flavours import Flavour, find_flavour
-from querywise.measures.formulas import as_compared, find_measures
-from querywise.measures.lists import ranked_lists
-from querywise.measures.order import ScoreOrder, check_scores
-from querywise.measures.ranked import RankedList
+from querywise.measures.formulas import find_measures
+from querywise.measures.order import RankedList, ScoreOrder, as_compared, check_scores, ranked_lists
 from querywise.runtime.arrays import Floats, frozen
 from querywise.runtime.files import PathLike, atomic_text
 from querywise.runtime.values import JsonObject, json_text

@@ -18,8 +18,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 
 from querywise.data.folds import Fold
-from querywise.data.gains import values_of
 from querywise.data.judged import Judged
+from querywise.data.labels import values_of
 from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.evaluation.reasons import Reasons

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from querywise.display.frames import Column
+from querywise.display.tables import Column
 from querywise.errors import DataError
 from querywise.runtime.values import Json, Settings
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from querywise.contracts.protocols import Fittable
-from querywise.data.gains import require_same_labels
 from querywise.data.judged import Judged
+from querywise.data.labels import require_same_labels
 from querywise.data.query_groups import deal_in_turn
 from querywise.data.training import Training, as_taken
-from querywise.display.frames import Frame, as_frame
+from querywise.display.tables import Frame, as_frame
 from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.evaluation.edges import Edge, edges_of

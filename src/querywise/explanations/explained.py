@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from querywise.display.axes import axes_or_new, bars, plain
-from querywise.display.frames import Column, Frame, as_frame
-from querywise.display.html import table, together
+from querywise.display.tables import Column, Frame, as_frame, table, together
 from querywise.display.words import counted
 from querywise.errors import DataError
 

@@ -18,8 +18,7 @@ from querywise.contracts.forms import Linear, Refusal, no_sum
 from querywise.contracts.protocols import KnowsGains
 from querywise.data.judged import Candidates, Judged
 from querywise.display.axes import axes_or_new, bars
-from querywise.display.frames import Column, Frame, as_frame
-from querywise.display.html import table
+from querywise.display.tables import Column, Frame, as_frame, table
 from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from importlib.metadata import version
 
-from querywise.data.missing import MEAN
+from querywise.data.rows import MEAN
 from querywise.exports.arithmetic import Exactness
 from querywise.exports.models import Exported
 from querywise.exports.target import UNFINISHED, StoredModels, Written

@@ -18,7 +18,7 @@ from querywise.data.folds import make_folds
 from querywise.data.judged import Candidates, Judged
 from querywise.data.judgements import Judgement
 from querywise.data.normalisation import ENGINE_NORMALISATIONS, NORMALISATIONS
-from querywise.data.queries import json_line
+from querywise.data.query_table import json_line
 from querywise.data.run_columns import run_columns
 from querywise.data.runs import Run, judge
 from querywise.errors import DataError
@@ -44,7 +44,7 @@ from querywise.runtime.files import OutputFolder, atomic_folder, atomic_text
 from querywise.runtime.progress import doing
 from querywise.runtime.values import Grid, JsonObject
 from querywise.storage import save
-from querywise.storage.folder import MANIFEST, is_leftover
+from querywise.storage.models import MANIFEST, is_leftover
 
 VOTES: Mapping[str, Callable[[], Ranker]] = {
     "combsum": CombSUM,

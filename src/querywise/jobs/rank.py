@@ -9,7 +9,7 @@ import numpy as np
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Judged
 from querywise.data.parquet.arrow import is_part, part_name
-from querywise.data.parquet.scored import write_scored_part
+from querywise.data.parquet.tables import write_scored_part
 from querywise.data.training import Part, Training
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import OutputFolder, recover_folder, refused_if_not_written, replace_folder

@@ -10,10 +10,9 @@ from scipy.sparse import csr_array
 
 from querywise.contracts.answers import Opaque, nobody
 from querywise.contracts.protocols import Learner, Model, Prepared, Preparing, Ranker, TeachesLocally
-from querywise.data.gains import checked_gains
 from querywise.data.judged import Candidates, Judged
+from querywise.data.labels import StoredWeights, checked_gains
 from querywise.data.training import Training
-from querywise.data.weighting import StoredWeights
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.parameters import unfitted
 from querywise.runtime.resume import finish_calls

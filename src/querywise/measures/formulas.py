@@ -12,7 +12,7 @@ import numpy as np
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError
 from querywise.measures.flavours import Flavour
-from querywise.measures.ranked import RankedList
+from querywise.measures.order import RankedList, as_compared
 from querywise.runtime.arrays import Bools, Floats, Ints, for_kernels
 from querywise.runtime.threads import in_threads
 
@@ -217,14 +217,6 @@ def ideal_shares(data: Judged, k: int, flavour: Flavour) -> Floats:
     best = [np.sort(data.labels[data.candidates.rows(query)])[::-1] for query in range(len(data))]
     lists = [RankedList(own, missed=missed.grades[missed.rows(query)]) for query, own in enumerate(best)]
     return np.array([ndcg(each, k, flavour) for each in lists])
-
-
-def as_compared(scores: Floats, flavour: Flavour) -> Floats:
-    """Scores as an evaluator compares them: trec_eval rounds them to 32 bits, which makes ties."""
-    if flavour.scores == "64 bits":
-        return scores
-    with np.errstate(over="ignore"):  # beyond 32 bits they are all the same, the largest
-        return scores.astype(np.float32).astype(np.float64)
 
 
 def reciprocal_rank(ranked: RankedList, k: int | None, flavour: Flavour) -> float:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from querywise.data.judged import Candidates
+from querywise.data.judged import Candidates, Judged
+from querywise.data.judgements import Judgements
 from querywise.data.rows import refuse_masked
 from querywise.errors import DataError
-from querywise.runtime.arrays import Floats, Ints
+from querywise.measures.flavours import Flavour
+from querywise.runtime.arrays import Bools, Floats, Ints
 
 ScoreOrder: TypeAlias = Literal["rows", "grouped"]  # that of the input's rows, or that of Candidates
 _ORDERS = get_args(ScoreOrder)
+
+_NOTHING: Ints = np.zeros(0, np.int64)
 
 
 def order(scores: Floats, starts: Ints, *, tie_break: Ints | None = None) -> Ints:
@@ -74,3 +79,120 @@ def _grouped(values: Floats, candidates: Candidates, given: ScoreOrder | None) -
         )
     sources: Ints = np.argsort(np.argsort(rows, kind="stable"), kind="stable")
     return values[sources]
+
+
+def as_compared(scores: Floats, flavour: Flavour) -> Floats:
+    """Scores as an evaluator compares them: trec_eval rounds them to 32 bits, which makes ties."""
+    if flavour.scores == "64 bits":
+        return scores
+    with np.errstate(over="ignore"):  # beyond 32 bits they are all the same, the largest
+        return scores.astype(np.float32).astype(np.float64)
+
+
+def _nothing() -> Ints:
+    return np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class RankedList:
+    """What measures see of one query: the grades of the ranked documents, best first, and of those not in the list.
+
+    judged: which of the ranked documents anyone judged; None: all. The others have grade 0. missed: the grades of the
+    judged documents that are not in the list. A grade below 0 is never relevant. gains: what each grade is worth, where
+    grades stand for real values; None: 2^grade − 1 or the grade, by the flavour.
+
+    >>> found = RankedList(np.array([2, 0]), missed=np.array([1, 0]))
+    >>> len(found), found.relevant(1), found.not_relevant(1)
+    (2, 2, 2)
+    """
+
+    grades: Ints
+    judged: Bools | None = None
+    missed: Ints = field(default_factory=_nothing)
+    gains: Floats | None = None
+
+    def __len__(self) -> int:
+        return len(self.grades)
+
+    @property
+    def labels(self) -> Ints:
+        """The grades with 0 in the place of those below."""
+        return np.maximum(self.grades, 0)
+
+    @property
+    def all_grades(self) -> Ints:
+        """The grades of the ranked documents, then of those that are missed; 0 in the place of those below."""
+        found: Ints = np.maximum(np.concatenate([self.grades, self.missed]), 0)
+        return found
+
+    @property
+    def is_judged(self) -> Bools:
+        """Which of the ranked documents anyone judged."""
+        return np.ones(len(self), np.bool_) if self.judged is None else self.judged
+
+    def relevant(self, relevant_from: int) -> int:
+        """How many relevant documents there are, in the list and beyond it."""
+        return int(np.sum(self.grades >= relevant_from) + np.sum(self.missed >= relevant_from))
+
+    def not_relevant(self, relevant_from: int) -> int:
+        """How many documents are judged not relevant, in the list and beyond it; a grade below 0 does not count."""
+        beyond = (self.missed >= 0) & (self.missed < relevant_from)
+        return int(np.sum(self.is_not_relevant(relevant_from)) + np.sum(beyond))
+
+    def is_not_relevant(self, relevant_from: int) -> Bools:
+        """Which of the ranked documents are judged not relevant."""
+        return self.is_judged & (self.grades >= 0) & (self.grades < relevant_from)
+
+    def alone(self) -> RankedList:
+        """The list without what is judged beyond it."""
+        return self if not len(self.missed) else RankedList(self.grades, self.judged, gains=self.gains)
+
+
+def ranked_lists(scores: Floats, data: Judged, flavour: Flavour) -> list[RankedList]:
+    """Every query's candidates by their scores, with what was judged beyond them."""
+    if data.gains is not None and flavour.relevant_from != 1:
+        raise DataError(
+            f"The flavour {flavour.name} counts documents as relevant from grade {flavour.relevant_from} on, and "
+            "real-valued labels (gains) have no grades. In the flavour standard every value above 0 is relevant."
+        )
+    candidates, missed = data.candidates, data.missed
+    grades = data.labels if missed is None else _with_grades_below(data, missed)
+    rows = order(as_compared(scores, flavour), candidates.starts, tie_break=tie_break(candidates, flavour))
+    ranked, marked = grades[rows], None if data.judged is None else data.judged[rows]
+    beyond = [_NOTHING] * len(data) if missed is None else _beyond(data, missed)
+    return [
+        RankedList(ranked[own], None if marked is None else marked[own], beyond[query], data.gains)
+        for query, own in enumerate(map(candidates.rows, range(len(data))))
+    ]
+
+
+def _with_grades_below(data: Judged, missed: Judgements) -> Ints:
+    """The labels, with the grades below 0 that candidates have."""
+    if not np.any(missed.grades < 0) or data.candidates.document_ids is None:
+        return data.labels
+    grades, ids = data.labels.copy(), data.candidates.document_ids
+    for query in range(len(data)):
+        own = missed.of(query)
+        for row in range(*data.candidates.rows(query).indices(len(ids))):
+            grades[row] = own.get(ids[row], grades[row])
+    return grades
+
+
+def _beyond(data: Judged, missed: Judgements) -> list[Ints]:
+    """The grades of every query's judged documents that are not candidates."""
+    if not np.any(missed.grades < 0) or data.candidates.document_ids is None:
+        return [missed.grades[missed.rows(query)] for query in range(len(data))]
+    ids = data.candidates.document_ids
+    found = []
+    for query in range(len(data)):
+        here = set(ids[data.candidates.rows(query)])
+        found.append(np.array([grade for each, grade in missed.of(query).items() if each not in here], np.int64))
+    return found
+
+
+def tie_break(candidates: Candidates, flavour: Flavour) -> Ints | None:
+    """What tied documents are ordered by, lowest first; None where they keep their order."""
+    if flavour.ties != "document id" or candidates.document_ids is None:
+        return None
+    names = np.array(candidates.document_ids)
+    return -np.unique(names, return_inverse=True)[1].astype(np.int64)

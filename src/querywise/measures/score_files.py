@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from querywise.data.judged import Candidates
-from querywise.data.parquet.scored import read_scored
+from querywise.data.parquet.tables import read_scored
 from querywise.data.runs import Run
 from querywise.errors import DataError
 from querywise.measures.order import ScoreOrder, check_scores, order

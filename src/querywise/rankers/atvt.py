@@ -17,9 +17,8 @@ from querywise.contracts.answers import ALL, Answer, Facts, Moved, Rows, Terms, 
 from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import Form, Refusal, no_sum
 from querywise.contracts.protocols import Regressor, Transparent, Watching
-from querywise.data.gains import refuse_gains, values_of
 from querywise.data.judged import Candidates, Judged
-from querywise.data.weighting import refuse_weights
+from querywise.data.labels import refuse_gains, refuse_weights, values_of
 from querywise.errors import DataError
 from querywise.learners.regression.monotone import bent, nearest_lines
 from querywise.learners.regression.targets import Penalty, Transforms, penalties, squared_errors, transforms

@@ -10,7 +10,7 @@ from querywise.contracts.answers import ALL, Answer, Facts, Rows, Terms, alone, 
 from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import Linear
 from querywise.data.judged import Candidates, Judged
-from querywise.data.missing import require_whole
+from querywise.data.rows import require_whole
 from querywise.errors import DataError
 from querywise.learners.linear import LinearModels
 from querywise.measures.flavours import FLAVOURS

@@ -12,7 +12,7 @@ from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import Refusal, no_missing
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Candidates, Judged
-from querywise.data.missing import MEAN
+from querywise.data.rows import MEAN
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached

@@ -15,9 +15,9 @@ from scipy.sparse import csr_array, vstack
 from querywise.contracts.answers import Place, TrainingQueries
 from querywise.contracts.protocols import FollowsRanker, Learner, Metric, Neighborhood, Preparing, QueryView, Ranker
 from querywise.data.judged import Candidates, Judged
+from querywise.data.labels import StoredWeights
 from querywise.data.ordering import by_coordinates
 from querywise.data.training import Training
-from querywise.data.weighting import StoredWeights
 from querywise.errors import DataError
 from querywise.locality.neighborhoods import Nearest, Search, distances, measured
 from querywise.locality.views.looking import known_to, looked_at, without_vector

@@ -35,8 +35,7 @@ from scipy.stats import mannwhitneyu, spearmanr
 
 from querywise.contracts.answers import Scorer
 from querywise.data.folds import Fold, Folds
-from querywise.data.joining import concatenate
-from querywise.data.judged import Judged
+from querywise.data.judged import Judged, concatenate
 from querywise.evaluation.compare import compare
 from querywise.evaluation.compared import Compared
 from querywise.evaluation.significance import wilcoxon_test

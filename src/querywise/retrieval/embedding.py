@@ -10,7 +10,7 @@ import numpy as np
 
 from querywise.contracts.protocols import Embedder, Probing
 from querywise.data.collections import Document
-from querywise.data.queries import is_finite_number
+from querywise.data.query_table import is_finite_number
 from querywise.data.vectors import CollectionVectors, as_vectors
 from querywise.errors import DataError, ModelFileError
 from querywise.retrieval.embedders.named import check_name, embedded, find_embedder, require_allowed

@@ -14,8 +14,7 @@ import numpy as np
 
 from querywise.data.collections import Collection
 from querywise.data.coverage import ADDED, Coverage, coverage_of
-from querywise.data.judged import Candidates, Judged, judged_by
-from querywise.data.losses import Loss, losses, named
+from querywise.data.judged import Candidates, Judged, Loss, judged_by, losses, named
 from querywise.data.query_table import QueryTable
 from querywise.data.run_columns import Run
 from querywise.errors import DataError

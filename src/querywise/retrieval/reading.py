@@ -14,10 +14,9 @@ from querywise.data.collections import Collection, read_collection, with_more_ju
 from querywise.data.coverage import Coverage
 from querywise.data.folds import Folds, make_folds, read_folds
 from querywise.data.judged import Judged
-from querywise.data.missing import Missing
-from querywise.data.queries import read_queries
-from querywise.data.query_table import QueryTable
+from querywise.data.query_table import QueryTable, read_queries
 from querywise.data.readers import FOLDER, TEXT, check_may_lack, paths_of, read_features, reader_of
+from querywise.data.rows import Missing
 from querywise.data.vectors import Vectors, read_vectors
 from querywise.errors import DataError, Hint
 from querywise.retrieval.approximate import require_usearch

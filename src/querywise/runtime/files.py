@@ -444,15 +444,16 @@ def crc32_of_open(file: BinaryIO) -> int:
 
 def sealed(manifest: Mapping[str, Json]) -> dict[str, Json]:
     """A manifest with a checksum of all else that it says."""
-    return {**manifest, SEAL: _digest(manifest)}
+    return {**manifest, SEAL: digest_of(manifest)}
 
 
 def is_sealed(manifest: Mapping[str, Json]) -> bool:
     """Whether a manifest says what it said when it was sealed."""
-    return manifest.get(SEAL) == _digest({name: each for name, each in manifest.items() if name != SEAL})
+    return manifest.get(SEAL) == digest_of({name: each for name, each in manifest.items() if name != SEAL})
 
 
-def _digest(content: Mapping[str, Json]) -> str:
+def digest_of(content: Mapping[str, Json]) -> str:
+    """The checksum of a manifest without its checksum."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

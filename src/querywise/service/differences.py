@@ -12,8 +12,7 @@ from querywise.data.judged import Judged
 from querywise.explanations.explain import depends_on_query
 from querywise.measures.flavours import find_flavour
 from querywise.measures.formulas import find_measure
-from querywise.measures.lists import ranked_lists
-from querywise.measures.ranked import RankedList
+from querywise.measures.order import RankedList, ranked_lists
 from querywise.runtime.arrays import Ints
 from querywise.service.costs import Cost
 from querywise.service.first_stages import first_stage_ranks

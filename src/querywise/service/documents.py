@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from querywise.data.packed import read_base64
+from querywise.data.json_rows import read_base64
 from querywise.data.rows import is_moderate
 from querywise.runtime.arrays import Bytes, Floats
 from querywise.runtime.threads import checkpoint

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from querywise.data.collections import TEXTS_BESIDE
 from querywise.data.judgements import LOG_BESIDE, grades_of, logged, parsed, write_judgements
-from querywise.data.queries import json_line, read_queries
+from querywise.data.query_table import json_line, read_queries
 from querywise.errors import DataError
 from querywise.runtime.files import append_bytes, check_writable, read_regular_file
 from querywise.runtime.locks import locked

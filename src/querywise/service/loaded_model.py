@@ -16,11 +16,10 @@ import numpy as np
 from querywise.contracts.answers import Answer, nobody
 from querywise.contracts.protocols import Ranker
 from querywise.contracts.run_weights import answer_to_query, named_weights
-from querywise.data.json_rows import cut_rows
+from querywise.data.json_rows import cut_rows, read_base64
 from querywise.data.judged import Candidates
-from querywise.data.missing import reading_for
-from querywise.data.packed import read_base64
 from querywise.data.query_table import QueryTable
+from querywise.data.rows import reading_for
 from querywise.errors import DataError, ModelFileError, QuerywiseError
 from querywise.explanations.explain import explain, why
 from querywise.explanations.explained import Explanation, Reason

@@ -11,8 +11,8 @@ import numpy as np
 
 from querywise.contracts.protocols import Embedder
 from querywise.data.judged import Candidates, Judged
-from querywise.data.missing import reading_for
 from querywise.data.query_table import QueryTable
+from querywise.data.rows import reading_for
 from querywise.errors import DataError
 from querywise.explanations.explain import as_dict, explain
 from querywise.measures.order import order

@@ -8,38 +8,271 @@ one, whole.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import math
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, BinaryIO, TypedDict
 
 from querywise.contracts.missing import policy_of
 from querywise.contracts.protocols import Ranker
 from querywise.errors import DataError, ModelFileError, NotFittedError, QuerywiseError
 from querywise.runtime.arrays import Arrays
-from querywise.runtime.files import PathLike, atomic_text, read_steadily
+from querywise.runtime.files import (
+    OutputFolder,
+    PathLike,
+    atomic_text,
+    digest_of,
+    is_sealed,
+    read_regular_file,
+    read_steadily,
+    regular_file,
+    sealed,
+    write_bytes,
+)
 from querywise.runtime.locks import locked
 from querywise.runtime.stored import WrongValueError
-from querywise.runtime.values import Json, Settings
-from querywise.storage.decoding import decode
-from querywise.storage.encoding import check_savable, encode
-from querywise.storage.folder import (
-    FORMAT,
-    FORMAT_VERSION,
-    LOCK,
-    MANIFEST,
-    Body,
-    check_model_folder,
-    digest_of,
-    is_leftover,
-    read_arrays,
-    read_body,
-    write_arrays,
-)
+from querywise.runtime.values import Json, JsonObject, Settings
+from querywise.storage.objects import checked_name, decode, encode
+
+FORMAT = "querywise model"
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+LOCK = ".lock"  # held by whoever writes
+
+_LONGEST_MANIFEST = 256_000_000  # bytes
+# Of a manifest, lists counted: Python takes a second for three million, and nothing else runs.
+_MOST_OBJECTS = 1_000_000
+_LONGEST_HEADER = 100_000_000  # bytes, what safetensors allows
+_SIZES = {1: ("BOOL", "U8", "I8"), 2: ("U16", "I16", "F16"), 4: ("U32", "I32", "F32"), 8: ("U64", "I64", "F64")}
+_BYTES = {kind: size for size, kinds in _SIZES.items() for kind in kinds}  # of a number of each type
+AGAIN = "Copy the folder again, or fit the model anew."
 
 _LIBRARIES = ("numpy", "scipy", "lightgbm")
 _SAFE_SECONDS = 3600.0  # where nothing can be locked, another process may be about to name a file younger than this
+
+
+class Features(TypedDict):
+    """What a manifest says of the features."""
+
+    count: int
+    names: Sequence[str] | None
+
+
+class ArraysFile(TypedDict):
+    """The arrays file that a manifest names."""
+
+    file: str
+    sha256: str
+
+
+class Body(TypedDict):
+    """The content of `manifest.json`, without its own checksum."""
+
+    format: str
+    format_version: int
+    versions: dict[str, str]
+    features: Features
+    missing: str
+    arrays: ArraysFile
+    ranker: Json
+    notes: JsonObject
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The metadata of a model folder."""
+
+    feature_count: int
+    feature_names: tuple[str, ...] | None
+    missing: str
+    versions: dict[str, str]
+    notes: JsonObject
+
+
+def read_manifest(folder: PathLike) -> Manifest:
+    """The folder's metadata, without loading the model."""
+    body = read_body(Path(folder))
+    features = body["features"]
+    names = None if features["names"] is None else tuple(features["names"])
+    return Manifest(features["count"], names, body["missing"], body["versions"], body["notes"])
+
+
+def version_of(folder: PathLike) -> str:
+    """The digest of the model in a folder: another model, another version."""
+    return digest_of(read_body(Path(folder)))  # type: ignore[arg-type]
+
+
+def is_leftover(name: str) -> bool:
+    """Whether a file of this name, in a folder without a manifest, is what a save that was killed has left."""
+    return name == LOCK or name.endswith(".part") or (name.startswith("arrays-") and name.endswith(".safetensors"))
+
+
+_FOLDER = OutputFolder(
+    a_file="this is a file; a model is a folder. Name another place.",
+    other="the folder holds something that is not a querywise model. Name an empty or new one.",
+    manifest=MANIFEST,
+    makes_parents=False,
+    in_place=True,
+    unfinished=is_leftover,
+)
+
+
+check_model_folder = _FOLDER.check
+
+
+def write_arrays(path: Path, arrays: Arrays) -> tuple[str, str]:
+    """Write the arrays file; its name and its checksum."""
+    from safetensors.numpy import save as pack
+
+    content = pack(arrays)
+    digest = hashlib.sha256(content).hexdigest()
+    file = f"arrays-{digest[:16]}.safetensors"
+    write_bytes(path / file, content)
+    return file, digest
+
+
+def read_arrays(path: Path, entry: ArraysFile) -> Arrays:
+    """The arrays of the file that a manifest names."""
+    from safetensors.numpy import load as unpack
+
+    content = read_array_file(path, entry["file"])
+    if hashlib.sha256(content).hexdigest() != entry["sha256"]:
+        raise ModelFileError(
+            f"{path / entry['file']}: damaged or cut short (its checksum is not the manifest's). {AGAIN}"
+        )
+    try:
+        return dict(unpack(content))
+    except Exception as error:  # noqa: BLE001 - a file written to do harm could raise anything
+        raise ModelFileError(f"{path / entry['file']}: not a file of arrays ({error}). {AGAIN}") from None
+
+
+def read_body(path: Path) -> Body:
+    """The content of the manifest, whose checksum is right."""
+    manifest = path / MANIFEST
+    if not path.is_dir() or not os.path.lexists(manifest):
+        what = "there is no such folder" if not path.exists() else f"there is no {MANIFEST} in it"
+        raise ModelFileError(f"{path}: not a model folder: {what}. `querywise fit` and save(ranker, folder) make one.")
+    found = read_json(manifest, path)
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise ModelFileError(f"{manifest}: not the manifest of a querywise model.")
+    if found.get("format_version") != FORMAT_VERSION:
+        raise ModelFileError(
+            f"{manifest}: format version {found.get('format_version')!r}; this querywise reads version "
+            f"{FORMAT_VERSION}. Use the querywise that wrote it, or fit the model anew."
+        )
+    if not is_sealed(found):
+        raise ModelFileError(f"{manifest}: damaged or edited by hand (its checksum does not fit). Fit the model anew.")
+    del found["sha256"]
+    body: Body = found  # type: ignore[assignment]  # as it was signed
+    wrong = _what_is_wrong(body)
+    if wrong is not None:
+        raise ModelFileError(f"{manifest}: not the manifest of a querywise model: {wrong}. Fit the model anew.")
+    return body
+
+
+def _what_is_wrong(body: Mapping[str, Any]) -> str | None:
+    """Which entry of a manifest is not what a model needs; None where all are."""
+    kinds = {"versions": dict, "features": dict, "missing": str, "arrays": dict, "notes": dict}
+    for name, kind in kinds.items():
+        if not isinstance(body.get(name), kind):
+            return f"{name!r} is missing, or not {'a text' if kind is str else 'an object'}"
+    if "ranker" not in body:
+        return "'ranker' is missing"
+    if not all(isinstance(body["arrays"].get(name), str) for name in ("file", "sha256")):
+        return "'arrays' names no file, or no checksum"
+    if not all(isinstance(each, str) for each in body["versions"].values()):
+        return "'versions' holds something that is no text"
+    count, names = body["features"].get("count"), body["features"].get("names", 0)
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        return "'features' has no count"
+    listed = isinstance(names, list) and len(names) == count and all(isinstance(each, str) for each in names)
+    return None if names is None or listed else "'features' has not as many names as its count says"
+
+
+def read_json(path: Path, folder: Path) -> Json:
+    """What a file of JSON holds; an object that has a name twice is refused."""
+    try:
+        content = read_regular_file(path, folder, _LONGEST_MANIFEST)
+        if content.count(b"[") + content.count(b"{") > _MOST_OBJECTS:
+            raise ValueError(f"more than {_MOST_OBJECTS} objects and lists")
+        found: Json = json.loads(content, object_pairs_hook=_object)
+    except DataError as error:
+        raise ModelFileError(f"{error} {AGAIN}") from None
+    except (ValueError, RecursionError, OSError, MemoryError) as error:
+        raise ModelFileError(f"{path}: damaged: {error}. {AGAIN}") from None
+    return found
+
+
+def read_array_file(folder: Path, file: str) -> bytes:
+    """The content of the arrays file that a manifest names; a FileNotFoundError where there is none."""
+    path = folder / file
+    # The name of a file, and no way to another folder.
+    if file in ("", ".", "..") or Path(file).name != file or not file.isprintable():
+        raise ModelFileError(f"{folder}: the manifest names a file outside the model folder.")
+    try:
+        with regular_file(path, folder) as opened:
+            return _checked_content(path, opened)
+    except FileNotFoundError:
+        raise
+    except DataError as error:
+        raise ModelFileError(f"{error} {AGAIN}") from None
+    except (OSError, MemoryError) as error:
+        raise ModelFileError(f"{path}: cannot be read ({error or 'there is not enough memory'}).") from None
+
+
+def _checked_content(path: Path, file: BinaryIO) -> bytes:
+    """The content of a file of arrays, whose header says how long it is."""
+    size = os.fstat(file.fileno()).st_size
+    most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else math.inf
+    if size > most:
+        raise ModelFileError(f"{path}: {size} bytes, more than the memory of this machine.")
+    begin = file.read(8)
+    length = int.from_bytes(begin, "little")
+    if len(begin) < 8 or length > min(size - 8, _LONGEST_HEADER):
+        raise ModelFileError(f"{path}: damaged or cut short (its header is longer than the file). {AGAIN}")
+    header = file.read(length)
+    expected = 8 + length + _length_of_arrays(path, header)
+    if expected != size:
+        raise ModelFileError(f"{path}: damaged or cut short ({size} bytes; expected {expected}). {AGAIN}")
+    return begin + header + file.read(size - 8 - length)
+
+
+def _length_of_arrays(path: Path, header: bytes) -> int:
+    """How many bytes the arrays of a header take together; types that no model has are refused."""
+    total = 0
+    try:
+        for name, entry in json.loads(header, object_pairs_hook=_object).items():
+            if name == "__metadata__":
+                continue
+            if entry["dtype"] not in _BYTES:
+                raise ModelFileError(
+                    f"{path}: the array {name[:60]!r} is of type {entry['dtype']!r}, which no model has."
+                )
+            total += _BYTES[entry["dtype"]] * math.prod(map(_count, entry["shape"]))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        raise ModelFileError(f"{path}: damaged or cut short (its header cannot be read: {error}). {AGAIN}") from None
+    return total
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise ValueError(f"{value!r:.60} is not a size")
+    return value
+
+
+def _object(pairs: list[tuple[str, Json]]) -> JsonObject:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is there twice in one object")
+    return found
 
 
 def save(ranker: Ranker, folder: PathLike, *, notes: Settings | None = None) -> None:
@@ -64,7 +297,7 @@ def save(ranker: Ranker, folder: PathLike, *, notes: Settings | None = None) -> 
     """
     path = Path(folder)
     check_model_folder(path)
-    check_savable(ranker)
+    checked_name(type(ranker), "the ranker")
     if not hasattr(ranker, "feature_count_"):
         raise NotFittedError(ranker)
     encoded, arrays = encode(ranker)
@@ -74,7 +307,7 @@ def save(ranker: Ranker, folder: PathLike, *, notes: Settings | None = None) -> 
         try:
             with locked(path / LOCK) as alone, _cleared(path, 0.0 if alone else _SAFE_SECONDS):
                 file, digest = write_arrays(path, arrays)
-                body: Body = {
+                body: JsonObject = {
                     "format": FORMAT,
                     "format_version": FORMAT_VERSION,
                     "versions": {name: version(name) for name in ("querywise", *_LIBRARIES)},
@@ -85,7 +318,7 @@ def save(ranker: Ranker, folder: PathLike, *, notes: Settings | None = None) -> 
                     "notes": dict(notes or {}),
                 }
                 with atomic_text(path / MANIFEST) as out:
-                    json.dump({**body, "sha256": digest_of(body)}, out, indent=1)
+                    json.dump(sealed(body), out, indent=1)
                     out.write("\n")
         finally:
             if created:

@@ -10,10 +10,9 @@ from typing import Any
 
 from querywise.data.frames import from_frame
 from querywise.data.judged import Judged
-from querywise.data.missing import Missing
 from querywise.data.parquet.arrow import Arrow, about, arrow, checked, open_parquet, require_short
 from querywise.data.parquet.budget import memory_to_read, require_short_ids, rows_of
-from querywise.data.rows import first_repeated
+from querywise.data.rows import Missing, first_repeated
 from querywise.errors import DataError
 from querywise.runtime.files import PathLike
 from querywise.runtime.progress import track

@@ -7,7 +7,9 @@ One shard is a Judged like any other, so whatever works query by query works on 
 
 from __future__ import annotations
 
+import functools
 import json
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -16,15 +18,24 @@ from typing import Any
 
 import numpy as np
 
-from querywise.data.judged import Candidates, Judged, survey_of
+from querywise.data.judged import Candidates, Judged, Survey, concatenate, survey_of
 from querywise.data.judgements import Grades
-from querywise.data.parquet.arrow import about, is_part
-from querywise.data.parquet.budget import require_room_for_a_shard, require_room_for_all
-from querywise.data.parquet.judgements import JUDGEMENTS, of_queries, read_grades
-from querywise.data.parquet.shard import MANIFEST, OpenedShard, ShardFile, query_data
-from querywise.data.queries import read_queries
-from querywise.data.rows import join_known
-from querywise.data.survey import Survey
+from querywise.data.letor import QUERIES
+from querywise.data.parquet.arrow import (
+    about,
+    arrow,
+    checked,
+    coded_ids,
+    ids_of,
+    is_part,
+    open_parquet,
+    require_short,
+    strings_of,
+    to_numpy,
+)
+from querywise.data.parquet.budget import require_room_for_a_shard, require_room_for_all, require_room_to_read
+from querywise.data.parquet.tables import JUDGEMENTS, of_queries, read_grades
+from querywise.data.query_table import read_queries, read_queries_of
 from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
@@ -34,7 +45,170 @@ from querywise.runtime.progress import doing
 from querywise.runtime.threads import in_threads
 from querywise.runtime.workers import workers
 
+MANIFEST = "shards.json"
+COLUMNS = ("qid", "label", "docid", "comment", "judged")  # what a shard has, or may have, beside the features
+
+_SMALL = 64_000_000  # bytes of features that any file may have
+_DENSEST = 50  # bytes of features per byte of a file: Snappy packs to a twentieth at best
+_BLOCK = 512  # rows turned from columns to rows at once, while they are in the processor's cache
+
 FORMAT, VERSION = "querywise shards", 3  # 2 came with checksums of side files, 3 with judgements
+
+
+@dataclass(frozen=True)
+class ShardFile:
+    """One Parquet file of whole queries. `first`: how many queries of the set are before it."""
+
+    folder: Path
+    name: str
+    rows: int
+    queries: int
+    checksum: str
+    feature_count: int
+    feature_names: tuple[str, ...] | None = None
+    first: int = 0
+    known: str | None = None  # the checksum of the query data, where the set was written with some
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self.folder / self.name
+
+    def require_plausible(self) -> None:
+        """Refuse counts that are not those of the file, where they are large beside its size."""
+        size = self.path.stat().st_size if self.path.is_file() else 0
+        if 8 * self.rows * self.feature_count > max(_SMALL, _DENSEST * size):
+            OpenedShard(self)
+
+    def load(self) -> Judged:
+        """The shard in memory, checked against its checksum, with the query data of `queries.jsonl`."""
+        file = OpenedShard(self)
+        judged = file.fill(np.empty((self.rows, self.feature_count)))
+        known = query_data(self.folder, self.known)
+        if known is None:
+            return judged
+        ids = judged.candidates.query_ids
+        return judged.with_queries(about(known, lambda: read_queries_of(known, ids, first=self.first)))
+
+
+def query_data(folder: Path, checksum: str | None) -> Path | None:
+    """Where the query data of a set of shards is, checked against the manifest; None where there is none."""
+    path = folder / QUERIES
+    if checksum is None:
+        return path if path.is_file() else None  # put there later on
+    if not path.is_file():
+        raise DataError(f"{path}: the query data is missing; {MANIFEST} lists it. Fetch it, or convert the data anew.")
+    stat = path.stat()
+    if _checksum_then(path, stat.st_size, stat.st_mtime_ns) != checksum:
+        raise DataError(
+            f"{path}: damaged, or changed since it was written with the shards: its SHA-256 is not that of {MANIFEST}. "
+            "Fetch it again, or convert the data anew."
+        )
+    return path
+
+
+@functools.lru_cache(maxsize=64)
+def _checksum_then(path: Path, size: int, changed: int) -> str:
+    """The checksum of a file that every shard reads a part of; computed again once the file has changed."""
+    return checksum_of(path)
+
+
+class OpenedShard:
+    """A shard's file, its bytes and columns checked against the manifest."""
+
+    def __init__(self, file: ShardFile) -> None:
+        self._file, self._path = file, file.path
+        if not self._path.is_file():
+            raise DataError(
+                f"{self._path}: this shard is missing; {MANIFEST} lists it. Fetch it again, or convert the data anew. "
+                f"(Looked for on {socket.gethostname()}: all machines of a cluster must find it under this path.)"
+            )
+        found = checksum_of(self._path)
+        if found != file.checksum:
+            raise DataError(
+                f"{self._path}: this shard is damaged: its SHA-256 is {found[:12]}…, and {MANIFEST} says "
+                f"{file.checksum[:12]}…. Fetch it again, or convert the data anew."
+            )
+        self._parquet = open_parquet(self._path, coded=True)
+        names = self._parquet.schema_arrow.names
+        self._columns = column_names(file.feature_count, file.feature_names)
+        expected = [name for name in COLUMNS if name in names or name in ("qid", "label")] + self._columns
+        if sorted(names) != sorted(expected):
+            odd = sorted(set(names) ^ set(expected)) or sorted({name for name in names if names.count(name) > 1})
+            where = "the file" if odd[0] in names else MANIFEST
+            raise DataError(f"{self._path}: the columns are not those of {MANIFEST}; {odd[0]!r} is only in {where}.")
+        if self._parquet.metadata.num_rows != file.rows:
+            raise DataError(f"{self._path}: {self._parquet.metadata.num_rows} rows; {MANIFEST} says {file.rows}.")
+        ids = [name for name in ("qid", "docid") if name in names]
+        require_room_to_read(self._path, self._parquet, names, ids, "Convert the data into smaller shards.")
+
+    def fill(self, features: Floats) -> Judged:
+        """The shard, with its features put where they belong, a row group at a time."""
+        pa, _ = arrow()
+        labels, groups, row = np.empty(len(features), np.int64), [], 0
+        try:
+            for number in range(self._parquet.num_row_groups):
+                table = checked(self._parquet.read_row_group(number, use_threads=False))
+                rows = slice(row, row + table.num_rows)
+                labels[rows] = self._numbers(table, "label", pa.int64(), row)
+                _turn([self._numbers(table, name, pa.float64(), row) for name in self._columns], features[rows])
+                groups.append(
+                    table.select([name for name in COLUMNS if name in table.column_names and name != "label"])
+                )
+                row += table.num_rows
+                del table  # before the next one is read
+            rest = pa.concat_tables(groups)
+            query_ids, starts = self._queries(rest)
+            documents, comments = ids_of(self._path, rest, "docid"), strings_of(self._path, rest, "comment")
+            judged = self._numbers(rest, "judged", pa.uint8(), 0) if "judged" in rest.column_names else None
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(f"{self._path}: the shard cannot be read ({error}).") from None
+        pa.default_memory_pool().release_unused()
+        if len(query_ids) != self._file.queries:
+            raise DataError(f"{self._path}: {len(query_ids)} queries; {MANIFEST} says {self._file.queries}.")
+        return about(
+            self._path,
+            lambda: Judged(
+                Candidates(features, starts, query_ids, documents, comments, self._file.feature_names), labels, judged
+            ),
+        )
+
+    def _numbers(self, table: Any, name: str, kind: Any, before: int) -> Any:
+        column = table.column(name)
+        if column.null_count:
+            row = before + column.is_null().to_numpy().argmax() + 1
+            raise DataError(f"{self._path}: row {row} has nothing in column {name}; every value must be given.")
+        return to_numpy(column.cast(kind))
+
+    def _queries(self, table: Any) -> tuple[tuple[str, ...], Ints]:
+        """The queries and where each begins."""
+        column = table.column("qid")
+        if column.null_count:
+            raise DataError(f"{self._path}: row {column.is_null().to_numpy().argmax() + 1} has no query id.")
+        require_short(self._path, column, "qid")
+        codes, ids = coded_ids(column, lambda value, row: str(value))
+        begins = (
+            np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]])) if len(codes) else np.zeros(0, np.int64)
+        )
+        query_ids = tuple(ids[code] for code in codes[begins].tolist())
+        if len(ids) != len(query_ids):
+            seen: set[str] = set()
+            again = next(each for each in query_ids if each in seen or seen.add(each))  # type: ignore[func-returns-value]
+            raise DataError(f"{self._path}: the rows of query {again!r} do not stand together.")
+        return query_ids, np.append(begins, len(codes))
+
+
+def _turn(columns: Sequence[Floats], rows: Floats) -> None:
+    """Columns into rows, a block at a time."""
+    for first in range(0, len(rows), _BLOCK):
+        block = rows[first : first + _BLOCK]
+        for number, column in enumerate(columns):
+            block[:, number] = column[first : first + _BLOCK]
+
+
+def column_names(count: int, names: tuple[str, ...] | None) -> list[str]:
+    """What the columns of the features are called: by name, or by number from 1."""
+    return [str(column + 1) for column in range(count)] if names is None else list(names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +244,7 @@ class Shards:
         return sum(file.queries for file in self.files)
 
     def __repr__(self) -> str:
-        queries, documents = counted(len(self), "query", "queries"), counted(self.rows, "document")
+        queries, documents = counted(len(self), "query"), counted(self.rows, "document")
         files, features = counted(len(self.files), "file"), counted(self.feature_count, "feature")
         return f"Shards({str(self.folder)!r}: {queries}, {documents}, {features}, {files})"
 
@@ -170,15 +344,15 @@ class Shards:
         """All shards in memory as one judged set, in order; needs little more memory than the set itself."""
         for file in self.files:
             file.require_plausible()
-        features, labels = np.empty((self.rows, self.feature_count)), np.empty(self.rows, np.int64)
-        ends = np.cumsum([file.rows for file in self.files]).tolist()
+        features, ends = np.empty((self.rows, self.feature_count)), np.cumsum([file.rows for file in self.files])
 
         def read(place: tuple[ShardFile, int]) -> Judged:
             file, end = place
-            return OpenedShard(file).fill(features[end - file.rows : end], labels[end - file.rows : end])
+            return OpenedShard(file).fill(features[end - file.rows : end])
 
         with doing("Reading"):
-            judged = put_together(features, labels, in_threads(read, list(zip(self.files, ends, strict=True))))
+            parts = in_threads(read, list(zip(self.files, ends.tolist(), strict=True)))
+            judged = concatenate(parts, features=features)
         grades = self.grades()
         if grades is not None:
             judged = about(self.folder / JUDGEMENTS, lambda: judged.with_judgements(grades))
@@ -241,22 +415,6 @@ def open_shards(folder: PathLike) -> Shards:
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         why = f"it says nothing of {error}" if isinstance(error, KeyError) else str(error)
         raise DataError(f"{path}: the manifest is damaged: {why}. Convert the data anew.") from None
-
-
-def put_together(features: Floats, labels: Ints, parts: Sequence[Judged]) -> Judged:
-    """Parts whose features and labels are in one array already, put together as `concatenate` does."""
-    each = [part.candidates for part in parts]
-    sizes = np.concatenate([part.sizes for part in each])
-    masks = [np.ones(len(part.labels), np.bool_) if part.judged is None else part.judged for part in parts]
-    candidates = Candidates(
-        features=features,
-        starts=np.concatenate([[0], np.cumsum(sizes)]),
-        query_ids=tuple(query_id for part in each for query_id in part.query_ids),
-        document_ids=join_known([part.document_ids for part in each]),
-        comments=join_known([part.comments for part in each]),
-        feature_names=each[0].feature_names,
-    )
-    return Judged(candidates, labels, None if all(part.judged is None for part in parts) else np.concatenate(masks))
 
 
 def _from_manifest(root: Path, said: Any) -> Shards:

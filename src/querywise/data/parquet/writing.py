@@ -1,28 +1,31 @@
-"""Judged sets written as shards."""
+"""Judged sets written as shards, and files of any kind converted to them, one file in memory at a time."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from querywise.data.joining import concatenate
-from querywise.data.judged import Judged
+from querywise.data.coverage import whole_grades
+from querywise.data.judged import Candidates, Judged, concatenate
+from querywise.data.judgements import Grades
+from querywise.data.labels import refuse_unwritable
+from querywise.data.letor import QUERIES
 from querywise.data.parquet.arrow import arrow, is_part, part_name, write_table
-from querywise.data.parquet.cutting import COLUMNS, Fitting, by_number, by_rows
-from querywise.data.parquet.judgements import JUDGEMENTS, write_grades
-from querywise.data.parquet.shard import MANIFEST, column_names
-from querywise.data.parquet.shards import FORMAT, VERSION, Shards, open_shards
-from querywise.data.queries import write_queries
-from querywise.data.query_table import QueryTable
-from querywise.data.sidefiles import QUERIES
+from querywise.data.parquet.logs import LogColumns
+from querywise.data.parquet.shards import COLUMNS, FORMAT, MANIFEST, VERSION, Shards, column_names, open_shards
+from querywise.data.parquet.tables import JUDGEMENTS, write_grades
+from querywise.data.query_table import QueryTable, join_tables, read_queries, write_queries
+from querywise.data.readers import Files, Options, folder_of, reader_of
 from querywise.errors import DataError
 from querywise.runtime.files import OutputFolder, PathLike, atomic_folder, atomic_text, checksum_of, sealed
+from querywise.runtime.progress import track
 from querywise.runtime.values import Json
 
 ROWS = 100_000
@@ -101,6 +104,8 @@ _FOLDER = OutputFolder(
     belongs=_is_of_shards,
     stray="is beside the shards here, which are replaced as a whole. Move it away.",
 )
+
+
 check_shards_folder = _FOLDER.check
 
 
@@ -137,3 +142,230 @@ def _write_data(path: Path, data: Judged) -> None:
         return [ids, data.labels[rows], *given, *np.ascontiguousarray(candidates.features[rows].T)]
 
     write_table(path, schema, len(data.labels), columns)
+
+
+class Fitting:
+    """The properties of the parts written so far, which the next one is checked against."""
+
+    def __init__(self, queries: QueryTable | None) -> None:
+        self.width = -1
+        self.names: tuple[str, ...] | None = None
+        self._given = queries
+        self._known = None if queries is None else frozenset(queries.ids)
+        self._parts: list[str] = []
+        self._homes: dict[str, int] = {}  # the number of every query's part, in the order of the rows
+        self._tables: list[QueryTable | None] = []
+        self._without: list[QueryTable | None] = []  # of queries that are judged and have no documents
+        self._judged: dict[str, dict[str, int]] = {}
+
+    def checked(self, named: tuple[str, Judged]) -> Judged:
+        """The part without what a shard does not hold; a part that does not fit the ones before is refused."""
+        name, whole = named
+        refuse_unwritable(whole, "A set of shards")
+        self._note_judgements(name, whole)
+        empty = whole.candidates.sizes == 0
+        part = whole.select(~empty) if empty.any() else whole
+        candidates = part.candidates
+        if np.isnan(candidates.features).any():
+            raise DataError(f"{name} has missing values, which shards do not hold. Fill them, or keep a Parquet log.")
+        width, names = candidates.features.shape[1], candidates.feature_names
+        if self.width < 0:
+            self.width, self.names = width, names
+            _refuse_names(names)
+        self._parts.append(name)
+        if width != self.width:
+            raise DataError(
+                f"{name} has {width} features, {self._parts[0]} has {self.width}. All need the same ones; for sparse "
+                "files that leave out their last columns, state their number."
+            )
+        if names != self.names:
+            raise DataError(
+                f"{name} has other feature names than {self._parts[0]}. All need the same ones, in one order."
+            )
+        for query_id in candidates.query_ids:
+            home = self._homes.setdefault(query_id, len(self._parts) - 1)
+            if home < len(self._parts) - 1:
+                raise DataError(
+                    f"Query {query_id!r} is in {self._parts[home]} and again in {name}. All rows of a query must stand "
+                    "together, in one of them."
+                )
+            if self._known is not None and query_id not in self._known:
+                raise DataError(
+                    f"Query {query_id!r} of {name} is not in the query table; every query needs a row there."
+                )
+        self._tables.append(candidates.queries)
+        if whole.missed is not None and empty.any():
+            self._without.append(whole.candidates.select(empty).queries)
+        return part.candidates_only()
+
+    def _note_judgements(self, name: str, part: Judged) -> None:
+        """Keep all that was judged of the part, known of every part or of none."""
+        if self._parts and (part.missed is None) == bool(self._judged):
+            one, other = (self._parts[0], name) if part.missed is None else (name, self._parts[0])
+            raise DataError(
+                f"Of {one} all that was judged is known, of {other} only the labels of its candidates. Give the "
+                "judgements of all of them (a .qrels file beside every file), or of none."
+            )
+        if part.missed is not None:
+            self._judged |= dict(zip(part.query_ids, whole_grades(part), strict=True))
+
+    def grades(self) -> Grades | None:
+        """All that was judged; None where that is not known."""
+        return self._judged or None
+
+    def table(self) -> QueryTable | None:
+        """The data of all queries, in the order of the rows."""
+        every = [*self._tables, *self._without]
+        tables = [table for table in every if table is not None]
+        if self._given is not None:
+            others = [query for query in self._judged if query not in self._homes]
+            table = self._with_groups(self._given.select((*self._homes, *others)), tables)
+        elif len(tables) == len(every) and tables:
+            table = join_tables(tables)
+        else:
+            return None
+        odd = next((each for each in table.ids if not each.strip() or not each.isprintable()), None)
+        if odd is not None:
+            raise DataError(f"Query id {odd!r} cannot stand in {QUERIES}: it is empty or cannot be printed.")
+        return table
+
+    def _with_groups(self, table: QueryTable, tables: Sequence[QueryTable]) -> QueryTable:
+        """The table that was given, with the groups of the parts where it has none."""
+        named = {query: group for each in tables for query, group in zip(each.ids, each.groups or (), strict=False)}
+        if table.groups is not None or not named:
+            return table
+        return replace(table, groups=tuple(named.get(query) for query in table.ids))
+
+
+def _refuse_names(names: tuple[str, ...] | None) -> None:
+    for place, name in enumerate(names or ()):
+        if name in COLUMNS:
+            raise DataError(
+                f"A feature is called {name!r}; so is a column that shards may have beside the features "
+                f"({', '.join(COLUMNS)}). Rename the feature."
+            )
+        if name in (names or ())[:place]:
+            raise DataError(f"Two features are called {name!r}; every feature needs a name of its own.")
+
+
+def by_rows(parts: Iterable[Judged], rows: int) -> Iterator[list[Judged]]:
+    """The pieces of one shard after the other, each as full as whole queries make it."""
+    pieces: list[Judged] = []
+    held = 0
+    for part in parts:
+        starts, first = part.candidates.starts, 0
+        while first < len(part):
+            last = int(np.searchsorted(starts, starts[first] + rows - held, "right")) - 1
+            if not held:
+                last = max(last, first + 1)  # one query alone may be larger than a shard
+            if last > first:
+                pieces.append(_piece(part, first, last))
+                held += int(starts[last] - starts[first])
+                first = last
+            if first < len(part):
+                yield pieces
+                pieces, held = [], 0
+        if pieces and len(pieces[-1]) < len(part):
+            pieces[-1] = _on_its_own(pieces[-1])
+        del part  # before the next one is made
+    if pieces:
+        yield pieces
+
+
+def by_number(parts: Sequence[Judged], shards: int) -> Iterator[list[Judged]]:
+    """The pieces of so many shards, cut where whole queries come nearest to the same number of rows."""
+    sizes = np.concatenate([np.zeros(0, np.int64), *(part.candidates.sizes for part in parts)])
+    if not 1 <= shards <= max(1, len(sizes)):
+        raise DataError(f"{shards} shards cannot be made of {len(sizes)} queries: each needs one at least.")
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    goals = ends[-1] * np.arange(1, shards) / shards
+    after = np.searchsorted(ends, goals)
+    nearest = after - (goals - ends[np.maximum(after - 1, 0)] < ends[np.minimum(after, len(sizes))] - goals)
+    cuts = [0]
+    for number, cut in enumerate(nearest.tolist(), start=1):
+        cuts.append(min(max(cut, cuts[-1] + 1), len(sizes) - (shards - number)))
+    befores = np.cumsum([0, *(len(part) for part in parts)])
+    for first, last in pairwise([*cuts, len(sizes)]):
+        spans = [
+            (part, max(first - before, 0), min(last - before, len(part)))
+            for part, before in zip(parts, befores, strict=False)
+        ]
+        pieces = [_piece(part, begin, end) for part, begin, end in spans if begin < end]
+        if pieces:
+            yield pieces
+
+
+def _on_its_own(piece: Judged) -> Judged:
+    """The same, without keeping the part it was cut from in memory."""
+    return replace(piece, candidates=replace(piece.candidates, features=piece.candidates.features.copy()))
+
+
+def _piece(part: Judged, first: int, last: int) -> Judged:
+    """A run of queries without a copy of their features."""
+    whole = part.candidates
+    rows = slice(int(whole.starts[first]), int(whole.starts[last]))
+    candidates = Candidates(
+        features=whole.features[rows],
+        starts=whole.starts[first : last + 1] - rows.start,
+        query_ids=whole.query_ids[first:last],
+        document_ids=None if whole.document_ids is None else whole.document_ids[rows],
+        comments=None if whole.comments is None else whole.comments[rows],
+        feature_names=whole.feature_names,
+    )
+    return Judged(candidates, part.labels[rows], None if part.judged is None else part.judged[rows])
+
+
+def convert(
+    paths: Sequence[PathLike],
+    folder: PathLike,
+    *,
+    rows: int = ROWS,
+    shards: int | None = None,
+    columns: LogColumns | None = None,
+    features: int | None = None,
+    queries: PathLike | None = None,
+) -> Shards:
+    """Write files as one set of shards.
+
+    Sparse LETOR files are widened to the widest, for which they are scanned once before, or to `features`. The side
+    files of the first file, `features.txt` and `queries.jsonl`, are written too.
+    """
+    inputs = [Path(path) for path in paths]
+    if not inputs:
+        raise DataError("No file to convert was given.")
+    check_shards_folder(Path(folder))
+    known = _known_queries(inputs[0], queries)
+    files = _files(inputs, Options(features, columns=columns or LogColumns(), names=inputs[0].parent))
+    try:
+        return write_named_shards(_read(files), folder, rows=rows, shards=shards, queries=known)
+    except DataError as error:
+        if known is None or queries is not None or "query table" not in str(error):
+            raise
+        said = f"{error} It is {_beside(inputs[0])}; or name another file with queries=PATH."
+        raise DataError(said, arguments=("queries",)) from None
+
+
+def _files(inputs: Sequence[Path], options: Options) -> Files:
+    """Every file with a way to read it; those of different widths are widened to the widest."""
+    readers = [reader_of(path) for path in inputs]
+    scanned = [(path, reader.width) for path, reader in zip(inputs, readers, strict=True) if reader.width is not None]
+    if options.features is None and len(scanned) > 1:
+        options = replace(options, features=max(width(path) for path, width in track(scanned, "Columns")))
+    found = [reader.files(path, options) for path, reader in zip(inputs, readers, strict=True)]
+    return [each for files in found for each in files]
+
+
+def _read(files: Files) -> Iterator[tuple[str, Judged]]:
+    for path, read in track(files, "Converting"):
+        yield str(path), read()
+
+
+def _beside(path: Path) -> Path:
+    return folder_of(path) / QUERIES
+
+
+def _known_queries(first: Path, queries: PathLike | None) -> QueryTable | None:
+    """The table given, or the one beside the first file; shards have their own."""
+    if queries is not None:
+        return read_queries(queries)
+    return read_queries(_beside(first)) if _beside(first).is_file() and not reader_of(first).own_queries else None

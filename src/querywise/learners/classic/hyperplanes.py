@@ -17,8 +17,8 @@ import numpy as np
 from querywise.contracts.answers import ALL, Answer, Rows, alone, ready
 from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import Refusal, depends_on_the_list, no_sum
-from querywise.data.gains import refuse_gains
 from querywise.data.judged import Candidates, Judged
+from querywise.data.labels import refuse_gains
 from querywise.data.normalisation import borda
 from querywise.learners.classic.lists import with_pairs
 from querywise.learners.linear import linear_scores

@@ -12,8 +12,8 @@ from typing import Self
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from querywise.data.gains import values_of
 from querywise.data.judged import Judged
+from querywise.data.labels import values_of
 from querywise.errors import DataError, SolverError
 from querywise.learners.classic.lists import is_number, per_row, with_pairs
 from querywise.learners.linear import WeightedSum

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from querywise.data.coverage import relevant_judged
-from querywise.data.gains import values_of
 from querywise.data.judged import Judged
 from querywise.data.judgements import Judgements
+from querywise.data.labels import values_of
 from querywise.errors import DataError
 from querywise.learners.weights import check_query_weights
 from querywise.measures.flavours import FLAVOURS

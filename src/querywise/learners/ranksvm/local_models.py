@@ -20,8 +20,8 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import csr_array
 
+from querywise.data.labels import StoredWeights
 from querywise.data.rows import count_pairs
-from querywise.data.weighting import StoredWeights
 from querywise.learners.linear import LinearLearner, LinearModels
 from querywise.learners.ranksvm.anchors import Anchors, Given
 from querywise.learners.ranksvm.centres import Centres, centre_points, gradients_at, nearest, sums_at

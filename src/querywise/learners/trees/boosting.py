@@ -14,7 +14,7 @@ from querywise.contracts.estimators import Estimator
 from querywise.contracts.forms import Forest, Refusal, no_missing
 from querywise.contracts.protocols import Learner
 from querywise.data.judged import Candidates, Judged
-from querywise.data.missing import NATIVE, ZERO, reading_for
+from querywise.data.rows import NATIVE, ZERO, reading_for
 from querywise.errors import DataError, NotFittedError
 from querywise.learners.trees.bag import Growing, grow
 from querywise.learners.trees.forest import Grown, read_forests

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from querywise.data.gains import require_same_labels, values_of
 from querywise.data.judged import Judged
+from querywise.data.labels import require_same_labels, values_of
 from querywise.runtime.arrays import Floats, Ints
 
 _MOST = 10_000  # distinct values that LightGBM is given; it keeps a count of each for every query

@@ -16,9 +16,8 @@ from querywise.contracts.answers import Answer, Once, alone, one_each, ready
 from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import depends_on_the_list
 from querywise.contracts.protocols import Models
-from querywise.data.gains import refuse_gains, values_of
 from querywise.data.judged import Candidates, Judged
-from querywise.data.weighting import refuse_weights
+from querywise.data.labels import refuse_gains, refuse_weights, values_of
 from querywise.errors import DataError
 from querywise.learners.linear import LinearModel, LinearModels
 from querywise.rankers.ensemble.agreement import Grades, Similarity, agreements, check_agreement

@@ -10,8 +10,8 @@ import numpy as np
 from querywise.contracts.answers import Answer, ready
 from querywise.contracts.asking import answers
 from querywise.data.judged import Candidates, Judged
+from querywise.data.labels import refuse_weights
 from querywise.data.normalisation import EngineNormalisation
-from querywise.data.weighting import refuse_weights
 from querywise.errors import DataError
 from querywise.rankers.weights.fusion import Fusion, OwnWeights
 from querywise.rankers.weights.lists import check_normalise

@@ -13,9 +13,9 @@ from querywise.contracts.asking import AnyRanker, answers, predicts
 from querywise.contracts.forms import Refusal, depends_on_the_list
 from querywise.contracts.run_weights import run_weights
 from querywise.data.judged import Candidates, Judged
+from querywise.data.labels import refuse_weights
 from querywise.data.normalisation import EngineNormalisation
 from querywise.data.run_columns import RunColumns, run_columns
-from querywise.data.weighting import refuse_weights
 from querywise.learners.classic.lists import check_worth
 from querywise.learners.linear import LinearModel, LinearModels
 from querywise.rankers.weights.lists import Lists, check_normalise, normalised_runs, runs_of, together

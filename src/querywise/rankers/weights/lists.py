@@ -7,8 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from querywise.data.joining import concatenate
-from querywise.data.judged import Candidates, Judged
+from querywise.data.judged import Candidates, Judged, concatenate
 from querywise.data.normalisation import ENGINE_NORMALISATIONS, as_in_engine
 from querywise.data.run_columns import RunColumns, run_columns
 from querywise.errors import DataError

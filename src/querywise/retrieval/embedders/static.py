@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from querywise.data.vector_files import read_safetensors
+from querywise.data.vectors import read_safetensors
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
 

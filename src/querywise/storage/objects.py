@@ -1,12 +1,18 @@
-"""JSON and arrays → fitted objects. Reading makes objects of the known classes alone, and executes nothing else.
+"""Fitted objects ↔ JSON and arrays. Reading makes objects of the known classes alone, and executes nothing else.
 
-Whatever a manifest holds, it becomes an object whose values are all what its class declares, or is refused.
+Whatever a manifest holds, it becomes an object whose values are all what its class declares, and whose arguments are
+what the constructor's signature takes; or it is refused.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -14,15 +20,106 @@ from scipy.sparse import csr_array
 from querywise.contracts.protocols import Ranker
 from querywise.errors import DataError, ModelFileError
 from querywise.runtime.arrays import Arrays
-from querywise.runtime.stored import LARGEST, Absent, Added, Known, WrongValueError, declared, plays
+from querywise.runtime.parameters import parameters_of
+from querywise.runtime.stored import (
+    LARGEST,
+    Absent,
+    Added,
+    AnyOf,
+    Check,
+    Known,
+    Part,
+    Text,
+    Value,
+    WrongValueError,
+    declared,
+    described,
+    is_number,
+    plays,
+)
 from querywise.runtime.values import Json
-from querywise.storage.arguments import argument_checks
 from querywise.storage.classes import FORMER, class_named, name_of
-from querywise.storage.encoding import is_learned
+
+_LONG_TEXT = 1_000
 
 _DEEPEST = 60  # objects and lists inside each other
 _FEW, _TIMES = 10_000, 32  # objects, each counted wherever it is used: a few, and so many for each that is written
 _ENTRIES = ("$class", "number", "parameters", "learned")
+
+_SAID = {NoneType: "none", bool: "true or false", int: "a whole number", float: "a number"}
+
+
+def encode(ranker: Ranker) -> tuple[Json, Arrays]:
+    """A ranker as JSON, and the arrays that it names."""
+    writer = _Writer()
+    return writer.encode(ranker, "ranker"), writer.arrays
+
+
+class _Writer:
+    """Values as JSON; arrays and long texts become their key, an object seen before its number."""
+
+    def __init__(self) -> None:
+        self.arrays: Arrays = {}
+        self._numbers: dict[int, int] = {}
+
+    def encode(self, value: Any, key: str) -> Any:
+        """A value as JSON; its arrays are kept under this key."""
+        if value is None or isinstance(value, (bool, int)):
+            return value
+        if isinstance(value, float):
+            return value if math.isfinite(value) else {"$float": str(value)}
+        if isinstance(value, np.generic):
+            return self.encode(value.item(), key)
+        if isinstance(value, str):
+            if len(value) < _LONG_TEXT:
+                return value
+            # Half a surrogate pair, which JSON may have let into a query, is no reason not to save a model.
+            return self._kept("$text", key, np.frombuffer(value.encode(errors="surrogatepass"), np.uint8))
+        if isinstance(value, np.ndarray):
+            return self._kept("$array", key, np.ascontiguousarray(value))
+        if isinstance(value, csr_array):
+            parts = (value.data, value.indices, value.indptr, np.array(value.shape))
+            return {"$csr": [self.encode(part, f"{key}.{i}") for i, part in enumerate(parts)]}
+        if isinstance(value, (tuple, list)):
+            kind = type(value).__name__
+            return {"$" + kind: [self.encode(item, f"{key}.{i}") for i, item in enumerate(value)]}
+        return self._object(value, key)
+
+    def _kept(self, mark: str, key: str, array: np.ndarray[Any, Any]) -> dict[str, str]:
+        self.arrays[key] = array
+        return {mark: key}
+
+    def _object(self, value: Any, key: str) -> Any:
+        if id(value) in self._numbers:
+            return {"$same": self._numbers[id(value)]}
+        kind: type = type(value)
+        name = checked_name(kind, key)
+        number = self._numbers[id(value)] = len(self._numbers)
+        learned = {each: item for each, item in vars(value).items() if is_learned(each)}
+        if unknown := sorted({*learned} - {*declared(kind)}):
+            raise DataError(f"A {kind.__name__} cannot be saved: its `stored` has no {', '.join(unknown)}.")
+        return {
+            "$class": name,
+            "number": number,
+            "parameters": {each: self.encode(item, f"{key}.{each}") for each, item in parameters_of(value).items()},
+            "learned": {each: self.encode(item, f"{key}.{each}") for each, item in learned.items()},
+        }
+
+
+def checked_name(kind: type, where: str) -> str:
+    """The name of a class in model folders; refused if they cannot name it."""
+    name = name_of(kind)
+    if name is None:
+        raise DataError(
+            f"A {kind.__name__} cannot be saved ({where} is one): a model folder names classes of querywise "
+            "alone, so that loading one executes nothing of anybody else's."
+        )
+    return name
+
+
+def is_learned(name: str) -> bool:
+    """Whether a name is that of a learned value."""
+    return name.endswith("_") and not name.startswith("_")
 
 
 def decode(value: Json, arrays: Arrays) -> Ranker:
@@ -160,3 +257,81 @@ def _sparse(data: Any, indices: Any, pointers: Any, shape: Any) -> csr_array:
     if len(indices) and not 0 <= indices.min() <= indices.max() < shape[1]:
         raise WrongValueError("a sparse matrix has an entry in a column that it does not have")
     return csr_array((data, indices, pointers), shape=tuple(shape.tolist()))
+
+
+@cache
+def argument_checks(kind: type) -> dict[str, Check]:
+    """What each argument of a class's constructor must be."""
+    hints = get_type_hints(kind.__init__)  # type: ignore[misc]
+    names = [name for name in inspect.signature(kind).parameters if name != "self"]
+    return {name: _check_for(hints[name]) for name in names}
+
+
+@dataclass(frozen=True)
+class _Plain:
+    """A plain value of one type. A whole number may be written as 5.0, and a truth value as 0 or 1."""
+
+    type: type
+
+    def check(self, value: Value, where: str, known: Known) -> None:
+        """Refuse what is none."""
+        if self.type is NoneType:
+            fits = value is None
+        elif self.type is bool:
+            fits = isinstance(value, (bool, int)) and value in (0, 1)
+        else:
+            fits = is_number(value) and isinstance(value, (int, float)) and not math.isnan(value)
+            if fits and self.type is int:
+                fits = math.isfinite(value) and value == int(value)  # type: ignore[arg-type]
+        if not fits:
+            raise WrongValueError(f"{where} is {described(value)}; expected {_SAID[self.type]}")
+
+
+@dataclass(frozen=True)
+class _Sequence:
+    """A tuple or a list of values of one kind, or a row of numbers."""
+
+    each: Check
+
+    def check(self, value: Value, where: str, known: Known) -> None:
+        """Refuse what is none."""
+        if isinstance(value, str):  # a name by itself stands for a list of one
+            value = [value]
+        if isinstance(value, np.ndarray) and value.ndim == 1:
+            value = value.tolist()
+        if not isinstance(value, (tuple, list)):
+            raise WrongValueError(f"{where} is {described(value)}; expected a list")
+        for number, item in enumerate(value):
+            self.each.check(item, f"{where}[{number}]", known)
+
+
+class _Array:
+    """An array of any type, of which the class declares more."""
+
+    def check(self, value: Value, where: str, known: Known) -> None:
+        """Refuse what is none."""
+        if not isinstance(value, np.ndarray):
+            raise WrongValueError(f"{where} is {described(value)}; expected an array")
+
+
+def _check_for(hint: Any) -> Check:
+    if get_origin(hint) in (Union, UnionType):
+        every = tuple(map(_check_for, get_args(hint)))
+        return AnyOf(every, " or ".join(map(_in_words, get_args(hint))))
+    if get_origin(hint) is Literal:
+        return Text(get_args(hint))
+    if get_origin(hint) is Sequence:
+        return _Sequence(_check_for(get_args(hint)[0]))
+    if get_origin(hint) is np.ndarray:
+        return _Array()
+    if hint is str:
+        return Text()
+    if hint in _SAID:
+        return _Plain(hint)
+    return Part(hint, None, fitted=False)
+
+
+def _in_words(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return " or ".join(get_args(hint))
+    return _SAID.get(hint, f"a {getattr(hint, '__name__', 'list')}")

@@ -1,11 +1,20 @@
-"""Small HTML tables for notebooks: they take their colours from the page, and nothing from elsewhere."""
+"""Tables: small HTML ones for notebooks, which take their colours from the page, and data frames."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TypeAlias
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeAlias
+
+from querywise.errors import DataError
+from querywise.runtime.arrays import Bools, Floats, Ints
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
 
 Cell: TypeAlias = str | int | float | None
 
@@ -13,6 +22,11 @@ _LINE = "1px solid color-mix(in srgb, currentColor 22%, transparent)"
 _TABLE = "border-collapse:collapse;border:none;background:none;color:inherit;font-size:0.92em;margin:0.3em 0"
 _CELL = "padding:0.2em 0.7em;border:none;background:none;color:inherit"
 _ROW = "background:none;border:none"
+
+Frame: TypeAlias = "pandas.DataFrame | polars.DataFrame | pyarrow.Table"
+Column: TypeAlias = Sequence[str | int | float | bool | None] | Floats | Ints | Bools
+
+LIBRARIES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}  # the first that is installed is used
 
 
 def table(
@@ -55,3 +69,15 @@ def _head(text: str, side: str) -> str:
 
 def _cell(cell: Cell, side: str) -> str:
     return f'<td style="{_CELL};text-align:{side};font-variant-numeric:tabular-nums">{escape(written(cell))}</td>'
+
+
+def as_frame(columns: Mapping[str, Column]) -> Frame:
+    """The columns as a data frame, in their order."""
+    for library, make in LIBRARIES.items():
+        try:
+            module = import_module(library)
+        except ImportError:
+            continue
+        made: Frame = getattr(module, make)(dict(columns))
+        return made
+    raise DataError(f"A data frame needs one of {', '.join(LIBRARIES)}; none is installed: pip install pandas")

@@ -1,21 +1,26 @@
-"""Real-valued labels: integer levels, and a table of what each level is worth.
+"""What labels are worth, and how much queries and documents count in training.
 
-Pairs of documents need the order of labels alone, so levels are enough for them; measures and listwise learners look
-the value up. Level 0 is worth 0: a document is relevant where its value is above 0.
+Real-valued labels are integer levels, and a table of what each level is worth. Pairs of documents need the order of
+labels alone, so levels are enough for them; measures and listwise learners look the value up. Level 0 is worth 0: a
+document is relevant where its value is above 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from querywise.data.rows import as_labels, refuse_masked
-from querywise.data.weighting import Weighted
+from querywise.display.words import plural
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints, frozen
+from querywise.runtime.stored import Known, Value, floats
+
+_LEAST, _MOST = 1e-100, 1e100  # products of two weights, and sums of many, are finite and above 0
 
 _LARGEST = 1e100  # sums of many are finite
 _HINT = (
@@ -24,17 +29,27 @@ _HINT = (
 )
 
 
-class Valued(Protocol):
-    """What may have a table of the values of labels: a training set, in memory or not."""
+class Learnable(Protocol):
+    """What may have a table of the values of labels, and weights: a training set, in memory or not."""
 
     @property
     def gains(self) -> Floats | None:
         """What each label is worth; None: labels are grades."""
         ...
 
+    @property
+    def query_weights(self) -> Floats | None:
+        """How much each query counts in training; None: the same."""
+        ...
 
-class Labelled(Valued, Protocol):
-    """What has labels, and may have a table of their values: a judged set."""
+    @property
+    def document_weights(self) -> Floats | None:
+        """How much each document counts in training; None: the same."""
+        ...
+
+
+class Labelled(Learnable, Protocol):
+    """What has labels too: a judged set."""
 
     @property
     def labels(self) -> Ints:
@@ -42,7 +57,70 @@ class Labelled(Valued, Protocol):
         ...
 
 
-class _LabelledAndWeighted(Labelled, Weighted, Protocol): ...
+def checked_weights(weights: ArrayLike | Mapping[str, float], names: Sequence[str] | int, what: str) -> Floats:
+    """One finite number above 0 per query or document.
+
+    weights: one each, or those of queries by id.
+    names: what each is called in messages, or how many there are, which are then called by their row.
+    """
+    if isinstance(weights, Mapping) and not isinstance(names, int):
+        known = {str(query): weight for query, weight in weights.items()}
+        absent = next((query for query in names if query not in known), None)
+        if absent is not None:
+            raise DataError(f"Query {absent!r} has no weight in query_weights; give every query one.")
+        weights = [known[query] for query in names]
+    refuse_masked(weights, f"{what}_weights")  # type: ignore[arg-type]  # documents have no names
+    count = names if isinstance(names, int) else len(names)
+    try:
+        values = np.array(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"The weights of {plural(what)} cannot be read as numbers.") from None
+    if values.shape != (count,):
+        raise DataError(f"There are {count} {plural(what)}, and {what} weights of shape {values.shape}; one each.")
+    wrong = np.flatnonzero(~((values >= _LEAST) & (values <= _MOST)))
+    if len(wrong):
+        place = int(wrong[0])
+        which = f"the document in row {place + 1}" if isinstance(names, int) else f"{what} {names[place]!r}"
+        raise DataError(
+            f"The weight of {which} is {values[place]}; weights are finite numbers above 0, from {_LEAST:g} to "
+            f"{_MOST:g}. Leave out what should not count."
+        )
+    return frozen(values)
+
+
+@dataclass(frozen=True)
+class StoredWeights:
+    """Weights of training queries, or of their documents, as a model stores them. size: how many there are."""
+
+    size: str
+    what: str = "query"
+
+    def check(self, value: Value, where: str, known: Known) -> None:
+        """Refuse weights that training data cannot have."""
+        floats(self.size).check(value, where, known)
+        checked_weights(value, known.sizes[self.size], self.what)  # type: ignore[arg-type]  # it is an array
+
+
+def refuse_weights(data: Learnable, whose: str, why: str, *, queries: bool = True) -> None:
+    """Refuse weights that a method has no place for; with `queries=False`, those of documents only."""
+    if data.document_weights is not None:
+        raise DataError(
+            f"{whose} has no place for document weights: {why}. LambdaMART and plain regression trees take them. "
+            "Without them: data.with_weights(queries=data.query_weights)."
+        )
+    if queries and data.query_weights is not None:
+        raise DataError(
+            f"{whose} has no place for query weights: {why}. Rankers over a learner take them. Without them: "
+            "data.with_weights()."
+        )
+
+
+def joined_weights(parts: Sequence[Floats | None], counts: Sequence[int]) -> Floats | None:
+    """The weights of several sets as one; a set without weights has weight 1 everywhere."""
+    if all(part is None for part in parts):
+        return None
+    pairs = zip(parts, counts, strict=True)
+    return np.concatenate([np.ones(count) if part is None else part for part, count in pairs])
 
 
 def checked_gains(gains: ArrayLike, labels: Ints) -> Floats:
@@ -106,7 +184,7 @@ def joined_labels(parts: Sequence[Labelled]) -> tuple[Ints, Floats | None]:
     return np.concatenate([np.searchsorted(table, values_of(part)) for part in parts]).astype(np.int64), table
 
 
-def require_same_labels(parts: Sequence[Valued]) -> None:
+def require_same_labels(parts: Sequence[Learnable]) -> None:
     """Refuse sets of which some have real-valued labels and the others grades: they cannot be compared."""
     if len({part.gains is None for part in parts}) > 1:
         raise DataError(
@@ -115,13 +193,13 @@ def require_same_labels(parts: Sequence[Valued]) -> None:
         )
 
 
-def refuse_gains(data: Labelled, whose: str, why: str) -> None:
+def refuse_gains(data: Learnable, whose: str, why: str) -> None:
     """Refuse real-valued labels where they have no meaning."""
     if data.gains is not None:
         raise DataError(f"{whose} has no place for real-valued labels (gains): {why}.")
 
 
-def refuse_unwritable(data: _LabelledAndWeighted, where: str) -> None:
+def refuse_unwritable(data: Learnable, where: str) -> None:
     """Refuse to write what a file format has no place for, rather than leave it out."""
     refuse_gains(data, where, "it holds whole numbers; keep the table that the labels came from")
     if data.query_weights is not None or data.document_weights is not None:
