@@ -54,7 +54,7 @@ from querywise.service.lookup import Lookup
 from querywise.service.model_folder import ModelFolder
 from querywise.service.schema import Document, Query, RankRequest, unread
 from querywise.service.service import Service
-from querywise.storage import load, save
+from querywise.storage import load, save, version_of
 from tests.serving import serving
 from tests.worlds import inside
 
@@ -1038,6 +1038,27 @@ def test_the_service_answers_while_large_bodies_of_named_features_arrive(wide: P
         while not all(each.done() for each in asked):
             assert httpx.get(server.url + "/healthz", timeout=3).status_code == 200
         assert [each.result().status_code for each in asked] == [200] * 6
+
+
+def test_what_is_told_of_a_wide_model_is_made_once(tmp_path: Path) -> None:
+    wide = make_judged(4, 5, 20_000, seed=1)
+    names = tuple(f"run.system {number}.score" for number in range(20_000))
+    save(OneFeature(1).fit(replace(wide, candidates=replace(wide.candidates, feature_names=names))), tmp_path / "model")
+    with serving(tmp_path / "model") as server, ThreadPoolExecutor(20) as pool:
+        asked = [pool.submit(server.get, "/v1/model") for _ in range(40)]
+        while not all(each.done() for each in asked):
+            assert httpx.get(server.url + "/healthz", timeout=3).status_code == 200
+        answers = [each.result() for each in asked]
+        assert {each.status_code for each in answers} == {200}
+        [said] = {each.content for each in answers}
+        spent = sum(map(int, Path(f"/proc/{server.process.pid}/stat").read_text().split()[13:15]))
+        assert [server.get("/v1/model").content for _ in range(40)] == [said] * 40
+        after = sum(map(int, Path(f"/proc/{server.process.pid}/stat").read_text().split()[13:15]))
+    assert (len(json.loads(said)["feature_descriptions"]), json.loads(said)["version"]) == (
+        20_000,
+        version_of(tmp_path / "model")[:12],
+    )
+    assert after - spent < 100, "hundredths of a second; to make it takes 5"
 
 
 @pytest.mark.slow

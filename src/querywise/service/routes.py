@@ -6,6 +6,7 @@ and `RankRoutes.rank`. An exception on the way becomes a response by `responses.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -346,28 +347,39 @@ class StatusRoutes:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._told: tuple[LoadedModel, asyncio.Task[bytes]] | None = None  # of the model of that time
 
-    async def model(self) -> Response:
+    async def model(self, request: Request) -> Response:
         """What is being served."""
-        model, lookup = self._service.models.current, self._service.lookup
-        manifest = model.manifest
-        found = schema.ModelResponse(
-            version=model.version,
-            ranker=type(model.ranker).__name__,
-            per_query=depends_on_query(model.ranker),
-            feature_count=manifest.feature_count,
-            feature_names=None if manifest.feature_names is None else list(manifest.feature_names),
-            missing=manifest.missing,
-            versions=manifest.versions,
-            notes=manifest.notes,
-            settings=model.settings(),
-            searches=lookup.index is not None,
-            judged_queries=0 if lookup.judged is None else len(lookup.judged),
-            highest_grade=None if self._service.judging is None else self._service.judging.highest,
-            retrain=self._service.retrain,
-            feature_descriptions=descriptions(manifest.feature_names or ()),
+        current, told = self._service.models.current, self._told
+        if told is None or told[0] is not current or told[1].cancelled() or (told[1].done() and told[1].exception()):
+            work = asyncio.create_task(asyncio.to_thread(self._about, current))
+            told = self._told = current, work
+        content = await asyncio.shield(told[1])
+        await self._service.turns.take(request, 0)
+        return Response(content, media_type=JSON)
+
+    def _about(self, model: LoadedModel) -> bytes:
+        """What is told of a model. Of one of 60,000 features these are megabytes, so it is made once, in a thread."""
+        manifest, lookup = model.manifest, self._service.lookup
+        return encode(
+            schema.ModelResponse(
+                version=model.version,
+                ranker=type(model.ranker).__name__,
+                per_query=depends_on_query(model.ranker),
+                feature_count=manifest.feature_count,
+                feature_names=None if manifest.feature_names is None else list(manifest.feature_names),
+                missing=manifest.missing,
+                versions=manifest.versions,
+                notes=manifest.notes,
+                settings=model.settings(),
+                searches=lookup.index is not None,
+                judged_queries=0 if lookup.judged is None else len(lookup.judged),
+                highest_grade=None if self._service.judging is None else self._service.judging.highest,
+                retrain=self._service.retrain,
+                feature_descriptions=descriptions(manifest.feature_names or ()),
+            )
         )
-        return Response(encode(found), media_type=JSON)
 
     async def healthz(self) -> dict[str, str]:
         """Whether the process answers. `embedder` is `failing`, and else not there, while it is left alone."""
