@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import tempfile
@@ -117,4 +118,38 @@ def test_a_manifest_of_more_lists_than_any_model_has_is_not_parsed(model: Path, 
     shutil.copytree(model, tmp_path / "model")
     (tmp_path / "model" / "manifest.json").write_text(f'{{"format": [{"[]," * 1_000_000}[]]}}')
     with pytest.raises(ModelFileError, match=r"manifest.json: damaged: more than 1000000 objects and lists"):
+        load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("blank", ["", " "])
+def test_a_manifest_of_more_names_than_any_model_has_is_not_parsed(model: Path, tmp_path: Path, blank: str) -> None:
+    shutil.copytree(model, tmp_path / "model")
+    names = ",".join(f'"{number}"{blank}:""' for number in range(1_000_001))
+    (tmp_path / "model" / "manifest.json").write_text(f'{{"notes": {{{names}}}}}')
+    with pytest.raises(ModelFileError, match=r"manifest.json: damaged: more than 1000000 names in objects"):
+        load(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        ("[" + "[]," * 1_000_000 + "[]]", "more than 1000000 objects and lists"),
+        ("{" + ",".join(f'"{number}":""' for number in range(1_000_001)) + "}", "more than 1000000 names in objects"),
+    ],
+    ids=["lists", "names"],
+)
+def test_a_header_of_more_than_any_model_has_is_not_parsed(
+    model: Path, tmp_path: Path, metadata: str, said: str
+) -> None:
+    shutil.copytree(model, tmp_path / "model")
+    body = json.loads((tmp_path / "model" / "manifest.json").read_bytes())
+    body.pop("sha256")
+    path = tmp_path / "model" / body["arrays"]["file"]
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = content[8 : 8 + length].rstrip()[:-1] + f', "__metadata__": {metadata}}}'.encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + content[8 + length :])
+    body["arrays"]["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (tmp_path / "model" / "manifest.json").write_text(json.dumps({**body, "sha256": digest_of(body)}))
+    with pytest.raises(ModelFileError, match=rf"its header cannot be read: {said}"):
         load(tmp_path / "model")

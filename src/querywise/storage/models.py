@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,8 +47,8 @@ MANIFEST = "manifest.json"
 LOCK = ".lock"  # held by whoever writes
 
 _LONGEST_MANIFEST = 256_000_000  # bytes
-# Of a manifest, lists counted: Python takes a second for three million, and nothing else runs.
-_MOST_OBJECTS = 1_000_000
+# Of JSON: objects and lists, and names in objects. Python takes a second for a million names, and nothing else runs.
+_MOST_OBJECTS, _MOST_NAMES = 1_000_000, 1_000_000
 _LONGEST_HEADER = 100_000_000  # bytes, what safetensors allows
 _SIZES = {1: ("BOOL", "U8", "I8"), 2: ("U16", "I16", "F16"), 4: ("U32", "I32", "F32"), 8: ("U64", "I64", "F64")}
 _BYTES = {kind: size for size, kinds in _SIZES.items() for kind in kinds}  # of a number of each type
@@ -198,15 +199,21 @@ def _what_is_wrong(body: Mapping[str, Any]) -> str | None:
 def read_json(path: Path, folder: Path) -> Json:
     """What a file of JSON holds; an object that has a name twice is refused."""
     try:
-        content = read_regular_file(path, folder, _LONGEST_MANIFEST)
-        if content.count(b"[") + content.count(b"{") > _MOST_OBJECTS:
-            raise ValueError(f"more than {_MOST_OBJECTS} objects and lists")
-        found: Json = json.loads(content, object_pairs_hook=_object)
+        found: Json = _parsed(read_regular_file(path, folder, _LONGEST_MANIFEST))
     except DataError as error:
         raise ModelFileError(f"{error} {AGAIN}") from None
     except (ValueError, RecursionError, OSError, MemoryError) as error:
         raise ModelFileError(f"{path}: damaged: {error}. {AGAIN}") from None
     return found
+
+
+def _parsed(content: bytes) -> Any:
+    """What JSON holds; a ValueError if it holds more than a model has, before any of it is made."""
+    if content.count(b"[") + content.count(b"{") > _MOST_OBJECTS:
+        raise ValueError(f"more than {_MOST_OBJECTS} objects and lists")
+    if content.count(b":") > _MOST_NAMES < sum(1 for _ in re.finditer(rb'"\s*:', content)):
+        raise ValueError(f"more than {_MOST_NAMES} names in objects")
+    return json.loads(content, object_pairs_hook=_object)
 
 
 def read_array_file(folder: Path, file: str) -> bytes:
@@ -247,7 +254,7 @@ def _length_of_arrays(path: Path, header: bytes) -> int:
     """How many bytes the arrays of a header take together; types that no model has are refused."""
     total = 0
     try:
-        for name, entry in json.loads(header, object_pairs_hook=_object).items():
+        for name, entry in _parsed(header).items():
             if name == "__metadata__":
                 continue
             if entry["dtype"] not in _BYTES:
