@@ -107,6 +107,8 @@ _RAW = {
     "a stored array": '{"$array": "../../outside/secret"}',
     "deep list": "[" * 100_000 + "]" * 100_000,
     "deep object": '{"a":' * 50_000 + "1" + "}" * 50_000,
+    "rather deep list": "[" * 700 + "]" * 700,  # which Python's decoder reads
+    "rather deep object": '{"a":' * 700 + "1" + "}" * 700,
     "long list": "[" + "0," * 99_999 + "0]",
 }
 VALUES = {**{name: json.dumps(text) for name, text in TEXTS.items()}, **_RAW}  # by name, as JSON

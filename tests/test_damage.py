@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import re
 import shutil
 import tracemalloc
 from collections.abc import Callable, Mapping
@@ -491,6 +492,20 @@ def test_a_column_whose_name_is_not_utf8_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"feature", b"fe\xe4ture"))
     fit = ("fit", "log.parquet", "--method", "ranksvm", "--out", "model")
     assert "log.parquet: this is not a Parquet file, or it is damaged (" in refused(run(tmp_path, *fit))
+
+
+def test_a_column_whose_name_is_not_utf8_in_its_row_groups_alone_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "log.parquet"
+    pq.write_table(pa.table({**ROWS, "feature": [0.5] * 40}), path)
+    whole = path.read_bytes()
+    places = [each.start() for each in re.finditer(b"feature", whole)]
+    for place in places:
+        path.write_bytes(whole[: place + 2] + b"\xe4" + whole[place + 3 :])
+        with pytest.raises(
+            DataError, match=r"log.parquet: this (is not a Parquet file, or it|Parquet file) is damaged"
+        ):
+            read_parquet(path)
+    assert len(places) > 1
 
 
 def test_vectors_scores_shards_and_judgements_whose_texts_are_not_utf8_are_refused(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 import pytest
 
 from querywise import KnnOffline2, LambdaMART, RankSVM, Router, TextView, export_model
+from querywise.data.synthetic import make_judged
+from querywise.errors import DataError
 from querywise.exports.scripts import (
     check_elasticsearch,
     check_parity,
@@ -101,6 +103,24 @@ def test_a_router_refuses_a_keyword_it_does_not_know(by_text: KnnOffline2, tmp_p
     misspelt: dict[str, Any] = {"query_clas": "navigational"}
     with pytest.raises(TypeError, match="Unexpected keyword argument 'query_clas'; known are query_class, "):
         Router(tmp_path / "out").model("jaguar", **misspelt)
+
+
+def test_a_router_says_what_is_wrong_with_documents_and_columns(tmp_path: Path) -> None:
+    data = make_judged(20, 10, 3, kinds=2)
+    export_model(Naive(RankSVM(), clusters=2).fit(data), "opensearch", tmp_path / "out")
+    router = Router(tmp_path / "out")
+    for odd in ("abc", ["a", "b", "c"], None, 5, [10**400] * 3, [[1.0]] * 3):
+        with pytest.raises(DataError, match="A document must be a list of numbers, or numbers by name; found"):
+            router.model(documents=[odd])  # type: ignore[list-item]
+    with pytest.raises(DataError, match="A document has 2 features; the model was trained on 3"):
+        router.model(documents=[[1.0, 2.0]])
+    with pytest.raises(DataError, match="must be numbers by name"):
+        router.model(documents=[[1.0, 2.0, 3.0]], columns={"clicks": 10**400})
+    manifest = json.loads((tmp_path / "out" / "export.json").read_text())
+    manifest["features"]["in_engine"] = ["f1", "f1", "f2"]
+    (tmp_path / "out" / "export.json").write_text(json.dumps(manifest))
+    with pytest.raises(DataError, match=r"export.json: its features are not those of the model"):
+        Router(tmp_path / "out")
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -213,13 +213,22 @@ def test_what_cannot_be_exported_is_refused_with_the_reason(tmp_path: Path) -> N
         filled({"query": "$text_field"}, {"$text": "disk"})
 
 
+def test_a_request_nested_deeper_than_python_goes_is_refused(tmp_path: Path) -> None:
+    export_hybrid(Weights().fit(DATA), "opensearch-hybrid", tmp_path / "export")
+    for depth in (700, 5_000):  # as deep as JSON is read, and deeper
+        for opening, closing in (("[", "]"), ('{"a": [', "]}")):
+            (tmp_path / "export" / "request.json").write_text(opening * depth + closing * depth)
+            with pytest.raises(DataError, match=r"request.json: (its values are nested too deep|this is not JSON)"):
+                HybridRouter(tmp_path / "export").request("disk", vector=[1.0])
+
+
 def test_a_router_says_what_is_wrong_with_what_it_is_given(tmp_path: Path) -> None:
     export_hybrid(Weights().fit(DATA), "postgres", tmp_path / "export")
     router = HybridRouter(tmp_path / "export")
-    for vector in ({"a": 1}, ["a"], [], [math.nan], 3):
+    for vector in ({"a": 1}, ["a"], [], [math.nan], 3, [10**400]):
         with pytest.raises(DataError, match="vector must be a list of finite numbers; found"):
             router.weights("disk", vector=vector)  # type: ignore[arg-type]
-    for runs in ([1.0], {"words": 3}, {"words": {"d1": "x"}}, {"words": {"d1": math.inf}}):
+    for runs in ([1.0], {"words": 3}, {"words": {"d1": "x"}}, {"words": {"d1": math.inf}}, {"words": {"d1": 10**400}}):
         with pytest.raises(DataError, match="scores must be finite numbers by run and document"):
             router.weights("disk", runs=runs)  # type: ignore[arg-type]
     (tmp_path / "export" / "export.json").write_text("[]")
@@ -231,6 +240,7 @@ def test_a_router_says_what_is_wrong_with_what_it_is_given(tmp_path: Path) -> No
     ("words", "said"),
     [
         (("disk", "none.json"), "none.json: this cannot be read as JSON"),
+        (("disk", "deep.json"), "deep.json: this cannot be read as JSON"),
         (("disk", "export/router.py"), "router.py: this cannot be read as JSON"),
         (("disk",), "the parameter 'vector', and was given without it"),
         ((), "The request to the engine for a query, with its weights: python router.py"),
@@ -238,6 +248,7 @@ def test_a_router_says_what_is_wrong_with_what_it_is_given(tmp_path: Path) -> No
 )
 def test_a_routers_script_refuses_without_a_traceback(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
     export_hybrid(Weights().fit(DATA), "postgres", tmp_path / "export")
+    (tmp_path / "deep.json").write_text("[" * 5000)
     command = [sys.executable, "export/router.py", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode in (1, 2)

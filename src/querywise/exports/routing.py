@@ -106,7 +106,7 @@ class Router:
         self._classes = () if answer.place is None else answer.place.classes
         self._names = {model["number"]: model["name"] for model in self.manifest["models"]}
         self._features = self.manifest["features"] or FeatureEntry(names=[], in_engine=[], others=[], unfinished=False)
-        widths = {len(self._features[each]) for each in ("names", "in_engine")}
+        widths = {len(self._features[each]) for each in ("names", "in_engine")} | {len({*self._features["in_engine"]})}
         if request is None and widths != {self.ranker.feature_count_}:
             raise DataError(f"{path / MANIFEST}: its features are not those of the model. Export it again.")
 
@@ -182,10 +182,8 @@ class Router:
             if isinstance(document, Mapping):
                 values = self._known(document)
                 row[:] = [values.get(name, 0.0) for name in self._features["in_engine"]]
-            elif len(document) == len(row):
-                row[:] = document
             else:
-                raise DataError(f"A document has {len(document)} features; the model was trained on {len(row)}.")
+                row[:] = _as_row(document, len(row))
         return rows
 
     def _known(self, document: Mapping[str, float]) -> dict[str, float]:
@@ -250,13 +248,26 @@ def _query(text: str | None, facts: QueryFacts) -> QueryTable:
     )
 
 
+def _as_row(document: Sequence[float] | Floats, width: int) -> Floats:
+    """A document's features in the order of training."""
+    try:
+        found = np.asarray(document, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        found = np.zeros(())
+    if found.ndim != 1:
+        raise DataError(f"A document must be a list of numbers, or numbers by name; found {document!r:.80}.")
+    if len(found) != width:
+        raise DataError(f"A document has {len(found)} features; the model was trained on {width}.")
+    return found
+
+
 def _one_vector(values: Sequence[float] | None) -> Floats | None:
     """The vector of one query as a table; anything but a list of finite numbers is an error."""
     if values is None:
         return None
     try:
         found = np.array([values], dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         found = np.zeros(0)
     if found.ndim != 2 or not found.size or not np.isfinite(found).all():
         raise DataError(f"The query's vector must be a list of finite numbers; found {values!r:.80}.")
@@ -266,7 +277,7 @@ def _one_vector(values: Sequence[float] | None) -> Floats | None:
 def _numbers(values: Mapping[str, float], what: str) -> dict[str, float]:
     try:
         return {str(name): float(value) for name, value in values.items()}
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError, OverflowError):
         raise DataError(f"{what} must be numbers by name, as in {{'clicks': 3}}; found {values!r:.80}.") from None
 
 
@@ -275,7 +286,7 @@ def _scores(runs: Lists | None) -> dict[str, dict[str, float]]:
     try:
         lists = {} if runs is None else runs
         found = {str(run): {str(each): float(score) for each, score in own.items()} for run, own in lists.items()}
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError, OverflowError):
         found = {"": {"": math.nan}}
     if not all(math.isfinite(score) for own in found.values() for score in own.values()):
         raise DataError(
@@ -295,9 +306,11 @@ def request_for(path: Path, text: str | None, vector: Sequence[float] | None, we
             raise DataError(f"The query has the parameter {lacking!r}, and was given without it.")
         known = {name: each for name, each in given.items() if each is not None}
         return {"sql": form, "parameters": known | {f"weight_{identifier(run)}": weights[run] for run in weights}}
-    return filled(
-        parse_json(form, path), {TEXT: text, VECTOR: numbers, **{weight_of(run): weights[run] for run in weights}}
-    )
+    values: dict[str, Json] = {TEXT: text, VECTOR: numbers, **{weight_of(run): weights[run] for run in weights}}
+    try:
+        return filled(parse_json(form, path), values)
+    except RecursionError:
+        raise DataError(f"{path}: its values are nested too deep. Export the model again.") from None
 
 
 def filled(form: Json, values: Mapping[str, Json]) -> Json:

@@ -74,13 +74,21 @@ def _sizes(path: Path, file: Arrow, columns: Set[str]) -> Counter[str]:
             group = file.metadata.row_group(number)
             for place in range(group.num_columns):
                 column = group.column(place)
-                whole = column.path_in_schema
+                whole = _path_of(path, column)
                 name = whole if whole in names else whole.partition(".")[0]
                 if name in columns:
                     least = column.num_values * _WIDTHS.get(column.physical_type, 0)  # a dictionary has equal ones once
                     pages = unpacked_bytes(path, opened, column)
                     found[name] += max(column.total_uncompressed_size, least, pages)
     return found
+
+
+def _path_of(path: Path, column: Arrow) -> str:
+    """The name that a row group says of a column, which may be no text though that of the schema is."""
+    try:
+        return str(column.path_in_schema)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: this Parquet file is damaged (the name of a column: {error}).") from None
 
 
 def _copies(kind: Arrow) -> int:

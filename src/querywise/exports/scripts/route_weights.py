@@ -17,7 +17,7 @@ def read(path: str) -> Any:
     """The content of a JSON file."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: this cannot be read as JSON ({error}).") from None
 
 
