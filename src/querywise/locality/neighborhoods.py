@@ -8,6 +8,7 @@ Neither depends on the order of the training queries.
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from typing import Any, Literal, NamedTuple, Self, TypeVar
@@ -293,10 +294,9 @@ def _smallest(gaps: Floats, k: int) -> float:
 
 
 def _one_row(found: Shared, count: int) -> csr_array:
-    """One row of V. Its parts are put in directly: what scipy would look for in them takes longer than finding them."""
-    row = csr_array.__new__(csr_array)
-    ends = np.array([0, len(found.columns)])
-    vars(row).update(vars(_empty_row(count)), data=found.weights, indices=found.columns, indptr=ends)
+    """One row of V, of a copy that is filled: to check its parts, the constructor takes longer than finding them."""
+    row = copy.copy(_empty_row(count))
+    row.data, row.indices, row.indptr = found.weights, found.columns, np.array([0, len(found.columns)])
     return row
 
 
