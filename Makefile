@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE  # tests start hundreds of processes; each woul
 BEGUN := $(shell date +%s)
 TAKEN = taken=$$(($$(date +%s) - $(BEGUN))); echo "make $@: $$((taken / 60)) min $$((taken % 60)) s"
 
-.PHONY: help demo check test engines lint types kernels bench docs site dist clean
+.PHONY: help demo check test oldest engines lint types kernels bench docs site dist clean
 help:            ## what can be made
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -40,6 +40,16 @@ check: lint types      ## style, types and the quick tests: the everyday run
 test: .venv/ready      ## style, types and all tests but those of real engines: before a change is handed in
 	@$(MAKE) --no-print-directory -j 2 kernels lint types
 	$(PYTEST) -n 3 -m "not engines"
+	@$(TAKEN)
+
+# Packages of which we use parts that are not documented, in the oldest versions that pyproject.toml allows.
+OLDEST := .venv/oldest
+oldest: .venv/ready    ## tests of what could break with another version, with the oldest versions allowed
+	rm -rf $(OLDEST)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(OLDEST) simsimd \
+		$$(sed -nE 's/^  "(uvicorn|usearch|ray)(\[client\])?>=([0-9.]+),.*/\1==\3/p' pyproject.toml)
+	PYTHONPATH=$(OLDEST) $(PYTEST) -n 2 tests/test_connections.py tests/test_approximate_search.py
+	PYTHONPATH=$(OLDEST) $(PYTEST) tests/test_environments.py -k cluster
 	@$(TAKEN)
 
 # Fetches on first use, into $QUERYWISE_ENGINES or ~/.cache/querywise/engines. What a machine lacks is said and skipped.

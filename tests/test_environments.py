@@ -32,7 +32,8 @@ if os.getuid() == 0:
 
 def python(code: str, **environment: str | None) -> subprocess.CompletedProcess[str]:
     """Run some code in a process of its own, with some environment variables set or unset."""
-    known = {**os.environ, "PYTHONPATH": str(SOURCES), "PYTHONDONTWRITEBYTECODE": "1", **environment}
+    paths = os.pathsep.join(filter(None, [str(SOURCES), os.environ.get("PYTHONPATH")]))
+    known = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", **environment}
     return subprocess.run(
         [sys.executable, "-W", "default", "-c", textwrap.dedent(code)],
         env={name: value for name, value in known.items() if value is not None},

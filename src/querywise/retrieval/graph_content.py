@@ -4,6 +4,9 @@ A table of vectors (rows and bytes of a row as two uint32, then half precision n
 (documents, links on upper levels, links on the lowest, highest level, where search begins), the level of each document
 as int16, and then for each document its number (uint64), its level again, and per level how many links it has and their
 targets (uint32, as many places as there can be links).
+
+usearch does not describe this format: `Graph.built` refuses a version of it that writes another one. pyproject.toml
+bounds the versions, and `make oldest` tests the oldest.
 """
 
 from __future__ import annotations

@@ -307,15 +307,24 @@ def _alone(folder: str) -> dict[str, str | int | bool]:
     }
 
 
+# The next three functions use private parts of Ray, which has no public way to keep a cluster to this machine and user:
+# its settings are read when it is imported, and it may be imported already. pyproject.toml bounds its version.
+
+
 @contextlib.contextmanager
 def _on_loopback() -> Iterator[None]:
     """Let Ray take this machine's loopback address for its own, as it does on systems where it makes no clusters.
 
     Its argument for the address does not do: there it replaces 127.0.0.1 by one that other machines reach.
     """
-    from ray._private import ray_constants
+    try:
+        from ray._private import ray_constants
 
-    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
+        before = ray_constants.ENABLE_RAY_CLUSTER
+    except (ImportError, AttributeError):
+        found = f"Ray {version('ray')} cannot be kept to this machine."
+        raise ClusterError(f"{found} Install another version: {_INSTALL}") from None
+    ray_constants.ENABLE_RAY_CLUSTER = False
     try:
         with environment(**{_CLUSTERS: "0"}):
             yield

@@ -1,4 +1,8 @@
-"""A connection within bounds of bytes and time, whatever its client sends, or does not send, or does not read."""
+"""A connection within bounds of bytes and time, whatever its client sends, or does not send, or does not read.
+
+HTTP itself is left to uvicorn's protocol, a class that its documentation does not describe and that changes between
+versions: pyproject.toml bounds them, and `make oldest` tests the oldest.
+"""
 
 from __future__ import annotations
 
