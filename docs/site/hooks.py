@@ -43,7 +43,7 @@ API = {
         "Rankers",
         "One model for all queries, or one per query, class or cluster; `recommended` makes the one to try first.",
         ("recommended", "Single", "KnnOnline", "KnnOffline1", "KnnOffline2", "QueryClasses", "Naive", "SelectRanker",
-         "Transform", "ATVT", "SER", "SSER", "Blend", "WeightsByQuery", "TextView"),
+         "Transform", "ATVT", "SER", "SSER", "Blend", "WeightsByQuery", "TextView", "AdaptedVectors"),
     ),
     "evaluation": (
         "Evaluation",

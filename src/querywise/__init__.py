@@ -39,6 +39,7 @@ from types import FunctionType
 
 _HOMES = {
     "ATVT": "querywise.rankers.atvt",
+    "AdaptedVectors": "querywise.retrieval.adapted_vectors",
     "Blend": "querywise.rankers.blend",
     "Candidates": "querywise.data.candidates",
     "Cluster": "querywise.runtime.ray",

@@ -91,6 +91,7 @@ from querywise.rankers.normalised import QueryNormalised as QueryNormalised
 from querywise.rankers.single import Single as Single
 from querywise.rankers.weights.by_query import WeightsByQuery as WeightsByQuery
 from querywise.rankers.weights.fusion import Weights as Weights
+from querywise.retrieval.adapted_vectors import AdaptedVectors as AdaptedVectors
 from querywise.retrieval.bm25 import search as search
 from querywise.retrieval.features import candidates_for as candidates_for
 from querywise.retrieval.features import judged_candidates as judged_candidates

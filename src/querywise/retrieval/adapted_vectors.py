@@ -1,0 +1,573 @@
+"""Query vectors that learn from the judged queries nearest to them, while documents keep theirs.
+
+Embedding models know language, not a collection. `AdaptedVectors` moves a query's vector to where the answers of the
+judged queries like it lie. Nothing is indexed again, and any engine that searches vectors takes the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal, NamedTuple, Self, TypeAlias
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from querywise.contracts.estimators import Estimator
+from querywise.data.query_groups import deal, equal_sizes
+from querywise.data.vectors import Vectors, as_vectors
+from querywise.errors import DataError, NotFittedError
+from querywise.retrieval.query_adapter import Array, Basis, Kernel, Problem
+from querywise.retrieval.vector_search import VectorIndex
+from querywise.runtime.arrays import Floats, Ints, Singles
+from querywise.runtime.progress import track
+from querywise.runtime.stored import Known, Number, Optional, Several, Table, Text, Whole, contents, ints, require
+from querywise.runtime.threads import in_threads, one_blas_thread, slices
+
+Kind: TypeAlias = Literal["auto", "linear", "by-query"]
+Given: TypeAlias = "Floats | Vectors | VectorIndex"
+Judgments: TypeAlias = "csr_array | Mapping[str, Mapping[str, float]]"
+LINEAR = Kernel(1.0, None)
+KERNELS = (Kernel(0.0, 8.0), Kernel(0.0, 4.0), Kernel(0.0, 2.0), LINEAR)  # tried, in this order
+L2 = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)  # tried, in this order
+FEWEST = 100  # training queries below which the gate stays shut
+_USUAL_L2 = 0.003  # where nothing is chosen
+_FALLS = 2  # of the gain in a row after which smaller penalties are not tried
+_CUT = 10  # documents that the measure of a choice looks at
+_ALL_FOLDS = 500  # training queries up to which every fold has a say in the choice; above, three of them
+_SAY = 3
+_STEPS, _ROUGH = 15, 1e-2  # of L-BFGS when choosing, and the gap that it may stop at
+_FINAL_STEPS, _GAP = 200, 1e-3  # at the end
+_ROWS = 128  # queries at a time
+_WHOLE = 20_000_000  # similarities of training queries to documents up to which the softmax is over all of them
+_POOL, _BEST = 4_000, 20  # else documents in the pool, and of them the best of each query
+
+
+class Tried(NamedTuple):
+    """One setting that was tried by cross-validation: what it is, and the mean gain and its standard error."""
+
+    linear: float
+    gamma: float | None
+    l2: float
+    gain: float
+    error: float
+
+
+class Pull(NamedTuple):
+    """How much one training query moved a query: its similarity to it, and its share of the whole shift."""
+
+    query: str
+    similarity: float
+    share: float
+
+
+class Shift(NamedTuple):
+    """Why a query's vector was moved. cosine: between the vector before and after. pulls: the largest share first.
+
+    gained: documents by how much more similar they are now; empty where no document vectors were given.
+    """
+
+    cosine: float
+    pulls: list[Pull]
+    gained: list[tuple[str, float]]
+
+
+class AdaptedVectors(Estimator):
+    """Query vectors moved by the judged queries nearest to them: f(q) = q + Σ_i k(q, q_i) r_i, of unit length.
+
+    k(q, q') = linear · qᵀq' + exp(gamma · (qᵀq' − 1)). The r_i minimize a convex objective, the cross-entropy of the
+    relevant documents under a softmax of similarities over `temperature`, plus `l2` · tr(RᵀKR); retrieval/query_adapter
+    has the formula. Without the linear part a query far from all training queries keeps its vector.
+
+    kind: `linear`, one linear map for all queries; `by-query`, the exponential kernel; `auto` chooses.
+    gamma: how near a training query must be to count, a number above 0; None is chosen by cross-validation.
+    l2: the penalty, a number above 0; None is chosen by cross-validation.
+    temperature: of the softmax, a number above 0.
+    gate: leave all queries where they are unless the cross-validated gain exceeds one standard error.
+    folds: parts of the cross-validation over the training queries, from 2 up.
+    landmarks: at most so many training queries span the exponential kernel, from 1 up.
+    seed: which queries are in which part; from 0 up.
+
+    >>> import numpy as np
+    >>> from querywise import AdaptedVectors
+    >>> documents = np.array([[1.0, 0.0], [0.0, 1.0]])
+    >>> queries = np.array([[0.6, 0.8], [0.8, 0.6]])
+    >>> judgments = {"0": {"0": 1}, "1": {"0": 1}}
+    >>> adapter = AdaptedVectors("by-query", gamma=2.0, l2=0.01, gate=False).fit(queries, documents, judgments)
+    >>> bool((adapter.transform(queries) @ documents[0] > queries @ documents[0]).all())
+    True
+    """
+
+    stored = contents(
+        temperature=Number(above=0.0),
+        gamma=Optional(Number(above=0.0)),
+        l2=Optional(Number(above=0.0)),
+        folds=Whole(2),
+        landmarks=Whole(1),
+        query_ids_=Several(Text(), "queries"),
+        queries_=Table(np.float32, ("queries", "dimension")),
+        pulls_=Table(np.float32, ("queries", "dimension")),
+        landmarks_=ints("landmarks", below="queries"),
+        responses_=Table(np.float32, ("landmarks", "dimension")),
+        map_=Table(np.float32, ("mapped", "dimension")),
+        linear_=Number(least=0.0),
+        gamma_=Optional(Number(above=0.0)),
+        l2_=Number(above=0.0),
+        gain_=Optional(Number()),
+        gain_error_=Optional(Number(least=0.0)),
+        gap_=Number(least=0.0),
+        pool_=Whole(0),
+    )
+
+    def __init__(
+        self,
+        kind: Kind = "auto",
+        *,
+        gamma: float | None = None,
+        l2: float | None = None,
+        temperature: float = 0.05,
+        gate: bool = True,
+        folds: int = 5,
+        landmarks: int = 2000,
+        seed: int = 0,
+    ) -> None:
+        self.kind = kind
+        self.gamma = gamma
+        self.l2 = l2
+        self.temperature = temperature
+        self.gate = gate
+        self.folds = folds
+        self.landmarks = landmarks
+        self.seed = seed
+
+    @property
+    def adapts(self) -> bool:
+        """Whether queries are moved at all: not where the gate stayed shut."""
+        self._require_fitted()
+        return len(self.query_ids_) > 0
+
+    def fit(
+        self,
+        query_vectors: Given,
+        document_vectors: Given,
+        judgments: Judgments,
+        weights: Floats | None = None,
+        *,
+        groups: Ints | None = None,
+    ) -> Self:
+        """Learn from judged queries.
+
+        query_vectors, document_vectors: tables with a row each, or Vectors, which have ids.
+        judgments: query → document → gain, by ids (row numbers as texts where there are none); or a sparse table of
+        gains, queries × documents. Gains are 0 or more; queries without a gain above 0 teach nothing.
+        weights: how much each query counts, 0 or more; None counts all alike.
+        groups: a number per query; queries of one group are in one part of the cross-validation.
+
+        Returns: the adapter itself.
+
+        Refused: with DataError, vectors that are not finite or of two dimensions, and unknown ids.
+        """
+        data = _Data.of(query_vectors, document_vectors, judgments, weights, groups)
+        self._check()
+        self._learn(data, cross_fit=self.gate or self.gamma is None or self.l2 is None)
+        return self
+
+    def fit_transform(
+        self,
+        query_vectors: Given,
+        document_vectors: Given,
+        judgments: Judgments,
+        weights: Floats | None = None,
+        *,
+        groups: Ints | None = None,
+    ) -> Floats:
+        """Learn, and return the vectors of the training queries, each moved by an adapter that was not trained on it.
+
+        That is what a ranker must be trained on: `transform` would move training queries by their own judgments.
+        """
+        data = _Data.of(query_vectors, document_vectors, judgments, weights, groups)
+        self._check()
+        moved = self._learn(data, cross_fit=True)
+        found = self.transform(data.every)
+        found[data.rows] = data.queries if moved is None else moved
+        return found
+
+    def transform(self, query_vectors: Floats) -> Floats:
+        """Adapted vectors, of unit length; a vector of zeros stays as it is. One vector, or a table with a row each."""
+        self._require_fitted()
+        given = np.asarray(query_vectors, dtype=np.float64)
+        table = np.atleast_2d(given)
+        if table.ndim != 2 or table.shape[1] != self.queries_.shape[1]:
+            raise DataError(
+                f"The query vectors have the shape {given.shape}; this adapter was trained on vectors of "
+                f"{self.queries_.shape[1]} numbers."
+            )
+        if not np.isfinite(table).all():
+            row = int(np.argwhere(~np.isfinite(table))[0, 0])
+            raise DataError(f"Row {row + 1} of the query vectors has a number that is not finite.")
+        found = _unit(table)
+        if self.adapts:
+            found = _moved(found, Kernel(self.linear_, self.gamma_), self._marks, self.map_, self.responses_)
+        return found[0] if given.ndim == 1 else found
+
+    def explain(self, query_vector: Floats, documents: Given | None = None, *, show: int = 10) -> Shift:
+        """Which training queries moved a query, how far, and toward which documents."""
+        self._require_fitted()
+        query = _unit(np.atleast_2d(np.asarray(query_vector, dtype=np.float64)))[0]
+        moved = self.transform(query)
+        similar = self.queries_.astype(np.float64) @ query
+        pulls: list[Pull] = []
+        if self.adapts:
+            shift = moved - query * float(moved @ query)
+            length = float(np.sqrt(shift @ shift)) or 1.0
+            reach = self.linear_ * similar
+            if self.gamma_ is not None:
+                reach = reach + np.exp(self.gamma_ * (similar - 1))
+            along = reach * (self.pulls_.astype(np.float64) @ (shift / length))
+            total = float(np.abs(along).sum()) or 1.0
+            best = np.argsort(-np.abs(along), kind="stable")[:show].tolist()
+            pulls = [Pull(self.query_ids_[each], float(similar[each]), float(along[each]) / total) for each in best]
+        gained: list[tuple[str, float]] = []
+        if documents is not None:
+            index, ids = _indexed(documents, "document")
+            every = np.arange(len(index))
+            more = index.similarities(moved, every) - index.similarities(query, every)
+            gained = [(ids[each], float(more[each])) for each in np.argsort(-more, kind="stable")[:show].tolist()]
+        return Shift(float(query @ moved), pulls, gained)
+
+    def said(self) -> str:
+        """What was learned, in a sentence or two."""
+        self._require_fitted()
+        if self.gain_ is None:
+            tested = ""
+        else:
+            tested = f" Cross-validated gain in NDCG@{_CUT}: {self.gain_:+.4f} (standard error {self.gain_error_:.4f})."
+        if not self.adapts:
+            return f"Query vectors are left as they are: no gain above one standard error was found.{tested}"
+        how = "one linear map" if self.gamma_ is None else f"the training queries near each, gamma {self.gamma_:g}"
+        return f"Query vectors are moved by {how}, l2 {self.l2_:g}.{tested}"
+
+    def _learn(self, data: _Data, *, cross_fit: bool) -> Floats | None:
+        """Choose, solve and keep; gives the cross-fitted vectors of the queries that teach, or None if all stay."""
+        kernels = self._kernels()
+        kernel, l2, moved = kernels[0], _USUAL_L2 if self.l2 is None else self.l2, None
+        self.tried: list[Tried] = []
+        self.gain_: float | None = None
+        self.gain_error_: float | None = None
+        shut = not len(data) or (self.gate and len(data) < FEWEST)
+        if cross_fit and not shut and data.groups_there >= self.folds:
+            pool = data.pool()
+            parts = pool.parts(self.folds, self.seed)
+            kernel, l2 = self._chosen(pool, parts, kernels, L2 if self.l2 is None else (self.l2,))
+            gains, moved = self._cross_fitted(pool, parts, kernel, l2)
+            self.gain_, self.gain_error_ = _mean_and_error(gains)
+            shut = self.gate and not self.gain_ > self.gain_error_
+        self.linear_, self.gamma_, self.l2_ = kernel.linear, kernel.gamma, float(l2)
+        self._keep(data, kernel, shut=shut)
+        return None if shut else moved
+
+    def _chosen(
+        self, pool: _Pool, parts: Sequence[Ints], kernels: Sequence[Kernel], penalties: Sequence[float]
+    ) -> tuple[Kernel, float]:
+        """What cross-validation prefers. Of a kernel, penalties fall until the gain has fallen twice."""
+        if len(kernels) * len(penalties) == 1:
+            return kernels[0], penalties[0]
+        say = parts if len(pool) <= _ALL_FOLDS else parts[:_SAY]
+        for kernel in track(kernels, "Adapting query vectors"):
+            held_out = [_HeldOut(pool, part, kernel, self) for part in say]
+            top, falls = -np.inf, 0
+            for l2 in penalties:
+                gain, error = _mean_and_error(np.concatenate([each.at(l2)[0] for each in held_out]))
+                self.tried.append(Tried(kernel.linear, kernel.gamma, l2, gain, error))
+                top, falls = (gain, 0) if gain > top else (top, falls + 1)
+                if falls == _FALLS:
+                    break
+        best = max(self.tried, key=lambda each: each.gain)
+        return Kernel(best.linear, best.gamma), best.l2
+
+    def _cross_fitted(self, pool: _Pool, parts: Sequence[Ints], kernel: Kernel, l2: float) -> tuple[Floats, Floats]:
+        """Every query's gain and its vector, under an adapter that was not trained on its part."""
+        gains, moved = np.zeros(len(pool)), np.zeros_like(pool.queries)
+        for part in parts:
+            gains[part], moved[part] = _HeldOut(pool, part, kernel, self).at(l2)
+        return gains, moved
+
+    def _keep(self, data: _Data, kernel: Kernel, *, shut: bool) -> None:
+        """Solve over all training queries and keep what `transform` and `explain` need."""
+        nothing = np.zeros((0, data.every.shape[1]), np.float32)
+        self.query_ids_: tuple[str, ...] = ()
+        self.landmarks_ = np.zeros(0, np.int64)
+        self.queries_, self.pulls_, self.responses_, self.map_ = nothing, nothing, nothing, nothing
+        self.gap_, self.pool_ = 0.0, 0
+        if shut:
+            return
+        pool = data.pool(everything=len(data) * len(data.documents) <= _WHOLE)
+        marks = _landmarks(len(pool), self.landmarks)
+        problem = pool.problem(kernel, pool.queries[marks], self.temperature, self.l2_)
+        solution = problem.solve(tolerance=_GAP, most=_FINAL_STEPS)
+        linear, exponential = problem.basis.response(solution.coordinates)
+        self.query_ids_, self.queries_ = pool.ids, pool.queries.astype(np.float32)
+        self.pulls_ = problem.pulls(solution.coordinates).astype(np.float32)
+        if exponential is not None:
+            self.landmarks_, self.responses_ = marks, exponential.astype(np.float32)
+        if linear is not None:
+            self.map_ = linear.astype(np.float32)
+        self.gap_, self.pool_ = solution.gap, len(pool.documents)
+
+    def _kernels(self) -> list[Kernel]:
+        """What may be chosen among."""
+        by_query = [each for each in KERNELS if each.gamma is not None]
+        if self.gamma is not None:
+            by_query = [Kernel(0.0, self.gamma)]
+        return {"linear": [LINEAR], "by-query": by_query, "auto": [*by_query, LINEAR]}[self.kind]
+
+    def _check(self) -> None:
+        known = ("auto", "linear", "by-query")
+        if self.kind not in known:
+            raise DataError(f"kind={self.kind!r}: expected one of {', '.join(known)}.", arguments=("kind",))
+        for name in ("gamma", "l2", "temperature"):
+            value = getattr(self, name)
+            if value is not None and not (np.isfinite(value) and value > 0):
+                raise DataError(f"{name}={value!r}: expected a number above 0.", arguments=(name,))
+        for name, least in (("folds", 2), ("landmarks", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise DataError(f"{name}={value!r}: expected a whole number from {least} up.", arguments=(name,))
+
+    def _require_fitted(self) -> None:
+        if not hasattr(self, "query_ids_"):
+            raise NotFittedError(self)
+
+    def _check_stored(self, known: Known) -> None:
+        require(bool(self.query_ids_) == (len(self.responses_) + len(self.map_) > 0), "an adapter without a response")
+        require((self.gamma_ is not None) == (len(self.landmarks_) > 0) or not self.query_ids_, "landmarks and gamma")
+        require(len(self.map_) in (0, self.queries_.shape[1]), "the linear map is not square")
+
+    @cached_property
+    def _marks(self) -> Singles:
+        """The vectors of the landmarks."""
+        return self.queries_[self.landmarks_]
+
+
+@dataclass(frozen=True, eq=False)
+class _Data:
+    """The queries that teach: their ids, vectors of unit length, gains × documents, weights and groups.
+
+    every: the vectors of all queries that were given; rows: which of them teach.
+    """
+
+    ids: tuple[str, ...]
+    queries: Floats
+    gains: csr_array
+    weights: Floats
+    groups: Ints
+    documents: VectorIndex
+    every: Floats
+    rows: Ints
+
+    @staticmethod
+    def of(
+        queries: Given, documents: Given, judgments: Judgments, weights: Floats | None, groups: Ints | None
+    ) -> _Data:
+        """What was given, checked, without the queries that teach nothing."""
+        own, ids = _indexed(queries, "query")
+        index, document_ids = _indexed(documents, "document")
+        every = np.asarray(own.of(slice(None)), dtype=np.float64)
+        if index.dimension != every.shape[1]:
+            raise DataError(
+                f"The query vectors have {every.shape[1]} numbers, those of documents {index.dimension}. All must come "
+                "from the same embedding model."
+            )
+        gains = _gains(judgments, ids, document_ids)
+        counted_as = np.ones(len(ids)) if weights is None else np.asarray(weights, dtype=np.float64)
+        if counted_as.shape != (len(ids),) or not (np.isfinite(counted_as).all() and (counted_as >= 0).all()):
+            raise DataError(f"weights: expected {len(ids)} numbers from 0 up, one per query.", arguments=("weights",))
+        alone = np.arange(len(ids)) if groups is None else np.asarray(groups)
+        if alone.shape != (len(ids),):
+            raise DataError(f"groups: expected {len(ids)} numbers, one per query.", arguments=("groups",))
+        teaches = (gains.sum(axis=1) > 0) & (np.abs(every).max(axis=1, initial=0.0) > 0) & (counted_as > 0)
+        rows = np.flatnonzero(teaches)
+        return _Data(
+            tuple(ids[row] for row in rows.tolist()),
+            _unit(every[rows]),
+            gains[rows],
+            counted_as[rows],
+            np.unique(alone[rows], return_inverse=True)[1],
+            index,
+            every,
+            rows,
+        )
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def groups_there(self) -> int:
+        """How many groups of queries there are."""
+        return len(np.unique(self.groups))
+
+    def pool(self, *, everything: bool = False) -> _Pool:
+        """The documents of the softmax: all, or those judged, each query's best by the plain vectors, and others."""
+        count = len(self.documents)
+        chosen = np.arange(count)
+        if not everything and count > _POOL:
+            judged = np.unique(self.gains.indices)
+            best = [each.documents for each in self.documents.search(self.queries, top=_BEST)]
+            chosen = np.unique(np.concatenate([judged, *best]))
+            others = np.setdiff1d(np.arange(count), chosen)
+            more = np.random.default_rng(0).permutation(others)[: max(_POOL - len(chosen), 0)]
+            chosen = np.sort(np.concatenate([chosen, more]))
+        vectors = np.asarray(self.documents.of(chosen), dtype=np.float32)
+        lengths = self.documents.lengths[chosen]
+        vectors = vectors * np.divide(1.0, lengths, out=np.zeros(len(chosen)), where=lengths > 0)[:, None]
+        gains = csr_array(self.gains[:, chosen])
+        return _Pool(self.ids, self.queries, gains, self.weights, self.groups, vectors.astype(np.float32))
+
+
+@dataclass(frozen=True, eq=False)
+class _Pool:
+    """The queries that teach, and the documents that the softmax is over."""
+
+    ids: tuple[str, ...]
+    queries: Floats
+    gains: csr_array
+    weights: Floats
+    groups: Ints
+    documents: Singles
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def parts(self, count: int, seed: int) -> list[Ints]:
+        """The queries dealt into parts, groups whole. The draw depends on their ids, not on their order."""
+        by_id = np.array(sorted(range(len(self)), key=self.ids.__getitem__), np.int64)
+        shuffled = by_id[np.random.default_rng(seed).permutation(len(self))]
+        return deal(shuffled, equal_sizes(len(self), count), self.groups)
+
+    def select(self, rows: Ints) -> _Pool:
+        """Some of the queries."""
+        ids = tuple(self.ids[row] for row in rows.tolist())
+        gains, weights, groups = self.gains[rows], self.weights[rows], self.groups[rows]
+        return _Pool(ids, self.queries[rows], gains, weights, groups, self.documents)
+
+    def problem(self, kernel: Kernel, landmarks: Floats, temperature: float, l2: float) -> Problem:
+        """The objective over all these queries."""
+        shares = self.gains.multiply(1 / self.gains.sum(axis=1)[:, None]).tocsr()
+        targets = np.asarray(shares @ self.documents.astype(np.float64))
+        with one_blas_thread():
+            basis = Basis.of(kernel, self.queries, landmarks)
+        return Problem(basis, self.queries, self.documents, targets, self.weights / self.weights.sum(), temperature, l2)
+
+    def quality(self, vectors: Floats) -> Floats:
+        """NDCG of every query, gains as they are, by the similarities of these vectors to the pool's documents."""
+
+        def block(rows: slice) -> Floats:
+            similar = vectors[rows].astype(np.float32) @ self.documents.T
+            top = np.argpartition(-similar, min(_CUT, similar.shape[1] - 1), axis=1)[:, :_CUT]
+            order = np.argsort(-np.take_along_axis(similar, top, axis=1), axis=1, kind="stable")
+            best = np.take_along_axis(top, order, axis=1)
+            own = self.gains[rows].toarray()
+            found = np.take_along_axis(own, best, axis=1)
+            ideal = -np.sort(-own, axis=1)[:, :_CUT]
+            discounts = 1 / np.log2(np.arange(2, found.shape[1] + 2))
+            return np.asarray((found @ discounts) / (ideal @ discounts[: ideal.shape[1]]))
+
+        with one_blas_thread():
+            return np.concatenate(in_threads(block, slices(len(self), _ROWS)))
+
+
+class _HeldOut:
+    """An adapter of one kernel, trained on all parts but one; asked about that part at one penalty after the other."""
+
+    def __init__(self, pool: _Pool, part: Ints, kernel: Kernel, adapter: AdaptedVectors) -> None:
+        train = pool.select(np.setdiff1d(np.arange(len(pool)), part))
+        self._marks = train.queries[_landmarks(len(train), adapter.landmarks)]
+        self._problem = train.problem(kernel, self._marks, adapter.temperature, 1.0)
+        self._test = pool.select(part)
+        self._plain = self._test.quality(self._test.queries)
+        self._coordinates: Floats | None = None
+
+    def at(self, l2: float) -> tuple[Floats, Floats]:
+        """The gain of every held-out query, and its vector."""
+        problem = replace(self._problem, l2=l2)
+        solution = problem.solve(self._coordinates, tolerance=_ROUGH, most=_STEPS)
+        self._coordinates = solution.coordinates
+        linear, exponential = problem.basis.response(solution.coordinates)
+        moved = _moved(self._test.queries, problem.basis.kernel, self._marks, linear, exponential)
+        return self._test.quality(moved) - self._plain, moved
+
+
+def _moved(
+    queries: Floats, kernel: Kernel, landmarks: Array, linear: Array | None, exponential: Array | None
+) -> Floats:
+    """f(q), brought to unit length; products are in the type of the landmarks."""
+    kind = landmarks.dtype
+    own = queries.astype(kind)
+    moved = queries
+    if linear is not None and len(linear):
+        moved = moved + own @ linear.astype(kind, copy=False)
+    if exponential is not None and len(exponential):
+        moved = moved + kernel.exponential(own, landmarks) @ exponential.astype(kind, copy=False)
+    found: Floats = _unit(moved.astype(np.float64))
+    zeros = np.abs(queries).max(axis=1, initial=0.0) == 0
+    found[zeros] = 0.0
+    return found
+
+
+def _unit(vectors: Floats) -> Floats:
+    """The same vectors of length 1; those of zeros stay."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
+    found: Floats = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    return found
+
+
+def _landmarks(count: int, most: int) -> Ints:
+    """The training queries that span the exponential kernel: all, or some drawn at random."""
+    return np.sort(np.random.default_rng(0).permutation(count)[:most])
+
+
+def _mean_and_error(gains: Floats) -> tuple[float, float]:
+    """The mean, and its standard error."""
+    error = float(gains.std(ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else np.inf
+    return float(gains.mean()), error
+
+
+def _gains(judgments: Judgments, queries: Sequence[str], documents: Sequence[str]) -> csr_array:
+    """Queries × documents."""
+    if isinstance(judgments, Mapping):
+        numbers = {each: row for row, each in enumerate(queries)}, {each: row for row, each in enumerate(documents)}
+        entries = []
+        for query, own in judgments.items():
+            for document, gain in own.items():
+                for what, name, known in (("query", query, numbers[0]), ("document", document, numbers[1])):
+                    if name not in known:
+                        said = f"judgments: {what} {name!r} has no vector."
+                        raise DataError(f"{said} Give it one, or leave its judgments out.", arguments=("judgments",))
+                entries.append((numbers[0][query], numbers[1][document], float(gain)))
+        rows, columns, values = zip(*entries, strict=True) if entries else ((), (), ())
+        table = csr_array((np.array(values, np.float64), (rows, columns)), shape=(len(queries), len(documents)))
+    else:
+        table = csr_array(judgments.astype(np.float64))
+    if table.shape != (len(queries), len(documents)):
+        raise DataError(
+            f"judgments: a table of {table.shape}; there are {len(queries)} query and {len(documents)} document "
+            "vectors.",
+            arguments=("judgments",),
+        )
+    if not (np.isfinite(table.data).all() and (table.data >= 0).all()):
+        raise DataError("judgments: a gain is below 0 or not finite; gains are 0 or more.", arguments=("judgments",))
+    table.eliminate_zeros()
+    return table
+
+
+def _indexed(given: Given, what: str) -> tuple[VectorIndex, Sequence[str]]:
+    """Vectors as an index, and their ids; those of a plain table are its row numbers."""
+    if isinstance(given, VectorIndex):
+        return given, _numbered(len(given))
+    found = given if isinstance(given, Vectors) else as_vectors(_numbered(len(given)), np.asarray(given), what=what)
+    return VectorIndex(found.values, found.lengths), found.ids
+
+
+def _numbered(count: int) -> tuple[str, ...]:
+    return tuple(map(str, range(count)))

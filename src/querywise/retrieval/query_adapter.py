@@ -1,0 +1,206 @@
+"""The convex problem behind adapted query vectors, and its solver.
+
+A query q is moved to f(q) = q + Σ_i k(q, q_i) r_i by the training queries q_i, with the kernel
+
+    k(q, q') = linear · qᵀq' + exp(gamma · (qᵀq' − 1)),
+
+the second part left out where gamma is None. With K = BBᵀ and Z = BᵀR the training vectors are F = Q + BZ, and Z
+minimizes
+
+    L(Z) = Σ_i w_i [log Σ_j exp(f_iᵀd_j / T) − f_iᵀt_i / T] / Σ_i w_i + l2 · ‖Z‖²,
+
+where t_i = Σ_j y_ij d_j is the mean of a query's relevant documents, weighted by their gains. This is the cross-entropy
+between those documents and the softmax of similarities: log-sum-exp of something linear plus a square, so convex, and
+L − L* ≤ ‖∇L‖² / (4 · l2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import OptimizeResult, minimize
+
+from querywise.runtime.arrays import Floats
+from querywise.runtime.threads import checkpoint, in_threads, one_blas_thread, slices
+
+_ROWS = 128  # training queries at a time: their similarities to some thousand documents stay in the cache
+_RANK = 1e-10  # eigenvalues of the kernel below this share of the largest are left out
+_CORRECTIONS = 10  # steps that L-BFGS remembers
+Array: TypeAlias = NDArray[np.float32 | np.float64]  # products keep the type they are given
+
+
+class Kernel(NamedTuple):
+    """k(q, q') = linear · qᵀq' + exp(gamma · (qᵀq' − 1)); gamma None leaves the exponential out."""
+
+    linear: float
+    gamma: float | None
+
+    def exponential(self, queries: Array, landmarks: Array) -> Array:
+        """The second part between every query and every landmark, in the type of the queries."""
+        assert self.gamma is not None
+        products = queries @ landmarks.T
+        products -= 1
+        products *= products.dtype.type(self.gamma)
+        found: Array = np.exp(products, out=products)
+        return found
+
+
+class Solution(NamedTuple):
+    """Z, the objective there, and how far it is above the minimum at most."""
+
+    coordinates: Floats
+    objective: float
+    gap: float
+    evaluations: int
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """B with K = BBᵀ: the training queries in coordinates in which the penalty is a plain square.
+
+    values: B, training queries × coordinates. linear_part: how many of the first coordinates are √linear · q;
+    exponential_part: what turns the exponential kernel between a query and the landmarks into its other coordinates.
+    """
+
+    kernel: Kernel
+    values: Floats
+    linear_part: int
+    exponential_part: Floats | None
+
+    @staticmethod
+    def of(kernel: Kernel, queries: Floats, landmarks: Floats) -> Basis:
+        """The basis of the training queries; of the exponential the part that the landmarks span (Nyström)."""
+        parts = [np.sqrt(kernel.linear) * queries] if kernel.linear else []
+        if kernel.gamma is None:
+            return Basis(kernel, parts[0], queries.shape[1], None)
+        values, vectors = np.linalg.eigh(kernel.exponential(landmarks, landmarks))
+        kept = values > _RANK * values[-1]
+        turned = vectors[:, kept] / np.sqrt(values[kept])
+        parts.append(kernel.exponential(queries, landmarks) @ turned)
+        return Basis(kernel, np.hstack(parts), queries.shape[1] if kernel.linear else 0, turned)
+
+    def response(self, coordinates: Floats) -> tuple[Floats | None, Floats | None]:
+        """What is added to a query: qᵀ times the first, and its kernel with the landmarks times the second."""
+        linear = np.sqrt(self.kernel.linear) * coordinates[: self.linear_part] if self.linear_part else None
+        if self.exponential_part is None:
+            return linear, None
+        return linear, self.exponential_part @ coordinates[self.linear_part :]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """L as a function of Z.
+
+    queries: the training queries, of unit length. documents: those of the softmax. targets: t_i. weights: w_i, which
+    add up to 1. precision: the type of the products; sums are always of double precision.
+    """
+
+    basis: Basis
+    queries: Floats
+    documents: Array
+    targets: Floats
+    weights: Floats
+    temperature: float
+    l2: float
+    precision: type[np.float32] | type[np.float64] = np.float32
+
+    def value_and_gradient(self, coordinates: Floats) -> tuple[float, Floats]:
+        """L(Z) and ∇L(Z)."""
+        loss, slopes = self._loss_and_slopes(coordinates)
+        basis, exact = self._basis, self._in_precision(slopes)
+
+        def product(columns: slice) -> Floats:
+            return np.asarray(basis[:, columns].T @ exact, dtype=np.float64)
+
+        gradient = np.concatenate(in_threads(product, slices(basis.shape[1], max(_ROWS, basis.shape[1] // 4))))
+        return loss + self.l2 * _square(coordinates), gradient + 2 * self.l2 * coordinates
+
+    def pulls(self, coordinates: Floats) -> Floats:
+        """R at the minimum: where each training query pulls the queries like it.
+
+        There ∇L = Bᵀ(slopes) + 2 · l2 · Z = 0, so Z = BᵀR with R = −slopes / (2 · l2).
+        """
+        return self._loss_and_slopes(coordinates)[1] / (-2 * self.l2)
+
+    def solve(self, start: Floats | None = None, *, tolerance: float, most: int) -> Solution:
+        """Minimize by L-BFGS until the gap is at most the tolerance, or for so many steps."""
+        shape = (self._basis.shape[1], self.queries.shape[1])
+        state = _Evaluated()
+
+        def evaluated(flat: Floats) -> tuple[float, Floats]:
+            checkpoint()
+            value, gradient = self.value_and_gradient(flat.reshape(shape))
+            state.gap, state.count = _square(gradient) / (4 * self.l2), state.count + 1
+            return value, gradient.ravel()
+
+        def stop(intermediate_result: OptimizeResult) -> None:
+            if state.gap <= tolerance:
+                raise StopIteration
+
+        begun = np.zeros(shape) if start is None else start
+        with one_blas_thread():
+            found = minimize(
+                evaluated,
+                begun.ravel(),
+                jac=True,
+                method="L-BFGS-B",
+                callback=stop,
+                options={"maxiter": most, "maxcor": _CORRECTIONS, "ftol": 0.0, "gtol": 0.0},
+            )
+        coordinates = found.x.reshape(shape)
+        value, gradient = self.value_and_gradient(coordinates)
+        return Solution(coordinates, value, _square(gradient) / (4 * self.l2), state.count)
+
+    def _loss_and_slopes(self, coordinates: Floats) -> tuple[float, Floats]:
+        """The loss without the penalty, and its slope at every training vector."""
+        moved, documents, basis = self._in_precision(coordinates), self._documents, self._basis
+        queries, temperature = self._queries, self.precision(self.temperature)
+
+        def block(rows: slice) -> tuple[float, Floats]:
+            vectors = queries[rows] + basis[rows] @ moved
+            products = vectors @ documents.T
+            products /= temperature
+            top = products.max(axis=1, keepdims=True)
+            products -= top
+            np.exp(products, out=products)
+            totals = products.sum(axis=1, dtype=np.float64)
+            ours = np.einsum("ij,ij->i", vectors, self.targets[rows]) / self.temperature
+            loss = float(self.weights[rows] @ (np.log(totals) + top[:, 0] - ours))
+            slopes = (products @ documents) / totals[:, None] - self.targets[rows]
+            return loss, slopes * (self.weights[rows] / self.temperature)[:, None]
+
+        with one_blas_thread():
+            found = in_threads(block, slices(len(queries), _ROWS))
+        return sum(loss for loss, _ in found), np.concatenate([slopes for _, slopes in found])
+
+    def _in_precision(self, values: Array) -> Array:
+        found: Array = np.ascontiguousarray(values, dtype=self.precision)
+        return found
+
+    @cached_property
+    def _basis(self) -> Array:
+        return self._in_precision(self.basis.values)
+
+    @cached_property
+    def _queries(self) -> Array:
+        return self._in_precision(self.queries)
+
+    @cached_property
+    def _documents(self) -> Array:
+        return self._in_precision(self.documents)
+
+
+@dataclass
+class _Evaluated:
+    """The gap at the last point that was evaluated, and how many there were."""
+
+    gap: float = np.inf
+    count: int = 0
+
+
+def _square(values: Floats) -> float:
+    return float(np.einsum("ij,ij->", values, values))
