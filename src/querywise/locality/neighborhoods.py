@@ -296,8 +296,8 @@ def _smallest(gaps: Floats, k: int) -> float:
 def _one_row(found: Shared, count: int) -> csr_array:
     """One row of V, of a copy that is filled: to check its parts, the constructor takes longer than finding them."""
     row = copy.copy(_empty_row(count))
-    row.data, row.indices = found.weights, found.columns
-    row.indptr = np.array([0, len(found.columns)])  # type: ignore[assignment]  # scipy takes 64 bits as well as 32
+    row.data, row.indptr = found.weights, np.array([0, len(found.columns)])
+    row.indices = found.columns  # type: ignore[assignment]  # scipy takes 64 bits as well as 32
     return row
 
 
