@@ -278,7 +278,7 @@ def test_a_stopped_comparison_says_what_is_kept_and_how_to_go_on(
 
 SWALLOWING = """
 import os, signal, sys, time
-from querywise.runtime.stopping import never_swallowed, stoppable
+from querywise.runtime.progress import never_swallowed, stoppable
 
 class Finalized:
     def __del__(self):

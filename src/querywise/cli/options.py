@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
 import typer
 
 from querywise.errors import DataError, QuerywiseError
-from querywise.runtime.stopping import Terminated, never_swallowed
+from querywise.runtime.progress import Terminated, never_swallowed
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from querywise.errors import DataError
-from querywise.runtime.files import read_bytes
+from querywise.runtime.files import as_text, read_bytes
 from querywise.runtime.workers import machine_memory
 
 _TAKEN, _PIECE = 1_000_000, 16_000_000  # bytes that are unpacked at a time, and that they unpack to at most
@@ -36,10 +36,7 @@ def unpacked(path: Path, raw: bytes) -> bytes:
 
 def read_packed_text(path: Path) -> str:
     """The text of a UTF-8 file, plain or packed by gzip or xz."""
-    try:
-        return unpacked(path, read_bytes(path)).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: byte {error.start} is not UTF-8 text. Convert the file to UTF-8.") from None
+    return as_text(unpacked(path, read_bytes(path)), path)
 
 
 def lines_of(text: str) -> Iterator[str]:

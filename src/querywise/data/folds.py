@@ -37,6 +37,7 @@ from querywise.runtime.values import is_whole
 
 _ENDINGS = (".txt", ".txt.gz", ".txt.xz")
 PARTS = 5
+_PART_FILES = {f"S{number}{ending}" for number in range(1, PARTS + 1) for ending in (".txt", QRELS)}
 _ROUNDING = 1e-6  # how far shares that are to add up to 1 may be from it
 
 
@@ -184,12 +185,8 @@ def write_parts(data: Judged, folder: PathLike, *, seed: int = 0) -> None:
         write_side_files(data, made)
 
 
-def _part_names(ending: str) -> list[str]:
-    return [f"S{number}{ending}" for number in range(1, PARTS + 1)]
-
-
 _FOLDER = OutputFolder(
-    belongs=lambda name: name in {QUERIES, FEATURES, *RUN_FILES, *_part_names(".txt"), *_part_names(QRELS)},
+    belongs=lambda name: name in {QUERIES, FEATURES, *RUN_FILES, *_PART_FILES},
     stray="is in this folder, which would be replaced as a whole. Name another.",
 )
 check_parts_folder = _FOLDER.check

@@ -145,6 +145,8 @@ class Judged:
     runs: tuple[Run, ...] = ()
     losses: tuple[Loss, ...] = ()
 
+    in_memory = True
+
     def __post_init__(self) -> None:
         rows = len(self.candidates.features)
         labels = as_labels(self.labels)
@@ -345,11 +347,6 @@ class Judged:
             )
         self.candidates.require_moderate(missing=missing)
 
-    @property
-    def in_memory(self) -> bool:
-        """Whether all of it is in memory already: it is."""
-        return True
-
     def load(self) -> Judged:
         """All of it in memory: itself."""
         return self
@@ -474,10 +471,6 @@ def _joined_losses(parts: Sequence[Judged]) -> tuple[Loss, ...]:
     distinct = {id(part.losses): part.losses for part in parts}.values()
     found: dict[str, Loss] = {}
     for each in (loss for own in distinct for loss in own):
-        before = found.get(each.kind)
-        found[each.kind] = (
-            each
-            if before is None
-            else before._replace(number=before.number + each.number, total=before.total + each.total)
-        )
+        before = found.get(each.kind, each._replace(number=0, total=0))
+        found[each.kind] = before._replace(number=before.number + each.number, total=before.total + each.total)
     return tuple(found.values())

@@ -39,7 +39,6 @@ class Columns(Protocol):
 
     def __getitem__(self, name: str, /) -> ArrayLike:
         """One column."""
-        ...
 
 
 class Judgement(NamedTuple):

@@ -35,17 +35,14 @@ class Learnable(Protocol):
     @property
     def gains(self) -> Floats | None:
         """What each label is worth; None: labels are grades."""
-        ...
 
     @property
     def query_weights(self) -> Floats | None:
         """How much each query counts in training; None: the same."""
-        ...
 
     @property
     def document_weights(self) -> Floats | None:
         """How much each document counts in training; None: the same."""
-        ...
 
 
 class Labelled(Learnable, Protocol):
@@ -54,7 +51,6 @@ class Labelled(Learnable, Protocol):
     @property
     def labels(self) -> Ints:
         """A label per row."""
-        ...
 
 
 def checked_weights(weights: ArrayLike | Mapping[str, float], names: Sequence[str] | int, what: str) -> Floats:

@@ -331,9 +331,9 @@ def _document_ids(comments: Sequence[str]) -> tuple[str, ...] | None:
     return tuple(match.group(1) or match.group(2) for match in found if match is not None)
 
 
-def with_side_files(data: Judged, folder: Path, *, queries: Path | None = None) -> Judged:
-    """The same judged set with the data of its side files; `queries` names another file than the one there."""
-    return with_side_queries(with_side_names(data, folder), folder, queries=queries)
+def with_side_files(data: Judged, folder: Path) -> Judged:
+    """The same judged set with the data of its side files."""
+    return with_side_queries(with_side_names(data, folder), folder)
 
 
 def with_side_names(data: Judged, folder: Path) -> Judged:
@@ -426,7 +426,9 @@ def write_side_files(data: Judged, folder: Path) -> None:
 
 
 def _named(data: Judged, path: Path) -> Judged:
-    names = _names(path)
+    names = tuple(line.strip() for line in read_text(path).split("\n") if line.strip())
+    if (repeated := first_repeated(names)) is not None:
+        raise DataError(f"{path}: the name {repeated!r} stands there twice; every feature needs a name of its own.")
     count = data.candidates.features.shape[1]
     if len(names) < count:
         raise DataError(f"{path}: {len(names)} names for {count} features; one line per column of the LETOR files.")
@@ -439,11 +441,3 @@ def _named(data: Judged, path: Path) -> Judged:
         )
     wide = data.widened(len(names))  # a sparse file may leave out its last columns
     return replace(wide, candidates=replace(wide.candidates, feature_names=names))
-
-
-def _names(path: Path) -> tuple[str, ...]:
-    names: Sequence[str] = [line.strip() for line in read_text(path).split("\n") if line.strip()]
-    repeated = first_repeated(names)
-    if repeated is not None:
-        raise DataError(f"{path}: the name {repeated!r} stands there twice; every feature needs a name of its own.")
-    return tuple(names)

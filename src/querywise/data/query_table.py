@@ -9,20 +9,21 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 
-from querywise.data.rows import finite_matrix, refuse_repeated
+from querywise.data.rows import checked_matrix, refuse_repeated
 from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints, Singles, frozen
 from querywise.runtime.files import PathLike, atomic_text, read_text
 from querywise.runtime.values import Json, JsonObject
 
+_TEXTS, _ARRAYS = ("texts", "classes", "groups"), ("columns", "vectors")  # with an entry for each query
 _NO_VECTOR = frozen(np.zeros((1, 0)))
 SHORTEST, LONGEST = 1e-18, 1e18  # lengths of vectors whose products single precision can hold
 
@@ -56,15 +57,15 @@ class QueryTable:
 
     def __post_init__(self) -> None:
         refuse_repeated(self.ids)
-        for name in ("texts", "classes", "columns", "vectors", "groups"):
-            values = getattr(self, name)
-            if values is not None and len(values) != len(self.ids):
+        for name, values in self._known.items():
+            if len(values) != len(self.ids):
                 raise DataError(f"QueryTable has {len(self.ids)} query ids but {len(values)} {name}.")
         if self.vectors is not None:
-            object.__setattr__(self, "vectors", finite_matrix(self.vectors, "QueryTable.vectors"))
-            self._check_lengths(self.vectors)
+            object.__setattr__(self, "vectors", checked_matrix(self.vectors, "QueryTable.vectors")[0])
+            for row in odd_lengths(self.vectors)[:1]:
+                raise DataError(odd_vector(f"The vector of query {self.ids[row]!r}", self.vectors[row]))
         if self.columns is not None:
-            object.__setattr__(self, "columns", finite_matrix(self.columns, "QueryTable.columns"))
+            object.__setattr__(self, "columns", checked_matrix(self.columns, "QueryTable.columns")[0])
             if len(self.column_names) != self.columns.shape[1]:
                 raise DataError(
                     f"QueryTable has {self.columns.shape[1]} columns but {len(self.column_names)} column names."
@@ -90,7 +91,7 @@ class QueryTable:
         return len(self.ids)
 
     def __repr__(self) -> str:
-        return f"QueryTable({', '.join([counted(len(self), 'query', 'queries'), *self.holds])})"
+        return f"QueryTable({', '.join([counted(len(self), 'query'), *self.holds])})"
 
     @property
     def holds(self) -> list[str]:
@@ -105,18 +106,6 @@ class QueryTable:
         ]
         return [each for each in known if each is not None]
 
-    def _check_lengths(self, vectors: Floats) -> None:
-        """Refuse vectors whose length no computation can hold."""
-        if not vectors.size:
-            return
-        odd = odd_lengths(vectors)
-        if len(odd):
-            raise DataError(
-                f"The vector of query {self.ids[odd[0]]!r}: the largest of its numbers is "
-                f"{np.abs(vectors[odd[0]]).max():g}; a vector's length must be between {SHORTEST:g} and {LONGEST:g}, "
-                "or 0. Divide all vectors by a constant."
-            )
-
     def select(self, ids: Sequence[str]) -> QueryTable:
         """The rows of `ids`, in that order; an id that is not in the table is an error."""
         position = {query_id: row for row, query_id in enumerate(self.ids)}
@@ -127,42 +116,38 @@ class QueryTable:
                 "Every query of the documents needs a row there."
             )
         rows = [position[query_id] for query_id in ids]
-        return QueryTable(
-            ids=tuple(ids),
-            texts=None if self.texts is None else tuple(self.texts[row] for row in rows),
-            classes=None if self.classes is None else tuple(self.classes[row] for row in rows),
-            columns=None if self.columns is None else self.columns[rows],
-            column_names=self.column_names,
-            vectors=None if self.vectors is None else self.vectors[rows],
-            groups=None if self.groups is None else tuple(self.groups[row] for row in rows),
-        )
+        picked: dict[str, Any] = {
+            name: values[rows] if name in _ARRAYS else tuple(values[row] for row in rows)
+            for name, values in self._known.items()
+        }
+        return replace(self, ids=tuple(ids), **picked)
 
     def with_unknown(self, ids: Sequence[str]) -> QueryTable:
         """The same table, and after it queries of which nothing is known; they get the mean of every column.
 
         Their vectors are zeros.
         """
-        unknown, columns, vectors = (None,) * len(ids), self.columns, self.vectors
-        if columns is not None:
-            means = columns.mean(axis=0) if len(columns) else np.zeros(columns.shape[1])
-            columns = np.vstack([columns, np.tile(means, (len(ids), 1))])
-        return QueryTable(
-            ids=(*self.ids, *ids),
-            texts=None if self.texts is None else (*self.texts, *unknown),
-            classes=None if self.classes is None else (*self.classes, *unknown),
-            columns=columns,
-            column_names=self.column_names,
-            vectors=None if vectors is None else np.pad(vectors, ((0, len(ids)), (0, 0))),
-            groups=None if self.groups is None else (*self.groups, *unknown),
-        )
+        unknown = (None,) * len(ids)
+        longer: dict[str, Any] = {
+            name: (*values, *unknown) for name, values in self._known.items() if name not in _ARRAYS
+        }
+        if self.columns is not None:
+            means = self.columns.mean(axis=0) if len(self.columns) else np.zeros(self.columns.shape[1])
+            longer["columns"] = np.vstack([self.columns, np.tile(means, (len(ids), 1))])
+        if self.vectors is not None:
+            longer["vectors"] = np.pad(self.vectors, ((0, len(ids)), (0, 0)))
+        return replace(self, ids=(*self.ids, *ids), **longer)
+
+    @property
+    def _known(self) -> dict[str, Any]:
+        """What is known of the queries, by name: an entry for each query."""
+        return {name: values for name in (*_TEXTS, *_ARRAYS) if (values := getattr(self, name)) is not None}
 
 
 def join_tables(tables: Sequence[QueryTable]) -> QueryTable:
     """Several query tables as one; what one of them lacks is left out, but for groups, which some queries may have."""
-    texts = [table.texts for table in tables if table.texts is not None]
-    classes = [table.classes for table in tables if table.classes is not None]
-    columns = [table.columns for table in tables if table.columns is not None]
-    vectors = [table.vectors for table in tables if table.vectors is not None]
+    held = {name: [known[name] for table in tables if name in (known := table._known)] for name in (*_TEXTS, *_ARRAYS)}
+    vectors = held["vectors"]
     odd = next((each for each in vectors if each.shape[1] != vectors[0].shape[1]), None)
     if odd is not None:
         raise DataError(
@@ -175,17 +160,15 @@ def join_tables(tables: Sequence[QueryTable]) -> QueryTable:
                 f"Some queries have the columns {', '.join(tables[0].column_names) or '(none)'}, others "
                 f"{', '.join(table.column_names) or '(none)'}; all need the same ones, in the same order."
             )
-    return QueryTable(
-        ids=tuple(query_id for table in tables for query_id in table.ids),
-        texts=tuple(text for part in texts for text in part) if len(texts) == len(tables) else None,
-        classes=tuple(name for part in classes for name in part) if len(classes) == len(tables) else None,
-        columns=np.concatenate(columns) if len(columns) == len(tables) else None,
-        column_names=tables[0].column_names if len(columns) == len(tables) else (),
-        vectors=np.concatenate(vectors) if len(vectors) == len(tables) else None,
-        groups=tuple(name for table in tables for name in table.groups or (None,) * len(table))
-        if any(table.groups is not None for table in tables)
-        else None,
-    )
+    joined: dict[str, Any] = {
+        name: np.concatenate(parts) if name in _ARRAYS else tuple(value for part in parts for value in part)
+        for name, parts in held.items()
+        if len(parts) == len(tables)
+    }
+    if held["groups"]:
+        joined["groups"] = tuple(name for table in tables for name in table.groups or (None,) * len(table))
+    ids = tuple(query_id for table in tables for query_id in table.ids)
+    return QueryTable(ids, column_names=tables[0].column_names if "columns" in joined else (), **joined)
 
 
 def odd_lengths(vectors: Floats | Singles) -> Ints:
@@ -194,6 +177,17 @@ def odd_lengths(vectors: Floats | Singles) -> Ints:
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
     return np.flatnonzero(~((lengths <= LONGEST) & ((lengths >= SHORTEST) | ~wide.any(axis=1))))
+
+
+def odd_vector(place: str, vector: Floats) -> str:
+    """What is wrong with such a vector. place: what messages call it."""
+    wrong = np.flatnonzero(~np.isfinite(vector))
+    if len(wrong):
+        return f"{place}, column {wrong[0] + 1} is {vector[wrong[0]]}; every number must be finite. Make it anew."
+    return (
+        f"{place}: the largest of its numbers is {np.abs(vector).max():g}; a vector's length must be between "
+        f"{SHORTEST:g} and {LONGEST:g}, or 0. Divide all vectors by a constant."
+    )
 
 
 def read_queries(path: PathLike, *, text: str | None = None) -> QueryTable:
@@ -249,12 +243,9 @@ def write_queries(path: PathLike, table: QueryTable) -> None:
     with atomic_text(Path(path)) as out:
         for row, query_id in enumerate(table.ids):
             record: JsonObject = {"_id": query_id}
-            if table.texts is not None and table.texts[row] is not None:
-                record["text"] = table.texts[row]
-            if table.classes is not None and table.classes[row] is not None:
-                record["class"] = table.classes[row]
-            if table.groups is not None and table.groups[row] is not None:
-                record["group"] = table.groups[row]
+            for name, values in (("text", table.texts), ("class", table.classes), ("group", table.groups)):
+                if values is not None and values[row] is not None:
+                    record[name] = values[row]
             if table.columns is not None:
                 record["columns"] = dict(zip(table.column_names, table.columns[row].tolist(), strict=True))
             if table.vectors is not None:

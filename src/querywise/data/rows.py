@@ -154,15 +154,13 @@ def as_labels(values: ArrayLike) -> Ints:
     return labels
 
 
-def finite_matrix(values: Floats, what: str, names: tuple[str, ...] | None = None) -> Floats:
-    """A table of finite numbers, frozen; anything else is named with its row and column."""
-    return checked_matrix(values, what, names)[0]
-
-
 def checked_matrix(
     values: Floats, what: str, names: tuple[str, ...] | None = None, missing: Missing = "refused"
 ) -> tuple[Floats, bool]:
-    """The same, where `missing` values may be allowed, and whether all numbers surely are moderate."""
+    """A table of finite numbers, frozen, where `missing` values may be allowed; and whether all surely are moderate.
+
+    Anything else is named with its row and column.
+    """
     refuse_masked(values, what)
     matrix = np.ascontiguousarray(values, dtype=np.float64)
     if matrix.ndim != 2:

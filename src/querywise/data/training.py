@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, Self, runtime_checkable
 
 from querywise.data.judged import Candidates, Judged, Survey
+from querywise.data.labels import Learnable
 from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.workers import Kept
 
@@ -15,79 +16,51 @@ class Part(Protocol):
 
     def load(self) -> Judged:
         """The part in memory."""
-        ...
 
 
-class Training(Protocol):
+class Training(Learnable, Protocol):
     """What can be learned from: Judged, which is in memory, and Shards, which are on disk."""
 
     def __len__(self) -> int:
         """How many queries there are."""
-        ...
 
     @property
     def query_ids(self) -> tuple[str, ...]:
         """The id of every query."""
-        ...
 
     @property
     def pairs(self) -> Ints:
         """How many preference pairs each query has."""
-        ...
 
     @property
     def feature_count(self) -> int:
         """How many columns there are."""
-        ...
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """What the columns are called, where that is known."""
-        ...
-
-    @property
-    def query_weights(self) -> Floats | None:
-        """How much each query counts in training; None: the same."""
-        ...
-
-    @property
-    def document_weights(self) -> Floats | None:
-        """How much each document counts in training; None: the same."""
-        ...
-
-    @property
-    def gains(self) -> Floats | None:
-        """What each label is worth; None: labels are grades."""
-        ...
 
     @property
     def in_memory(self) -> bool:
         """Whether all of it is in memory already."""
-        ...
 
     def load(self) -> Judged:
         """All of it in memory; refused where a budget of memory does not allow it."""
-        ...
 
     def parts(self) -> Sequence[Part | Kept]:
         """What workers are given, and make a Part of before they work on it."""
-        ...
 
     def surveys(self) -> list[Survey]:
         """The survey of every part, which training needs first."""
-        ...
 
     def by_query(self, work: Callable[[Candidates], Floats]) -> Floats:
         """The result of `work` for the candidates of every part, a row per query."""
-        ...
 
     def has_texts(self) -> bool:
         """Whether queries have a text."""
-        ...
 
     def fingerprint(self) -> list[str]:
         """The identity of the training set: checksums of its documents and of its query data."""
-        ...
 
 
 class Learns(Protocol):
@@ -95,7 +68,6 @@ class Learns(Protocol):
 
     def fit(self, data: Judged, /) -> Self:
         """Learn from them."""
-        ...
 
 
 @runtime_checkable
@@ -104,7 +76,6 @@ class MayTakeParts(Protocol):
 
     def takes_parts(self) -> bool:
         """Whether it can be fitted on shards as they are, without having all of them in memory."""
-        ...
 
 
 def takes_parts(ranker: Learns) -> bool:

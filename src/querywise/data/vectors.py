@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from querywise.data.parquet.tables import read_parquet_vectors
-from querywise.data.query_table import LONGEST, SHORTEST
+from querywise.data.query_table import LONGEST, SHORTEST, odd_vector
 from querywise.display.words import counted, plural
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints, frozen
@@ -174,21 +174,11 @@ def lengths_of(ids: Sequence[str | int], values: Numbers, where: str, what: str)
             odd = np.flatnonzero(~((lengths <= LONGEST) & ((lengths >= SHORTEST) | (lengths == 0))))
         if len(odd):
             row = int(odd[0])
-            raise DataError(_odd(f"{where}: row {first + row + 1} ({what} {ids[first + row]!r})", block[row]))
+            raise DataError(odd_vector(f"{where}: row {first + row + 1} ({what} {ids[first + row]!r})", block[row]))
         found[first : first + len(block)] = lengths
 
     in_threads(measure, range(0, len(values), ROWS))
     return found
-
-
-def _odd(place: str, vector: Floats) -> str:
-    wrong = np.flatnonzero(~np.isfinite(vector))
-    if len(wrong):
-        return f"{place}, column {wrong[0] + 1} is {vector[wrong[0]]}; every number must be finite. Make it anew."
-    return (
-        f"{place}: the largest of its numbers is {np.abs(vector).max():g}; a vector's length must be between "
-        f"{SHORTEST:g} and {LONGEST:g}, or 0. Divide all vectors by a constant."
-    )
 
 
 def read_npy(path: Path) -> tuple[None, _Table]:

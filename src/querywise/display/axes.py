@@ -6,7 +6,7 @@ Matplotlib is imported when something is drawn. Nothing is shown and nothing is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from querywise.display.words import short
 
@@ -62,18 +62,8 @@ def looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
 def legend(axes: Axes, drawn: Sequence[tuple[str, Artist]], *, fontsize: float, beside: bool = False) -> None:
     """A legend of the names as they are, also those that begin with an underscore; beside: to the right of the axes."""
     artists, numbers = [each for _, each in drawn], list(map(str, range(len(drawn))))
-    if beside:
-        made = axes.legend(
-            artists,
-            numbers,
-            frameon=False,
-            fontsize=fontsize,
-            loc="upper left",
-            bbox_to_anchor=(1.01, 1.0),
-            borderaxespad=0.0,
-        )
-    else:
-        made = axes.legend(artists, numbers, frameon=False, fontsize=fontsize)
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0} if beside else {}
+    made = axes.legend(artists, numbers, frameon=False, fontsize=fontsize, **place)
     for text, (name, _) in zip(made.get_texts(), drawn, strict=True):
         text.set_text(short(name))
 

@@ -29,8 +29,7 @@ from querywise.report.origin import Origin, Titles
 from querywise.report.writing import check_report_folder, write_report
 from querywise.runtime.files import make_folder
 from querywise.runtime.locks import locked
-from querywise.runtime.progress import announce, doing
-from querywise.runtime.stopping import keeping
+from querywise.runtime.progress import announce, doing, keeping
 from querywise.runtime.values import Grid, JsonObject, Settings
 
 

@@ -123,21 +123,19 @@ def average_precision(ranked: RankedList, k: int | None, flavour: Flavour) -> fl
     return float((np.arange(1, len(positions) + 1) / positions).sum() / relevant)
 
 
-def average_precisions(labels: Ints, scores: Floats, flavour: Flavour, missed: int = 0) -> Floats:
+def average_precisions(labels: Ints, scores: Floats, flavour: Flavour) -> Floats:
     """One query's average precision under many scorings, a column each; tied documents keep their order.
-
-    missed: how many relevant documents are not among them.
 
     >>> from querywise.measures.flavours import FLAVOURS
     >>> average_precisions(np.array([1, 0]), np.array([[2.0, 1.0], [1.0, 2.0]]), FLAVOURS["standard"])
     array([1. , 0.5])
     """
     relevant = labels >= flavour.relevant_from
-    if not relevant.any() and not missed:
+    if not relevant.any():
         return np.full(scores.shape[1], flavour.without_relevant)
     hits = relevant[np.argsort(-scores, axis=0, kind="stable")]
     precisions = np.cumsum(hits, axis=0) / np.arange(1, len(labels) + 1)[:, None]
-    found: Floats = (precisions * hits).sum(axis=0) / (relevant.sum() + missed)
+    found: Floats = (precisions * hits).sum(axis=0) / relevant.sum()
     return found
 
 
@@ -146,11 +144,9 @@ class Scorers(Protocol):
 
     def __len__(self) -> int:
         """How many."""
-        ...
 
     def scores(self, candidates: Candidates, /) -> Floats:
         """Documents × functions: every document under every function."""
-        ...
 
 
 def precision_table(

@@ -13,12 +13,12 @@ from querywise.data.judgements import Judgements
 from querywise.data.rows import refuse_masked
 from querywise.errors import DataError
 from querywise.measures.flavours import Flavour
-from querywise.runtime.arrays import Bools, Floats, Ints
+from querywise.runtime.arrays import Bools, Floats, Ints, frozen
 
 ScoreOrder: TypeAlias = Literal["rows", "grouped"]  # that of the input's rows, or that of Candidates
 _ORDERS = get_args(ScoreOrder)
 
-_NOTHING: Ints = np.zeros(0, np.int64)
+_NOTHING: Ints = frozen(np.zeros(0, np.int64))
 
 
 def order(scores: Floats, starts: Ints, *, tie_break: Ints | None = None) -> Ints:
@@ -89,10 +89,6 @@ def as_compared(scores: Floats, flavour: Flavour) -> Floats:
         return scores.astype(np.float32).astype(np.float64)
 
 
-def _nothing() -> Ints:
-    return np.zeros(0, np.int64)
-
-
 @dataclass(frozen=True, eq=False)
 class RankedList:
     """What measures see of one query: the grades of the ranked documents, best first, and of those not in the list.
@@ -108,7 +104,7 @@ class RankedList:
 
     grades: Ints
     judged: Bools | None = None
-    missed: Ints = field(default_factory=_nothing)
+    missed: Ints = field(default_factory=lambda: _NOTHING)
     gains: Floats | None = None
 
     def __len__(self) -> int:

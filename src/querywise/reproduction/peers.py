@@ -30,8 +30,7 @@ from querywise.methods.table import RECOMMENDED
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.papers import NUMBERS, Sets, each_in_a_folder, usual_flavour, write_findings
 from querywise.runtime.files import atomic_text, make_folder
-from querywise.runtime.progress import track
-from querywise.runtime.stopping import keeping
+from querywise.runtime.progress import keeping, track
 from querywise.runtime.values import Json, JsonObject, Settings, json_text
 
 SEEDS = 5

@@ -39,6 +39,7 @@ _CANNOT = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EXDEV}  # of syst
 PathLike = str | os.PathLike[str]
 
 _Found = TypeVar("_Found")
+_LONGEST = 1_000_000_000  # bytes of a stored text
 _READINGS = 50  # of a folder that is replaced all the time
 _LOOKS = 3  # at an output folder that another writer may be replacing
 
@@ -57,8 +58,13 @@ def read_bytes(path: Path) -> bytes:
 
 def read_text(path: Path) -> str:
     """The content of a UTF-8 file, without its byte-order mark."""
+    return as_text(read_bytes(path), path)
+
+
+def as_text(content: bytes, path: Path) -> str:
+    """The text of a UTF-8 file, from its content."""
     try:
-        return read_bytes(path).decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: byte {error.start} is not UTF-8 text. Convert the file to UTF-8.") from None
 
@@ -376,14 +382,12 @@ def read_regular_file(path: Path, folder: Path, at_most: int) -> bytes:
         return file.read(size)
 
 
-def read_stored_text(path: Path, at_most: int = 1_000_000_000) -> str:
+def read_stored_text(path: Path) -> str:
     """The text of a regular file that lies in its folder, of what was stored by a program and may be from elsewhere."""
     try:
-        return read_regular_file(path, path.parent, at_most).decode("utf-8-sig")
+        return as_text(read_regular_file(path, path.parent, _LONGEST), path)
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file (looked in {path.absolute().parent}).") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: byte {error.start} is not UTF-8 text. Convert the file to UTF-8.") from None
 
 
 def cache_folder() -> Path:

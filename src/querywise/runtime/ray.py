@@ -29,7 +29,7 @@ from querywise.errors import ClusterError
 from querywise.runtime.progress import doing, track
 from querywise.runtime.threads import DaemonThreadPool, alone, available_cores
 from querywise.runtime.values import is_whole
-from querywise.runtime.workers import Arguments, Kept, use_workers
+from querywise.runtime.workers import Arguments, Kept, Workers, use_workers
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -54,7 +54,7 @@ _SHORT = 30  # characters of a path to which Ray adds up to 70; a socket's may h
 _SMALL = 65_536  # bytes that are sent along with every task
 
 
-class Cluster:
+class Cluster(Workers):
     """Workers on one or many machines, at work while it is entered.
 
     What is fitted, compared or evaluated inside is done by its workers:
@@ -106,19 +106,6 @@ class Cluster:
                 yield self._got(waiting.popleft())
         while waiting:
             yield self._got(waiting.popleft())
-
-    def each(
-        self,
-        work: Callable[..., _Result],
-        *columns: Arguments,
-        shared: Arguments = (),
-        label: str | None = None,
-        side_by_side: bool = False,
-    ) -> list[_Result]:
-        """The results of tasks on any worker."""
-        results = self.stream(work, *columns, shared=shared)
-        calls = range(len(columns[0]))
-        return [next(results) for _ in (calls if label is None else track(calls, label))]
 
     def keep(self, work: Callable[..., _Result], *columns: Arguments, shared: Arguments = ()) -> list[Kept]:
         """References to the results, which stay in shared memory."""
@@ -247,7 +234,9 @@ class Cluster:
             self._inside.enter_context(environment(**dict.fromkeys(_FOREIGN)))
             folder = self._inside.enter_context(private_folder(_SHORT))
             self._inside.enter_context(_own_token(os.path.join(os.path.dirname(folder), "token")))
-            options |= _alone(folder)
+            # For this process alone: no other machine reaches its ports, no other user its files.
+            options |= {"address": "local", "num_cpus": available_cores()}
+            options |= {"include_dashboard": False, "_temp_dir": folder}
             self._inside.enter_context(_on_loopback())
         self._inside.callback(self._ray.shutdown)
         try:
@@ -295,16 +284,6 @@ def _why(error: Exception) -> str:
     details = re.search(r'details = "(.+)"', str(error))  # of a remote call
     lines = str(error).strip().split("\n")
     return details[1] if details else lines[-1] if lines[0].endswith(":") else lines[0]
-
-
-def _alone(folder: str) -> dict[str, str | int | bool]:
-    """How Ray is started for this process alone: no other machine reaches its ports, no other user its files."""
-    return {
-        "address": "local",
-        "num_cpus": available_cores(),
-        "include_dashboard": False,
-        "_temp_dir": folder,
-    }
 
 
 # The next three functions use private parts of Ray, which has no public way to keep a cluster to this machine and user:

@@ -30,8 +30,7 @@ from querywise.runtime.files import (
     refuse_link,
 )
 from querywise.runtime.locks import locked
-from querywise.runtime.progress import track
-from querywise.runtime.stopping import keeping
+from querywise.runtime.progress import keeping, track
 from querywise.runtime.values import Json, JsonObject, Settings
 from querywise.runtime.workers import Arguments, Workers, workers
 

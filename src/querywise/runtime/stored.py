@@ -87,7 +87,6 @@ class Check(Protocol):
 
     def check(self, value: Value, where: str, known: Known) -> None:
         """Refuse a value that is something else; `where` names it."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -332,9 +331,9 @@ def floats(*shape: Size, least: float = -math.inf, above: float = -math.inf) -> 
     return Table(np.float64, shape, least, above)
 
 
-def ints(*shape: Size, least: float = 0, below: Size | None = None) -> Table:
+def ints(*shape: Size, below: Size | None = None) -> Table:
     """An array of whole numbers from 0 up."""
-    return Table(np.int64, shape, least=least, below=below)
+    return Table(np.int64, shape, least=0, below=below)
 
 
 def bools(*shape: Size) -> Table:

@@ -51,7 +51,6 @@ class Workers(Protocol):
 
     def stream(self, work: Callable[..., _Result], *columns: Arguments, shared: Arguments = ()) -> Iterator[_Result]:
         """The results one by one, as soon as each and all before it are ready."""
-        ...
 
     def each(
         self,
@@ -62,26 +61,24 @@ class Workers(Protocol):
         side_by_side: bool = False,
     ) -> list[_Result]:
         """All results. side_by_side: a thread each, where they are not on several machines anyway."""
-        ...
+        results, calls = self.stream(work, *columns, shared=shared), range(len(columns[0]))
+        return [next(results) for _ in (calls if label is None else track(calls, label))]
 
     def keep(self, work: Callable[..., _Result], *columns: Arguments, shared: Arguments = ()) -> list[Kept]:
         """The results, kept."""
-        ...
 
     def both(
         self, work: Callable[..., tuple[_Result, _Other]], *columns: Arguments, shared: Arguments = ()
     ) -> tuple[list[_Result], list[Kept]]:
         """Of results that are pairs, the first ones, and the second ones kept."""
-        ...
 
     def together(
         self, job: Callable[[_Item], _Result], items: Sequence[_Item], label: str, *, side_by_side: bool = False
     ) -> list[_Result]:
         """The result of a job for each item, where jobs call the workers themselves; several at once."""
-        ...
 
 
-class ThisProcess:
+class ThisProcess(Workers):
     """The process itself. memory: how many bytes it may take in all; kept results beyond are on disk until needed."""
 
     parts = 1
@@ -104,10 +101,9 @@ class ThisProcess:
         side_by_side: bool = False,
     ) -> list[_Result]:
         """One call after the other, or several in threads."""
-        rows = list(zip(*columns, strict=True))
         if not side_by_side:
-            results = self.stream(work, *columns, shared=shared)
-            return [next(results) for _ in (rows if label is None else track(rows, label))]
+            return super().each(work, *columns, shared=shared, label=label)
+        rows = list(zip(*columns, strict=True))
         given = [_resolved(each) for each in shared]
 
         def call(row: Sequence[Any]) -> Any:

@@ -36,6 +36,7 @@ from querywise.data.parquet.arrow import (
 from querywise.data.parquet.budget import require_room_for_a_shard, require_room_for_all, require_room_to_read
 from querywise.data.parquet.tables import JUDGEMENTS, of_queries, read_grades
 from querywise.data.query_table import read_queries, read_queries_of
+from querywise.data.rows import first_repeated
 from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats, Ints
@@ -192,9 +193,7 @@ class OpenedShard:
         )
         query_ids = tuple(ids[code] for code in codes[begins].tolist())
         if len(ids) != len(query_ids):
-            seen: set[str] = set()
-            again = next(each for each in query_ids if each in seen or seen.add(each))  # type: ignore[func-returns-value]
-            raise DataError(f"{self._path}: the rows of query {again!r} do not stand together.")
+            raise DataError(f"{self._path}: the rows of query {first_repeated(query_ids)!r} do not stand together.")
         return query_ids, np.append(begins, len(codes))
 
 
@@ -240,6 +239,9 @@ class Shards:
     feature_names: tuple[str, ...] | None
     judged: str | None = None  # the checksum of the judgements, where all that was judged is known
 
+    query_weights = document_weights = gains = None  # all count the same in training; labels are grades
+    in_memory = False
+
     def __len__(self) -> int:
         return sum(file.queries for file in self.files)
 
@@ -274,26 +276,6 @@ class Shards:
     def pairs(self) -> Ints:
         """How many preference pairs each query has."""
         return np.concatenate([part.pairs for part in self.surveyed])
-
-    @property
-    def query_weights(self) -> None:
-        """How much each query counts in training: the same."""
-        return
-
-    @property
-    def document_weights(self) -> None:
-        """How much each document counts in training: the same."""
-        return
-
-    @property
-    def gains(self) -> None:
-        """What each label is worth: labels are grades."""
-        return
-
-    @property
-    def in_memory(self) -> bool:
-        """Whether all of it is in memory already: it is on disk."""
-        return False
 
     def load(self) -> Judged:
         """All of it in memory, as `whole` gives it; refused where a budget of memory does not allow it."""
@@ -433,19 +415,8 @@ def _from_manifest(root: Path, said: Any) -> Shards:
         name, checksum = each["file"], each["sha256"]
         if not isinstance(name, str) or not isinstance(checksum, str) or not is_part(name):
             raise ValueError(f"{name!r} is not a shard of it")
-        files.append(
-            ShardFile(
-                root,
-                name,
-                _count(each["rows"], "rows"),
-                _count(each["queries"], "queries"),
-                checksum,
-                count,
-                names,
-                first,
-                known,
-            )
-        )
+        rows, queries = (_count(each[what], what) for what in ("rows", "queries"))
+        files.append(ShardFile(root, name, rows, queries, checksum, count, names, first, known))
         first += files[-1].queries
     shards = Shards(root, tuple(files), count, names, judged)
     if not files or (said["rows"], said["queries"]) != (shards.rows, len(shards)):

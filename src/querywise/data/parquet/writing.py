@@ -23,6 +23,7 @@ from querywise.data.parquet.shards import COLUMNS, FORMAT, MANIFEST, VERSION, Sh
 from querywise.data.parquet.tables import JUDGEMENTS, write_grades
 from querywise.data.query_table import QueryTable, join_tables, read_queries, write_queries
 from querywise.data.readers import Files, Options, folder_of, reader_of
+from querywise.data.rows import first_repeated
 from querywise.errors import DataError
 from querywise.runtime.files import OutputFolder, PathLike, atomic_folder, atomic_text, checksum_of, sealed
 from querywise.runtime.progress import track
@@ -38,34 +39,24 @@ def write_shards(
     rows: int = ROWS,
     shards: int | None = None,
     queries: QueryTable | None = None,
+    names: Iterable[str] | None = None,
 ) -> Shards:
     """Write judged sets, one after the other, as one set of shards of about `rows` rows each; no query is split.
 
     Parts are taken as they come and held no longer than it takes to write them. With `shards`, everything is held, and
-    cut into that many files of about the same number of rows. `queries`: query data beside that of the parts.
+    cut into that many files of about the same number of rows. `queries`: query data beside that of the parts. `names`:
+    what messages call the parts.
+
     A folder of shards that is already there is replaced as a whole once all is written, and stays until then. A query
     without documents has no row; it is left out, unless all that was judged is known.
     """
-    # map, here and below, lets go of a part before it takes the next one
-    named = map(lambda number, part: (f"part {number}", part), count(1), parts)
-    return write_named_shards(named, folder, rows=rows, shards=shards, queries=queries)
-
-
-def write_named_shards(
-    parts: Iterable[tuple[str, Judged]],
-    folder: PathLike,
-    *,
-    rows: int = ROWS,
-    shards: int | None = None,
-    queries: QueryTable | None = None,
-) -> Shards:
-    """The same of parts with names, which messages use."""
     root = Path(folder).absolute()
     if rows < 1:
         raise DataError(f"rows={rows}: a shard has 1 row or more.")
     check_shards_folder(root)
     seen = Fitting(queries)
-    checked = map(seen.checked, parts)
+    # map, here and below, lets go of a part before it takes the next one
+    checked = map(seen.checked, (f"part {number}" for number in count(1)) if names is None else names, parts)
     cuts = by_rows(checked, rows) if shards is None else by_number(list(checked), shards)
     with atomic_folder(root) as made:
         written = list(map(partial(_write_shard, made), count(), cuts))
@@ -93,19 +84,13 @@ def write_named_shards(
     return open_shards(root)
 
 
-def _is_of_shards(name: str) -> bool:
-    return name in (MANIFEST, QUERIES, JUDGEMENTS) or is_part(name)
-
-
 _FOLDER = OutputFolder(
     a_file="this is a file; shards are a folder.",
     other="the folder holds something that is not shards. Name another, or an empty one.",
     manifest=MANIFEST,
-    belongs=_is_of_shards,
+    belongs=lambda name: name in (MANIFEST, QUERIES, JUDGEMENTS) or is_part(name),
     stray="is beside the shards here, which are replaced as a whole. Move it away.",
 )
-
-
 check_shards_folder = _FOLDER.check
 
 
@@ -158,9 +143,8 @@ class Fitting:
         self._without: list[QueryTable | None] = []  # of queries that are judged and have no documents
         self._judged: dict[str, dict[str, int]] = {}
 
-    def checked(self, named: tuple[str, Judged]) -> Judged:
+    def checked(self, name: str, whole: Judged) -> Judged:
         """The part without what a shard does not hold; a part that does not fit the ones before is refused."""
-        name, whole = named
         refuse_unwritable(whole, "A set of shards")
         self._note_judgements(name, whole)
         empty = whole.candidates.sizes == 0
@@ -238,14 +222,14 @@ class Fitting:
 
 
 def _refuse_names(names: tuple[str, ...] | None) -> None:
-    for place, name in enumerate(names or ()):
+    for name in names or ():
         if name in COLUMNS:
             raise DataError(
                 f"A feature is called {name!r}; so is a column that shards may have beside the features "
                 f"({', '.join(COLUMNS)}). Rename the feature."
             )
-        if name in (names or ())[:place]:
-            raise DataError(f"Two features are called {name!r}; every feature needs a name of its own.")
+    if (repeated := first_repeated(names or ())) is not None:
+        raise DataError(f"Two features are called {repeated!r}; every feature needs a name of its own.")
 
 
 def by_rows(parts: Iterable[Judged], rows: int) -> Iterator[list[Judged]]:
@@ -336,8 +320,9 @@ def convert(
     check_shards_folder(Path(folder))
     known = _known_queries(inputs[0], queries)
     files = _files(inputs, Options(features, columns=columns or LogColumns(), names=inputs[0].parent))
+    parts, names = (read() for _, read in track(files, "Converting")), [str(path) for path, _ in files]
     try:
-        return write_named_shards(_read(files), folder, rows=rows, shards=shards, queries=known)
+        return write_shards(parts, folder, rows=rows, shards=shards, queries=known, names=names)
     except DataError as error:
         if known is None or queries is not None or "query table" not in str(error):
             raise
@@ -353,11 +338,6 @@ def _files(inputs: Sequence[Path], options: Options) -> Files:
         options = replace(options, features=max(width(path) for path, width in track(scanned, "Columns")))
     found = [reader.files(path, options) for path, reader in zip(inputs, readers, strict=True)]
     return [each for files in found for each in files]
-
-
-def _read(files: Files) -> Iterator[tuple[str, Judged]]:
-    for path, read in track(files, "Converting"):
-        yield str(path), read()
 
 
 def _beside(path: Path) -> Path:
