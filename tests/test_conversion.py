@@ -21,9 +21,8 @@ from querywise.data.folds import make_folds
 from querywise.data.judged import Candidates, Judged
 from querywise.data.letor import read_letor, write_letor
 from querywise.data.parquet.arrow import part_name
-from querywise.data.parquet.logs import LogColumns
 from querywise.data.parquet.shards import open_shards
-from querywise.data.parquet.tables import write_scored_part
+from querywise.data.parquet.tables import LogColumns, write_scored_part
 from querywise.data.parquet.writing import convert, write_shards
 from querywise.data.query_table import read_queries, write_queries
 from querywise.data.synthetic import make_judged

@@ -27,9 +27,8 @@ from querywise.data.frames import from_arrays, read_groups
 from querywise.data.judged import Candidates, Judged
 from querywise.data.judgements import read_judgements
 from querywise.data.letor import letor_width, read_letor
-from querywise.data.parquet.logs import read_parquet
 from querywise.data.parquet.shards import open_shards
-from querywise.data.parquet.tables import read_parquet_vectors, read_scored, write_scored_part
+from querywise.data.parquet.tables import read_parquet, read_parquet_vectors, read_scored, write_scored_part
 from querywise.data.parquet.writing import convert, write_shards
 from querywise.data.query_table import QueryTable
 from querywise.data.readers import read_features

@@ -17,7 +17,7 @@ from scipy.sparse import coo_array, csr_array, csr_matrix
 
 from querywise.data.frames import from_arrays, from_frame
 from querywise.data.judged import Judged
-from querywise.data.parquet.logs import read_parquet
+from querywise.data.parquet.tables import read_parquet
 from querywise.errors import DataError
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from tests.test_documents import BLOCK, printed_by

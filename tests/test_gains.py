@@ -17,7 +17,7 @@ from querywise.data.folds import Fold, write_parts
 from querywise.data.judged import Judged, concatenate
 from querywise.data.labels import values_of
 from querywise.data.letor import write_letor
-from querywise.data.parquet.logs import read_parquet
+from querywise.data.parquet.tables import read_parquet
 from querywise.data.parquet.writing import write_shards
 from querywise.errors import DataError
 from querywise.learners.classic.adarank import AdaRank

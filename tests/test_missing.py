@@ -43,7 +43,7 @@ from querywise.contracts.missing import policy_of
 from querywise.data.folds import write_parts
 from querywise.data.judged import concatenate
 from querywise.data.letor import write_letor
-from querywise.data.parquet.logs import read_parquet
+from querywise.data.parquet.tables import read_parquet
 from querywise.data.parquet.writing import write_shards
 from querywise.learners.trees.context import QueryContext
 from querywise.learners.trees.growth import lightgbm

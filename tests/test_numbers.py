@@ -26,8 +26,7 @@ from querywise.data.frames import from_arrays, from_frame
 from querywise.data.judged import Candidates, Judged
 from querywise.data.judgements import read_judgements
 from querywise.data.letor import read_letor
-from querywise.data.parquet.logs import read_parquet
-from querywise.data.parquet.tables import read_scored, write_scored_part
+from querywise.data.parquet.tables import read_parquet, read_scored, write_scored_part
 from querywise.data.query_table import QueryTable
 from querywise.data.runs import read_run
 from querywise.data.synthetic import make_judged

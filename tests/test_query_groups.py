@@ -18,7 +18,7 @@ from querywise.data.folds import Fold, cut_up, make_folds, read_folds, split, sp
 from querywise.data.frames import from_arrays, from_frame
 from querywise.data.judged import Candidates, Judged, concatenate, judged_by
 from querywise.data.ordering import content_order
-from querywise.data.parquet.logs import read_parquet
+from querywise.data.parquet.tables import read_parquet
 from querywise.data.parquet.writing import convert
 from querywise.data.query_groups import deal, deal_in_turn, equal_sizes, first_groups
 from querywise.data.query_table import QueryTable, read_queries, write_queries

@@ -22,9 +22,8 @@ from hypothesis import strategies as st
 from querywise.data.frames import from_arrays
 from querywise.data.judged import Candidates, Judged, concatenate
 from querywise.data.parquet.arrow import part_name
-from querywise.data.parquet.logs import read_parquet
 from querywise.data.parquet.shards import is_sharded, open_shards
-from querywise.data.parquet.tables import read_scored, write_scored_part
+from querywise.data.parquet.tables import read_parquet, read_scored, write_scored_part
 from querywise.data.parquet.writing import write_shards
 from querywise.data.query_table import QueryTable
 from querywise.data.synthetic import make_judged
@@ -451,7 +450,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
 def test_without_pyarrow_the_message_says_what_to_install() -> None:
     script = (
         "import sys; sys.modules['pyarrow'] = None\n"
-        "from querywise.data.parquet.logs import read_parquet\n"
+        "from querywise.data.parquet.tables import read_parquet\n"
         "try: read_parquet('log.parquet')\n"
         "except ValueError as error: print(error)"
     )

@@ -132,7 +132,7 @@ _MOVED = {
     "export_hybrid": "querywise.exports.writing",
     "load_index": "querywise.retrieval.index",
     "read_grades": "querywise.data.judgements",
-    "read_parquet": "querywise.data.parquet.logs",
+    "read_parquet": "querywise.data.parquet.tables",
     "read_queries": "querywise.data.query_table",
     "read_run": "querywise.data.runs",
     "read_scores": "querywise.measures.score_files",

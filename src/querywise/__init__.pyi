@@ -17,9 +17,9 @@ from querywise.data.judgements import Judgements as Judgements
 from querywise.data.judgements import read_grades as read_grades
 from querywise.data.letor import read_letor as read_letor
 from querywise.data.letor import write_letor as write_letor
-from querywise.data.parquet.logs import read_parquet as read_parquet
 from querywise.data.parquet.shards import Shards as Shards
 from querywise.data.parquet.shards import open_shards as open_shards
+from querywise.data.parquet.tables import read_parquet as read_parquet
 from querywise.data.parquet.writing import write_shards as write_shards
 from querywise.data.query_table import QueryTable as QueryTable
 from querywise.data.query_table import read_queries as read_queries

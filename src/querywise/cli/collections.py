@@ -229,7 +229,7 @@ def convert(
     Files are read one at a time, so the data may be larger than memory. The folder can be given to the other commands
     as it is.
     """
-    from querywise.data.parquet.logs import LogColumns
+    from querywise.data.parquet.tables import LogColumns
     from querywise.data.parquet.writing import convert as converted
 
     columns = LogColumns(qid, None if label == "none" else label, docid, query_group)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from querywise.data.judged import Judged, concatenate
 from querywise.data.letor import letor_width, read_letor, with_side_judgements, with_side_names, with_side_queries
-from querywise.data.parquet.logs import LogColumns, log_files, read_parquet
 from querywise.data.parquet.shards import is_sharded, open_shards
+from querywise.data.parquet.tables import LogColumns, log_files, read_parquet
 from querywise.data.rows import Missing
 from querywise.data.training import Training
 from querywise.errors import DataError

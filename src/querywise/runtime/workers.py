@@ -61,7 +61,7 @@ class Workers(Protocol):
         side_by_side: bool = False,
     ) -> list[_Result]:
         """All results. side_by_side: a thread each, where they are not on several machines anyway."""
-        results, calls = self.stream(work, *columns, shared=shared), range(len(columns[0]))
+        results, calls = self.stream(work, *columns, shared=shared), list(zip(*columns, strict=True))
         return [next(results) for _ in (calls if label is None else track(calls, label))]
 
     def keep(self, work: Callable[..., _Result], *columns: Arguments, shared: Arguments = ()) -> list[Kept]:

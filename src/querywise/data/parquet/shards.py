@@ -34,7 +34,7 @@ from querywise.data.parquet.arrow import (
     to_numpy,
 )
 from querywise.data.parquet.budget import require_room_for_a_shard, require_room_for_all, require_room_to_read
-from querywise.data.parquet.tables import JUDGEMENTS, of_queries, read_grades
+from querywise.data.parquet.tables import JUDGEMENTS, read_grades
 from querywise.data.query_table import read_queries, read_queries_of
 from querywise.data.rows import first_repeated
 from querywise.display.words import counted
@@ -318,7 +318,8 @@ class Shards:
             part = file.load()
             left.difference_update(part.query_ids)
             others = tuple(query for query in known if query in left) if file is self.files[-1] else ()
-            return part.with_judgements(of_queries(known, (*part.query_ids, *others)))
+            own = {query: known[query] for query in (*part.query_ids, *others) if query in known}
+            return part.with_judgements(own)
 
         return [(file.path, partial(piece, file)) for file in self.files]
 

@@ -1,22 +1,27 @@
-"""Small tables in Parquet files: judgements, scores and vectors.
+"""Tables in Parquet files that are read whole: feature logs, judgements, scores and vectors.
 
-All that was judged of a set of shards is in `judgements.parquet` beside them, a query, a document and a grade a row.
-Scores are in a folder of parts; vectors in a column of ids and a column of lists of numbers.
+A feature log becomes a judged set. All that was judged of a set of shards is in `judgements.parquet` beside them, a
+query, a document and a grade a row. Scores are in a folder of parts; vectors in a column of ids and a column of lists
+of numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from querywise.data.judged import Candidates
+from querywise.data.frames import from_frame
+from querywise.data.judged import Candidates, Judged
 from querywise.data.judgements import Grades
 from querywise.data.parquet.arrow import (
     Arrow,
+    about,
     arrow,
     checked,
     ids_of,
@@ -28,16 +33,21 @@ from querywise.data.parquet.arrow import (
     values_of,
     write_table,
 )
-from querywise.data.parquet.budget import require_room_to_read, rows_of
+from querywise.data.parquet.budget import memory_to_read, require_room_to_read, require_short_ids, rows_of
+from querywise.data.rows import Missing, first_repeated
 from querywise.errors import DataError
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import PathLike, atomic_file, checksum_of, recover_folder
+from querywise.runtime.progress import track
+from querywise.runtime.workers import require_memory
 
 JUDGEMENTS = "judgements.parquet"
 _COLUMNS = ("query", "document", "grade")
 
 _ID, _VECTOR = "_id", "vector"
 _KINDS = {"halffloat": np.float16, "float": np.float32, "double": np.float64}
+
+GROUP = "query_group"  # the column of groups of queries, where a log has one
 
 
 def write_grades(path: Path, grades: Grades) -> None:
@@ -75,11 +85,6 @@ def read_grades(folder: Path, checksum: str) -> Grades:
     for query, document, grade in zip(queries, documents, to_numpy(values).tolist(), strict=True):
         found.setdefault(query, {})[document] = grade
     return found
-
-
-def of_queries(grades: Grades, query_ids: tuple[str, ...]) -> Mapping[str, Mapping[str, int]]:
-    """Those of some queries."""
-    return {query: grades[query] for query in query_ids if query in grades}
 
 
 class Scored(NamedTuple):
@@ -157,7 +162,6 @@ def read_scored(folder: PathLike, *, most: int | None = None) -> Scored:
 
 def read_parquet_vectors(path: Path) -> tuple[list[str], NDArray[np.float16 | np.float32 | np.float64]]:
     """The ids and the vectors of a file; every list must be as long as the first."""
-    pa, _ = arrow()
     file = open_parquet(path, coded=True)
     lacking = next((name for name in (_ID, _VECTOR) if file.schema_arrow.names.count(name) != 1), None)
     if lacking is not None:
@@ -167,10 +171,7 @@ def read_parquet_vectors(path: Path) -> tuple[list[str], NDArray[np.float16 | np
             f"{', '.join(file.schema_arrow.names[:8])}."
         )
     require_room_to_read(path, file, [_ID, _VECTOR], [_ID], "A .npy file is mapped into memory instead.")
-    try:
-        table = checked(file.read(columns=[_ID, _VECTOR], use_threads=False))
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path}: this Parquet file is damaged ({error}).") from None
+    table = _read(path, file, [_ID, _VECTOR])
     require_short(path, table.column(_ID), _ID)
     ids = values_of(table.column(_ID))
     wrong = next((row for row, each in enumerate(ids) if type(each) not in (str, int) or not str(each).strip()), None)
@@ -189,7 +190,9 @@ def _table(path: Path, column: Arrow) -> NDArray[np.float16 | np.float32 | np.fl
         raise DataError(f"{path}: the column {_VECTOR} is of type {column.type}; expected lists of float or double.")
     parts, width, first = [], None, 0
     for chunk in column.chunks:
-        _refuse_nulls(path, chunk, first)
+        if chunk.null_count:
+            row = first + int(np.flatnonzero(chunk.is_null().to_numpy(zero_copy_only=False))[0])
+            raise DataError(f"{path}: row {row + 1} has no {_VECTOR}; give every row one, or leave the row out.")
         if len(chunk):
             lengths = np.diff(chunk.offsets.to_numpy()) if is_list else np.full(len(chunk), column.type.list_size)
             width = int(lengths[0]) if width is None else width
@@ -202,7 +205,126 @@ def _table(path: Path, column: Arrow) -> NDArray[np.float16 | np.float32 | np.fl
     return np.concatenate(parts) if parts else np.zeros((0, 1), kind)
 
 
-def _refuse_nulls(path: Path, chunk: Arrow, first: int) -> None:
-    if chunk.null_count:
-        row = first + int(np.flatnonzero(chunk.is_null().to_numpy(zero_copy_only=False))[0])
-        raise DataError(f"{path}: row {row + 1} has no {_VECTOR}; give every row one, or leave the row out.")
+@dataclass(frozen=True)
+class LogColumns:
+    """The column names of a Parquet log; without a label column nothing is judged."""
+
+    qid: str = "qid"
+    label: str | None = "label"
+    docid: str | None = "docid"
+    query_group: str | None = GROUP
+
+
+def read_parquet(
+    paths: PathLike | Sequence[PathLike],
+    *,
+    qid: str = "qid",
+    label: str | None = "label",
+    docid: str | None = "docid",
+    query_group: str | None = GROUP,
+    gains: bool | Sequence[float] = False,
+    missing: Missing = "refused",
+) -> Judged:
+    """A feature log, one Parquet file or several as one set; a folder stands for the .parquet files in it.
+
+    Every numeric column beside those named is a feature. The rows of a query need not be contiguous; a missing label
+    means that the document is unjudged, and a log without a column `docid` has no document ids. A column `query_group`,
+    if there is one, has the group of every row's query, which folds keep together. For `gains` see `from_arrays`.
+    `missing="allowed"`: features may be null or NaN, which rankers with a policy for them take.
+    """
+    names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    files = [file for name in names for file in log_files(Path(name))]
+    if not files:
+        raise DataError("No file to read was given.")
+    pa, _ = arrow()
+    named, ids = {qid, label, docid, query_group}, {qid, docid}
+    _require_room(files, named, ids)
+    tables = [_log(file, named, ids) for file in track(files, "Reading")]
+    for file, table in zip(files, tables, strict=True):
+        if set(table.column_names) != set(tables[0].column_names):
+            odd = sorted(set(table.column_names) ^ set(tables[0].column_names))
+            raise DataError(
+                f"{file}: {files[0]} and this file do not have the same columns; {odd[0]!r} is in one only."
+            )
+    document = docid if docid != "docid" or docid in tables[0].column_names else None
+    group = query_group if query_group != GROUP or query_group in tables[0].column_names else None
+
+    def judged(table: Any) -> Judged:
+        return from_frame(
+            table, label=label, qid=qid, document=document, query_group=group, gains=gains, missing=missing
+        )
+
+    if len(files) == 1:
+        return about(files[0], lambda: judged(tables[0]))
+    try:
+        return judged(
+            pa.concat_tables([table.select(tables[0].column_names) for table in tables], promote_options="permissive")
+        )
+    except (DataError, pa.ArrowException) as error:
+        for file, table in zip(files, tables, strict=True):  # find the file that is at fault
+            about(file, lambda table=table: judged(table))  # type: ignore[misc]
+        raise DataError(f"{', '.join(map(str, files))}: {error}") from None
+
+
+def log_files(path: Path) -> list[Path]:
+    """The files of a log: the path itself, or the .parquet files in the folder it is, by name."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(
+        each for each in path.iterdir() if each.suffix == ".parquet" and not each.name.startswith((".", "_"))
+    )
+    if not found:
+        raise DataError(f"{path}: there is no .parquet file in this folder.")
+    return found
+
+
+def _require_room(files: Sequence[Path], named: Set[str | None], ids: Set[str | None]) -> None:
+    """Refuse files whose footers have more rows of columns than memory holds, before any row is read."""
+    rows = needed = columns = 0
+    for path in files:
+        file = open_parquet(path)
+        used = _used(file, named)
+        require_short_ids(path, file, [name for name in used if name in ids])
+        rows, columns, needed = rows + rows_of(file), max(columns, len(used)), needed + memory_to_read(path, file, used)
+    require_memory(
+        needed,
+        f"{files[0]}{' and the files after it' if len(files) > 1 else ''}: reading {rows} rows of {columns} columns "
+        "takes",
+        "Cut the log into smaller files, of whole queries; `querywise convert` reads one at a time.",
+    )
+
+
+def _used(file: Arrow, named: Set[str | None]) -> list[str]:
+    """The columns that are read: those with a name of their own, and numbers."""
+    types = arrow()[0].types
+    numeric = (types.is_integer, types.is_floating, types.is_decimal)
+    return [
+        field.name
+        for field in file.schema_arrow
+        if not field.type.num_fields and (field.name in named or any(each(field.type) for each in numeric))
+    ]
+
+
+def _log(path: Path, named: Set[str | None], ids: Set[str | None]) -> Arrow:
+    """The columns of a log, those that are not used without their values."""
+    pa, _ = arrow()
+    file = open_parquet(path, coded=True)
+    names = file.schema_arrow.names
+    repeated = first_repeated(names)
+    if repeated is not None:
+        raise DataError(f"{path}: there are two columns called {repeated!r}; every column needs a name of its own.")
+    plain = [field.name for field in file.schema_arrow if not field.type.num_fields]  # no lists, no records
+    used = _used(file, named)
+    table = _read(path, file, used)
+    for name in (each for each in used if each in ids):
+        require_short(path, table.column(name), name)
+    nothing = pa.chunked_array([pa.nulls(table.num_rows)])
+    return pa.table([table.column(name) if name in used else nothing for name in plain], names=plain)
+
+
+def _read(path: Path, file: Arrow, columns: Sequence[str]) -> Arrow:
+    """Some columns of an opened file."""
+    try:
+        return checked(file.read(columns=list(columns), use_threads=False))
+    except (arrow()[0].ArrowException, OSError) as error:
+        raise DataError(f"{path}: this Parquet file is damaged ({error}).") from None

@@ -18,9 +18,8 @@ from querywise.data.judgements import Grades
 from querywise.data.labels import refuse_unwritable
 from querywise.data.letor import QUERIES
 from querywise.data.parquet.arrow import arrow, is_part, part_name, write_table
-from querywise.data.parquet.logs import LogColumns
 from querywise.data.parquet.shards import COLUMNS, FORMAT, MANIFEST, VERSION, Shards, column_names, open_shards
-from querywise.data.parquet.tables import JUDGEMENTS, write_grades
+from querywise.data.parquet.tables import JUDGEMENTS, LogColumns, write_grades
 from querywise.data.query_table import QueryTable, join_tables, read_queries, write_queries
 from querywise.data.readers import Files, Options, folder_of, reader_of
 from querywise.data.rows import first_repeated
