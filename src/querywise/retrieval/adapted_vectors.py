@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from querywise.contracts.estimators import Estimator
 from querywise.data.query_groups import deal, equal_sizes
-from querywise.data.vectors import Vectors, as_vectors
+from querywise.data.vectors import Vectors, as_vectors, lengths_of
+from querywise.display.words import counted
 from querywise.errors import DataError, NotFittedError
 from querywise.retrieval.query_adapter import Array, Basis, Kernel, Problem
 from querywise.retrieval.vector_search import VectorIndex
-from querywise.runtime.arrays import Floats, Ints, Singles
+from querywise.runtime.arrays import Bools, Floats, Ints, Singles
 from querywise.runtime.progress import track
 from querywise.runtime.stored import Known, Number, Optional, Several, Table, Text, Whole, contents, ints, require
 from querywise.runtime.threads import in_threads, one_blas_thread, slices
@@ -42,6 +43,9 @@ _FINAL_STEPS, _GAP = 200, 1e-3  # at the end
 _ROWS = 128  # queries at a time
 _WHOLE = 20_000_000  # similarities of training queries to documents up to which the softmax is over all of them
 _POOL, _BEST = 4_000, 20  # else documents in the pool, and of them the best of each query
+_RANGES = {"gamma": (1e-6, 1e6), "l2": (1e-12, 1e12), "temperature": (1e-4, 1e4)}  # that arithmetic can follow
+_IN_RANGE = {name: Number(low, high) for name, (low, high) in _RANGES.items()}
+_LARGEST = 1e12  # of the numbers of an adapter's tables
 
 
 class Tried(NamedTuple):
@@ -81,9 +85,9 @@ class AdaptedVectors(Estimator):
     has the formula. Without the linear part a query far from all training queries keeps its vector.
 
     kind: `linear`, one linear map for all queries; `by-query`, the exponential kernel; `auto` chooses.
-    gamma: how near a training query must be to count, a number above 0; None is chosen by cross-validation.
-    l2: the penalty, a number above 0; None is chosen by cross-validation.
-    temperature: of the softmax, a number above 0.
+    gamma: how near a training query must be to count, from 1e-6 to 1e6; None is chosen by cross-validation.
+    l2: the penalty, from 1e-12 to 1e12; None is chosen by cross-validation.
+    temperature: of the softmax, from 1e-4 to 1e4.
     gate: leave all queries where they are unless the cross-validated gain exceeds one standard error.
     folds: parts of the cross-validation over the training queries, from 2 up.
     landmarks: at most so many training queries span the exponential kernel, from 1 up.
@@ -100,9 +104,9 @@ class AdaptedVectors(Estimator):
     """
 
     stored = contents(
-        temperature=Number(above=0.0),
-        gamma=Optional(Number(above=0.0)),
-        l2=Optional(Number(above=0.0)),
+        temperature=_IN_RANGE["temperature"],
+        gamma=Optional(_IN_RANGE["gamma"]),
+        l2=Optional(_IN_RANGE["l2"]),
         folds=Whole(2),
         landmarks=Whole(1),
         query_ids_=Several(Text(), "queries"),
@@ -111,9 +115,10 @@ class AdaptedVectors(Estimator):
         landmarks_=ints("landmarks", below="queries"),
         responses_=Table(np.float32, ("landmarks", "dimension")),
         map_=Table(np.float32, ("mapped", "dimension")),
-        linear_=Number(least=0.0),
-        gamma_=Optional(Number(above=0.0)),
-        l2_=Number(above=0.0),
+        linear_=Number(least=0.0, most=1.0),
+        gamma_=Optional(_IN_RANGE["gamma"]),
+        l2_=_IN_RANGE["l2"],
+        teachers_=Whole(0),
         gain_=Optional(Number()),
         gain_error_=Optional(Number(least=0.0)),
         gap_=Number(least=0.0),
@@ -196,16 +201,14 @@ class AdaptedVectors(Estimator):
     def transform(self, query_vectors: Floats) -> Floats:
         """Adapted vectors, of unit length; a vector of zeros stays as it is. One vector, or a table with a row each."""
         self._require_fitted()
-        given = np.asarray(query_vectors, dtype=np.float64)
+        given = as_numbers(query_vectors, "query vectors")
         table = np.atleast_2d(given)
-        if table.ndim != 2 or table.shape[1] != self.queries_.shape[1]:
+        if given.ndim not in (1, 2) or table.shape[1] != self.queries_.shape[1]:
             raise DataError(
                 f"The query vectors have the shape {given.shape}; this adapter was trained on vectors of "
                 f"{self.queries_.shape[1]} numbers."
             )
-        if not np.isfinite(table).all():
-            row = int(np.argwhere(~np.isfinite(table))[0, 0])
-            raise DataError(f"Row {row + 1} of the query vectors has a number that is not finite.")
+        lengths_of(range(len(table)), table, "query vectors", "query")  # refuses what is not finite
         found = _unit(table)
         if self.adapts:
             found = _moved(found, Kernel(self.linear_, self.gamma_), self._marks, self.map_, self.responses_)
@@ -214,8 +217,13 @@ class AdaptedVectors(Estimator):
     def explain(self, query_vector: Floats, documents: Given | None = None, *, show: int = 10) -> Shift:
         """Which training queries moved a query, how far, and toward which documents."""
         self._require_fitted()
-        query = _unit(np.atleast_2d(np.asarray(query_vector, dtype=np.float64)))[0]
-        moved = self.transform(query)
+        given = as_numbers(query_vector, "query_vector")
+        if given.ndim != 1:
+            raise DataError(f"query_vector has the shape {given.shape}; expected one vector.")
+        if show < 1:
+            raise DataError(f"show={show}: expected a whole number from 1 up.", arguments=("show",))
+        moved = self.transform(given)
+        query = _unit(given[None])[0]
         similar = self.queries_.astype(np.float64) @ query
         pulls: list[Pull] = []
         if self.adapts:
@@ -231,6 +239,7 @@ class AdaptedVectors(Estimator):
         gained: list[tuple[str, float]] = []
         if documents is not None:
             index, ids = _indexed(documents, "document")
+            index.require_dimension(query[None])
             every = np.arange(len(index))
             more = index.similarities(moved, every) - index.similarities(query, every)
             gained = [(ids[each], float(more[each])) for each in np.argsort(-more, kind="stable")[:show].tolist()]
@@ -244,7 +253,9 @@ class AdaptedVectors(Estimator):
         else:
             tested = f" Cross-validated gain in NDCG@{_CUT}: {self.gain_:+.4f} (standard error {self.gain_error_:.4f})."
         if not self.adapts:
-            return f"Query vectors are left as they are: no gain above one standard error was found.{tested}"
+            few = self.gain_ is None
+            why = f"{_queries(self.teachers_)} to learn from, too few" if few else "no gain above one standard error"
+            return f"Query vectors are left as they are: {why}.{tested}"
         how = "one linear map" if self.gamma_ is None else f"the training queries near each, gamma {self.gamma_:g}"
         return f"Query vectors are moved by {how}, l2 {self.l2_:g}.{tested}"
 
@@ -253,18 +264,18 @@ class AdaptedVectors(Estimator):
         kernels = self._kernels()
         kernel, l2, moved = kernels[0], _USUAL_L2 if self.l2 is None else self.l2, None
         self.tried: list[Tried] = []
-        self.gain_: float | None = None
-        self.gain_error_: float | None = None
+        gain: float | None = None
+        error: float | None = None
         shut = not len(data) or (self.gate and len(data) < FEWEST)
         if cross_fit and not shut and data.groups_there >= self.folds:
             pool = data.pool()
             parts = pool.parts(self.folds, self.seed)
             kernel, l2 = self._chosen(pool, parts, kernels, L2 if self.l2 is None else (self.l2,))
             gains, moved = self._cross_fitted(pool, parts, kernel, l2)
-            self.gain_, self.gain_error_ = _mean_and_error(gains)
-            shut = self.gate and not self.gain_ > self.gain_error_
-        self.linear_, self.gamma_, self.l2_ = kernel.linear, kernel.gamma, float(l2)
-        self._keep(data, kernel, shut=shut)
+            gain, error = _mean_and_error(gains)
+            shut = self.gate and not gain > error
+        self._keep(data, kernel, float(l2), shut=shut)
+        self.gain_, self.gain_error_, self.teachers_ = gain, error, len(data)
         return None if shut else moved
 
     def _chosen(
@@ -293,27 +304,31 @@ class AdaptedVectors(Estimator):
             gains[part], moved[part] = _HeldOut(pool, part, kernel, self).at(l2)
         return gains, moved
 
-    def _keep(self, data: _Data, kernel: Kernel, *, shut: bool) -> None:
+    def _keep(self, data: _Data, kernel: Kernel, l2: float, *, shut: bool) -> None:
         """Solve over all training queries and keep what `transform` and `explain` need."""
         nothing = np.zeros((0, data.every.shape[1]), np.float32)
-        self.query_ids_: tuple[str, ...] = ()
-        self.landmarks_ = np.zeros(0, np.int64)
-        self.queries_, self.pulls_, self.responses_, self.map_ = nothing, nothing, nothing, nothing
-        self.gap_, self.pool_ = 0.0, 0
-        if shut:
-            return
-        pool = data.pool(everything=len(data) * len(data.documents) <= _WHOLE)
-        marks = _landmarks(len(pool), self.landmarks)
-        problem = pool.problem(kernel, pool.queries[marks], self.temperature, self.l2_)
-        solution = problem.solve(tolerance=_GAP, most=_FINAL_STEPS)
-        linear, exponential = problem.basis.response(solution.coordinates)
-        self.query_ids_, self.queries_ = pool.ids, pool.queries.astype(np.float32)
-        self.pulls_ = problem.pulls(solution.coordinates).astype(np.float32)
-        if exponential is not None:
-            self.landmarks_, self.responses_ = marks, exponential.astype(np.float32)
-        if linear is not None:
-            self.map_ = linear.astype(np.float32)
-        self.gap_, self.pool_ = solution.gap, len(pool.documents)
+        ids: tuple[str, ...] = ()
+        marks, gap, count = np.zeros(0, np.int64), 0.0, 0
+        queries, pulls, responses, linear = nothing, nothing, nothing, nothing
+        if not shut:
+            pool = data.pool(everything=len(data) * len(data.documents) <= _WHOLE)
+            chosen = _landmarks(len(pool), self.landmarks)
+            problem = pool.problem(kernel, pool.queries[chosen], self.temperature, l2)
+            solution = problem.solve(tolerance=_GAP, most=_FINAL_STEPS)
+            mapped, exponential = problem.basis.response(solution.coordinates)
+            ids, queries = pool.ids, pool.queries.astype(np.float32)
+            pulls = problem.pulls(solution.coordinates).astype(np.float32)
+            if exponential is not None:
+                marks, responses = chosen, exponential.astype(np.float32)
+            if mapped is not None:
+                linear = mapped.astype(np.float32)
+            gap, count = solution.gap, len(pool.documents)
+        # All at once: an interrupt before leaves what was learned earlier.
+        self.__dict__.pop("_marks", None)
+        self.linear_, self.gamma_, self.l2_ = kernel.linear, kernel.gamma, l2
+        self.query_ids_, self.queries_, self.pulls_ = ids, queries, pulls
+        self.landmarks_, self.responses_, self.map_ = marks, responses, linear
+        self.gap_, self.pool_ = gap, count
 
     def _kernels(self) -> list[Kernel]:
         """What may be chosen among."""
@@ -324,12 +339,15 @@ class AdaptedVectors(Estimator):
 
     def _check(self) -> None:
         known = ("auto", "linear", "by-query")
-        if self.kind not in known:
+        if not isinstance(self.kind, str) or self.kind not in known:
             raise DataError(f"kind={self.kind!r}: expected one of {', '.join(known)}.", arguments=("kind",))
-        for name in ("gamma", "l2", "temperature"):
+        for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
-            if value is not None and not (np.isfinite(value) and value > 0):
-                raise DataError(f"{name}={value!r}: expected a number above 0.", arguments=(name,))
+            if value is None and name != "temperature":
+                continue
+            if not _is_number(value) or not low <= value <= high:
+                said = f"{name}={value!r}: expected a number from {low:g} to {high:g}."
+                raise DataError(said, arguments=(name,))
         for name, least in (("folds", 2), ("landmarks", 1), ("seed", 0)):
             value = getattr(self, name)
             if type(value) is not int or value < least:
@@ -340,9 +358,16 @@ class AdaptedVectors(Estimator):
             raise NotFittedError(self)
 
     def _check_stored(self, known: Known) -> None:
-        require(bool(self.query_ids_) == (len(self.responses_) + len(self.map_) > 0), "an adapter without a response")
-        require((self.gamma_ is not None) == (len(self.landmarks_) > 0) or not self.query_ids_, "landmarks and gamma")
-        require(len(self.map_) in (0, self.queries_.shape[1]), "the linear map is not square")
+        adapts, dimension = bool(self.query_ids_), self.queries_.shape[1]
+        require(dimension > 0, "vectors of no numbers")
+        require(len(self.responses_) == 0 or adapts, "an adapter of no queries")
+        require((len(self.responses_) > 0) == (adapts and self.gamma_ is not None), "gamma and responses")
+        require(len(self.map_) == (dimension if adapts and self.linear_ else 0), "the linear map is not square")
+        require(not adapts or self.gamma_ is not None or self.linear_ > 0, "an adapter without a kernel")
+        for table in (self.queries_, self.pulls_, self.responses_, self.map_):
+            require(bool((np.abs(table) <= _LARGEST).all()), f"a number above {_LARGEST:g}")
+        lengths = np.einsum("ij,ij->i", self.queries_, self.queries_, dtype=np.float64)
+        require(bool((np.abs(lengths - 1) < 1e-3).all()), "a training query whose vector is not of length 1")
 
     @cached_property
     def _marks(self) -> Singles:
@@ -380,19 +405,20 @@ class _Data:
                 "from the same embedding model."
             )
         gains = _gains(judgments, ids, document_ids)
-        counted_as = np.ones(len(ids)) if weights is None else np.asarray(weights, dtype=np.float64)
+        counted_as = np.ones(len(ids)) if weights is None else as_numbers(weights, "weights")
         if counted_as.shape != (len(ids),) or not (np.isfinite(counted_as).all() and (counted_as >= 0).all()):
             raise DataError(f"weights: expected {len(ids)} numbers from 0 up, one per query.", arguments=("weights",))
         alone = np.arange(len(ids)) if groups is None else np.asarray(groups)
         if alone.shape != (len(ids),):
             raise DataError(f"groups: expected {len(ids)} numbers, one per query.", arguments=("groups",))
-        teaches = (gains.sum(axis=1) > 0) & (np.abs(every).max(axis=1, initial=0.0) > 0) & (counted_as > 0)
-        rows = np.flatnonzero(teaches)
+        teaches = (np.diff(gains.indptr) > 0) & (np.abs(every).max(axis=1, initial=0.0) > 0) & (counted_as > 0)
+        # By their ids, so that the order in which they are given changes nothing.
+        rows = np.array(sorted(np.flatnonzero(teaches).tolist(), key=ids.__getitem__), np.int64)
         return _Data(
             tuple(ids[row] for row in rows.tolist()),
             _unit(every[rows]),
-            gains[rows],
-            counted_as[rows],
+            _largest_one(gains[rows]),
+            counted_as[rows] / counted_as.max(initial=0.0) if len(rows) else np.zeros(0),
             np.unique(alone[rows], return_inverse=True)[1],
             index,
             every,
@@ -410,24 +436,28 @@ class _Data:
     def pool(self, *, everything: bool = False) -> _Pool:
         """The documents of the softmax: all, or those judged, each query's best by the plain vectors, and others."""
         count = len(self.documents)
-        chosen = np.arange(count)
+        base = chosen = np.arange(count)
         if not everything and count > _POOL:
-            judged = np.unique(self.gains.indices)
-            best = [each.documents for each in self.documents.search(self.queries, top=_BEST)]
-            chosen = np.unique(np.concatenate([judged, *best]))
-            others = np.setdiff1d(np.arange(count), chosen)
-            more = np.random.default_rng(0).permutation(others)[: max(_POOL - len(chosen), 0)]
-            chosen = np.sort(np.concatenate([chosen, more]))
+            best = np.unique(
+                np.concatenate([each.documents for each in self.documents.search(self.queries, top=_BEST)])
+            )
+            others = np.random.default_rng(0).permutation(np.setdiff1d(np.arange(count), best))
+            base = np.concatenate([best, others[: max(_POOL - len(best), 0)]])
+            chosen = np.union1d(base, self.gains.indices)
         vectors = np.asarray(self.documents.of(chosen), dtype=np.float32)
         lengths = self.documents.lengths[chosen]
         vectors = vectors * np.divide(1.0, lengths, out=np.zeros(len(chosen)), where=lengths > 0)[:, None]
         gains = csr_array(self.gains[:, chosen])
-        return _Pool(self.ids, self.queries, gains, self.weights, self.groups, vectors.astype(np.float32))
+        known = np.isin(chosen, base)
+        return _Pool(self.ids, self.queries, gains, self.weights, self.groups, vectors.astype(np.float32), known)
 
 
 @dataclass(frozen=True, eq=False)
 class _Pool:
-    """The queries that teach, and the documents that the softmax is over."""
+    """The queries that teach, and the documents that the softmax is over.
+
+    known: which of the documents are there whatever is judged.
+    """
 
     ids: tuple[str, ...]
     queries: Floats
@@ -435,26 +465,36 @@ class _Pool:
     weights: Floats
     groups: Ints
     documents: Singles
+    known: Bools
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def parts(self, count: int, seed: int) -> list[Ints]:
         """The queries dealt into parts, groups whole. The draw depends on their ids, not on their order."""
-        by_id = np.array(sorted(range(len(self)), key=self.ids.__getitem__), np.int64)
-        shuffled = by_id[np.random.default_rng(seed).permutation(len(self))]
+        shuffled = np.random.default_rng(seed).permutation(len(self))
         return deal(shuffled, equal_sizes(len(self), count), self.groups)
 
     def select(self, rows: Ints) -> _Pool:
         """Some of the queries."""
         ids = tuple(self.ids[row] for row in rows.tolist())
         gains, weights, groups = self.gains[rows], self.weights[rows], self.groups[rows]
-        return _Pool(ids, self.queries[rows], gains, weights, groups, self.documents)
+        return _Pool(ids, self.queries[rows], gains, weights, groups, self.documents, self.known)
+
+    def without_others(self) -> _Pool:
+        """The same without the documents that only the judgments of other queries have brought here."""
+        kept = self.known.copy()
+        kept[self.gains.indices] = True
+        if kept.all():
+            return self
+        return replace(self, gains=csr_array(self.gains[:, kept]), documents=self.documents[kept], known=kept[kept])
 
     def problem(self, kernel: Kernel, landmarks: Floats, temperature: float, l2: float) -> Problem:
         """The objective over all these queries."""
         shares = self.gains.multiply(1 / self.gains.sum(axis=1)[:, None]).tocsr()
-        targets = np.asarray(shares @ self.documents.astype(np.float64))
+        judged, columns = np.unique(shares.indices, return_inverse=True)
+        own = csr_array((shares.data, columns, shares.indptr), shape=(len(self), len(judged)))
+        targets = np.asarray(own @ self.documents[judged].astype(np.float64))
         with one_blas_thread():
             basis = Basis.of(kernel, self.queries, landmarks)
         return Problem(basis, self.queries, self.documents, targets, self.weights / self.weights.sum(), temperature, l2)
@@ -481,7 +521,7 @@ class _HeldOut:
     """An adapter of one kernel, trained on all parts but one; asked about that part at one penalty after the other."""
 
     def __init__(self, pool: _Pool, part: Ints, kernel: Kernel, adapter: AdaptedVectors) -> None:
-        train = pool.select(np.setdiff1d(np.arange(len(pool)), part))
+        train = pool.select(np.setdiff1d(np.arange(len(pool)), part)).without_others()
         self._marks = train.queries[_landmarks(len(train), adapter.landmarks)]
         self._problem = train.problem(kernel, self._marks, adapter.temperature, 1.0)
         self._test = pool.select(part)
@@ -533,22 +573,30 @@ def _mean_and_error(gains: Floats) -> tuple[float, float]:
     return float(gains.mean()), error
 
 
+def as_numbers(values: object, what: str) -> Floats:
+    """Numbers of double precision; a DataError of what is none."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise DataError(f"{what}: expected a table of numbers; found {type(values).__name__}.") from None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+def _largest_one(gains: csr_array) -> csr_array:
+    """The same gains with a largest one of 1 in each row, all of which have a gain."""
+    if not gains.nnz:
+        return gains
+    tops = np.maximum.reduceat(gains.data, gains.indptr[:-1])
+    shares = gains.data / np.repeat(tops, np.diff(gains.indptr))
+    return csr_array((shares, gains.indices, gains.indptr), shape=gains.shape)
+
+
 def _gains(judgments: Judgments, queries: Sequence[str], documents: Sequence[str]) -> csr_array:
     """Queries × documents."""
-    if isinstance(judgments, Mapping):
-        numbers = {each: row for row, each in enumerate(queries)}, {each: row for row, each in enumerate(documents)}
-        entries = []
-        for query, own in judgments.items():
-            for document, gain in own.items():
-                for what, name, known in (("query", query, numbers[0]), ("document", document, numbers[1])):
-                    if name not in known:
-                        said = f"judgments: {what} {name!r} has no vector."
-                        raise DataError(f"{said} Give it one, or leave its judgments out.", arguments=("judgments",))
-                entries.append((numbers[0][query], numbers[1][document], float(gain)))
-        rows, columns, values = zip(*entries, strict=True) if entries else ((), (), ())
-        table = csr_array((np.array(values, np.float64), (rows, columns)), shape=(len(queries), len(documents)))
-    else:
-        table = csr_array(judgments.astype(np.float64))
+    table = _listed(judgments, queries, documents) if isinstance(judgments, Mapping) else _table(judgments)
     if table.shape != (len(queries), len(documents)):
         raise DataError(
             f"judgments: a table of {table.shape}; there are {len(queries)} query and {len(documents)} document "
@@ -557,17 +605,58 @@ def _gains(judgments: Judgments, queries: Sequence[str], documents: Sequence[str
         )
     if not (np.isfinite(table.data).all() and (table.data >= 0).all()):
         raise DataError("judgments: a gain is below 0 or not finite; gains are 0 or more.", arguments=("judgments",))
+    table.sum_duplicates()
     table.eliminate_zeros()
     return table
+
+
+def _table(judgments: csr_array) -> csr_array:
+    """A copy, in double precision."""
+    try:
+        found: csr_array = csr_array(judgments).astype(np.float64)
+        return found
+    except (TypeError, ValueError, AttributeError):
+        said = f"judgments: found {type(judgments).__name__}; expected query → document → gain, or a table of gains."
+        raise DataError(said, arguments=("judgments",)) from None
+
+
+def _listed(judgments: Mapping[str, Any], queries: Sequence[str], documents: Sequence[str]) -> csr_array:
+    """Judgments by ids as a table."""
+    numbers = {each: row for row, each in enumerate(queries)}, {each: row for row, each in enumerate(documents)}
+    entries = []
+    for query, own in judgments.items():
+        if not isinstance(own, Mapping):
+            said = f"judgments: query {query!r:.60} has {own!r:.60}; expected document → gain."
+            raise DataError(said, arguments=("judgments",))
+        for document, gain in own.items():
+            for what, name, known in (("query", query, numbers[0]), ("document", document, numbers[1])):
+                if name not in known:
+                    said = f"judgments: {what} {name!r:.60} has no vector."
+                    raise DataError(f"{said} Give it one, or leave its judgments out.", arguments=("judgments",))
+            if not isinstance(gain, (int, float, np.number)):
+                said = f"judgments: {gain!r:.60} for query {query!r:.60} and document {document!r:.60} is no number."
+                raise DataError(said, arguments=("judgments",))
+            entries.append((numbers[0][query], numbers[1][document], float(gain)))
+    rows, columns, values = zip(*entries, strict=True) if entries else ((), (), ())
+    return csr_array((np.array(values, np.float64), (rows, columns)), shape=(len(queries), len(documents)))
 
 
 def _indexed(given: Given, what: str) -> tuple[VectorIndex, Sequence[str]]:
     """Vectors as an index, and their ids; those of a plain table are its row numbers."""
     if isinstance(given, VectorIndex):
         return given, _numbered(len(given))
-    found = given if isinstance(given, Vectors) else as_vectors(_numbered(len(given)), np.asarray(given), what=what)
+    found = given if isinstance(given, Vectors) else _plain(given, what)
     return VectorIndex(found.values, found.lengths), found.ids
+
+
+def _plain(given: Floats, what: str) -> Vectors:
+    table = np.asarray(given) if isinstance(given, np.ndarray) and given.dtype.kind == "f" else as_numbers(given, what)
+    return as_vectors(_numbered(len(table) if table.ndim else 0), table, where=f"{what} vectors", what=what)
 
 
 def _numbered(count: int) -> tuple[str, ...]:
     return tuple(map(str, range(count)))
+
+
+def _queries(count: int) -> str:
+    return counted(count, "judged query", "judged queries")

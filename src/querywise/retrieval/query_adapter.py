@@ -44,6 +44,7 @@ class Kernel(NamedTuple):
         assert self.gamma is not None
         products = queries @ landmarks.T
         products -= 1
+        np.minimum(products, 0, out=products)  # of unit vectors none is above 0 but by rounding
         products *= products.dtype.type(self.gamma)
         found: Array = np.exp(products, out=products)
         return found
