@@ -38,7 +38,7 @@ from querywise.data.runs import read_run
 from querywise.data.synthetic import make_judged
 from querywise.errors import Hint, QuerywiseError
 from querywise.evaluation.evaluate import evaluate
-from querywise.evaluation.known_times import Times
+from querywise.evaluation.pace import Times
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.trained import Trained
 from querywise.exports.routing import HybridRouter

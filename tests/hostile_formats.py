@@ -42,9 +42,9 @@ from querywise.data.synthetic import make_judged
 from querywise.data.vectors import CollectionVectors, as_vectors, read_vectors
 from querywise.errors import QuerywiseError
 from querywise.evaluation.compare import compare
-from querywise.evaluation.known_times import Times
+from querywise.evaluation.pace import Times
 from querywise.evaluation.resume import Kept
-from querywise.evaluation.tuning import tuned_fit
+from querywise.evaluation.tuning import TunedFit
 from querywise.explanations.explain import explain
 from querywise.exports.routing import HybridRouter, Router
 from querywise.exports.writing import check_export_folder, export_hybrid, export_model
@@ -410,7 +410,7 @@ def _use_log(folder: Path) -> None:
 @cache
 def _fold() -> tuple[Fold, dict[str, Any]]:
     method = METHODS["knn-offline-2"]
-    fit = tuned_fit(method.build, {"l2": (0.1, 1.0)}, fixed={"k": 0.4})
+    fit = TunedFit(method.build, {"l2": (0.1, 1.0)}, fixed={"k": 0.4})
     return make_folds(make_judged(12, 5, 3, kinds=2), folds=3)[0], {"ours": fit}
 
 
@@ -613,7 +613,7 @@ FORMATS = (
     Format("a text collection", _make_collection, _use_text, unsigned, ("data/collections.py",), linked=True),
     Format("kept results", _make_kept, _use_kept, sign_kept, ("evaluation/resume.py", "runtime/resume.py")),
     Format("an unfinished training", _make_training, _use_training, _sign_inner, ("runtime/resume.py",)),
-    Format("times of methods", _make_times, _use_times, unsigned, ("evaluation/known_times.py",)),
+    Format("times of methods", _make_times, _use_times, unsigned, ("evaluation/pace.py",)),
     Format("a log of judgements", _make_judging, _use_judging, unsigned, ("service/judging.py", "data/judgements.py")),
     Format("an export of models", _make_export, _use_export, _sign_inner, _EXPORT),
     *(

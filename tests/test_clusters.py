@@ -17,8 +17,7 @@ from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.oracle import OracleGap, gap_in, oracle_gap
 from querywise.evaluation.significance import paired_t_test
-from querywise.explanations.explain import explain
-from querywise.explanations.explained import Explanation
+from querywise.explanations.explain import Explanation, explain
 from querywise.learners.linear import LinearModel, LinearModels
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.learners.trees.boosting import LambdaMART

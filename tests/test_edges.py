@@ -13,8 +13,7 @@ from querywise import compare, make_judged, tune
 from querywise.data.folds import make_folds
 from querywise.data.letor import write_letor
 from querywise.errors import EdgeHint
-from querywise.evaluation.edges import edges_of
-from querywise.evaluation.tuning import tuned_fit
+from querywise.evaluation.tuning import TunedFit, edges_of
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from tests import commands
 
@@ -59,7 +58,7 @@ def test_other_parameters_are_held_at_their_best() -> None:
 
 def test_a_comparison_warns_once_and_counts_folds() -> None:
     folds = make_folds(make_judged(40, 8, 4, seed=3))
-    fit = tuned_fit(lambda l2: RankSVM(l2=l2), {"l2": [0.1, 1.0, 10.0, 100.0]})
+    fit = TunedFit(lambda l2: RankSVM(l2=l2), {"l2": [0.1, 1.0, 10.0, 100.0]})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         compared = compare({"svm": fit, "again": fit}, folds, measures="map")

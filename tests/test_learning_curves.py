@@ -20,10 +20,9 @@ from querywise.data.letor import write_letor
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.evaluation.compare import compare
-from querywise.evaluation.curves import LearningCurves
 from querywise.evaluation.evaluate import Evaluation
 from querywise.evaluation.foreign import System
-from querywise.evaluation.learning_curves import cut, sizes_up_to, training_queries
+from querywise.evaluation.learning_curves import LearningCurves, cut, sizes_up_to, training_queries
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import holm, paired_t_test
 from querywise.jobs.compare import Asked, run

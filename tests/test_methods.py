@@ -21,8 +21,8 @@ from querywise.locality.neighborhoods import Nearest, Radius
 from querywise.locality.views.topmean import TopMean
 from querywise.locality.views.twomodels import TwoModels
 from querywise.methods import METHODS, Setting, current_name, described, find_method, parse_settings, typed
-from querywise.methods.signatures import imported, make, settings_of
-from querywise.methods.views import VIEWS
+from querywise.methods.method import imported, make, settings_of
+from querywise.methods.parts import VIEWS
 from querywise.rankers.blend import Blend
 from querywise.rankers.column import OneFeature
 from querywise.rankers.normalised import QueryNormalised

@@ -28,7 +28,7 @@ from querywise.rankers.classes import QueryClasses
 from querywise.rankers.knn import KnnOffline1, KnnOffline2, KnnOnline
 from querywise.rankers.normalised import QueryNormalised, normalised
 from querywise.rankers.single import Single
-from querywise.report.oracle import gap_lines
+from querywise.report.sections import gap_lines
 from querywise.runtime.arrays import Floats, Ints
 from tests.worlds import examples, ragged, two_faced
 

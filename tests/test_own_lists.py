@@ -14,11 +14,9 @@ from querywise.data.judged import concatenate, judged_by
 from querywise.data.judgements import Judgement, grades_of, read_judgements
 from querywise.data.runs import Run, read_run, tabulate_runs
 from querywise.errors import DataError
-from querywise.evaluation.compared import Compared
+from querywise.evaluation.compare import Compared, own_coverage
 from querywise.evaluation.evaluate import evaluate_run
-from querywise.evaluation.examples import extremes
-from querywise.evaluation.own_lists import own_coverage
-from querywise.evaluation.rankings import all_ranks, ranked
+from querywise.evaluation.rankings import all_ranks, extremes, ranked
 from querywise.measures.score_files import write_runs
 from querywise.methods import METHODS
 from querywise.rankers.column import OneFeature

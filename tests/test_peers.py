@@ -17,7 +17,7 @@ from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.significance import holm
-from querywise.evaluation.tuning import tuned_fit
+from querywise.evaluation.tuning import TunedFit
 from querywise.jobs.compare import Asked, run
 from querywise.learners.peers.catboost import CatBoost
 from querywise.learners.peers.peer import installed
@@ -104,7 +104,7 @@ def test_only_comparisons_take_them() -> None:
 
 def test_the_chosen_setting_is_fitted_again_with_all_seeds() -> None:
     method = PEERS["xgboost"]
-    fit = tuned_fit(method.build, {"depth": (1, 3)}, fixed={"trees": 20}, final={"bag": 2})
+    fit = TunedFit(method.build, {"depth": (1, 3)}, fixed={"trees": 20}, final={"bag": 2})
     found = fit(TRAIN, VALID)
     assert len(found.tried) == 2
     assert all("bag" not in each.parameters for each in found.tried)

@@ -16,8 +16,8 @@ from querywise.data.letor import write_letor
 from querywise.data.synthetic import make_judged
 from querywise.evaluation import pace
 from querywise.evaluation.compare import compare
-from querywise.evaluation.known_times import Times
-from querywise.evaluation.tuning import tuned_fit
+from querywise.evaluation.pace import Times
+from querywise.evaluation.tuning import TunedFit
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.runtime import progress
 from querywise.runtime.progress import Lines, Ongoing, duration
@@ -160,7 +160,7 @@ SMALL, LARGE = make_judged(20, 10, 5), make_judged(80, 10, 5)
 
 
 def test_a_time_is_scaled_from_the_most_similar_size(times: Path) -> None:
-    one, three = (tuned_fit(RankSVM, {"l2": values}) for values in ([1.0], [0.1, 1.0, 10.0]))
+    one, three = (TunedFit(RankSVM, {"l2": values}) for values in ([1.0], [0.1, 1.0, 10.0]))
     assert Times().seconds("svm", one, SMALL) is None
     Times().keep([("svm", one, SMALL, 2.0)])
     assert Times().seconds("svm", one, SMALL) == 2.0
@@ -170,11 +170,11 @@ def test_a_time_is_scaled_from_the_most_similar_size(times: Path) -> None:
     assert Times().seconds("svm", three, LARGE) == pytest.approx(300.0)
     assert Times().seconds("svm", one, SMALL) == 2.0
     assert Times().seconds("other", one, SMALL) is None
-    assert Times().seconds("svm", tuned_fit(RankSVM, {}, fixed={"l2": 1.0}), SMALL) is None, "other settings"
+    assert Times().seconds("svm", TunedFit(RankSVM, {}, fixed={"l2": 1.0}), SMALL) is None, "other settings"
 
 
 def test_the_file_of_times_holds_no_names(times: Path) -> None:
-    Times().keep([("run secret-project.trec", tuned_fit(RankSVM, {}, fixed={"view": "/home/me"}), SMALL, 1.0)])
+    Times().keep([("run secret-project.trec", TunedFit(RankSVM, {}, fixed={"view": "/home/me"}), SMALL, 1.0)])
     text = times.read_text()
     assert re.fullmatch(r'\{"[0-9a-f]{16}": \[\[20, 200, 5, 1, 1\.0\]\]\}', text), text
 
@@ -195,7 +195,7 @@ def test_the_file_of_times_holds_no_names(times: Path) -> None:
 def test_a_damaged_file_of_times_is_as_good_as_none(times: Path, content: bytes) -> None:
     times.parent.mkdir(parents=True)
     times.write_bytes(content)
-    fit = tuned_fit(RankSVM, {})
+    fit = TunedFit(RankSVM, {})
     assert Times().seconds("svm", fit, SMALL) is None
     Times().keep([("svm", fit, SMALL, 2.0)])
     assert Times().seconds("svm", fit, SMALL) == 2.0
@@ -204,8 +204,8 @@ def test_a_damaged_file_of_times_is_as_good_as_none(times: Path, content: bytes)
 def test_times_that_cannot_be_written_are_not_missed(times: Path) -> None:
     times.parent.parent.mkdir()
     times.parent.write_text("a file where the folder should be")
-    Times().keep([("svm", tuned_fit(RankSVM, {}), SMALL, 2.0)])
-    assert Times().seconds("svm", tuned_fit(RankSVM, {}), SMALL) is None
+    Times().keep([("svm", TunedFit(RankSVM, {}), SMALL, 2.0)])
+    assert Times().seconds("svm", TunedFit(RankSVM, {}), SMALL) is None
 
 
 def test_nothing_is_kept_where_no_progress_is_shown(times: Path) -> None:
@@ -329,5 +329,5 @@ def test_a_redirected_command_names_compilation_as_such(place: Path, tmp_path: P
 def test_names_of_methods_are_said_without_commands_for_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(pace, "announce", said.append)
-    pace._say("run a\x1b[31m")
-    assert said == ["run a\\x1b[31m"]
+    pace.Pace(2, {"run": lambda train, valid: RankSVM()})._say("run a\x1b[31m")
+    assert said == ["1 method on 2 folds: run a\\x1b[31m"]

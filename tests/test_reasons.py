@@ -14,8 +14,8 @@ from querywise.data.judged import Judged
 from querywise.data.synthetic import make_judged
 from querywise.evaluation.compare import compare
 from querywise.evaluation.rankings import why
-from querywise.evaluation.reasons import Reasons, uses
 from querywise.evaluation.resume import Kept
+from querywise.evaluation.trained import Reasons, uses
 from querywise.explanations import reasons as module
 from querywise.explanations.contributions import contributions, contributions_in, one_query
 from querywise.explanations.reasons import reasons

@@ -29,16 +29,15 @@ from querywise.data.judged import Candidates, Judged
 from querywise.data.query_table import QueryTable
 from querywise.errors import DataError
 from querywise.evaluation.breakdown import breakdowns, by_difficulty, by_quarter
-from querywise.evaluation.compare import compare
-from querywise.evaluation.compared import Compared
-from querywise.evaluation.examples import extremes
+from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.findings import Findings, findings
+from querywise.evaluation.rankings import extremes
 from querywise.evaluation.trained import Fit
 from querywise.jobs.compare import Asked, run
 from querywise.measures.score_files import write_scores
 from querywise.rankers.given import GivenScores
-from querywise.report.contents import Section
 from querywise.report.drawings import Figure, differences, ndcg_curves
+from querywise.report.sections import Section
 from querywise.report.tables import Column, Table
 from querywise.report.writing import markdown_page, write_report
 from querywise.runtime.arrays import Bools, Floats, Ints

@@ -21,12 +21,12 @@ from querywise.data.runs import Run
 from querywise.display.tables import LIBRARIES, Column, as_frame, table
 from querywise.display.words import short
 from querywise.errors import DataError
-from querywise.evaluation.compared import Compared
+from querywise.evaluation.compare import Compared
 from querywise.evaluation.evaluate import Evaluation
 from querywise.evaluation.significance import holm, paired_t_test
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import Tuned
-from querywise.explanations.explained import Explanation, Reason
+from querywise.explanations.explain import Explanation, Reason
 from querywise.retrieval.index import build_index
 from querywise.runtime.values import Grid
 

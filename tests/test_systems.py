@@ -23,8 +23,8 @@ from sklearn.preprocessing import StandardScaler
 import querywise as qw
 from querywise.data.judged import Candidates, Judged
 from querywise.errors import DataError, NotFittedError
-from querywise.evaluation.compared import Compared
-from querywise.evaluation.evaluated import Evaluated
+from querywise.evaluation.compare import Compared
+from querywise.evaluation.differences import Evaluated
 from querywise.evaluation.findings import findings
 from querywise.evaluation.significance import holm
 from querywise.evaluation.trained import Fit

@@ -19,8 +19,7 @@ from querywise.data.letor import write_letor
 from querywise.data.query_table import QueryTable, read_queries, write_queries
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError, Hint
-from querywise.evaluation.compare import compare
-from querywise.evaluation.compared import Compared
+from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.findings import as_json, findings
 from querywise.evaluation.foreign import System
 from querywise.evaluation.trained import Fit

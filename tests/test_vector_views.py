@@ -26,7 +26,7 @@ from querywise.locality.views.signals import RunSignals, SignalView
 from querywise.locality.views.topmean import TopMean
 from querywise.locality.views.vector import VectorView
 from querywise.methods import find_method
-from querywise.methods.views import view_named
+from querywise.methods.parts import view_named
 from querywise.rankers.clusters import Naive
 from querywise.retrieval.embedding import query_vector, with_embedded
 from querywise.retrieval.features import judged_candidates

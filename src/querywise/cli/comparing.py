@@ -108,7 +108,7 @@ def compare(
 ) -> None:
     """Train several methods on the same folds and say which is better, on which queries, and whether that is luck."""
     from querywise.data.rows import reading_for
-    from querywise.evaluation.edges import without_hints
+    from querywise.evaluation.tuning import without_hints
     from querywise.jobs.compare import Asked, run
     from querywise.jobs.origins import begun, titles_of
     from querywise.measures.flavours import find_flavour
@@ -146,7 +146,7 @@ def compare(
 
 
 def _say_found(found: Findings, test: str, page: Path | None, *, as_json: bool) -> None:
-    from querywise.report.oracle import gap_lines
+    from querywise.report.sections import gap_lines
     from querywise.report.terminal import comparison_table, curves_table, twins_table
 
     if as_json:
@@ -204,7 +204,7 @@ def reproduce(
 ) -> None:
     """Make a paper's tables and figures anew on the data you have."""
     from querywise.display.words import printable
-    from querywise.evaluation.edges import without_hints
+    from querywise.evaluation.tuning import without_hints
     from querywise.reproduction import blend, curves, fromtext, geng2008, hoi2008, hybrid, lin2011, peers, zha2006
     from querywise.retrieval.reading import folds_of
 
@@ -286,7 +286,7 @@ def demo(
     quiet: options.Quiet = False,
 ) -> None:
     """Search the documentation of your own Python: build a collection of it, train on it, compare, show."""
-    from querywise.evaluation.edges import without_hints
+    from querywise.evaluation.tuning import without_hints
     from querywise.jobs.demo import run
     from querywise.jobs.origins import begun
 

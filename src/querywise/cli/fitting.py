@@ -92,7 +92,7 @@ def fit(
 
     with compiled_beside(method) as compiled:  # what is below is slow to import
         from querywise.data.rows import reading_for
-        from querywise.evaluation.edges import without_hints
+        from querywise.evaluation.tuning import without_hints
         from querywise.jobs.choice import AMONG, AUTO
         from querywise.jobs.fit import Asked, run
         from querywise.measures.flavours import find_flavour

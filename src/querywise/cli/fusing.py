@@ -93,7 +93,7 @@ def fuse(
     the votes and each run alone; what is best is written.
     """
     from querywise.data.runs import check_positive, read_runs, tabulate_runs
-    from querywise.evaluation.edges import without_hints
+    from querywise.evaluation.tuning import without_hints
     from querywise.jobs.fuse import Fusing, check_fusing, check_normalisation, run
     from querywise.jobs.origins import begun
     from querywise.measures.flavours import find_flavour

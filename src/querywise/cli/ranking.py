@@ -17,7 +17,7 @@ from querywise.runtime.progress import shown
 
 if TYPE_CHECKING:
     from querywise.methods import Method
-    from querywise.methods.settings import Value
+    from querywise.methods.method import Value
 
 
 @command

@@ -75,6 +75,15 @@ def p_value(p: float) -> str:
     return "" if math.isnan(p) else "< 0.0001" if p < 1e-4 else f"{p:.4f}"
 
 
+def p_in_words(p: float) -> str:
+    """A p-value in a sentence.
+
+    >>> p_in_words(0.012), p_in_words(1e-9)
+    ('p = 0.0120', 'p < 0.0001')
+    """
+    return f"p {'' if p < 1e-4 else '= '}{p_value(p)}"
+
+
 def in_columns(lines: Sequence[Sequence[str]], *, first_to_the_right: bool = False) -> list[str]:
     """Lines of cells as text, in columns as wide as their widest cell: names to the left, the others to the right.
 

@@ -9,7 +9,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from querywise.data.coverage import relevant_judged
-from querywise.evaluation.compared import Compared
+from querywise.evaluation.compare import Compared
+from querywise.evaluation.rankings import query_texts
 from querywise.evaluation.significance import paired_t_test
 from querywise.runtime.arrays import Bools, Floats, Ints
 
@@ -62,10 +63,8 @@ def relevant_documents(compared: Compared) -> Ints:
 
 def query_words(compared: Compared) -> Ints | None:
     """How many words each query has; None unless all have a text."""
-    table = compared.judged.candidates.queries
-    if table is None or table.texts is None or not all(table.texts):
-        return None
-    return np.array([len((text or "").split()) for text in table.texts])
+    texts = query_texts(compared)
+    return np.array([len((text or "").split()) for text in texts]) if all(texts) else None
 
 
 def nearest_distances(compared: Compared) -> tuple[str, Floats] | None:

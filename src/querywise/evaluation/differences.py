@@ -1,17 +1,34 @@
-"""Every method against the baseline on the same queries: difference, interval, p, and p by Holm."""
+"""Evaluations of the same queries, each against the first or the baseline: difference, interval, p, and p by Holm."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from querywise.data.coverage import Coverage
+from querywise.display.axes import axes_or_new, finish, looks, plain
 from querywise.display.tables import Cell, Column, table
 from querywise.display.words import in_columns, p_value, short
 from querywise.errors import DataError
 from querywise.evaluation.evaluate import Evaluation
-from querywise.evaluation.significance import TEST_NAMES, bootstrap_interval, find_test, holm
+from querywise.evaluation.significance import (
+    SIGNIFICANT,
+    TEST_NAMES,
+    Corrected,
+    bootstrap_interval,
+    corrected,
+    find_test,
+)
+from querywise.measures.flavours import find_flavour
+from querywise.runtime.files import atomic_text
+from querywise.runtime.values import JsonObject, json_text
 
-_SURE = 0.05
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 _MOST = 12  # methods in a text
 
 
@@ -28,7 +45,7 @@ class Difference:
     @property
     def is_significant(self) -> bool:
         """Whether the corrected p is below 0.05."""
-        return self.p_holm < _SURE
+        return self.p_holm < SIGNIFICANT
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,26 +60,24 @@ class Differences:
         """The baseline's evaluation."""
         return self.evaluations[self.baseline]
 
-    def tested(self, measure: str, test: str) -> dict[str, tuple[float, float, float]]:
-        """Method → its difference, p and p by Holm in one measure; the baseline has none."""
+    def tested(self, measure: str, test: str) -> dict[str, Corrected]:
+        """Method → its paired test in one measure; the baseline has none."""
         compute, theirs = find_test(test), self.base[measure]
         others = {name: each[measure] for name, each in self.evaluations.items() if name != self.baseline}
-        found = {name: compute(ours, theirs) for name, ours in others.items()}
-        corrected = holm([each.p for each in found.values()]) if found else []
-        return {name: (each.difference, each.p, p) for (name, each), p in zip(found.items(), corrected, strict=True)}
+        return corrected({name: compute(ours, theirs) for name, ours in others.items()})
 
     def corrected(self, test: str) -> dict[str, dict[str, float]]:
         """Method → measure → p by Holm; the baseline has none."""
         by_measure = {measure: self.tested(measure, test) for measure in self.base.measures}
         others = [name for name in self.evaluations if name != self.baseline]
-        return {name: {measure: found[name][2] for measure, found in by_measure.items()} for name in others}
+        return {name: {measure: found[name].p_holm for measure, found in by_measure.items()} for name in others}
 
     def with_intervals(self, measure: str, test: str) -> list[Difference]:
         """Every method but the baseline, with the bootstrap interval of its difference."""
         theirs = self.base[measure]
         return [
-            Difference(name, *numbers, bootstrap_interval(self.evaluations[name][measure], theirs))
-            for name, numbers in self.tested(measure, test).items()
+            Difference(name, *each.numbers, bootstrap_interval(self.evaluations[name][measure], theirs))
+            for name, each in self.tested(measure, test).items()
         ]
 
     def columns(self, test: str) -> dict[str, Column]:
@@ -70,7 +85,8 @@ class Differences:
         found: dict[str, Column] = {"method": list(self.evaluations)}
         for measure in self.base.measures:
             tested = self.tested(measure, test)
-            every = [tested.get(name, (0.0, float("nan"), float("nan"))) for name in self.evaluations]
+            nothing = (0.0, float("nan"), float("nan"))
+            every = [tested[name].numbers if name in tested else nothing for name in self.evaluations]
             found[measure] = [float(each[measure].mean()) for each in self.evaluations.values()]
             for place, what in enumerate(("difference", "p", "p_holm")):
                 found[f"{measure}_{what}"] = [numbers[place] for numbers in every]
@@ -97,7 +113,7 @@ class Differences:
             for row, (name, each) in zip(cells, self.evaluations.items(), strict=True):
                 known = tested.get(name)
                 row.append(f"{each[measure].mean():.4f}")
-                row.extend(["", ""] if known is None else [f"{known[0]:+.4f}", p_value(known[2])])
+                row.extend(["", ""] if known is None else [f"{known.found.difference:+.4f}", p_value(known.p_holm)])
         return headings, cells
 
     def text(self, first: str, test: str = "t") -> str:
@@ -120,3 +136,83 @@ def require_known(by: str) -> None:
     """Refuse anything but the two kinds of rows there are."""
     if by not in ("method", "query"):
         raise DataError(f"to_frame(by={by!r}) is unknown. Known: by='method', by='query'.")
+
+
+def plot_differences(
+    found: Sequence[Difference], names: Sequence[str], baseline: str, mean: float, measure: str, ax: Axes | None
+) -> Axes:
+    """Every method's difference with its interval, the first on top; names: of all methods, for their colours."""
+    if not found:
+        raise DataError(f"There is nothing to draw: {baseline!r} was compared with no other method.")
+    axes, colours = axes_or_new(ax, height=1.1 + 0.34 * len(found)), looks(names)
+    for place, each in enumerate(reversed(found)):
+        low, high = each.interval
+        colour, marker = colours[each.name]
+        axes.plot([low, high], [place, place], color=colour, linewidth=2.2, solid_capstyle="round")
+        axes.plot([each.difference], [place], marker, color=colour, markersize=7)
+        mark = "*" if each.is_significant else ""
+        axes.annotate(f"{each.difference:+.4f}{mark}", (high, place), (6, -3.5), textcoords="offset points", fontsize=9)
+    axes.axvline(0, color="#000000", linewidth=1)
+    axes.set_ylim(-0.6, len(found) - 0.4)
+    axes.margins(x=0.18)
+    what = f"difference in {plain(measure)} from {plain(baseline)} ({mean:.4f})"
+    axes.set_xlabel(f"{what}\nbars: 95 % bootstrap interval; *: p < 0.05, Holm", fontsize=8.5)
+    axes.set_yticks(range(len(found)), [plain(each.name) for each in reversed(found)])
+    return finish(axes)
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """Several evaluations of the same queries, by name; the first is what the others are compared with."""
+
+    tables: Mapping[str, Evaluation]
+    coverage: Mapping[str, Coverage] = field(default_factory=dict)  # of runs: what each holds of all that was judged
+    unjudged: int = 0  # queries of the runs without a judgement
+
+    @property
+    def first(self) -> Evaluation:
+        """The evaluation of the first."""
+        return next(iter(self.tables.values()))
+
+    @property
+    def conventions(self) -> str:
+        """What was counted, in words."""
+        return find_flavour(self.first.flavour).conventions
+
+    def corrected(self, test: str) -> dict[str, dict[str, float]]:
+        """The p of every measure of each but the first, against the first, by Holm for their number."""
+        return Differences(self.tables, next(iter(self.tables))).corrected(test)
+
+    def as_json(self, test: str) -> JsonObject:
+        """Everything the table shows, as JSON can hold it."""
+        alone: JsonObject = {"queries": len(self.first), "flavour": self.first.flavour, "mean": self.first.mean()}
+        if len(self.tables) == 1 and not self.coverage:
+            return alone
+        corrected = self.corrected(test)
+        runs: JsonObject = {
+            name: {
+                "mean": table.mean(),
+                **({"p_holm": corrected[name]} if name in corrected else {}),
+                **({"coverage": asdict(self.coverage[name])} if name in self.coverage else {}),
+            }
+            for name, table in self.tables.items()
+        }
+        content: JsonObject = {"queries": len(self.first), "flavour": self.first.flavour, "counts": self.conventions}
+        content |= alone if len(self.tables) == 1 else {}
+        return {**content, "unjudged": self.unjudged, "test": TEST_NAMES[test], "runs": runs}
+
+    def write(self, path: Path) -> None:
+        """Every query's values, as .json or else as .csv; of several runs with a column for the run."""
+        if len(self.tables) == 1:
+            (self.first.write_json if path.suffix == ".json" else self.first.write_csv)(path)
+            return
+        with atomic_text(path) as out:
+            if path.suffix == ".json":
+                runs: JsonObject = {name: each.as_json() for name, each in self.tables.items()}
+                out.write(json_text({"flavour": self.first.flavour, "runs": runs}))
+                return
+            table = csv.writer(out, lineterminator="\n")
+            table.writerow(["run", "query", *self.first.measures])
+            for name, each in self.tables.items():
+                for query_id, row in zip(each.query_ids, each.values.tolist(), strict=True):
+                    table.writerow([name, query_id, *map(repr, row)])

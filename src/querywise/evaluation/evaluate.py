@@ -16,11 +16,11 @@ from querywise.data.judged import Judged
 from querywise.data.judgements import Grades, grades_from
 from querywise.data.labels import checked_weights
 from querywise.data.runs import Run
+from querywise.display.axes import COLOURS, UP, axes_or_new, finish, plain
 from querywise.display.tables import Frame, as_frame, table
 from querywise.display.words import counted
 from querywise.errors import DataError
 from querywise.evaluation.foreign import System, is_system, name_of, scorer_of
-from querywise.evaluation.plots import draw_values
 from querywise.measures.flavours import Flavour, find_flavour
 from querywise.measures.formulas import find_measures
 from querywise.measures.order import RankedList, ScoreOrder, as_compared, check_scores, ranked_lists
@@ -79,7 +79,7 @@ class Evaluation:
     def plot(self, measure: str | None = None, *, ax: Axes | None = None) -> Axes:
         """One measure's values by query, sorted, on Matplotlib's axes; by default the first measure."""
         chosen = self.measures[0] if measure is None else measure
-        return draw_values(self[chosen], chosen, ax)
+        return _draw(self[chosen], chosen, ax)
 
     def write_csv(self, path: PathLike) -> None:
         """One line per query, values exact to the last bit."""
@@ -229,3 +229,26 @@ def _ranked(scores: Mapping[str, float], own: Mapping[str, int], flavour: Flavou
         np.array([name in own for name in names], np.bool_),
         np.array([grade for name, grade in own.items() if name not in scores], np.int64),
     )
+
+
+def _draw(values: Floats, measure: str, ax: Axes | None) -> Axes:
+    """One measure's values, a place per query, the highest first, and their mean."""
+    axes = axes_or_new(ax)
+    ordered = np.sort(values)[::-1]
+    places = np.arange(len(ordered) + 1) - 0.5
+    axes.stairs(ordered, places, fill=True, color=UP, alpha=0.8)
+    mean = float(values.mean())
+    axes.axhline(mean, color=COLOURS[0], linestyle="--", linewidth=1.2)
+    axes.annotate(
+        f"mean {mean:.4f}",
+        (1, mean),
+        (-4, 4),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        ha="right",
+    )
+    axes.margins(x=0.01)
+    axes.locator_params(axis="x", integer=True)
+    axes.set_xlabel(f"{len(ordered):,} queries, sorted")
+    axes.set_ylabel(plain(measure))
+    return finish(axes)

@@ -1,26 +1,223 @@
-"""What a comparison found: every number of a report, computed once, from the scores alone."""
+"""What a comparison found: every number of a report, computed once, from the scores alone; any two methods tested."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
+from querywise.display.words import p_in_words, p_value
 from querywise.evaluation.breakdown import Breakdown, breakdowns, relevant_documents
-from querywise.evaluation.compared import Compared
-from querywise.evaluation.curves import LearningCurves
+from querywise.evaluation.compare import Compared
 from querywise.evaluation.differences import Differences
-from querywise.evaluation.examples import Example, extremes
-from querywise.evaluation.leaks import TwinGain, twins_json
+from querywise.evaluation.leaks import TwinGain
+from querywise.evaluation.learning_curves import LearningCurves
 from querywise.evaluation.oracle import Halves, best_of, reachable
-from querywise.evaluation.pairs import SIGNIFICANT, Cheapest, Pair, all_pairs, cheapest
-from querywise.evaluation.reasons import Use, uses
-from querywise.evaluation.significance import TEST_NAMES, TESTS, bootstrap_interval, effect_size, find_test
-from querywise.evaluation.trained import Trained
+from querywise.evaluation.rankings import Example, extremes
+from querywise.evaluation.significance import (
+    SIGNIFICANT,
+    TEST_NAMES,
+    TESTS,
+    bootstrap_interval,
+    corrected,
+    effect_size,
+    find_test,
+)
+from querywise.evaluation.trained import Trained, Use, uses
 from querywise.runtime.values import JsonObject
 
+_ALIKE = 1.1  # times within ten per cent are equal: a second run could swap them
 _NUMBERS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
+_NONE = "makes no significant difference"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One method's mean less another's, with the paired test. p_holm: corrected for the number of pairs tested."""
+
+    first: str
+    second: str
+    difference: float
+    p: float
+    p_holm: float
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the corrected p is below 0.05."""
+        return self.p_holm < SIGNIFICANT
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the first method is significantly worse than the second."""
+        return self.is_significant and self.difference < 0
+
+    def as_json(self) -> JsonObject:
+        """All of it, by name."""
+        numbers = {"difference": self.difference, "p": self.p, "p_holm": self.p_holm}
+        return {"first": self.first, "second": self.second, **numbers}
+
+
+def corrected_pairs(
+    compared: Compared, pairs: Iterable[tuple[str, str]], measure: str, test: str = "t"
+) -> tuple[Pair, ...]:
+    """The paired test of each pair, corrected by Holm for their number."""
+    found = corrected({names: compared.test(*names, measure, test=test) for names in pairs})
+    return tuple(Pair(*names, *each.numbers) for names, each in found.items())
+
+
+def all_pairs(compared: Compared, measure: str, test: str = "t") -> tuple[Pair, ...]:
+    """Every two methods, each pair once."""
+    return corrected_pairs(compared, itertools.combinations(compared.names, 2), measure, test)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds of training in all folds, and milliseconds of ranking per query; NaN where they are not known."""
+
+    training: float
+    ranking: float
+
+    @staticmethod
+    def of(compared: Compared, name: str) -> Costs:
+        """Those of one method."""
+        return Costs(compared.fit_seconds(name), compared.predict_milliseconds(name))
+
+    @property
+    def are_known(self) -> bool:
+        """Whether both are."""
+        return math.isfinite(self.training) and math.isfinite(self.ranking)
+
+
+@dataclass(frozen=True)
+class Cheapest:
+    """The methods that are not significantly worse than the best one, and the cheapest of them.
+
+    best: the winner of the comparison; where nothing beats the baseline, the method with the highest mean. tests:
+    every other method of known cost against it. training, ranking: the cheapest to train and to rank by of the best
+    one and those that are not significantly worse; the best one itself where no other is cheaper. pairs: any two
+    methods, corrected for all pairs.
+    """
+
+    best: str
+    is_winner: bool
+    measure: str
+    test: str
+    tests: tuple[Pair, ...]
+    costs: dict[str, Costs]
+    training: str
+    ranking: str
+    pairs: tuple[Pair, ...] = ()
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The methods to consider instead of the best one: none, one that is cheapest in both ways, or one for each."""
+        return tuple(dict.fromkeys(name for name in (self.training, self.ranking) if name != self.best))
+
+    @property
+    def text(self) -> str:
+        """The conclusion in a sentence for each of them."""
+        than = self.best if self.is_winner else f"{self.best}, which has the highest mean"
+        if not self.others:
+            return self._none(f"{than}{'' if self.is_winner else ','}") if self.tests else ""
+        if self.training == self.ranking:
+            return self._sentence(self.training, "is the cheapest method", than)
+        ways = ((self.training, "is the cheapest method to train"), (self.ranking, "is the cheapest method to rank by"))
+        return " ".join(self._sentence(name, f"{how} that is", than) for name, how in ways if name != self.best)
+
+    def _none(self, than: str) -> str:
+        """That there is no such method, with the closest of those that are cheaper."""
+        best = self.costs[self.best]
+        cheaper = [
+            each
+            for each in self.tests
+            if not best.are_known
+            or self.costs[each.first].training < best.training
+            or self.costs[each.first].ranking < best.ranking
+        ]
+        if not cheaper:
+            return f"No method is cheaper than {than.rstrip(',')}."
+        closest = max(cheaper, key=lambda each: each.difference).first
+        which = f"cheaper than {than}" if best.are_known else "whose cost is known"
+        worse = "significantly worse" if best.are_known else f"significantly worse than {than.rstrip(',')}"
+        return f"Every method {which} is {worse}; the closest is {closest}: {self.told(closest)}."
+
+    def _sentence(self, name: str, how: str, than: str) -> str:
+        return f"{name} {how} not significantly worse than {than}: {self.told(name)}."
+
+    def told(self, name: str) -> str:
+        """The difference of a method from the best one, its p, and both costs, in a few words."""
+        pair = next(each for each in self.tests if each.first == name)
+        many = f"Holm, {len(self.tests)} tests" if len(self.tests) > 1 else TEST_NAMES[self.test]
+        luck = f"{p_in_words(pair.p_holm)} ({many}{self._among_all(pair)})"
+        ours, theirs = self.costs[name], self.costs[self.best]
+        seconds, milliseconds = f"trained in {_plain(ours.training)} s", f"{_plain(ours.ranking)} ms per query"
+        if theirs.are_known:
+            seconds += f" instead of {_plain(theirs.training)} s"
+            milliseconds += f" instead of {_plain(theirs.ranking)}"
+        return f"{self.measure} {pair.difference:+.4f}, {luck}, {seconds}, {milliseconds}"
+
+    def _among_all(self, pair: Pair) -> str:
+        """The p among all pairs where it decides otherwise, so that nobody finds two answers in one report."""
+        same = {pair.first, pair.second}
+        other = next((each for each in self.pairs if {each.first, each.second} == same), pair)
+        if other.is_significant == pair.is_significant:
+            return ""
+        return f"; borderline: {p_value(other.p_holm)} if all {len(self.pairs)} pairs are tested"
+
+    def as_json(self) -> JsonObject:
+        """All of it, with costs."""
+        return {
+            "than": self.best,
+            "to_train": self.training,
+            "to_rank": self.ranking,
+            "said": self.text,
+            "costs": {
+                name: {"fit_seconds": each.training, "predict_milliseconds": each.ranking}
+                for name, each in self.costs.items()
+                if each.are_known
+            },
+            **self.tests_as_json(),
+        }
+
+    def tests_as_json(self) -> JsonObject:
+        """What does not depend on times: every method's test against the best one."""
+        return {"than": self.best, "tests": [{**each.as_json(), "worse": each.is_worse} for each in self.tests]}
+
+
+def cheapest(
+    compared: Compared,
+    best: str,
+    among: Sequence[str],
+    pairs: tuple[Pair, ...],
+    measure: str,
+    test: str = "t",
+    *,
+    is_winner: bool = True,
+) -> Cheapest:
+    """The cheapest of some methods that is not significantly worse than the best one; unknown costs are left out."""
+    costs = {name: Costs.of(compared, name) for name in (best, *among)}
+    known = [name for name in among if name != best and costs[name].are_known]
+    tests = corrected_pairs(compared, ((name, best) for name in known), measure, test)
+    allowed = [each.first for each in tests if not each.is_worse]
+
+    def least(cost: Callable[[Costs], float], first: str | None = None) -> str:
+        """The cheapest; `first` where it is as cheap, and the best one before any other that is."""
+        known = {name: cost(costs[name]) for name in (best, *allowed) if costs[name].are_known}
+        limit = min(known.values(), default=0.0) * _ALIKE
+        alike = [name for name in known if known[name] <= limit]
+        return first if first in alike else alike[0] if alike else best
+
+    training = least(lambda each: each.training)
+    ranking = least(lambda each: each.ranking, training)
+    return Cheapest(best, is_winner, measure, test, tests, costs, training, ranking, pairs)
+
+
+def _plain(number: float) -> str:
+    """A time in two digits, without an exponent."""
+    return "less than 0.001" if number < 0.001 else f"{number:.0f}" if number >= 100 else f"{number:.2g}"
 
 
 @dataclass(frozen=True)
@@ -143,7 +340,8 @@ def findings(compared: Compared, measure: str, *, test: str = "t", left_out: Seq
     names = compared.names
     counted = [name for name in names if name != compared.baseline and name not in left_out]
     tables = {name: compared.evaluations[name] for name in (compared.baseline, *counted)}
-    corrected = {name: p for name, (_, _, p) in Differences(tables, compared.baseline).tested(measure, test).items()}
+    tested = Differences(tables, compared.baseline).tested(measure, test)
+    corrected = {name: each.p_holm for name, each in tested.items()}
     methods = tuple(_method(compared, name, measure, test, corrected.get(name)) for name in names)
     by_name = {each.name: each for each in methods}
     # A significantly better one comes before one whose higher mean is not significant.
@@ -293,7 +491,7 @@ def _verdict(found: Findings) -> str:
     before = base.means[found.measure]
     share = f" ({100 * top.difference / before:+.1f} %)" if before else ""
     number = f"{found.measure} {top.means[found.measure]:.4f} against {before:.4f}{share}"
-    luck = f"p {_p(1.0 if top.corrected is None else top.corrected)}, {_named(found)}"
+    luck = f"{p_in_words(1.0 if top.corrected is None else top.corrected)}, {_named(found)}"
     if top.is_better:
         return f"{top.name} is better than {base.name}: {number}, {luck}, on {queries} queries{_cost(top, base)}."
     worse = top.is_significant and top.difference < 0 and top.direction < 0
@@ -302,9 +500,6 @@ def _verdict(found: Findings) -> str:
         f"Nothing beats {base.name} here. The best of the others, {top.name}, {how}: {number}, {luck}, "
         f"on {queries} queries."
     )
-
-
-_NONE = "makes no significant difference"
 
 
 def _named(found: Findings) -> str:
@@ -316,10 +511,6 @@ def _cost(top: MethodFinding, base: MethodFinding) -> str:
     if not (np.isfinite(top.predict_milliseconds) and np.isfinite(base.predict_milliseconds)):
         return ""
     return f", at {top.predict_milliseconds:.2g} ms per query against {base.predict_milliseconds:.2g}"
-
-
-def _p(value: float) -> str:
-    return "< 0.0001" if value < 1e-4 else f"= {value:.4f}"
 
 
 def _of_method(each: MethodFinding) -> JsonObject:
@@ -352,7 +543,7 @@ def as_json(found: Findings) -> JsonObject:
         **({} if found.compared.coverage is None else {"coverage": asdict(found.compared.coverage)}),
         "losses": [each.as_json() for each in found.compared.losses],
         **({"edges": [each.as_json() for each in found.compared.edges]} if found.compared.edges else {}),
-        **twins_json(found.compared, found.test),
+        **found.compared.twins_json(found.test),
         "methods": {each.name: _of_method(each) for each in found.methods},
         **({} if found.cheapest is None else {"against_the_best": found.cheapest.tests_as_json()}),
         "pairs": [each.as_json() for each in found.pairs],

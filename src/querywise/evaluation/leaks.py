@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -167,39 +166,3 @@ class TwinGain:
             name: None if each is None else {"difference": each.difference, "p": each.p}
             for name, each in (("twins", self.twins), ("rest", self.rest))
         }
-
-
-class _Tested(Protocol):
-    """A comparison, as far as it is looked at here."""
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-    @property
-    def baseline(self) -> str: ...
-    @property
-    def measures(self) -> tuple[str, ...]: ...
-    @property
-    def twins(self) -> Leaks | None: ...
-    def against_baseline(self, name: str, measure: str, queries: Bools | None = None, *, test: str) -> Comparison: ...
-
-
-def gains_on_twins(compared: _Tested, measure: str, test: str) -> dict[str, TwinGain]:
-    """Every other method against the baseline, on the test queries with a near twin and on the rest."""
-    if compared.twins is None or not compared.twins.is_told:
-        return {}
-
-    def tested(name: str, chosen: Bools) -> Comparison | None:
-        return compared.against_baseline(name, measure, chosen, test=test) if chosen.any() else None
-
-    found, others = compared.twins.found, [name for name in compared.names if name != compared.baseline]
-    return {name: TwinGain(tested(name, found), tested(name, ~found)) for name in others}
-
-
-def twins_json(compared: _Tested, test: str) -> JsonObject:
-    """What leaks and what every method gains by it, by measure, as JSON can hold it; empty where nothing does."""
-    if compared.twins is None or not compared.twins.text:
-        return {}
-    gains = {measure: gains_on_twins(compared, measure, test) for measure in compared.measures}
-    others = gains[compared.measures[0]]
-    told: JsonObject = {name: {measure: found[name].as_json() for measure, found in gains.items()} for name in others}
-    return {"near_twins": compared.twins.as_json(told)}

@@ -1,19 +1,111 @@
-"""About how long a comparison will take: from earlier ones on this machine, and again after its first whole fold."""
+"""About how long a comparison will take: from earlier ones on this machine, and again after its first whole fold.
+
+What methods took is kept in `times.json` in the user's cache folder: sizes and seconds under checksums of methods and
+settings; no names, no paths, no data. A file that is missing, damaged or cannot be written is as good as none.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from querywise.data.folds import Fold
+from querywise.data.judged import Judged
 from querywise.display.words import counted, printable, some
-from querywise.evaluation.known_times import Times
+from querywise.errors import QuerywiseError
 from querywise.evaluation.trained import Fit
+from querywise.evaluation.tuning import TunedFit
+from querywise.runtime.files import atomic_text, cache_folder, make_folder, read_stored_text
 from querywise.runtime.progress import announce, duration, expect, is_shown
 
+_FILE = "times.json"
+_MOST_METHODS = 300  # in the file, the latest
+_MOST_SIZES = 8  # of one method, the latest
 FOLDS = "Folds"  # what progress over all folds is called
 LONG = 30.0  # seconds from which it is worth saying
 SOON = 10.0  # seconds after which it is worth saying that nothing is known yet
+
+
+class Size(NamedTuple):
+    """The size of a training part, and how many settings are tried on it."""
+
+    queries: int
+    rows: int
+    features: int
+    trials: int
+
+    @property
+    def work(self) -> int:
+        """What time grows with."""
+        return self.rows * self.trials
+
+
+class Times:
+    """What is known of methods' times. Read when it is made; `keep` writes."""
+
+    def __init__(self) -> None:
+        self._known = _read()
+
+    def seconds(self, name: str, fit: Fit, train: Judged) -> float | None:
+        """About how long a method takes on a training part, from the most similar size; None where none is known."""
+        size, found = size_of(fit, train), self._known.get(_key(name, fit), [])
+        if not found:
+            return None
+        nearest, took = min(found, key=lambda each: _apart(each[0], size))
+        return took * size.work / nearest.work
+
+    def keep(self, measured: Iterable[tuple[str, Fit, Judged, float]]) -> None:
+        """Write how many seconds methods took on a training part."""
+        self._known = _read()  # another process may have written
+        for name, fit, train, took in measured:
+            key, size = _key(name, fit), size_of(fit, train)
+            others = [each for each in self._known.pop(key, []) if each[0] != size]
+            self._known[key] = [*others, (size, took)][-_MOST_SIZES:]
+        latest = dict(list(self._known.items())[-_MOST_METHODS:])
+        content = {key: [[*size, took] for size, took in found] for key, found in latest.items()}
+        with contextlib.suppress(OSError, QuerywiseError):
+            make_folder(cache_folder())
+            with atomic_text(cache_folder() / _FILE) as out:
+                json.dump(content, out)
+
+
+def size_of(fit: Fit, train: Judged) -> Size:
+    """That of a training part, with the settings that a method tries on it."""
+    grid = fit.grid_on(train) if isinstance(fit, TunedFit) else {}
+    trials = math.prod(len(values) for values in grid.values())
+    return Size(len(train), len(train.labels), train.feature_count, max(trials, 1))
+
+
+def _key(name: str, fit: Fit) -> str:
+    """A method with the settings that are not tried: as a checksum, for names of runs and settings may be private."""
+    settings = [fit.fixed, fit.final] if isinstance(fit, TunedFit) else []
+    text = json.dumps([name, *settings], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _apart(one: Size, other: Size) -> float:
+    return abs(math.log(one.work / other.work)) + abs(math.log(one.features / other.features))
+
+
+def _read() -> dict[str, list[tuple[Size, float]]]:
+    """What the file holds, as far as it is what was written."""
+    try:
+        content = json.loads(read_stored_text(cache_folder() / _FILE))
+        return {str(key): [_checked(*each) for each in found] for key, found in content.items()}
+    except (OSError, ValueError, TypeError, AttributeError, RuntimeError, RecursionError):
+        return {}
+
+
+def _checked(queries: int, rows: int, features: int, trials: int, took: float) -> tuple[Size, float]:
+    size = Size(queries, rows, features, trials)
+    if not all(isinstance(each, int) and each > 0 for each in size) or not 0 <= float(took) < math.inf:
+        raise ValueError
+    return size, float(took)
 
 
 class Pace:
@@ -48,7 +140,7 @@ class Pace:
         expect(FOLDS, total)
         if total > LONG:
             most = f" ({longest}: {duration(known[longest])})" if len(known) > 1 else ""
-            _say(f"{self._where}: about {duration(total)}{most}, going by earlier comparisons on this machine")
+            self._say(f"about {duration(total)}{most}, going by earlier comparisons on this machine")
 
     def end_method(self, name: str) -> None:
         """A method was computed on a fold."""
@@ -58,10 +150,8 @@ class Pace:
             return  # at the end of the fold more is known
         self._said_first = True
         later = ", and will be after the first fold" if self._folds > 1 else ""
-        _say(
-            f"{self._where}: how long this takes is not known yet{later}; not timed on this machine before: "
-            f"{some(self._untimed, most=5)}"
-        )
+        untimed = some(self._untimed, most=5)
+        self._say(f"how long this takes is not known yet{later}; not timed on this machine before: {untimed}")
 
     def end_fold(self, number: int, fold: Fold) -> None:
         """A fold ends."""
@@ -73,13 +163,9 @@ class Pace:
         took, others = time.monotonic() - self._began, self._folds - number - 1
         if took * others > LONG:
             of = f"fold {number + 1} of {self._folds} took {duration(took)}"
-            _say(f"{of}; the other {others} about {duration(took * others)} more")
+            announce(f"{of}; the other {others} about {duration(took * others)} more")
 
-    @property
-    def _where(self) -> str:
-        return f"{counted(len(self._fits), 'method')} on {counted(self._folds, 'fold')}"
-
-
-def _say(text: str) -> None:
-    """Announce it: names of methods may be those of files, which may hold anything."""
-    announce(printable(text))
+    def _say(self, text: str) -> None:
+        """Announce it: names of methods may be those of files, which may hold anything."""
+        where = f"{counted(len(self._fits), 'method')} on {counted(self._folds, 'fold')}"
+        announce(printable(f"{where}: {text}"))

@@ -1,4 +1,4 @@
-"""Every query's best documents under every ranker, to be looked at side by side."""
+"""Every query's best documents under every ranker, to be looked at side by side, and those that gain or lose most."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from querywise.data.runs import Run
-from querywise.evaluation.compared import Compared
+from querywise.evaluation.compare import Compared
 from querywise.evaluation.evaluate import own_order
 from querywise.measures.flavours import find_flavour
 from querywise.measures.order import order
@@ -134,3 +134,73 @@ def titles_needed(compared: Compared) -> set[str]:
         return set()
     ranks = all_ranks(compared)
     return {ids[row] for query in range(len(compared.judged)) for row in ranked(compared, ranks, query).rows.tolist()}
+
+
+class Example(NamedTuple):
+    """One query under the baseline and under another ranker."""
+
+    title: str
+    query: str
+    kind: str | None
+    names: tuple[str, str]
+    values: tuple[float, ...]
+    measure: str
+    tops: tuple[tuple[tuple[str, int], ...], ...]  # document and grade, best first
+
+
+def extremes(
+    compared: Compared, name: str, measure: str, *, count: int = 10, top: int = 5
+) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
+    """The queries where a ranker gains most on the baseline, and those where it loses most, the largest first."""
+    gains = compared.evaluations[name][measure] - compared.evaluations[compared.baseline][measure]
+    by_gain = np.argsort(gains, kind="stable")
+    worst = [query for query in by_gain[:count].tolist() if gains[query] < 0]
+    best = [query for query in by_gain[::-1][:count].tolist() if gains[query] > 0]
+    names = (compared.baseline, name)
+    found = [tuple(_example(compared, names, query, "", measure, top) for query in chosen) for chosen in (best, worst)]
+    return found[0], found[1]
+
+
+def examples(compared: Compared, name: str, measure: str, *, top: int = 5) -> list[Example]:
+    """Three queries: where a ranker gains most on the baseline, where it loses most, and the middle of those moved."""
+    ours, theirs = compared.evaluations[name][measure], compared.evaluations[compared.baseline][measure]
+    gains = ours - theirs
+    by_gain = np.argsort(gains, kind="stable")
+    moved = by_gain[gains[by_gain] != 0]
+    if not len(moved):
+        return []
+    found = {"The middle of the queries that moved": moved[len(moved) // 2]}
+    if gains[moved[0]] < 0:
+        found = {"The largest loss": moved[0], **found}
+    if gains[moved[-1]] > 0:
+        found = {"The largest gain": moved[-1], **found}
+    return [
+        _example(compared, (compared.baseline, name), int(query), title, measure, top) for title, query in found.items()
+    ]
+
+
+def _example(compared: Compared, names: tuple[str, str], query: int, title: str, measure: str, top: int) -> Example:
+    candidates = compared.judged.candidates
+    # Of real-valued labels, of which there may be many, only what is relevant.
+    labels = compared.judged.labels if compared.judged.gains is None else (compared.judged.labels > 0).astype(np.int64)
+    rows = candidates.rows(query)
+    whole = np.array([0, rows.stop - rows.start])
+
+    def best(name: str) -> tuple[tuple[str, int], ...]:
+        if name in compared.lists:
+            query_id = candidates.query_ids[query]
+            judged = compared.judgements[query_id]
+            own = own_order(compared.lists[name].scores.get(query_id, {}), find_flavour(compared.flavour))[:top]
+            return tuple((document, max(judged.get(document, 0), 0)) for document in own)
+        ranked = rows.start + order(compared.scores[name][rows], whole)[:top]
+        return tuple(zip(document_names(compared, query, ranked), labels[ranked].tolist(), strict=True))
+
+    return Example(
+        title=title,
+        query=query_texts(compared)[query] or candidates.query_ids[query],
+        kind=compared.judged.classes[query],
+        names=names,
+        values=tuple(float(compared.evaluations[name][measure][query]) for name in names),
+        measure=measure,
+        tops=tuple(map(best, names)),
+    )

@@ -22,8 +22,7 @@ from querywise.data.judged import Judged
 from querywise.data.labels import values_of
 from querywise.display.words import counted
 from querywise.errors import DataError
-from querywise.evaluation.reasons import Reasons
-from querywise.evaluation.trained import Extra, Trained
+from querywise.evaluation.trained import Extra, Reasons, Trained
 from querywise.evaluation.tuning import Choice, Trial
 from querywise.runtime.files import atomic_text, make_own_folder, read_stored_text
 from querywise.runtime.resume import Record

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from querywise.errors import DataError
 from querywise.runtime.arrays import Bools, Floats
 
+SIGNIFICANT = 0.05
 _DRAWS = 10_000
+_Key = TypeVar("_Key")
 _BLOCK = 4_000_000  # numbers drawn at a time
 _FEW = 13  # queries, of which all signs are counted if some are tied
+TEST_NAMES = {"t": "paired t-test", "wilcoxon": "Wilcoxon signed-rank test", "randomisation": "randomisation test"}
 
 
 @dataclass(frozen=True)
@@ -114,9 +118,6 @@ TESTS: dict[str, Callable[[Floats, Floats], Comparison]] = {
 }
 
 
-TEST_NAMES = {"t": "paired t-test", "wilcoxon": "Wilcoxon signed-rank test", "randomisation": "randomisation test"}
-
-
 def find_test(name: str) -> Callable[[Floats, Floats], Comparison]:
     """The test of that name."""
     if name not in TESTS:
@@ -159,6 +160,35 @@ def holm(ps: Sequence[float]) -> list[float]:
         least = max(least, min(1.0, (len(ps) - place) * ps[number]))
         corrected[number] = least
     return corrected
+
+
+class Corrected(NamedTuple):
+    """A paired test, and its p by Holm's correction for all tests that were made with it."""
+
+    found: Comparison
+    p_holm: float
+
+    @property
+    def numbers(self) -> tuple[float, float, float]:
+        """The difference, p, and p by Holm."""
+        return self.found.difference, self.found.p, self.p_holm
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the corrected p is below 0.05."""
+        return self.p_holm < SIGNIFICANT
+
+    @property
+    def side(self) -> int:
+        """1 where the first is surely the higher one, by the mean and by the test alike, -1 for the other, else 0."""
+        lower, higher = sorted((np.sign(self.found.difference), self.found.direction))
+        return int(lower) if self.is_significant and lower == higher else 0
+
+
+def corrected(found: Mapping[_Key, Comparison]) -> dict[_Key, Corrected]:
+    """Paired tests with their p by Holm's correction for all of them."""
+    ps = holm([each.p for each in found.values()])
+    return {key: Corrected(each, p) for (key, each), p in zip(found.items(), ps, strict=True)}
 
 
 def _gains(ours: Floats, theirs: Floats) -> Floats:

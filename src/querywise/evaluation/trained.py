@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from querywise.data.judged import Judged
 from querywise.data.run_columns import run_ranked_by
 from querywise.display.words import counted
 from querywise.evaluation.oracle import gap_in
-from querywise.evaluation.reasons import Explain, Reasons
 from querywise.evaluation.tuning import Choice, Trial, Tuned
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import not_caching
@@ -26,6 +25,54 @@ from querywise.runtime.values import JsonObject, Settings
 Fit = Callable[[Judged, Judged], Scorer | Tuned[Fittable]]
 # Called with every ranker once it is fitted: fold, name, ranker.
 Observe = Callable[[Fold, str, Scorer], None]
+
+
+@dataclass(frozen=True)
+class Reasons:
+    """Why one ranker orders the test documents of one fold as it does. Values are as JSON can hold them.
+
+    refused: why nothing is known; empty where something is. here: the share of each feature in the order under the
+    models that score, the mean over `queries` queries; everyone: the same under the ranker's global model; moved: the
+    mean of the absolute difference of the two. why: of each query, a list for each of some documents: its row within
+    the query, then pairs of a feature's number and what it adds to the score, the largest first.
+    """
+
+    refused: str = ""
+    features: list[str] = field(default_factory=list)
+    queries: int = 0
+    here: list[float] = field(default_factory=list)
+    everyone: list[float] = field(default_factory=list)
+    moved: list[float] = field(default_factory=list)
+    why: list[list[list[float]]] = field(default_factory=list)
+
+    def as_json(self) -> JsonObject:
+        """All of it, by name."""
+        return asdict(self)
+
+
+# Given an answer to the queries of a test part, why it is as it is.
+Explain = Callable[[Answer, Judged], Reasons]
+
+
+@dataclass(frozen=True)
+class Use:
+    """How much a feature counts for a ranker, over all folds: under its models, under its global one, and moved."""
+
+    feature: str
+    here: float
+    everyone: float
+    moved: float
+
+
+def uses(folds: Sequence[Reasons]) -> tuple[Use, ...]:
+    """Every feature of a ranker, the one that counts most first: means over the queries of all folds."""
+    queries = sum(each.queries for each in folds)
+    total: dict[str, Floats] = {}
+    for each in folds:
+        for name, *shares in zip(each.features, each.here, each.everyone, each.moved, strict=True):
+            total[name] = total.get(name, np.zeros(3)) + each.queries * np.array(shares)
+    found = [Use(name, *(sums / max(queries, 1)).tolist()) for name, sums in total.items()]
+    return tuple(sorted(found, key=lambda each: -each.here))
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,12 @@
-"""Grid search: every setting fitted on train, the best chosen on valid, all trials kept."""
+"""Grid search: every setting fitted on train, the best chosen on valid, all trials kept, and what lies at an edge."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable, Mapping
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -14,21 +17,171 @@ from querywise.data.judged import Judged
 from querywise.data.labels import require_same_labels
 from querywise.data.query_groups import deal_in_turn
 from querywise.data.training import Training, as_taken
-from querywise.display.tables import Frame, as_frame
+from querywise.display.axes import DOWN, UP, axes_or_new, finish, plain
+from querywise.display.tables import Column, Frame, as_frame
 from querywise.display.words import counted
-from querywise.errors import DataError
-from querywise.evaluation.edges import Edge, edges_of
+from querywise.errors import DataError, EdgeHint
 from querywise.evaluation.evaluate import evaluate
-from querywise.evaluation.plots import draw_tried
-from querywise.evaluation.tried import tried_columns, tried_values
 from querywise.runtime.cache import caching
 from querywise.runtime.progress import track
-from querywise.runtime.values import Grid, JsonObject, Settings
+from querywise.runtime.values import Grid, Json, JsonObject, Settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_FEWEST = 3  # of two values, each is at an edge
+_NAMED = 3  # in a hint; the others are counted
+_SHARES = ("clusters", "floor", "k", "learning_rate")  # these end at 1, as a share
 AnyRanker = TypeVar("AnyRanker", bound=Fittable, covariant=True)
+
+
+def tried_columns(
+    settings: Sequence[Settings], values: Sequence[float], measure: str, chosen: Settings
+) -> dict[str, Column]:
+    """A row per setting: its parameters, the value of the measure, and whether it is the one that was chosen."""
+    names = list(dict.fromkeys(name for each in settings for name in each))
+    found: dict[str, Column] = {name: _alike([each.get(name) for each in settings]) for name in names}
+    return {**found, measure: list(values), "chosen": [each == chosen for each in settings]}
+
+
+def tried_values(
+    settings: Sequence[Settings], values: Sequence[float], parameter: str | None
+) -> tuple[str, dict[float | str, float]]:
+    """The parameter, and the best value reached at each value of it; numbers in their order."""
+    several = [
+        name
+        for name in dict.fromkeys(name for each in settings for name in each)
+        if len({_key(each.get(name)) for each in settings}) > 1
+    ]
+    if parameter is None and len(several) != 1:
+        what = f"{len(several)} parameters ({', '.join(several)})" if several else "no parameter"
+        raise DataError(f"There are several values of {what}; plot(parameter=…) says which one to draw.")
+    name = several[0] if parameter is None else parameter
+    if not any(name in each for each in settings):
+        known = ", ".join(dict.fromkeys(each for one in settings for each in one)) or "none"
+        raise DataError(f"The parameter {name!r} was not tried. Tried: {known}.")
+    best: dict[float | str, float] = {}
+    for each, value in zip(settings, values, strict=True):
+        key = _key(each.get(name))
+        best[key] = max(best.get(key, value), value)
+    numbers = all(isinstance(key, (int, float)) for key in best)
+    return name, {key: best[key] for key in sorted(best, key=float)} if numbers else best
+
+
+def _key(value: Json) -> float | str:
+    """A number as it is; anything else as text."""
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
+
+
+def _alike(column: Sequence[Json]) -> Column:
+    """A column that every library of data frames takes: numbers, truth values and texts as they are, others as text."""
+    kinds = {type(each) for each in column if each is not None}
+    if kinds <= {int, float} or (len(kinds) <= 1 and kinds <= {str, bool}):
+        return [each for each in column if each is None or isinstance(each, (str, int, float))]
+    return [None if each is None else str(each) for each in column]
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A parameter whose chosen value is the smallest or the largest that was tried, and better than the next to it.
+
+    tried: every value that was tried, in their order. beyond: a value to try next. folds: in how many of `of` folds.
+    """
+
+    parameter: str
+    value: float
+    tried: tuple[float, ...]
+    beyond: float
+    method: str = ""
+    folds: int = 1
+    of: int = 1
+
+    @property
+    def text(self) -> str:
+        """The edge in words: `single: l2 0.01 is the smallest of 0.01, 0.1, 1.0 (in 2 of 5 folds)`."""
+        side = "smallest" if self.value == self.tried[0] else "largest"
+        said = f"{self.parameter} {self.value:g} is the {side} of {', '.join(f'{each:g}' for each in self.tried)}"
+        where = f" (in {self.folds} of {self.of} folds)" if self.of > 1 else ""
+        return f"{self.method}: {said}{where}" if self.method else f"{said}{where}"
+
+    def as_json(self) -> JsonObject:
+        """The edge as JSON can hold it."""
+        return {
+            "method": self.method,
+            "parameter": self.parameter,
+            "value": self.value,
+            "tried": list(self.tried),
+            "beyond": self.beyond,
+            "folds": self.folds,
+        }
+
+
+def edges_of(settings: Sequence[Settings], values: Sequence[float], chosen: Settings) -> Iterator[Edge]:
+    """The parameters of a choice that lie at an edge of at least three numbers where the measure still rises.
+
+    settings: all that were tried. values: what each reached. chosen: the best of them.
+    """
+    for name in chosen:
+        best = tried_values(settings, values, name)[1]
+        places = [each for each in best if isinstance(each, (int, float))]
+        if len(places) < _FEWEST or len(places) < len(best):
+            continue
+        for edge, inner in ((places[0], places[1]), (places[-1], places[-2])):
+            beyond = _beyond(name, edge, inner)
+            if chosen[name] == edge and best[edge] > best[inner] and beyond is not None:
+                yield Edge(name, edge, tuple(places), beyond)
+
+
+def edges_in(choices: Mapping[str, Sequence[Sequence[Edge]]]) -> tuple[Edge, ...]:
+    """The edges of a comparison, each once, those of most folds first.
+
+    choices: of every method, the edges in each of its folds.
+    """
+    found = [
+        replace(edge, method=name, folds=count, of=len(folds))
+        for name, folds in choices.items()
+        for edge, count in Counter(each for fold in folds for each in fold).items()
+    ]
+    return tuple(sorted(found, key=lambda each: -each.folds))
+
+
+def hint_at(edges: Sequence[Edge]) -> None:
+    """One warning for all edges, with values to try; none where there is no edge."""
+    if not edges:
+        return
+    more = f"; and {len(edges) - _NAMED} more" if len(edges) > _NAMED else ""
+    named = "; ".join(each.text for each in edges[:_NAMED])
+    further = dict.fromkeys(f"{each.parameter}={each.beyond:g}" for each in edges[:_NAMED])
+    said = f"Chosen at the edge of the grid: {named}{more}. Better values may lie beyond: try {', '.join(further)}"
+    warnings.warn(f"{said}, or a wider grid.", EdgeHint, stacklevel=3)
+
+
+@contextlib.contextmanager
+def without_hints(*, quiet: bool = True) -> Iterator[None]:
+    """No warning of edges while the block runs: where grids cannot be changed, or nobody wants to read it."""
+    with warnings.catch_warnings():
+        if quiet:
+            warnings.simplefilter("ignore", EdgeHint)
+        yield
+
+
+def _beyond(name: str, edge: float, inner: float) -> float | None:
+    """The next value in the direction of the edge, by the same factor; None where there can be none."""
+    if edge < inner:
+        lowest = 1 if isinstance(edge, int) else 0
+        if edge <= lowest:
+            return None
+        return max(round(edge * edge / inner), 1) if isinstance(edge, int) else _short(edge * edge / inner)
+    if name in _SHARES and isinstance(edge, float):
+        return None if edge >= 1 else _short(min(edge * edge / inner if inner > 0 else 2 * edge, 1.0))
+    if edge <= 0:
+        return None
+    further = edge * edge / inner if inner > 0 else 2 * edge
+    return round(further) if isinstance(edge, int) else _short(further)
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.1g}")
 
 
 @dataclass(frozen=True)
@@ -72,8 +225,12 @@ class Choice:
     @property
     def edges(self) -> tuple[Edge, ...]:
         """The parameters that were chosen at the edge of what was tried, where a better value may lie beyond."""
-        settings, values = [each.parameters for each in self.tried], [each.value for each in self.tried]
-        return tuple(edges_of(settings, values, self.parameters)) if settings else ()
+        return tuple(edges_of(*self._trials, self.parameters)) if self.tried else ()
+
+    @property
+    def _trials(self) -> tuple[list[Settings], list[float]]:
+        """What was tried, and what each reached."""
+        return [each.parameters for each in self.tried], [each.value for each in self.tried]
 
     def as_notes(self) -> JsonObject:
         """The choice and how it was made, as JSON can hold it."""
@@ -100,18 +257,16 @@ class Tuned(Choice, Generic[AnyRanker]):
 
     def to_frame(self) -> Frame:
         """A row per tried setting: its parameters, what it reached, and whether it was chosen."""
-        settings, values = [each.parameters for each in self.tried], [each.value for each in self.tried]
-        return as_frame(tried_columns(settings, values, self.measure, self.parameters))
+        return as_frame(tried_columns(*self._trials, self.measure, self.parameters))
 
     def plot(self, parameter: str | None = None, *, ax: Axes | None = None) -> Axes:
         """What was reached at every value of a parameter, the best over the other parameters.
 
         parameter: by default the one that was tried at several values.
         """
-        settings, values = [each.parameters for each in self.tried], [each.value for each in self.tried]
-        name, found = tried_values(settings, values, parameter)
+        name, found = tried_values(*self._trials, parameter)
         how = "on validation data" if self.folds is None else f"in cross-validation of {self.folds} parts"
-        return draw_tried(list(found), list(found.values()), (name, f"{self.measure} {how}"), ax)
+        return _draw(list(found), list(found.values()), (name, f"{self.measure} {how}"), ax)
 
     @property
     def choice(self) -> Choice:
@@ -139,14 +294,18 @@ def tune_or_fit(
 
 @dataclass(frozen=True)
 class TunedFit(Generic[AnyRanker]):
-    """What `tuned_fit` gives: called with a training and a validation part, it chooses and fits."""
+    """What `compare` fits a method by: called with a training and a validation part, the best ranker of a grid.
+
+    grid: the same for all training parts, or made from each. final: settings of the ranker that is kept, such as more
+    seeds, with which the best of the grid is fitted again.
+    """
 
     build: Callable[..., AnyRanker]
     grid: Grid | Callable[[Judged], Grid]
-    fixed: Settings
-    final: Settings
-    measure: str
-    flavour: str
+    fixed: Settings = field(default_factory=dict)
+    final: Settings = field(default_factory=dict)
+    measure: str = "map"
+    flavour: str = "standard"
 
     def grid_on(self, train: Judged) -> Grid:
         """The grid for a training part."""
@@ -162,23 +321,6 @@ class TunedFit(Generic[AnyRanker]):
             return found
         ranker = _fitted(self.build(**{**found.parameters, **self.final}), train, valid)
         return replace(found, ranker=ranker, final=dict(self.final))
-
-
-def tuned_fit(
-    build: Callable[..., AnyRanker],
-    grid: Grid | Callable[[Judged], Grid],
-    *,
-    fixed: Settings | None = None,
-    final: Settings | None = None,
-    measure: str = "map",
-    flavour: str = "standard",
-) -> TunedFit[AnyRanker]:
-    """What `compare` fits a method by: given a training and a validation part, the best ranker of a grid.
-
-    grid: the same for all training parts, or made from each. final: settings of the ranker that is kept, such as more
-    seeds, with which the best of the grid is fitted again.
-    """
-    return TunedFit(build, grid, fixed or {}, final or {}, measure, flavour)
 
 
 def _fitted(ranker: Any, train: Training, valid: Judged | None = None) -> Any:
@@ -279,3 +421,24 @@ def cross_validated(
                 table = evaluate(scores, held_out, measures=[measure], flavour=flavour, order="grouped")
                 totals[number] += table.values.sum()
     return tuple(Trial(each, float(total / len(data))) for each, total in zip(settings, totals, strict=True))
+
+
+def _draw(values: Sequence[float | str], reached: Sequence[float], labels: tuple[str, str], ax: Axes | None) -> Axes:
+    """What was reached at each value of a parameter; values that are not all numbers stand side by side."""
+    axes = axes_or_new(ax)
+    numbers = [each for each in values if isinstance(each, (int, float))]
+    best = max(range(len(reached)), key=lambda place: reached[place])
+    across = numbers if len(numbers) == len(values) else list(range(len(values)))
+    axes.plot(across, list(reached), color=UP, marker="o", markersize=5, linewidth=1.5)
+    axes.plot([across[best]], [reached[best]], "s", color=DOWN, markersize=8, zorder=3)
+    axes.annotate(f"{reached[best]:.4f}", (across[best], reached[best]), (7, 5), textcoords="offset points", fontsize=9)
+    if len(numbers) < len(values):
+        axes.set_xticks(across, [plain(str(each)) for each in values])
+    elif min(numbers) > 0 and max(numbers) >= 50 * min(numbers):
+        axes.set_xscale("log")
+        axes.set_xticks(numbers, [f"{each:g}" for each in numbers])
+        axes.set_xticks([], minor=True)
+    axes.margins(x=0.08, y=0.15)
+    axes.set_xlabel(plain(labels[0]))
+    axes.set_ylabel(plain(labels[1]))
+    return finish(axes)

@@ -91,11 +91,9 @@ def _terms(model: Model, seen: Candidates, rows: Rows) -> Terms:
 
 def _parts(answer: Answer, everyone: Terms, here: Terms) -> Contributions:
     """Those of one model that scores alone."""
-    none = np.zeros((len(everyone.values), 0))
-    common = Once(answer.by_everyone)
-    return Contributions(
-        everyone.labels, everyone.values, here.parts, everyone.parts, none, False, answer.scores, common
-    )
+    none, common = np.zeros((len(everyone.values), 0)), Once(answer.by_everyone)
+    own = (everyone.labels, everyone.values, here.parts, everyone.parts)
+    return Contributions(*own, none, False, answer.scores, common)
 
 
 def _shares_of(answer: Answer) -> Floats:
@@ -127,17 +125,8 @@ def _added_up(answer: Answer, rows: Rows) -> Contributions:
         models[:, number] = (share * own).sum(axis=1)
         by_models |= bool(share) and factor is not None
     alone = all(part.is_global for part in every) and np.array_equal(shares, usual)
-    common_scores = Once(answer.by_everyone)
-    return Contributions(
-        widest.labels,
-        widest.seen,
-        everyone if alone else here,
-        everyone,
-        models,
-        by_models,
-        answer.scores,
-        common_scores,
-    )
+    sums = (widest.labels, widest.seen, everyone if alone else here, everyone)
+    return Contributions(*sums, models, by_models, answer.scores, Once(answer.by_everyone))
 
 
 def _added_ranks(answer: Answer, rows: Rows) -> Contributions:
@@ -239,16 +228,8 @@ def _mixed(answer: Answer, rows: Rows) -> Contributions:
         by_models |= reach is not None
     common = answer.by_everyone()
     reach = _to_unit_range(common, everyone.parts)
-    return Contributions(
-        everyone.labels,
-        everyone.values,
-        here,
-        _scaled(everyone.parts, reach),
-        every,
-        by_models,
-        answer.scores,
-        Once(lambda: _scaled(common, reach)),
-    )
+    own = (everyone.labels, everyone.values, here, _scaled(everyone.parts, reach))
+    return Contributions(*own, every, by_models, answer.scores, Once(lambda: _scaled(common, reach)))
 
 
 def _to_unit_range(scores: Floats, parts: Floats) -> float | None:

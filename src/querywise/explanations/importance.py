@@ -228,19 +228,19 @@ def _by_permutation(
     ranker: Scorer, data: Judged, *, measure: str, flavour: str, repeats: int, seed: int
 ) -> FeatureImportance:
     candidates = data.candidates
-    before = evaluate(ranker.predict(candidates), data, measures=[measure], flavour=flavour, order="grouped").values[
-        :, 0
-    ]
+
+    def values(seen: Candidates) -> Floats:
+        scores = ranker.predict(seen)
+        return evaluate(scores, data, measures=[measure], flavour=flavour, order="grouped").values[:, 0]
+
+    before = values(candidates)
     width = candidates.features.shape[1]
     drops = np.zeros((len(data), width))
     for column in track(range(width), "Permuting features"):
         for repeat in range(repeats):
             checkpoint()
             moved = _permuted(candidates, column, np.random.default_rng([seed, column, repeat]))
-            after = evaluate(ranker.predict(moved), data, measures=[measure], flavour=flavour, order="grouped").values[
-                :, 0
-            ]
-            drops[:, column] += (before - after) / repeats
+            drops[:, column] += (before - values(moved)) / repeats
     labels = tuple(map(candidates.feature_label, range(width)))
     unit = f"fall of {measure}, from {before.mean():.4f}, once its values are permuted within queries"
     return _sorted(labels, drops.mean(axis=0), "permutation", unit, _errors(drops))

@@ -14,7 +14,7 @@ import numpy as np
 from querywise.contracts.answers import Answer
 from querywise.data.judged import Judged
 from querywise.errors import DataError
-from querywise.evaluation.reasons import Reasons
+from querywise.evaluation.trained import Reasons
 from querywise.explanations.contributions import contributions_in, one_query
 from querywise.explanations.importance import is_linear
 from querywise.measures.order import order

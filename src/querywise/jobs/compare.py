@@ -18,14 +18,14 @@ from querywise.evaluation.learning_curves import FEWEST, curves_up_to, sizes_for
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import find_test
 from querywise.evaluation.trained import Fit
-from querywise.evaluation.tuning import tuned_fit
+from querywise.evaluation.tuning import TunedFit
 from querywise.explanations.reasons import reasons
 from querywise.jobs.origins import ended
 from querywise.measures.formulas import find_measures
 from querywise.measures.score_files import read_scores
 from querywise.methods import TEXT_VIEW, Method, current_name, find_method
 from querywise.rankers.given import GivenScores
-from querywise.report.origin import Origin, Titles
+from querywise.report.contents import Origin, Titles
 from querywise.report.writing import check_report_folder, write_report
 from querywise.runtime.files import make_folder
 from querywise.runtime.locks import locked
@@ -158,7 +158,7 @@ def _fitting(method: Method, asked: Asked, seeds: Settings) -> Fit:
         return method.opened(method.grid_on(data), _fixed(method, asked))[0]
 
     fixed = method.opened({}, _fixed(method, asked))[1]
-    return tuned_fit(method.build, grid, fixed=fixed, final=seeds, measure=asked.measure, flavour=asked.flavour)
+    return TunedFit(method.build, grid, fixed=fixed, final=seeds, measure=asked.measure, flavour=asked.flavour)
 
 
 def _fixed(method: Method, asked: Asked) -> JsonObject:

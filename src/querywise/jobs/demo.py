@@ -16,15 +16,15 @@ from querywise.data.judged import Judged
 from querywise.data.query_table import QueryTable
 from querywise.evaluation.breakdown import class_shares
 from querywise.evaluation.compare import compare
-from querywise.evaluation.examples import examples
 from querywise.evaluation.findings import Findings, findings
+from querywise.evaluation.rankings import examples
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.trained import Fit
-from querywise.evaluation.tuning import tuned_fit
+from querywise.evaluation.tuning import TunedFit
 from querywise.explanations.reasons import reasons
 from querywise.jobs.origins import ended
 from querywise.methods import METHODS
-from querywise.report.origin import Origin
+from querywise.report.contents import Origin
 from querywise.report.terminal import classes_table, comparison_table, examples_table
 from querywise.report.writing import write_report
 from querywise.retrieval.embedding import with_embedded
@@ -175,7 +175,7 @@ def fitted(folder: Path) -> Served:
 
 def _fit(name: str) -> Fit:
     method, grid = METHODS["query-classes" if name == ORACLE else name], GRIDS[name]
-    return tuned_fit(method.build, grid, measure=CHOSEN_BY)
+    return TunedFit(method.build, grid, measure=CHOSEN_BY)
 
 
 def _story(judged: Judged, documents: int, folds: int) -> str:

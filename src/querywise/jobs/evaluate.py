@@ -11,8 +11,8 @@ from querywise.data.judgements import Grades, read_grades
 from querywise.data.readers import LETOR, reader_of
 from querywise.data.runs import Run, in_judged, is_run, name_of, read_run
 from querywise.errors import DataError
+from querywise.evaluation.differences import Evaluated
 from querywise.evaluation.evaluate import Evaluation, evaluate, evaluate_run
-from querywise.evaluation.evaluated import Evaluated
 from querywise.measures.score_files import read_scores
 from querywise.retrieval.reading import collection_from, is_collection, read_judged
 

@@ -12,8 +12,7 @@ from querywise.contracts.answers import Sizes, facts_of
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Judged
 from querywise.data.training import Training
-from querywise.evaluation.edges import hint_at
-from querywise.evaluation.tuning import Tuned, cross_validate, tune_or_fit
+from querywise.evaluation.tuning import Tuned, cross_validate, hint_at, tune_or_fit
 from querywise.methods import Method
 from querywise.runtime.resume import resuming
 from querywise.runtime.values import JsonObject, Settings

@@ -22,12 +22,10 @@ from querywise.data.query_table import json_line
 from querywise.data.run_columns import run_columns
 from querywise.data.runs import Run, judge
 from querywise.errors import DataError
-from querywise.evaluation.compare import compare
-from querywise.evaluation.compared import Compared
+from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.findings import Findings, findings
-from querywise.evaluation.reasons import Explain
-from querywise.evaluation.trained import Fit
-from querywise.evaluation.tuning import cross_validate, tuned_fit
+from querywise.evaluation.trained import Explain, Fit
+from querywise.evaluation.tuning import TunedFit, cross_validate
 from querywise.explanations.reasons import reasons
 from querywise.jobs.origins import ended
 from querywise.measures.formulas import average_precision, find_measure, find_measures, ndcg
@@ -37,7 +35,7 @@ from querywise.rankers.column import OneFeature
 from querywise.rankers.voting import Borda, CombMNZ, CombSUM, ReciprocalRank
 from querywise.rankers.weights.fusion import EqualWeights, Fusion
 from querywise.rankers.weights.on_runs import OnRuns
-from querywise.report.origin import Origin
+from querywise.report.contents import Origin
 from querywise.report.writing import write_report
 from querywise.runtime.arrays import Floats
 from querywise.runtime.files import OutputFolder, atomic_folder, atomic_text
@@ -324,7 +322,7 @@ def _learned(asked: Fusing) -> Sequence[str]:
 
 def _tuned(method: Method, asked: Fusing) -> Fit:
     grid, fixed = partial(_grid, method), _fixed(method, asked)
-    return tuned_fit(_build(method, asked), grid, fixed=fixed, measure=asked.measure, flavour=asked.flavour)
+    return TunedFit(_build(method, asked), grid, fixed=fixed, measure=asked.measure, flavour=asked.flavour)
 
 
 def _build(method: Method, asked: Fusing) -> Callable[..., Ranker]:

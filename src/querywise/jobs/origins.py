@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from querywise.methods.table import METHODS
-from querywise.report.origin import Origin, Titles, shown_command
+from querywise.report.contents import Origin, Titles, shown_command
 from querywise.retrieval.reading import collection_from, is_collection
 
 _PACKAGES = ("querywise", "numpy", "scipy", "lightgbm")

@@ -1,7 +1,6 @@
 """Rankers by the names people type: the table of methods, their settings, and how a ranker is built of them."""
 
-from querywise.methods.method import TEXT_VIEW, Method, parse_settings, settings_of_several
-from querywise.methods.settings import Setting, typed
+from querywise.methods.method import TEXT_VIEW, Method, Setting, parse_settings, settings_of_several, typed
 from querywise.methods.table import METHODS, PEERS, current_name, described, find_method, recommended
 
 __all__ = [

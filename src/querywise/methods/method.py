@@ -1,26 +1,226 @@
-"""A ranker by name: what can be set, what is worth trying, and how it is built."""
+"""A ranker by name: what can be set, as signatures and docstrings say, what is worth trying, and how it is built.
+
+A parameter with a default is a setting, of its annotation's type. A parameter can also stand for something that has
+settings of its own, which are then settings of the function too:
+
+- `Annotated[type[Nearest], "querywise.locality.neighborhoods:Nearest", "k", "metric"]` is the class, imported when that
+  is needed, with these parameters filled in;
+- `Annotated[QueryView, view_named]` is what that function returns.
+
+The names are those that can be set, by default all; a mapping gives some another default. Of two settings with one name
+the later one counts, and its value goes to both.
+"""
 
 from __future__ import annotations
 
+import builtins
+import importlib
+import inspect
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
 from querywise.errors import DataError
-from querywise.methods.settings import Setting, Value
-from querywise.methods.signatures import imported, make, settings_of
-from querywise.methods.wrappers import normalised, with_missing
-from querywise.runtime.values import Grid, JsonObject, Settings
+from querywise.methods.parts import normalised, with_missing
+from querywise.runtime.values import Grid, Json, JsonObject, Settings
 
 if TYPE_CHECKING:
     from querywise.contracts.protocols import Ranker
     from querywise.data.training import Training
 
-Made: TypeAlias = "Callable[..., Ranker]"  # a ranker's class, with the values of its own settings
+Value: TypeAlias = "Json | Ranker"
 
+NOTHING = ("none", "null")
+JOINED = "+"  # between the names of a setting that takes several
+WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a name", NoneType: "none"}
+Maker: TypeAlias = Callable[..., Any]  # any class or function
+_CITED = re.compile(r" \[\w+\]_")
+Made: TypeAlias = "Callable[..., Ranker]"  # a ranker's class, with the values of its own settings
 TEXT_VIEW = "gradient:text"  # tried beside a method's own where queries have a text and no view is asked for
 SIGNALS = "signals"  # a setting of trees that validation data can choose
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Something that can be set. `kinds` are the types it takes, `object` anything; `several` names are joined by +."""
+
+    name: str
+    kinds: tuple[type, ...]
+    default: Json
+    choices: tuple[str, ...]
+    help: str
+    several: bool = False
+
+    @property
+    def type(self) -> str:
+        """The kinds in words: `number or none`."""
+        return _or([words.removeprefix("a ") for words in self._kinds_in_words()])
+
+    @property
+    def expected(self) -> str:
+        """What a refusal asks for: the choices, or else the kinds."""
+        nothing = [WORDS[NoneType]] if NoneType in self.kinds else []
+        return _or([*self.choices, *nothing] if self.choices else self._kinds_in_words())
+
+    def read(self, text: str, said: str) -> Json:
+        """The value that a text stands for; `said` is how a refusal begins."""
+        if NoneType in self.kinds and text.lower() in NOTHING:
+            return None
+        if bool in self.kinds and text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        try:
+            plain = json.loads(text)
+        except ValueError:
+            plain = text
+        number = isinstance(plain, (int, float)) and not isinstance(plain, bool) and {int, float} & {*self.kinds}
+        value = plain if number or isinstance(plain, str) else text
+        if not self._takes(value):
+            raise DataError(f"{said}: expected {self.expected}.")
+        return value
+
+    def checked(self, value: Value) -> Value:
+        """The value, if it is valid; else a refusal."""
+        if object not in self.kinds and not self._takes(value):
+            raise DataError(f"{self.name}={typed(value)}: expected {self.expected}.")
+        return value
+
+    def argument(self, value: Value) -> Value:
+        """The constructor's argument."""
+        if self.several and isinstance(value, str):
+            return [] if value in NOTHING else value.split(JOINED)
+        return value
+
+    def _takes(self, value: Value) -> bool:
+        if value is None:
+            return NoneType in self.kinds
+        if isinstance(value, bool):
+            return bool in self.kinds
+        if isinstance(value, str):
+            return str in self.kinds and (not self.choices or value in self.choices)
+        whole = isinstance(value, Integral)
+        return (whole and int in self.kinds) or (isinstance(value, Real) and float in self.kinds)
+
+    def _kinds_in_words(self) -> list[str]:
+        words = {**WORDS, str: f"names joined by {JOINED}"} if self.several else WORDS
+        return [words[kind] for kind in words if kind in self.kinds]
+
+    def as_json(self) -> JsonObject:
+        """The setting as JSON can hold it."""
+        return {
+            "name": self.name,
+            "type": self.type,
+            "default": self.default,
+            "choices": list(self.choices),
+            "help": self.help,
+        }
+
+
+def typed(value: Value) -> str:
+    """A value as people type it: `none`, `true`, `0.2`."""
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+def _or(words: Sequence[str]) -> str:
+    """`a`, `a or b`, `a, b or c`."""
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def imported(home: str) -> Maker:
+    """The class or the function at `module:name`, imported now."""
+    module, _, name = home.partition(":")
+    found: Maker = getattr(importlib.import_module(module), name)
+    return found
+
+
+def settings_of(
+    made: Maker, *names: str | Mapping[str, Json], ranker: Mapping[str, Setting] | None = None
+) -> dict[str, Setting]:
+    """What can be set of a class or a function, by name; `ranker` is what can be set of its parameter of that name."""
+    found: dict[str, Setting] = {}
+    helps = _explained(made)
+    for name, parameter in _parameters(made).items():
+        if get_origin(parameter.annotation) is Annotated:
+            found |= settings_of(*_inner(parameter.annotation))
+        elif name == "ranker":
+            found |= ranker or {}
+        elif parameter.default is not parameter.empty:
+            found[name] = _setting(name, parameter.annotation, parameter.default, helps.get(name, ""))
+    only = [each for each in names if isinstance(each, str)] or [*found]
+    defaults = {name: value for each in names if not isinstance(each, str) for name, value in each.items()}
+    return {name: replace(found[name], default=defaults.get(name, found[name].default)) for name in only}
+
+
+def make(made: Maker, values: Mapping[str, Any], **given: Any) -> Any:  # of whatever class
+    """What a class or a function returns, called with the values of its settings and with what is given beside them."""
+    for name, parameter in _parameters(made).items():
+        if get_origin(parameter.annotation) is Annotated:
+            inner, *names = _inner(parameter.annotation)
+            inside = {each: values[each] for each in settings_of(inner, *names) if each in values}
+            given[name] = partial(inner, **inside) if isinstance(inner, type) else make(inner, inside)
+        elif name in values:
+            given[name] = values[name]
+    return made(**given)
+
+
+def _inner(annotation: Any) -> tuple[Any, ...]:
+    """The class or the function that a parameter stands for, and which settings it has."""
+    made, *names = annotation.__metadata__
+    return (imported(made) if isinstance(made, str) else made, *names)
+
+
+class _Names(dict[str, Any]):
+    """The names of a module; one that is imported for type checkers alone can be anything."""
+
+    def __missing__(self, name: str) -> Any:
+        return object
+
+
+@cache
+def _parameters(made: Maker) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a class or a function, with their annotations evaluated."""
+    function: Any = made.__init__ if isinstance(made, type) else made  # type: ignore[misc]
+    names = _Names({**vars(builtins), **function.__globals__})
+    return inspect.signature(made, locals=names, eval_str=True).parameters
+
+
+def _setting(name: str, hint: Any, default: Any, help_: str) -> Setting:
+    alternatives = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    several = any(get_origin(each) is Sequence for each in alternatives)
+    choices = [choice for each in alternatives if get_origin(each) is Literal for choice in get_args(each)]
+    kinds = [kind for each in alternatives for kind in _kinds(each)] + ([NoneType] if default is None else [])
+    value = (JOINED.join(default) or NOTHING[0]) if several and default is not None else default
+    return Setting(name, tuple(dict.fromkeys(kinds)), value, tuple(choices), help_, several)
+
+
+def _kinds(hint: Any) -> tuple[type, ...]:
+    if get_origin(hint) in (Literal, Sequence):
+        return (str,)
+    return (int, str, object) if hint is Any else (hint if hint in WORDS else object,)
+
+
+@cache
+def _explained(made: Any) -> dict[str, str]:
+    """What docstrings say of parameters, in lines that begin with `name: ` or `name, other: ` and go on to a blank one.
+
+    A class's own words replace those of the classes it extends.
+    """
+    found: dict[str, str] = {}
+    for each in reversed(made.__mro__) if isinstance(made, type) else (made,):
+        names: list[str] = []
+        for line in inspect.cleandoc(each.__doc__ or "").split("\n"):
+            start, colon, rest = line.partition(": ")
+            if colon and all(word.isidentifier() for word in start.split(", ")):
+                names = start.split(", ")
+                found |= dict.fromkeys(names, rest)
+            else:
+                names = names if line else []
+                found |= {name: f"{found[name]} {line}" for name in names}
+    return {name: _CITED.sub("", text) for name, text in found.items()}
 
 
 def _made(ranker: Made) -> Ranker:
@@ -33,7 +233,7 @@ class Method:
 
     home: the class of the ranker as `module:Class`, imported when it is needed.
     takes: the parameters of the class that can be set.
-    factory: builds the ranker of the class, the parameter `ranker`, and of other parts; see `signatures`.
+    factory: builds the ranker of the class, the parameter `ranker`, and of other parts; see the top of this module.
     around: what can be put around the ranker, as one more setting says.
     """
 

@@ -1,6 +1,6 @@
-"""What rankers are made of, as settings say: learners, views and neighborhoods, for the methods in `table`.
+"""What rankers are made of and what can be put around them, as settings say, for the methods in `table`.
 
-`signatures` explains the annotations. Classes are imported when something is made.
+`method` explains the annotations. Classes are imported when something is made.
 """
 
 from __future__ import annotations
@@ -8,24 +8,113 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from querywise.errors import DataError
-from querywise.methods.views import view_named
 
 if TYPE_CHECKING:
-    from querywise.contracts.protocols import QueryView
+    from querywise.contracts.protocols import QueryView, Ranker
     from querywise.learners.ranksvm.ranksvm import RankSVM
     from querywise.learners.regression.kernel import KernelRidge
     from querywise.learners.trees.boosting import LambdaMART, TreeRegression
     from querywise.locality.neighborhoods import Nearest, Radius
     from querywise.locality.views.signals import SignalView
+    from querywise.locality.views.topmean import TopMean
     from querywise.rankers.knn import KnnOnline
 
+TOP_MEAN = "top-mean"
+VIEWS = (TOP_MEAN, "text", "columns", "two-models", "divergence", "vector", "signals")
+_LEARNED = ("learned", "gradient")  # of the view after the colon; of top-mean without one
 _SVM = "querywise.learners.ranksvm.ranksvm:RankSVM"
 _BOOSTING = "querywise.learners.trees.boosting"
 GROWTH = ("trees", "leaves", "learning_rate", "min_documents", "seed")  # of trees
-
 SVM: TypeAlias = Annotated[type["RankSVM"], _SVM, "l2", "loss", "pairs"]
 Bagged: TypeAlias = Annotated[type["LambdaMART"], f"{_BOOSTING}:LambdaMART", *GROWTH, "bag", {"bag": 5}]
 Online: TypeAlias = Annotated[type["KnnOnline"], "querywise.rankers.knn:KnnOnline", "k", "back_off"]
+
+
+def view_named(
+    top_mean: Annotated[type[TopMean], "querywise.locality.views.topmean:TopMean", "reference", "top"],
+    view: str | None = TOP_MEAN,
+) -> QueryView | None:
+    """A view by name, its reference and number of documents those of `top_mean`.
+
+    view: how similarity of queries is measured: top-mean, text, columns, two-models, divergence, vector or signals,
+    several joined by +, and learned or gradient of one, as in gradient:text. None is the method's own.
+    """
+    if view is None:
+        return None
+    from querywise.locality.views.columns import Columns, SideBySide
+    from querywise.locality.views.divergence import Divergence
+    from querywise.locality.views.gradients import GradientView
+    from querywise.locality.views.metric import LearnedMetric
+    from querywise.locality.views.signals import SignalView
+    from querywise.locality.views.text import TextView
+    from querywise.locality.views.twomodels import TwoModels
+    from querywise.locality.views.vector import VectorView
+    from querywise.rankers.column import OneFeature
+
+    how, colon, rest = view.partition(":")
+    if how in _LEARNED:
+        inside = view_named(top_mean, rest if colon else TOP_MEAN)
+        return LearnedMetric(inside) if how == "learned" else GradientView(inside)
+    parts = view.split("+")
+    unknown = [part for part in parts if part not in VIEWS]
+    if unknown:
+        raise DataError(
+            f"Unknown view {unknown[0]!r}. Known: {', '.join(VIEWS)}, several joined by +, and learned or gradient, "
+            "or either of a view as in gradient:text."
+        )
+    mean = top_mean()
+    reference, top = mean.reference, mean.top
+    views: dict[str, QueryView] = {
+        TOP_MEAN: mean,
+        "text": TextView(),
+        "vector": VectorView(),
+        "columns": Columns(),
+        "signals": SignalView(),
+        "two-models": TwoModels(OneFeature() if reference is None else reference, None, top),
+        "divergence": Divergence(reference),
+    }
+    made = [views[part] for part in parts]
+    return made[0] if len(made) == 1 else SideBySide(made)
+
+
+def normalised(ranker: Ranker, normalise: Literal["none", "query"] = "none") -> Ranker:
+    """A ranker on the features as they are, or normalised within their query.
+
+    normalise: query scales every feature within its query's candidates, 0 the smallest, 1 the largest.
+    """
+    from querywise.rankers.normalised import QueryNormalised
+
+    return QueryNormalised(ranker) if normalise == "query" else ranker
+
+
+def with_missing(ranker: Ranker, missing: Literal["zero", "mean"] = "zero") -> Ranker:
+    """A ranker that refuses missing values, or fills them.
+
+    missing: what a missing feature becomes: zero is 0 for what a file or request leaves out, and refuses NaN;
+    mean is the mean of training, with a column that marks it.
+    """
+    from querywise.rankers.missing import MissingValues
+
+    return MissingValues(ranker) if missing == "mean" else ranker
+
+
+def with_missing_or_native(ranker: Ranker, missing: Literal["zero", "mean", "native"] = "zero") -> Ranker:
+    """The same of trees, which can also handle missing values themselves.
+
+    missing: what a missing feature becomes: zero is 0 for what a file or request leaves out, and refuses NaN;
+    mean is the mean of training, with a column that marks it; native is the side that trees learn for it.
+    """
+    if missing != "native":
+        return with_missing(ranker, missing)
+    from querywise.learners.trees.boosting import LambdaMART
+
+    if not isinstance(ranker, LambdaMART):
+        raise DataError(
+            "missing='native' is for trees on the features as they are. Leave out normalise and signals, or set "
+            "missing='mean'."
+        )
+    ranker.missing = "native"
+    return ranker
 
 
 def local_learner(

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import querywise.methods.parts as parts
 from querywise.errors import DataError
-from querywise.methods.method import Made, Method
-from querywise.methods.settings import Value
-from querywise.methods.wrappers import normalised, with_missing, with_missing_or_native
+from querywise.methods.method import Made, Method, Value
+from querywise.methods.parts import normalised, with_missing, with_missing_or_native
 from querywise.runtime.values import Grid, JsonObject, Settings
 
 if TYPE_CHECKING:

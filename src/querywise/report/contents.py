@@ -2,38 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 
 from querywise.evaluation.breakdown import Breakdown
-from querywise.evaluation.curves import LearningCurves
-from querywise.evaluation.examples import Example
 from querywise.evaluation.findings import Findings
+from querywise.evaluation.rankings import Example
 from querywise.evaluation.significance import TEST_NAMES
 from querywise.report import drawings
-from querywise.report.curves import curves_figure, curves_table, curves_text
-from querywise.report.drawings import Figure
-from querywise.report.features import features_figure, features_table, features_text
-from querywise.report.oracle import oracle_table, oracle_text
-from querywise.report.origin import Origin
+from querywise.report.sections import (
+    Section,
+    curves_section,
+    features_section,
+    oracle_section,
+    twins_tables,
+    twins_text,
+)
 from querywise.report.tables import Cell, Column, Table, Tested, values_and_p
-from querywise.report.twins import twins_tables, twins_text
+
+# What stands before the @ of an address, and values of parameters that are called like a secret.
+_SECRETS = re.compile(
+    r"(?<=://)[^/@\s]+(?=@)|(?<=[?&;])((?:[\w-]*(?:key|token|secret|password|passwd|auth)[\w-]*)=)[^&#\s]+",
+    re.IGNORECASE,
+)
+# Ids of documents → the titles of those that have one.
+Titles = Callable[[Collection[str]], Mapping[str, str]]
 
 
 @dataclass(frozen=True)
-class Section:
-    """A heading, a sentence or two, and their tables and drawings.
+class Origin:
+    """Where a report comes from. What is empty or None is not known, and is not shown.
 
-    anchor: what a link to it ends in. code: a command to type. every_query: whether the page lists every query here.
+    seconds: how long the run took, which may have used parts that an earlier one had finished. methods: what a method
+    is, in a few words, by its name.
     """
 
-    title: str
-    text: str = ""
-    tables: tuple[tuple[str, Table], ...] = ()  # file name without its ending, table
-    figures: tuple[Figure, ...] = ()
-    anchor: str = "summary"
-    code: str = ""
-    every_query: bool = False
+    data: str = ""
+    command: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    date: datetime | None = None
+    seconds: float | None = None
+    note: str = ""
+    methods: Mapping[str, str] = field(default_factory=dict)
+
+
+def shown_command(arguments: Sequence[str]) -> str:
+    """A command as it can be typed again, without passwords and keys of addresses.
+
+    >>> shown_command(["querywise", "compare", "my data", "--embed", "https://me:secret@host/v1?api_key=abc#m"])
+    "querywise compare 'my data' --embed 'https://…@host/v1?api_key=…#m'"
+    """
+    return shlex.join(_SECRETS.sub(lambda found: f"{found[1] or ''}…", each) for each in arguments)
+
+
+def duration(seconds: float) -> str:
+    """A time taken, in words.
+
+    >>> duration(7.2), duration(125), duration(7260)
+    ('7.2 s', '2 min 5 s', '2 h 1 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def contents(found: Findings, title: str, story: str, origin: Origin | None = None) -> list[Section]:
@@ -45,9 +79,9 @@ def contents(found: Findings, title: str, story: str, origin: Origin | None = No
         _cost(found),
         _queries(found),
         _where(found),
-        *([_oracles(found)] if found.oracles else []),
-        *([_features(found)] if found.uses else []),
-        *([_curves(found, found.curves)] if found.curves is not None else []),
+        *([oracle_section(found)] if found.oracles else []),
+        *([features_section(found)] if found.uses else []),
+        *([curves_section(found, found.curves)] if found.curves is not None else []),
         Section(
             "What was tried",
             _how_chosen(found),
@@ -243,26 +277,6 @@ def _where(found: Findings) -> Section:
     )
 
 
-def _features(found: Findings) -> Section:
-    return Section(
-        "What the models use",
-        features_text(found),
-        (("features", features_table(found)),),
-        features_figure(found),
-        "features",
-    )
-
-
-def _curves(found: Findings, curves: LearningCurves) -> Section:
-    return Section(
-        "Learning curves",
-        curves_text(found, curves),
-        (("learning-curves", curves_table(found, curves)),) if len(curves.sizes) > 1 else (),
-        curves_figure(found, curves),
-        "curves",
-    )
-
-
 def _cost(found: Findings) -> Section:
     return Section(
         "Cost",
@@ -291,12 +305,6 @@ def _which(found: Findings) -> str:
     base = found.compared.baseline
     wins = _counted(top.wins, "query", "queries")
     return f"Against {base}, {top.name} wins {wins}, ties {top.ties} and loses {top.losses}."
-
-
-def _oracles(found: Findings) -> Section:
-    return Section(
-        "The oracle gap", oracle_text(found), (("oracle", oracle_table(found)),), drawings.oracles(found), "oracle"
-    )
 
 
 def _query(example: Example) -> str:

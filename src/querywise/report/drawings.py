@@ -11,6 +11,7 @@ import numpy as np
 
 from querywise.display.words import short
 from querywise.evaluation.findings import Findings
+from querywise.evaluation.rankings import query_texts
 from querywise.report.charts import Chart, Mark, Row, bar_chart, line_chart, looks, row_chart, scatter_chart
 from querywise.runtime.arrays import Floats, Ints
 
@@ -222,10 +223,7 @@ def gains_of(found: Findings) -> Floats | None:
 
 def name_of_query(found: Findings, query: int) -> str:
     """A query's text, cut short, or its id."""
-    candidates = found.compared.judged.candidates
-    table = candidates.queries
-    text = None if table is None or table.texts is None else table.texts[query]
-    return short(text or candidates.query_ids[query], 60)
+    return short(query_texts(found.compared)[query] or found.compared.judged.query_ids[query], 60)
 
 
 def _some(count: int, most: int = 200) -> Sequence[int]:

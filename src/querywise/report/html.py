@@ -8,20 +8,36 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-from collections.abc import Sequence
+import json
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from importlib.resources import files
 
-from querywise.evaluation.findings import Findings
-from querywise.report.contents import Section
+import numpy as np
+
+from querywise.display.words import counted, p_value, short
+from querywise.evaluation.breakdown import nearest_distances, relevant_documents
+from querywise.evaluation.compare import Compared
+from querywise.evaluation.findings import Findings, MethodFinding
+from querywise.evaluation.rankings import all_ranks, document_names, grades, query_texts, ranked, why
+from querywise.evaluation.significance import TEST_NAMES
+from querywise.report.charts import round_numbers
+from querywise.report.contents import Origin, duration
 from querywise.report.drawings import Figure
-from querywise.report.origin import Origin
-from querywise.report.queries import QueryData, script_json
-from querywise.report.summary import summary
+from querywise.report.sections import Section, rest_text
 from querywise.report.tables import Table
+from querywise.runtime.arrays import Floats, Ints
+from querywise.runtime.values import Json, JsonObject
 
 RANKINGS = "rankings"  # the folder of rankings that are not in the page
 _SCRIPTS = ("tables.js", "queries.js")
+CALLED = "querywiseRankings"  # the function that a file of rankings calls
+_CUT = 140  # characters of a query's text in the table
+_TITLE = 120  # characters of a document's title
+_INSIDE = 600_000  # bytes of rankings in the page itself
+_TOGETHER = 200  # queries in a file beside it
 
 
 @dataclass(frozen=True)
@@ -117,3 +133,331 @@ def _policy(scripts: Sequence[str]) -> str:
 
 def _file(name: str) -> str:
     return (files("querywise.report") / "page" / name).read_text(encoding="utf-8")
+
+
+def summary(found: Findings, title: str, story: str, origin: Origin) -> list[str]:
+    """All of it, as HTML."""
+    return [
+        f'<header class="first" id="summary"><h1>{escape(title)}</h1>',
+        *([f'<p class="note">{escape(origin.note)}</p>'] if origin.note else []),
+        f'<p class="verdict">{escape(found.verdict)}</p>',
+        *_warning(found),
+        '<div class="glance"><div class="answer">',
+        _winner(found),
+        _numbers(found),
+        _cheapest(found),
+        "</div>",
+        differences(found),
+        "</div>",
+        _made_of(found, story, origin),
+        "</header>",
+    ]
+
+
+def _warning(found: Findings) -> list[str]:
+    """What leaks from training to test, where something does."""
+    leaks = found.compared.twins
+    if leaks is None or not leaks.is_told:
+        return []
+    told = f"{leaks.text} {rest_text(found)}".strip()
+    return [f'<p class="note">{escape(told)} <a href="#twins">Near twins</a></p>']
+
+
+def _winner(found: Findings) -> str:
+    base, name = found.compared.baseline, found.winner
+    if name is not None:
+        why = f"significantly better than {base}"
+    elif found.others:
+        why = f"no method is significantly better than {base}"
+    else:
+        why = f"{base} was compared with nothing"
+    named = "none" if name is None else name
+    return (
+        f'<p class="winner{"" if name else " none"}"><span>Winner</span> <strong>{escape(named)}</strong> '
+        f"<small>{escape(why)}</small></p>"
+    )
+
+
+def _numbers(found: Findings) -> str:
+    """Gain, p and cost of the winner, or of the best of the others."""
+    top = next((each for each in found.others if each.name == found.shown), None)
+    base = found.baseline
+    if top is None:
+        told = [(found.measure, f"{base.means[found.measure]:.4f}", base.name), _cost(base, None)]
+    else:
+        told = [_gain(found, top), _luck(found, top), _cost(top, base)]
+    tiles = "".join(
+        f"<div><dt>{escape(what)}</dt><dd>{escape(number)}<small>{escape(more)}</small></dd></div>"
+        for what, number, more in told
+    )
+    whose = (
+        "" if top is None or found.winner else f'<p class="whose">Of the best of the others, {escape(top.name)}:</p>'
+    )
+    return f'{whose}<dl class="numbers">{tiles}</dl>'
+
+
+def _cheapest(found: Findings) -> str:
+    """The cheapest methods that are not significantly worse than the best one, each with its difference and costs."""
+    known = found.cheapest
+    if known is None or not known.text:
+        return ""
+    if not known.others:
+        return f'<p class="cheapest">{escape(known.text.replace(known.best, short(known.best)))}</p>'
+    ways = {known.training: "to train: ", known.ranking: "to rank by: "} if known.training != known.ranking else {}
+    told = "".join(
+        f" <b><strong>{escape(name)}</strong> <small>{escape(ways.get(name, '') + known.told(name))}</small></b>"
+        for name in known.others
+    )
+    than = escape(short(known.best))
+    return f'<p class="cheapest"><span>Cheapest, not significantly worse than {than}</span>{told}</p>'
+
+
+def _gain(found: Findings, top: MethodFinding) -> tuple[str, str, str]:
+    before = found.baseline.means[found.measure]
+    share = f"{100 * top.difference / before:+.1f} %; " if before else ""
+    low, high = top.interval
+    return f"gain in {found.measure}", f"{top.difference:+.4f}", f"{share}95 % interval {low:+.4f} to {high:+.4f}"
+
+
+def _luck(found: Findings, top: MethodFinding) -> tuple[str, str, str]:
+    p = 1.0 if top.corrected is None else top.corrected
+    return (
+        "p after Holm",
+        p_value(p),
+        f"{TEST_NAMES[found.test]}, {counted(found.compared_with, 'method')} against {short(found.compared.baseline)}",
+    )
+
+
+def _cost(top: MethodFinding, base: MethodFinding | None) -> tuple[str, str, str]:
+    known = math.isfinite(top.predict_milliseconds)
+    what, without = "ranking time per query", "retrieval not included"
+    trained = f"trained in {duration(top.fit_seconds)}" if math.isfinite(top.fit_seconds) else "trained before"
+    number = f"{top.predict_milliseconds:.2g} ms" if known else "not known"
+    if not known:
+        return what, number, "its scores were computed elsewhere"
+    if base is None or not math.isfinite(base.predict_milliseconds):
+        return what, number, f"{without}; {trained}"
+    return what, number, f"{without}; {short(base.name)}: {base.predict_milliseconds:.2g} ms; {trained}"
+
+
+def differences(found: Findings) -> str:
+    """Every method's difference from the baseline with its interval, the largest first."""
+    others = sorted(found.others, key=lambda each: -each.difference)
+    base = found.baseline
+    said = f"Difference in {found.measure} from {base.name} ({base.means[found.measure]:.4f})"
+    if not others:
+        return ""
+    reach = [number for each in others for number in (*each.interval, each.difference)]
+    low, high = min(0.0, *reach), max(0.0, *reach)
+    air = 0.04 * (high - low) or 1.0
+    low, high = low - air, high + air
+
+    def place(value: float) -> float:
+        return 100 * (value - low) / (high - low)
+
+    rows = "".join(
+        _row(found, each, place(each.interval[0]), place(each.interval[1]), place(each.difference), place(0))
+        for each in others
+    )
+    marks = [(place(value), text) for value, text in round_numbers(low, high, 4) if 3 <= place(value) <= 97]
+    axis = "".join(f'<span style="left:{at:.2f}%">{text}</span>' for at, text in marks)
+    return (
+        f'<figure class="differences"><figcaption>{escape(said)}</figcaption><ul>{rows}</ul>'
+        f'<div class="ticks" aria-hidden="true"><div>{axis}</div></div>'
+        f'<p class="how">{escape(_how(others))}</p></figure>'
+    )
+
+
+def _how(others: Sequence[MethodFinding]) -> str:
+    """What bars and dots mean."""
+    text = "Bars are 95 % bootstrap intervals; a full dot means p < 0.05 after Holm, a hollow one that it is not"
+    untested = [short(each.name) for each in others if each.corrected is None]
+    if not untested:
+        return f"{text}."
+    named = " and ".join(untested) if len(untested) < 3 else f"{len(untested)} methods"
+    return f"{text}, or that nothing was tested: {named}, shown for comparison alone."
+
+
+def _row(found: Findings, each: MethodFinding, low: float, high: float, middle: float, zero: float) -> str:
+    p = "" if each.corrected is None else f"; p after Holm {each.corrected:.4f}"
+    told = f"{each.name}: {each.difference:+.4f}, 95 % interval {each.interval[0]:+.4f} to {each.interval[1]:+.4f}{p}"
+    won = each.name == found.winner
+    track = (
+        f'<span class="zero" style="left:{zero:.2f}%"></span>'
+        f'<span class="bar" style="left:{low:.2f}%;width:{max(high - low, 0.3):.2f}%"></span>'
+        f'<span class="dot{" full" if each.is_significant else ""}" style="left:{middle:.2f}%"></span>'
+    )
+    badge = ' <span class="badge">winner</span>' if won else ""
+    return (
+        f'<li{" class=won" if won else ""} title="{escape(told)}">'
+        f'<span class="name">{escape(short(each.name))}{badge}</span>'
+        f'<span class="track" aria-hidden="true">{track}</span><span class="by">{each.difference:+.4f}</span></li>'
+    )
+
+
+def _made_of(found: Findings, story: str, origin: Origin) -> str:
+    rows = [(name, text) for name, text in facts(found, origin) if text]
+    told = "".join(
+        f'<div class="{name.split()[0]}"><dt>{escape(name)}</dt><dd>{_fact(name, text)}</dd></div>'
+        for name, text in rows
+    )
+    about = f'<p class="story">{escape(story)}</p>' if story else ""
+    return f'<section class="made" aria-label="What it was made of"><dl>{told}</dl>{about}</section>'
+
+
+def _fact(name: str, text: str) -> str:
+    return f"<code>{escape(text)}</code>" if name == "command" else escape(text)
+
+
+def facts(found: Findings, origin: Origin) -> Sequence[tuple[str, str]]:
+    """What the report was made of, as far as it is known."""
+    compared, coverage = found.compared, found.compared.coverage
+    folds = int(compared.fold_of.max(initial=-1)) + 1
+    known = (
+        ""
+        if coverage is None
+        else f"{coverage.found:,} of {coverage.relevant:,} relevant documents are candidates; mean recall of a query "
+        f"{coverage.recall:.4f}"
+    )
+    spent = [each.fit_seconds for each in found.methods if math.isfinite(each.fit_seconds)]
+    took = [] if origin.seconds is None else [duration(origin.seconds)]
+    took += [f"training {duration(sum(spent))}"] if spent and took else []
+    return [
+        ("data", origin.data),
+        ("queries", f"{len(compared.judged):,}"),
+        ("folds", str(folds)),
+        ("coverage", known),
+        ("left out", " ".join(map(str, compared.losses))),
+        ("date", "" if origin.date is None else f"{origin.date:%Y-%m-%d %H:%M %Z}".strip()),
+        ("duration", "; ".join(took)),
+        ("versions", ", ".join(f"{name} {number}" for name, number in origin.versions.items())),
+        ("command", origin.command),
+    ]
+
+
+@dataclass(frozen=True)
+class QueryData:
+    """content: what the page holds. files: name → script, of the rankings that are not in it."""
+
+    content: JsonObject
+    files: Mapping[str, str]
+
+
+def query_data(found: Findings, titles: Mapping[str, str]) -> QueryData:
+    """Everything the table of queries shows. titles: of documents, by their ids, as far as known."""
+    compared = found.compared
+    features = list(dict.fromkeys(each.feature for told in found.uses.values() for each in told))
+    rankings = _rankings(compared, titles, features)
+    largest = np.argsort(-_moved(found), kind="stable").tolist()
+    inside, size = set[int](), 0
+    for query in largest:
+        size += len(rankings[query].encode())
+        if size > _INSIDE:
+            break
+        inside.add(query)
+    outside = [query for query in range(len(rankings)) if query not in inside]
+    files: dict[str, str] = {}
+    place = [0] * len(rankings)  # the number of the file, 0 for the page
+    for number, first in enumerate(range(0, len(outside), _TOGETHER), start=1):
+        some = outside[first : first + _TOGETHER]
+        told = ",".join(f'"{query}":{rankings[query]}' for query in some)
+        files[f"{number}.js"] = f"{CALLED}({{{told}}});\n"
+        for query in some:
+            place[query] = number
+    content: JsonObject = {
+        **_known(found),
+        "features": features or None,
+        "unexplained": [found.unexplained.get(name) for name in compared.names],
+        "file": place,
+        "rankings": {str(query): json.loads(rankings[query]) for query in sorted(inside)},
+    }
+    return QueryData(content, files)
+
+
+def script_json(content: Json) -> str:
+    """JSON that can stand in an element <script>: nothing in it ends that, or is anything but text."""
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _safe(text)
+
+
+def _safe(text: str) -> str:
+    for mark in "<>&\u2028\u2029":
+        text = text.replace(mark, f"\\u{ord(mark):04x}")
+    return text
+
+
+def _known(found: Findings) -> JsonObject:
+    """What is known of every query, column by column."""
+    compared, test = found.compared, found.compared.judged
+    texts, nearest = query_texts(compared), nearest_distances(compared)
+    shown = [text or name for text, name in zip(texts, test.query_ids, strict=True)]
+    return {
+        "measure": found.measure,
+        "baseline": compared.baseline,
+        "shown": found.shown,
+        "methods": list(compared.names),
+        "ids": list(test.query_ids),
+        "texts": [None if text is None else _cut(text) for text in texts],
+        "long": [int(len(text) > _CUT) for text in shown],
+        "classes": list(test.classes) if any(test.classes) else None,
+        "relevant": relevant_documents(compared).tolist(),
+        "candidates": test.candidates.sizes.tolist(),
+        "distances": None if nearest is None else [_round(each) for each in nearest[1].tolist()],
+        "values": [
+            [_round(each) for each in compared.evaluations[name][found.measure].tolist()] for name in compared.names
+        ],
+    }
+
+
+def _rankings(compared: Compared, titles: Mapping[str, str], features: Sequence[str]) -> list[str]:
+    """Every query's rankings as JSON that can stand in a script."""
+    numbers = {name: number for number, name in enumerate(features)}
+    ranks, texts = all_ranks(compared), query_texts(compared)
+    made = []
+    for query in range(len(compared.judged)):
+        some = ranked(compared, ranks, query)
+        names = document_names(compared, query, some.rows)
+        text = texts[query]
+        made.append(
+            script_json(
+                {
+                    **({} if text is None or len(text) <= _CUT else {"text": text}),
+                    "documents": list(names),
+                    "titles": [_title(titles.get(name, "")) for name in names] if titles else None,
+                    "grades": list(grades(compared, some.rows)),
+                    "ranks": some.ranks.T.tolist(),
+                    **({"why": _why(compared, query, some.rows, numbers)} if features else {}),
+                }
+            )
+        )
+    return made
+
+
+def _why(compared: Compared, query: int, rows: Ints, numbers: Mapping[str, int]) -> list[Json]:
+    """By ranker, for each document the numbers of features, each followed by what it adds; 0 for nothing."""
+    made: list[Json] = []
+    for told in why(compared, query, rows).values():
+        flat = [[part for name, value in each for part in (numbers[name], value)] or 0 for each in told or ()]
+        made.append(flat or None)
+    return made
+
+
+def _moved(found: Findings) -> Floats:
+    """By how much the value of each query differs between the two rankings that are shown first."""
+    compared = found.compared
+    theirs = compared.evaluations[compared.baseline][found.measure]
+    return np.abs(compared.evaluations[found.shown or compared.baseline][found.measure] - theirs)
+
+
+def _cut(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= _CUT else plain[:_CUT].rstrip() + "…"
+
+
+def _title(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= _TITLE else plain[: _TITLE - 1].rstrip() + "…"
+
+
+def _round(value: float) -> float | None:
+    return round(value, 6) if np.isfinite(value) else None

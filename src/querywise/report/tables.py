@@ -12,16 +12,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
+from querywise.display.words import p_value
 
-class Tested(NamedTuple):
-    """A difference with its p, and whether it is significant."""
-
-    difference: float
-    p: float
-    is_significant: bool
-
-
-Cell = str | int | float | Tested | None
 _TEX = {
     **{mark: "\\" + mark for mark in "&%$#_{}"},
     "\\": r"\textbackslash{}",
@@ -40,6 +32,17 @@ _BRACKETED = re.compile(rf"{_MARKDOWN.pattern}|[\[\]]")
 _SHORT = 28  # characters that stay on one line
 
 
+class Tested(NamedTuple):
+    """A difference with its p, and whether it is significant."""
+
+    difference: float
+    p: float
+    is_significant: bool
+
+
+Cell = str | int | float | Tested | None
+
+
 @dataclass(frozen=True)
 class Column:
     """A heading and how what is below it is written: text, value, signed, p, count, time, share or tested."""
@@ -54,9 +57,9 @@ class Column:
         if isinstance(cell, str):
             return cell
         if isinstance(cell, Tested):
-            return f"{cell.difference:+.4f} " + f"p {_p(cell.p)}".replace(" ", "\u00a0")
+            return f"{cell.difference:+.4f} " + f"p {p_value(cell.p)}".replace(" ", "\u00a0")
         if self.kind == "p":
-            return _p(cell)
+            return p_value(cell)
         if self.kind == "count" or isinstance(cell, int):
             return f"{int(cell):,}"
         return {"signed": f"{cell:+.4f}", "time": f"{cell:.3g}", "share": f"{cell:.1%}"}.get(self.kind, f"{cell:.4f}")
@@ -120,10 +123,6 @@ def values_and_p(
     pairs = ((Column(value, "value"), Column(p, "p")) for value, p in headings.items())
     columns = (Column(corner), *chain.from_iterable(pairs))
     return Table(columns, tuple((name, *chain.from_iterable(cells)) for name, cells in rows.items()), caption)
-
-
-def _p(value: float) -> str:
-    return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
 
 
 def _exact(cell: Cell) -> Cell:

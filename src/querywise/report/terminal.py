@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 
 from querywise.contracts.protocols import Ranker
-from querywise.data.coverage import Coverage
-from querywise.evaluation.compared import Compared
-from querywise.evaluation.curves import LearningCurves
+from querywise.evaluation.compare import Compared
+from querywise.evaluation.differences import Evaluated
 from querywise.evaluation.evaluate import Evaluation
-from querywise.evaluation.evaluated import Evaluated
-from querywise.evaluation.examples import Example
 from querywise.evaluation.findings import Findings
+from querywise.evaluation.learning_curves import LearningCurves
+from querywise.evaluation.rankings import Example
 from querywise.evaluation.significance import TEST_NAMES
 from querywise.evaluation.tuning import Tuned
-from querywise.explanations.explained import Explanation, Reason
+from querywise.explanations.explain import Explanation, Reason
 from querywise.measures.flavours import find_flavour
-from querywise.report.twins import twins_tables, twins_text
+from querywise.report.sections import twins_tables, twins_text
 from querywise.retrieval.search import Answer
 
 
@@ -39,9 +39,14 @@ def evaluations_table(found: Evaluated, test: str = "t") -> Group:
         table.add_row(measure, *cells)
     if found.coverage:
         table.add_section()
-        for label, told in (("relevant found", _found), ("queries answered", _answered)):
-            rows = [[told(found.coverage[name]), *([""] if name in corrected else [])] for name in found.tables]
-            table.add_row(label, *(cell for row in rows for cell in row))
+        known = [found.coverage[name] for name in found.tables]
+        counts = {
+            "relevant found": [f"{each.found} of {each.relevant}" for each in known],
+            "queries answered": [f"{each.queries - each.without_candidates} of {each.queries}" for each in known],
+        }
+        for label, told in counts.items():
+            rows = [[text, *([""] if name in corrected else [])] for name, text in zip(found.tables, told, strict=True)]
+            table.add_row(label, *chain.from_iterable(rows))
     lines = [f"{len(found.first)} queries, flavour {found.first.flavour} ({found.conventions})"]
     if corrected:
         count = len(corrected)
@@ -56,19 +61,9 @@ def evaluations_table(found: Evaluated, test: str = "t") -> Group:
     return Group(table, *lines)
 
 
-def _found(coverage: Coverage) -> str:
-    return f"{coverage.found} of {coverage.relevant}"
-
-
-def _answered(coverage: Coverage) -> str:
-    return f"{coverage.queries - coverage.without_candidates} of {coverage.queries}"
-
-
 def means_table(evaluation: Evaluation) -> Group:
     """The averages of one evaluation."""
-    table = _table("measure", "mean")
-    for measure, value in evaluation.mean().items():
-        table.add_row(measure, f"{value:.4f}")
+    table = _table("measure", "mean", rows=[(name, f"{value:.4f}") for name, value in evaluation.mean().items()])
     conventions = find_flavour(evaluation.flavour).conventions
     return Group(table, f"{len(evaluation)} queries, flavour {evaluation.flavour} ({conventions})")
 
@@ -167,11 +162,15 @@ def trials_table(tuned: Tuned[Ranker]) -> Table:
     """What was tried, the chosen setting marked."""
     names = [name for name in tuned.parameters if len({str(trial.parameters[name]) for trial in tuned.tried}) > 1]
     where = "on valid" if tuned.folds is None else "by cross-validation"
-    table = _table("", *names, f"{tuned.measure} {where}")
-    for trial in tuned.tried:
-        mark = "→" if trial.parameters == tuned.parameters else ""
-        table.add_row(mark, *(str(trial.parameters[name]) for name in names), f"{trial.value:.4f}")
-    return table
+    rows = [
+        (
+            "→" if trial.parameters == tuned.parameters else "",
+            *(str(trial.parameters[name]) for name in names),
+            f"{trial.value:.4f}",
+        )
+        for trial in tuned.tried
+    ]
+    return _table("", *names, f"{tuned.measure} {where}", rows=rows)
 
 
 def explanation_tables(explanation: Explanation, show: int) -> Group:
@@ -185,10 +184,11 @@ def explanation_tables(explanation: Explanation, show: int) -> Group:
     parts = _shares_of_models(found, show) if found.models else []
     parts += _neighbours(found, show) if found.neighbours or not found.models else []
     if found.departures:
-        weights = _table("feature", "global weight", "this query's", "effect here")
-        for departure in found.departures[:show]:
-            numbers = (departure.everyone, departure.here, departure.effect)
-            weights.add_row(departure.feature, *(f"{number:+.4f}" for number in numbers))
+        rows = [
+            (each.feature, f"{each.everyone:+.4f}", f"{each.here:+.4f}", f"{each.effect:+.4f}")
+            for each in found.departures[:show]
+        ]
+        weights = _table("feature", "global weight", "this query's", "effect here", rows=rows)
         parts += ["Weights that differ most; effect: the difference times the feature's spread here:", weights]
     return Group(*remarks, *parts)
 
@@ -201,10 +201,10 @@ def reason_tables(found: Reason, show: int) -> Group:
         f"The global model alone says {found.everyone:+.4f}; what is particular to this query adds {found.local:+.4f}."
     ]
     if found.models:
-        models = _table("model", "weight", "adds")
-        for each in found.models[:show]:
-            models.add_row(each.name or str(each.model), f"{each.weight:.4f}", f"{each.here:+.4f}")
-        parts += [models]
+        models = [
+            (each.name or str(each.model), f"{each.weight:.4f}", f"{each.here:+.4f}") for each in found.models[:show]
+        ]
+        parts += [_table("model", "weight", "adds", rows=models)]
     terms = _table("feature", found.above, found.below, "adds", "in the global model")
     for term in found.terms[:show]:
         terms.add_row(
@@ -221,59 +221,55 @@ def reason_tables(found: Reason, show: int) -> Group:
     parts.append(terms)
     if any(each.pull for each in found.neighbours):
         hardest = sorted(found.neighbours, key=lambda each: -abs(each.pull))[:show]
-        pulls = _table("training query", "distance", "weight", "pull")
-        for neighbour in hardest:
-            numbers = (f"{neighbour.distance:.3f}", f"{neighbour.weight:.4f}", f"{neighbour.pull:+.1%}")
-            pulls.add_row(neighbour.query_id, *numbers)
+        rows = [(each.query_id, f"{each.distance:.3f}", f"{each.weight:.4f}", f"{each.pull:+.1%}") for each in hardest]
+        pulls = _table("training query", "distance", "weight", "pull", rows=rows)
         parts += ["Training queries that pulled this query's model hardest away from the global one:", pulls]
     return Group(*parts)
 
 
 def _neighbours(found: Explanation, show: int) -> list[RenderableType]:
-    table = _table("training query", "distance", "weight", "pairs")
-    for each in found.neighbours[:show]:
-        table.add_row(each.query_id, f"{each.distance:.3f}", f"{each.weight:.4f}", str(each.pairs))
+    rows = [
+        (each.query_id, f"{each.distance:.3f}", f"{each.weight:.4f}", str(each.pairs))
+        for each in found.neighbours[:show]
+    ]
     count = len(found.neighbours)
     return [
         f"Query {found.query_id}: its model was trained on {count} queries, the nearest {min(show, count)}:",
-        table,
+        _table("training query", "distance", "weight", "pairs", rows=rows),
     ]
 
 
 def _shares_of_models(found: Explanation, show: int) -> list[RenderableType]:
     if found.models[0].name:
-        rankers = _table("ranker", "weight")
-        for each in found.models:
-            rankers.add_row(each.name, f"{each.weight:.4f}")
+        rankers = _table("ranker", "weight", rows=[(each.name, f"{each.weight:.4f}") for each in found.models])
         return [f"Query {found.query_id} is answered by {len(found.models)} rankers, blended:", rankers]
-    table = _table("local model", "weight", "training queries")
-    for each in found.models[:show]:
-        table.add_row(str(each.model + 1), f"{each.weight:.4f}", str(each.queries))
+    rows = [(str(each.model + 1), f"{each.weight:.4f}", str(each.queries)) for each in found.models[:show]]
     used = sum(each.weight > 0 for each in found.models)
     count = min(show, len(found.models))
     return [
         f"Query {found.query_id}: {used} of {len(found.models)} local models answer it, the heaviest {count}:",
-        table,
+        _table("local model", "weight", "training queries", rows=rows),
     ]
 
 
 def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """A table of texts."""
-    table = _table(*headings)
+    table = _table(*headings, rows=rows)
     for column in table.columns:
         column.justify = "left"
-    for row in rows:
-        table.add_row(*row)
     return table
 
 
-def _table(first: str, *others: str) -> Table:
+def _table(first: str, *others: str, rows: Sequence[Sequence[str]] = ()) -> Table:
+    """A table whose first column is to the left and the others to the right."""
     from rich.box import SIMPLE_HEAD
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column(first)
     for heading in others:
         table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

@@ -11,15 +11,14 @@ from pathlib import Path
 
 from querywise.display.words import without_controls
 from querywise.evaluation.breakdown import nearest_distances, relevant_documents
-from querywise.evaluation.compared import Compared
+from querywise.evaluation.compare import Compared
 from querywise.evaluation.findings import Findings, as_json
 from querywise.evaluation.rankings import query_texts, run_of, titles_needed
 from querywise.evaluation.resume import file_name
 from querywise.measures.score_files import unfit_for_runs, write_runs
-from querywise.report.contents import Section, contents, files_of
-from querywise.report.html import RANKINGS, Page
-from querywise.report.origin import Origin, Titles
-from querywise.report.queries import query_data
+from querywise.report.contents import Origin, Titles, contents, files_of
+from querywise.report.html import RANKINGS, Page, query_data
+from querywise.report.sections import Section
 from querywise.report.tables import Table, plain_markdown
 from querywise.runtime.files import atomic_text, make_folder, refuse_link, refused_if_not_written
 from querywise.runtime.values import json_text

@@ -17,12 +17,10 @@ from typing import Any
 import numpy as np
 
 from querywise.data.folds import Fold, Folds
-from querywise.evaluation.compare import compare
-from querywise.evaluation.compared import Compared
+from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.evaluate import evaluate
-from querywise.evaluation.significance import holm
 from querywise.evaluation.trained import Fit
-from querywise.evaluation.tuning import tuned_fit
+from querywise.evaluation.tuning import TunedFit
 from querywise.learners.classic.lists import Worth
 from querywise.learners.trees.context import QueryContext
 from querywise.methods import METHODS, Method
@@ -122,7 +120,7 @@ def _as_it_is(ranker: Blend | NearbyBlend) -> Fit:
 def _chosen(method: Method, flavour: str, grid: Mapping[str, Sequence[Any]] | None = None) -> Fit:
     """A method with the best setting of a grid, its own unless one is given, on the validation part."""
     tried = method.grid_on if grid is None else grid
-    return tuned_fit(method.build, tried, fixed={"bag": BAG}, flavour=flavour)
+    return TunedFit(method.build, tried, fixed={"bag": BAG}, flavour=flavour)
 
 
 def _crossed(blend: Blend, valid: Any) -> Floats:
@@ -140,8 +138,7 @@ def _crossed(blend: Blend, valid: Any) -> Floats:
 
 def _tested(compared: Compared) -> dict[str, float]:
     """Holm's correction of the tests on MAP against plain LambdaMART, over all rows."""
-    rivals = [name for name in compared.names if name != PLAIN]
-    return dict(zip(rivals, holm([compared.against_baseline(name, "map").p for name in rivals]), strict=True))
+    return {name: each.p_holm for name, each in compared.differences.tested("map", "t").items()}
 
 
 def _seconds(name: str, fold: Fold) -> float:
@@ -151,7 +148,7 @@ def _seconds(name: str, fold: Fold) -> float:
     return time.perf_counter() - begin
 
 
-def _table(compared: Compared, valid: dict[str, float], tested: dict[str, float]) -> str:
+def _table(compared: Compared, valid: dict[str, float], tested: dict[str, float]) -> Table:
     columns = [Column("ranker"), Column("MAP, validation", "value")]
     columns += [Column("MAP", "value"), Column("p", "p"), Column("p, Holm", "p")]
     columns += [Column(f"p ({rival})", "p") for rival in RIVALS]
@@ -170,7 +167,7 @@ def _table(compared: Compared, valid: dict[str, float], tested: dict[str, float]
         f"{len(compared.judged)} test queries, flavour {compared.flavour}; p: paired t-test against {PLAIN}, and "
         f"on MAP against {' and '.join(RIVALS)}; all trees averaged over {BAG} seeds."
     )
-    return Table(tuple(columns), tuple(rows), " ".join([caption, *compared.counted()])).markdown()
+    return Table(tuple(columns), tuple(rows), " ".join([caption, *compared.counted()]))
 
 
 def _remark(weights: dict[str, list[list[float]]], seconds: dict[str, float]) -> str:

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from querywise.data.folds import Folds
-from querywise.evaluation.compare import compare
-from querywise.evaluation.compared import Compared
+from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.findings import oracle_of
 from querywise.evaluation.learning_curves import cut, sizes_up_to
 from querywise.evaluation.significance import holm, paired_t_test
@@ -53,7 +52,7 @@ def reproduce(folds: Folds, out: Path) -> Path:
         )
         for size in track(sizes, "Sizes")
     }
-    tables = [_table(curves, measure, title).markdown() for measure, title in _MEASURES.items()]
+    tables = [_table(curves, measure, title) for measure, title in _MEASURES.items()]
     numbers: JsonObject = {
         "sizes": list(sizes),
         "comparisons": {str(size): each.as_json() for size, each in curves.items()},
@@ -100,7 +99,7 @@ def together(gaps: Mapping[str, Mapping[str, float | None]], out: Path) -> Path:
     lines = {name: [gap[key] for key in steps.values()] for name, gap in gaps.items()}
     steps_figure(out / "gap.svg", lines, steps=list(steps), label="MAP")
     table = Table((*columns, Column("gap closed", "share")), tuple(rows), caption)
-    return write_findings(out, {"gaps": {name: dict(gap) for name, gap in gaps.items()}}, [table.markdown()])
+    return write_findings(out, {"gaps": {name: dict(gap) for name, gap in gaps.items()}}, [table])
 
 
 def _fit(method: Method) -> Fit:

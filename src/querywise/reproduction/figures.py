@@ -39,7 +39,7 @@ def line_figure(
     doubling: as far from a position to twice as much, wherever it is, and each with its number where there is room.
     """
     looks = looks_of([*(level or {}), *lines])
-    with _axes() as (axes, done):
+    with _axes(path) as axes:
         drawn: list[tuple[str, Any]] = []
         for name, value in (level or {}).items():
             drawn.append((name, axes.axhline(value, color=looks[name][0], linestyle="--", linewidth=1.2)))
@@ -56,14 +56,12 @@ def line_figure(
         axes.set_ylabel(labels[1])
         axes.set_title(title, fontsize=10, loc="left")
         legend(axes, drawn, fontsize=8.5, beside=True)
-    with atomic_text(path) as out:
-        out.write(done())
 
 
 def steps_figure(path: Path, rows: Mapping[str, Sequence[float | None]], *, steps: Sequence[str], label: str) -> None:
     """Write a line for each row, with a mark for each of its values in the order of steps, to an SVG file."""
     looks = looks_of(list(steps))
-    with _axes(height=1.0 + 0.36 * len(rows)) as (axes, done):
+    with _axes(path, height=1.0 + 0.36 * len(rows)) as axes:
         drawn: dict[str, Any] = {}
         for place, values in enumerate(rows.values()):
             known = [each for each in values if each is not None]
@@ -76,13 +74,11 @@ def steps_figure(path: Path, rows: Mapping[str, Sequence[float | None]], *, step
         axes.invert_yaxis()
         axes.set_xlabel(label)
         legend(axes, [(step, drawn[step]) for step in steps if step in drawn], fontsize=8.5, beside=True)
-    with atomic_text(path) as out:
-        out.write(done())
 
 
-def plane_figure(places: Floats, classes: Mapping[str, Bools]) -> str:
-    """Queries in a plane, by class."""
-    with _axes(height=4.2) as (axes, done):
+def plane_figure(path: Path, places: Floats, classes: Mapping[str, Bools]) -> None:
+    """Write queries in a plane, by class, to an SVG file."""
+    with _axes(path, height=4.2) as axes:
         drawn = []
         for place, (name, chosen) in enumerate(classes.items()):
             look: dict[str, Any] = {"color": COLOURS[1 + place % 6], "marker": MARKERS[1 + place % 6]}
@@ -91,48 +87,44 @@ def plane_figure(places: Floats, classes: Mapping[str, Bools]) -> str:
         legend(axes, drawn, fontsize=9)
         axes.set_xlabel(_COMPONENTS[0])
         axes.set_ylabel(_COMPONENTS[1])
-    return str(done())
 
 
-def gains_figure(places: Floats, gains: Floats, *, axes: tuple[str, str], what: str) -> str:
-    """Queries in a plane, coloured by what they gained."""
-    with _axes(height=4.2) as (drawing, done):
+def gains_figure(path: Path, places: Floats, gains: Floats, *, labels: tuple[str, str], what: str) -> None:
+    """Write queries in a plane, coloured by what they gained, to an SVG file."""
+    with _axes(path, height=4.2) as axes:
         reach = max(float(np.abs(gains).max(initial=0.0)), 1e-12)
         across, up = places.T
         look: dict[str, Any] = {"cmap": "PuOr", "vmin": -reach, "vmax": reach, "edgecolors": "#555555"}
-        drawn = drawing.scatter(across, up, s=16, c=gains, linewidths=0.3, **look)
-        drawing.figure.colorbar(drawn, ax=drawing, label=what)
-        drawing.set_xlabel(axes[0])
-        drawing.set_ylabel(axes[1])
-    return str(done())
+        drawn = axes.scatter(across, up, s=16, c=gains, linewidths=0.3, **look)
+        axes.figure.colorbar(drawn, ax=axes, label=what)
+        axes.set_xlabel(labels[0])
+        axes.set_ylabel(labels[1])
 
 
-def counts_figure(counts: Sequence[int]) -> str:
-    """Bars: how often each number occurs, the largest ones in wider bars where there are many."""
+def counts_figure(path: Path, counts: Sequence[int]) -> None:
+    """Write bars to an SVG file: how often each number occurs, the largest ones in wider bars where there are many."""
     values = np.asarray(counts)
     width = max(1, int(np.ceil((values.max(initial=0) + 1) / 40)))
     bars = np.bincount(values // width)
-    with _axes(height=3.0) as (axes, done):
+    with _axes(path, height=3.0) as axes:
         axes.bar(np.arange(len(bars)) * width + (width - 1) / 2, bars, width=0.85 * width, color="#0072B2")
         axes.set_xlabel("relevant documents" + (f", {width} numbers to a bar" if width > 1 else ""))
         axes.set_ylabel("queries")
-    return str(done())
 
 
 @contextlib.contextmanager
-def _axes(*, height: float = 3.6) -> Iterator[tuple[Axes, Any]]:
-    """Axes to draw on, and what gives the finished SVG once the block has ended."""
+def _axes(path: Path, *, height: float = 3.6) -> Iterator[Axes]:
+    """Axes to draw on, which are written to an SVG file once the block has ended."""
     import matplotlib
 
     settings: Any = {"svg.hashsalt": "querywise", "font.size": 10, "svg.fonttype": "none", "font.family": "sans-serif"}
     settings["text.parse_math"] = False  # a $ in a name is a $
-    finished: list[str] = []
     with matplotlib.rc_context(settings):
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(7.2, height), layout="constrained")
         axes = figure.add_subplot()
-        yield axes, lambda: finished[0]
+        yield axes
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", alpha=0.25)
         out = io.StringIO()
@@ -141,4 +133,5 @@ def _axes(*, height: float = 3.6) -> Iterator[tuple[Axes, Any]]:
             # The reader's browser draws the letters, and may well have those that Matplotlib's font lacks.
             warnings.filterwarnings("ignore", message="Glyph .* missing from")
             figure.savefig(out, format="svg", metadata={"Date": None})
-        finished.append(out.getvalue())
+    with atomic_text(path) as file:
+        file.write(out.getvalue())

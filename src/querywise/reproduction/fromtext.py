@@ -13,12 +13,11 @@ import numpy as np
 
 from querywise.data.folds import Fold, Folds
 from querywise.evaluation.breakdown import class_shares
-from querywise.evaluation.compare import compare
-from querywise.evaluation.compared import Compared
+from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.trained import Fit
-from querywise.evaluation.tuning import tuned_fit
+from querywise.evaluation.tuning import TunedFit
 from querywise.methods import METHODS
-from querywise.report.tables import Cell, values_and_p
+from querywise.report.tables import Cell, Table, values_and_p
 from querywise.reproduction.papers import NO_BACK_OFF, write_findings
 from querywise.runtime.arrays import Bools, Floats
 from querywise.runtime.files import make_folder
@@ -61,7 +60,7 @@ def reproduce(folds: Folds, out: Path) -> Path:
 def _fits(*, classes: bool) -> dict[str, Fit]:
     def fitting(name: str, **fixed: Any) -> Fit:
         method = METHODS[name]
-        return tuned_fit(method.build, method.grid, fixed=fixed, measure=CHOSEN_BY)
+        return TunedFit(method.build, method.grid, fixed=fixed, measure=CHOSEN_BY)
 
     fits = {name: fitting(name) for name in ("bm25", BASELINE, "lambdamart")}
     if classes:
@@ -72,7 +71,7 @@ def _fits(*, classes: bool) -> dict[str, Fit]:
     return fits
 
 
-def _table(compared: Compared) -> str:
+def _table(compared: Compared) -> Table:
     rows = {
         name: [
             (mean, None if name == compared.baseline else compared.against_baseline(name, measure).p)
@@ -82,10 +81,10 @@ def _table(compared: Compared) -> str:
     }
     caption = f"{len(compared.judged)} test queries, flavour {compared.flavour}; p: paired t-test against single."
     headings = {"MAP": "p", "NDCG@10": "p", "mean NDCG": "p"}
-    return values_and_p("method, view", headings, rows, " ".join([caption, *compared.counted()])).markdown()
+    return values_and_p("method, view", headings, rows, " ".join([caption, *compared.counted()]))
 
 
-def _by_class(compared: Compared, alike: dict[str, float]) -> list[str]:
+def _by_class(compared: Compared, alike: dict[str, float]) -> list[Table | str]:
     if not compared.classes:
         return []
 
@@ -97,4 +96,4 @@ def _by_class(compared: Compared, alike: dict[str, float]) -> list[str]:
     rows = {name: [cell(name, chosen) for chosen in compared.classes.values()] for name in compared.names}
     shares = ", ".join(f"{name.partition(', ')[2]} {100 * share:.0f} %" for name, share in alike.items())
     told = f"Share of a test query's neighbours (knn-online, k as chosen) that are of its class: {shares}."
-    return [values_and_p("mean NDCG by class", headings, rows).markdown(), told + "\n"]
+    return [values_and_p("mean NDCG by class", headings, rows), told + "\n"]

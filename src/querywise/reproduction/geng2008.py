@@ -15,6 +15,7 @@ the first fold and one value of every parameter.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,14 @@ import numpy as np
 from querywise.data.folds import Fold, Folds
 from querywise.data.judged import Judged
 from querywise.evaluation.breakdown import class_shares
-from querywise.evaluation.compare import compare
-from querywise.evaluation.compared import Compared
+from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.significance import equivalence_test, paired_t_test
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import Tuned, tune_or_fit
 from querywise.locality.neighborhoods import Search
 from querywise.methods import METHODS
 from querywise.rankers.neighbors import fitted_view
+from querywise.report.tables import Table
 from querywise.reproduction.figures import line_figure, plane_figure
 from querywise.reproduction.geng2008_sweep import (
     CLASSES,
@@ -50,7 +51,6 @@ from querywise.reproduction.geng2008_sweep import (
 from querywise.reproduction.papers import (
     FLAVOUR,
     NO_BACK_OFF,
-    QUICK,
     Claim,
     claimed,
     fitting,
@@ -63,7 +63,7 @@ from querywise.reproduction.papers import (
 )
 from querywise.runtime.arrays import Floats
 from querywise.runtime.cache import cached
-from querywise.runtime.files import atomic_text, make_folder
+from querywise.runtime.files import make_folder
 from querywise.runtime.values import JsonObject, Settings
 
 ALIKE = 0.01  # of mean NDCG: the largest difference that counts as none
@@ -71,6 +71,14 @@ _F1, _AROUND = 0.6, 0.05  # "about 60 %": within five points
 _LOW, _MIDDLE, _HIGH = 0.05, 0.3, 0.85  # shares k/m that claims on k are tested at
 _PAPERS_P = "< 0.05"
 _THEIRS = tuple(map(by_paper, KNN))
+FEWER = (10, 30)  # stored models, where not one per training query
+MANY = 600  # training queries beyond which less is tried
+TOP = 50  # the paper's T
+_GRID: Mapping[str, Sequence[Any]] = {"l2": (0.1, 1.0, 10.0), "k": (0.1, 0.3, 0.6), "top": (10, TOP)}
+_PRIOR = {"prior_l2": (0.0, 2.0)}
+_K_OF_MANY = (0.3, 0.6)  # of the hinge loss
+_CURVE = tuple(f"ndcg@{position}" for position in range(1, 11))
+_MEASURES = (*_CURVE, MAIN, "map")
 
 
 def claims_of(compared: Compared, swept: Sweep, f1: Sequence[float], shares: Floats, chance: Floats) -> list[Claim]:
@@ -195,16 +203,6 @@ def _compared(ours: Floats, theirs: Floats) -> tuple[float, float]:
     return found.difference, found.p
 
 
-FEWER = (10, 30)  # stored models, where not one per training query
-MANY = 600  # training queries beyond which less is tried
-TOP = 50  # the paper's T
-_GRID: Mapping[str, Sequence[Any]] = {"l2": (0.1, 1.0, 10.0), "k": (0.1, 0.3, 0.6), "top": (10, TOP)}
-_PRIOR = {"prior_l2": (0.0, 2.0)}
-_K_OF_MANY = (0.3, 0.6)  # of the hinge loss
-_CURVE = tuple(f"ndcg@{position}" for position in range(1, 11))
-_MEASURES = (*_CURVE, MAIN, "map")
-
-
 def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None, quick: bool = False) -> Path:
     """Write table.md, numbers.json and the figures into a folder; returns the table's path.
 
@@ -218,7 +216,6 @@ def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None, qu
     swept = sweep(parts, reference, quick=quick, many=len(parts[0].train) > MANY)
     found = stability(parts[0], reference, queries=5 if quick else 20)
     numbers: JsonObject = {
-        "quick": quick,
         "comparison": compared.as_json(),
         "tests": {
             name: found
@@ -232,10 +229,10 @@ def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None, qu
         "locality": seen.locality,
         "classifier_f1": seen.f1,
     }
-    tables = [*([QUICK] if quick else []), *_tables(compared), sweep_table(swept), stability_text(found)]
-    table = write_findings(out, numbers, tables, claims_of(compared, swept, seen.f1, seen.shares, seen.chance))
     _draw(out, compared, swept)
-    return table
+    tables = [*_tables(compared), sweep_table(swept), stability_text(found)]
+    claims = claims_of(compared, swept, seen.f1, seen.shares, seen.chance)
+    return write_findings(out, numbers, tables, claims, quick=quick)
 
 
 class _Seen:
@@ -287,7 +284,7 @@ class _Rows:
         fits: dict[str, Fit] = {by_paper(SINGLE): self._single_by_paper}
         if classes:
             fits[by_paper(CLASSES)] = self._classes_by_paper
-        fits |= {by_paper(name): self._knn_by_paper(name) for name in KNN}
+        fits |= {by_paper(name): partial(self._knn_by_paper, name) for name in KNN}
         fits[SINGLE] = fitting(SINGLE, {}, self._few(METHODS[SINGLE].grid))
         if classes:
             fits[CLASSES] = fitting(CLASSES, self.asked, self._few(METHODS[CLASSES].grid))
@@ -337,16 +334,11 @@ class _Rows:
             ),
         )  # fmt: skip
 
-    def _knn_by_paper(self, name: str) -> Fit:
-        def fit(train: Judged, valid: Judged) -> Any:
-            online = self._online_by_paper(train, valid)
-            if name == KNN[0]:
-                return online
-            return tune_or_fit(
-                METHODS[name].build, {}, fixed=online.parameters, train=train, valid=valid, flavour=FLAVOUR
-            )
-
-        return fit
+    def _knn_by_paper(self, name: str, train: Judged, valid: Judged) -> Tuned[Any]:
+        online = self._online_by_paper(train, valid)
+        if name == KNN[0]:
+            return online
+        return tune_or_fit(METHODS[name].build, {}, fixed=online.parameters, train=train, valid=valid, flavour=FLAVOUR)
 
     def _ours(self, name: str, fixed: Settings, more: Mapping[str, Sequence[Any]] | None = None) -> Fit:
         """A method with our loss: the grid, and more where there is more to choose."""
@@ -397,12 +389,12 @@ def _tested(compared: Compared) -> list[tuple[list[str], list[str]]]:
     return [(names, [name for name in rivals if name in names]) for names, rivals in found]
 
 
-def _tables(compared: Compared) -> list[str]:
+def _tables(compared: Compared) -> list[Table | str]:
     """The paper's rows and ours: averages; p of MAP and of mean NDCG against Single and QC with the same loss."""
     shown = {each: each.upper() for each in ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10")}
     shown |= {MAIN: "mean NDCG@1..10", "map": "MAP"}
     tables = [
-        rows_table(compared, shown, rivals, {MAIN: "mean NDCG", "map": "MAP"}, names).markdown()
+        rows_table(compared, shown, rivals, {MAIN: "mean NDCG", "map": "MAP"}, names)
         for names, rivals in _tested(compared)
     ]
     lists = _lists(compared)
@@ -435,5 +427,4 @@ def _draw(out: Path, compared: Compared, swept: Sweep) -> None:
     if compared.classes:
         first = compared.fold_of == 0
         places = np.array(compared.trained[by_paper(KNN[0])][0].extra.places)
-        with atomic_text(out / "queries.svg") as file:
-            file.write(plane_figure(places, {name: chosen[first] for name, chosen in compared.classes.items()}))
+        plane_figure(out / "queries.svg", places, {name: own[first] for name, own in compared.classes.items()})

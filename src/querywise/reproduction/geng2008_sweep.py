@@ -34,6 +34,16 @@ KNN = ("knn-online", "knn-offline-1", "knn-offline-2")
 SINGLE, CLASSES = "single", "query-classes"
 PAPER = {"loss": "hinge", "pairs": "pair"}
 MAIN = "mean_ndcg@10"
+SHARES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0)
+FEW_SHARES = (0.05, 0.3, 0.85, 1.0)  # of a quick run
+HINGE_SHARES = (0.05, 0.3, 1.0)  # of the hinge loss where there is much data: its models are fitted one by one
+SWEPT = ("ndcg@5", "ndcg@10", "map")
+PARTS = (4, 2, 1)  # quarters, halves, all
+_SHARE_OF_PARTS = 0.2
+_Values = dict[str, dict[float, Floats]]
+_COUNTS = (50, 100, 200)  # pairs to learn from
+_LEFT_OUT = 10  # of them, one at a time
+_EXACT = 1e-9  # relative objective gap: the change by one pair is small
 
 
 def by_paper(name: str) -> str:
@@ -41,13 +51,7 @@ def by_paper(name: str) -> str:
     return f"{name}, hinge"
 
 
-SHARES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0)
-FEW_SHARES = (0.05, 0.3, 0.85, 1.0)  # of a quick run
-HINGE_SHARES = (0.05, 0.3, 1.0)  # of the hinge loss where there is much data: its models are fitted one by one
-SWEPT = ("ndcg@5", "ndcg@10", "map")
-PARTS = (4, 2, 1)  # quarters, halves, all
 ONLINE_HINGE = by_paper(KNN[0])
-_SHARE_OF_PARTS = 0.2
 
 
 @dataclass(frozen=True)
@@ -119,9 +123,6 @@ def sweep(folds: Sequence[Fold], reference: int | str | None, *, quick: bool, ma
             for name in KNN[1:]
         },
     )
-
-
-_Values = dict[str, dict[float, Floats]]
 
 
 def _of_fold(
@@ -198,11 +199,6 @@ def sweep_table(swept: Sweep) -> str:
     headings = (Column("of the training queries"), *(Column(f"γ {name}", "value") for name in KNN[1:]))
     sizes = Table(headings, tuple(parts), "Change ratio at k = 20 % of the training queries.").markdown()
     return f"{table}\n{sizes}"
-
-
-_COUNTS = (50, 100, 200)  # pairs to learn from
-_LEFT_OUT = 10  # of them, one at a time
-_EXACT = 1e-9  # relative objective gap: the change by one pair is small
 
 
 def stability(fold: Fold, reference: int | str | None, *, queries: int, l2: float = 1.0) -> JsonObject:

@@ -13,8 +13,9 @@ the best of three. A quick run has the first fold, three γ, one value of every 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,18 +24,16 @@ import numpy as np
 from querywise.data.folds import Fold, Folds
 from querywise.data.judged import Judged
 from querywise.errors import DataError
-from querywise.evaluation.compare import compare
-from querywise.evaluation.compared import Compared
+from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.trained import Fit
-from querywise.evaluation.tuning import cross_validate
+from querywise.evaluation.tuning import Tuned, cross_validate
 from querywise.methods import METHODS
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.figures import line_figure
 from querywise.reproduction.papers import (
     FLAVOUR,
     NO_BACK_OFF,
-    QUICK,
     Claim,
     claimed,
     fitting,
@@ -109,7 +108,6 @@ def reproduce(folds: Folds, out: Path, *, rankers: Sequence[int] | None = None, 
     kept = _kept(parts)
     claims = _claims(compared, seconds, size.gammas, swept[_line(None)])
     numbers: JsonObject = {
-        "quick": quick,
         "columns": [column + 1 for column in columns],
         "comparison": compared.as_json(),
         "p_against_ser": {name: p_of(compared, name, SER, "map") for name in compared.names if name != SER},
@@ -118,24 +116,22 @@ def reproduce(folds: Folds, out: Path, *, rankers: Sequence[int] | None = None, 
         "training_seconds": seconds,
         "training_queries": kept,
     }
-    tables = [
+    tables: list[Table | str] = [
+        said,
         rows_table(compared, _HEADINGS, [SVM, SER], {"map": "MAP"}),
         _gamma_table(swept, size.gammas),
         _kept_table(kept),
         _time_table(seconds),
     ]
-    written = [*([QUICK] if quick else []), said, *(each.markdown() for each in tables)]
-    table = write_findings(out, numbers, written, claims)
     _draw(out, compared, swept, size.gammas)
-    return table
+    return write_findings(out, numbers, tables, claims, quick=quick)
 
 
 def _columns(width: int, rankers: Sequence[int] | None) -> tuple[Sequence[int], str]:
     """The columns that are the paper's rankers, and a sentence about them."""
     if rankers is None and width != WIDTH:
-        return range(
-            width
-        ), f"The paper's rankers are taken to be all {width} columns: which ones they are is not known.\n"
+        said = f"The paper's rankers are taken to be all {width} columns: which ones they are is not known.\n"
+        return range(width), said
     columns = RANKERS if rankers is None else tuple(dict.fromkeys(rankers))
     outside = [column + 1 for column in columns if not 0 <= column < width]
     if outside or not columns:
@@ -175,19 +171,14 @@ def _papers(size: _Size) -> dict[str, Fit]:
     fits[SER] = fitting(SER, _PLAIN, {})
     fits[SSER] = fitting(SSER, _PLAIN, gammas)
     fits[f"{SSER}, γ = 0.5"] = fitting(SSER, {**_PLAIN, "gamma": 0.5}, {})
-    fits[f"{SSER}, γ by cross-validation"] = _cross_validated(gammas)
+    fits[f"{SSER}, γ by cross-validation"] = partial(_cross_validated, gammas)
     first = (SVM, SER, SSER, *(name for name in fits if name.startswith(f"{SSER},")))
     return {name: fits[name] for name in (*first, *CLASSIC)}
 
 
-def _cross_validated(grid: Grid) -> Fit:
+def _cross_validated(grid: Grid, train: Judged, valid: Judged) -> Tuned[Any]:
     """γ by cross-validation over the training queries; the validation part is not looked at."""
-
-    def fit(train: Judged, valid: Judged) -> Any:
-        build: Callable[..., Any] = METHODS[SSER].build
-        return cross_validate(build, grid, fixed=_PLAIN, data=train, folds=_PARTS, flavour=FLAVOUR)
-
-    return fit
+    return cross_validate(METHODS[SSER].build, grid, fixed=_PLAIN, data=train, folds=_PARTS, flavour=FLAVOUR)
 
 
 def _ours(size: _Size, names: Sequence[str]) -> dict[str, Fit]:
@@ -245,13 +236,8 @@ def _draw(out: Path, compared: Compared, swept: dict[str, list[float]], gammas: 
         labels=("position", "precision"),
         title="Precision at 1 to 10, the paper's rankers",
     )
-    line_figure(
-        out / "against-gamma.svg",
-        gammas,
-        swept,
-        labels=("γ", "MAP"),
-        title="MAP of SSER against γ; 0 is SER",
-    )
+    title = "MAP of SSER against γ; 0 is SER"
+    line_figure(out / "against-gamma.svg", gammas, swept, labels=("γ", "MAP"), title=title)
 
 
 def _gamma_table(swept: dict[str, list[float]], gammas: Sequence[float]) -> Table:

@@ -25,13 +25,11 @@ from querywise.data.folds import Fold, Folds
 from querywise.data.judged import Judged
 from querywise.data.run_columns import run_columns
 from querywise.errors import DataError
-from querywise.evaluation.compare import compare
-from querywise.evaluation.compared import Compared
+from querywise.evaluation.compare import Compared, compare, own_coverage
 from querywise.evaluation.evaluate import evaluate
-from querywise.evaluation.own_lists import own_coverage
 from querywise.evaluation.significance import holm, paired_t_test
 from querywise.evaluation.trained import Fit
-from querywise.evaluation.tuning import tuned_fit
+from querywise.evaluation.tuning import TunedFit
 from querywise.learners.linear import linear_scores
 from querywise.methods import METHODS
 from querywise.methods.table import RECOMMENDED
@@ -110,7 +108,7 @@ def _checked_names(data: Judged) -> tuple[str, ...]:
 def _fits(names: Sequence[str], bag: int) -> dict[str, Fit]:
     fits: dict[str, Fit] = {f"run {run.name}": _alone(run.name) for run in run_columns(names)}
     fits |= {name: _chosen(name) for name in (RRF, "combsum", WEIGHTS, BY_QUERY, "forest", SINGLE)}
-    fits["lambdamart"] = tuned_fit(METHODS["lambdamart"].build, {}, fixed={"bag": bag})
+    fits["lambdamart"] = TunedFit(METHODS["lambdamart"].build, {}, fixed={"bag": bag})
     fits[RECOMMENDED] = _chosen(RECOMMENDED, {"bag": bag})
     fits[f"{RECOMMENDED}, view signals"] = _chosen(RECOMMENDED, {"bag": bag, "view": "signals"})
     return fits
@@ -124,7 +122,7 @@ def _alone(run: str) -> Fit:
 
 def _chosen(name: str, fixed: Settings | None = None) -> Fit:
     """A method with the best setting of its grid on the validation part, as `compare` has it."""
-    return tuned_fit(METHODS[name].build, METHODS[name].grid_on, fixed=fixed)
+    return TunedFit(METHODS[name].build, METHODS[name].grid_on, fixed=fixed or {})
 
 
 def _of_words(fold: Fold) -> Fold:
@@ -195,7 +193,7 @@ def _by_query(compared: Compared) -> JsonObject:
     return {"queries": list(compared.judged.query_ids), **tables}
 
 
-def _table(compared: Compared, best: Mapping[str, Floats]) -> str:
+def _table(compared: Compared, best: Mapping[str, Floats]) -> Table:
     columns = [Column("ranker"), Column("recall", "value")]
     for heading in MEASURES.values():
         columns += [Column(heading, "value"), *(Column(f"p ({rival})", "p") for rival in RIVALS)]
@@ -211,7 +209,7 @@ def _table(compared: Compared, best: Mapping[str, Floats]) -> str:
     last: list[Cell] = [ORACLE, recalls[RRF]]
     for values in best.values():
         last += [float(values.mean()), None, None, None, 1.0]
-    return Table(tuple(columns), (*rows, tuple(last))).markdown()
+    return Table(tuple(columns), (*rows, tuple(last)))
 
 
 def _remark(compared: Compared, bag: int) -> str:
@@ -260,7 +258,7 @@ def pooled(parts: Mapping[str, Path], out: Path) -> Path:
     )
     numbers: JsonObject = {"queries": count, "tests": [each._asdict() for each in found], "p_holm": corrected}
     make_folder(out)
-    return write_findings(out, numbers, [Table(tuple(columns), tuple(rows), caption).markdown()])
+    return write_findings(out, numbers, [Table(tuple(columns), tuple(rows), caption)])
 
 
 def _pooled(measure: str, pair: tuple[str, str], tables: Mapping[str, Mapping[str, Sequence[float]]]) -> Pooled:

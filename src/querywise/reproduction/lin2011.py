@@ -25,11 +25,10 @@ import numpy as np
 from querywise.contracts.answers import Sizes
 from querywise.data.folds import Fold, Folds
 from querywise.evaluation.breakdown import Breakdown, difficulty_breakdown, relevant_documents
-from querywise.evaluation.compare import compare
-from querywise.evaluation.compared import Compared
+from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.evaluate import evaluate
-from querywise.evaluation.examples import Example, extremes
 from querywise.evaluation.oracle import oracle_gap
+from querywise.evaluation.rankings import Example, extremes
 from querywise.evaluation.significance import equivalence_test, paired_t_test
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import tune
@@ -38,7 +37,6 @@ from querywise.report.tables import Cell, Column, Table, values_and_p
 from querywise.reproduction.figures import counts_figure, line_figure
 from querywise.reproduction.papers import (
     FLAVOUR,
-    QUICK,
     Claim,
     claimed,
     fitting,
@@ -50,7 +48,7 @@ from querywise.reproduction.papers import (
     write_findings,
 )
 from querywise.runtime.arrays import Floats
-from querywise.runtime.files import atomic_text, make_folder
+from querywise.runtime.files import make_folder
 from querywise.runtime.progress import track
 from querywise.runtime.values import JsonObject, Settings
 
@@ -65,6 +63,20 @@ COUNTS = (1, 5, 10, 20, 50, 100)
 FEW_COUNTS = (1, 10, 100)  # of a quick run
 _BOUNDS = ("UpperBound", "RelevantOnly")
 _THIN = (NAIVE, TRANSFORM)  # SelectRanker has Naive's groups
+ALIKE = 0.01  # of MAP: the largest difference that counts as none
+_RANK, _AROUND = 19, 5  # "around the 19th": within five places
+_AGGREGATED = METHOD_NAMES[1:]
+_PAPERS_WORDS = {"1 to 3": "hard", "4 to 20": "normal", "more than 20": "easy"}  # by relevant documents
+_L2 = {"l2": (0.1, 1.0, 10.0)}
+_PRIOR = {"prior_l2": (0.0, 2.0)}
+_FLOOR = {"floor": (0.0, 0.7)}
+_CLUSTERS = (5, 20, 50, 100)
+_GRIDS: Mapping[str, Mapping[str, Sequence[Any]]] = {
+    NAIVE: {**_L2, "clusters": _CLUSTERS, "top": (5, 50)},
+    SELECT: {**_L2, "clusters": _CLUSTERS, "k": (5, 20)},
+    TRANSFORM: {**_L2, "clusters": _CLUSTERS, "top": (5, 50)},
+}
+_QUERY_CLUSTERS: Settings = {"view": "top-mean", "top": 10}
 
 
 @dataclass(frozen=True)
@@ -106,11 +118,11 @@ def sweep(folds: Sequence[Fold], reference: int | str | None, counts: Sequence[i
                     lines[_BOUNDS[1]][place].append(gap.relevant_only)
                     if count == counts[-1]:
                         ranked.append(gap.by_rank * len(fold.test))
-    level = float(np.concatenate(single).mean())
+    alone = np.concatenate(single)
+    level = float(alone.mean())
     length = min(map(len, ranked))
     by_rank = sum(each[:length] for each in ranked) / sum(len(fold.test) for fold in folds)
     below = np.flatnonzero(by_rank <= level)
-    alone = np.concatenate(single)
     upper, routed = ([np.concatenate(parts) for parts in lines[name]] for name in _BOUNDS)
     return Sweep(
         clusters=list(counts),
@@ -146,12 +158,6 @@ def sweep_table(swept: Sweep) -> Table:
     )
     columns = (*(Column(name, "value") for name in names), *(Column(f"thin groups, {name}") for name in _THIN))
     return Table((Column("clusters"), *columns), tuple(rows), caption)
-
-
-ALIKE = 0.01  # of MAP: the largest difference that counts as none
-_RANK, _AROUND = 19, 5  # "around the 19th": within five places
-_AGGREGATED = METHOD_NAMES[1:]
-_PAPERS_WORDS = {"1 to 3": "hard", "4 to 20": "normal", "more than 20": "easy"}  # by relevant documents
 
 
 def claims_of(compared: Compared, swept: Sweep, difficulty: Breakdown) -> list[Claim]:
@@ -248,18 +254,6 @@ def _about_difficulty(found: Breakdown, name: str) -> Claim:
     return claimed(claim, here, same=same, p=max(group.p[name] for group in groups.values()))
 
 
-_L2 = {"l2": (0.1, 1.0, 10.0)}
-_PRIOR = {"prior_l2": (0.0, 2.0)}
-_FLOOR = {"floor": (0.0, 0.7)}
-_CLUSTERS = (5, 20, 50, 100)
-_GRIDS: Mapping[str, Mapping[str, Sequence[Any]]] = {
-    NAIVE: {**_L2, "clusters": _CLUSTERS, "top": (5, 50)},
-    SELECT: {**_L2, "clusters": _CLUSTERS, "k": (5, 20)},
-    TRANSFORM: {**_L2, "clusters": _CLUSTERS, "top": (5, 50)},
-}
-_QUERY_CLUSTERS: Settings = {"view": "top-mean", "top": 10}
-
-
 def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None, quick: bool = False) -> Path:
     """Write table.md, numbers.json and the figures into a folder; returns the table's path.
 
@@ -267,47 +261,39 @@ def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None, qu
     """
     make_folder(out)
     parts = [folds[0]] if quick else list(folds)
-    seen = _Seen()
-    compared = compare(_fits(reference, quick=quick), parts, measures=MEASURES, flavour=FLAVOUR, observe=seen.look)
+    groups: dict[str, list[dict[str, int]]] = {}
+
+    def look(fold: Fold, name: str, ranker: Any) -> None:
+        """How many groups a ranker has, and for how many the global model answers."""
+        sizes = getattr(ranker, "sizes", None)
+        if isinstance(sizes, Sizes):
+            groups.setdefault(name, []).append({"groups": sizes.groups, "thin": sizes.of_one_query + sizes.empty})
+
+    compared = compare(_fits(reference, quick=quick), parts, measures=MEASURES, flavour=FLAVOUR, observe=look)
     swept = sweep(parts, reference, FEW_COUNTS if quick else COUNTS)
     difficulty = difficulty_breakdown(compared, "map")
-    shown = max(METHOD_NAMES[1:], key=lambda name: _validated(compared, name))
+    validated = {name: np.mean([each.valid_value for each in compared.trained[name]]) for name in METHOD_NAMES[1:]}
+    shown = max(validated, key=lambda name: validated[name])
     best, worst = extremes(compared, shown, "map", count=5, top=1)
     numbers: JsonObject = {
-        "quick": quick,
         "comparison": compared.as_json(),
         "tests": tests_of(compared, compared.names, [SINGLE, TREES], ("map",)),
         "difficulty": [group._asdict() for group in difficulty.groups],
         "chosen": {name: compared.parameters(name) for name in compared.names},
-        "groups": seen.groups,
+        "groups": {name: list(folds) for name, folds in groups.items()},
         "sweep": asdict(swept),
         "relevant": relevant_documents(compared).tolist(),
     }
     headings = {each: "mean NDCG" if each == "mean_ndcg" else each.upper() for each in MEASURES}
     tables = [
         rows_table(compared, headings, [SINGLE, TREES], {"map": "MAP"}),
-        _groups_table(seen.groups),
+        _groups_table(groups),
         _difficulty_table(difficulty),
         sweep_table(swept),
         _examples_table((*best, *worst)),
     ]
-    written = [*([QUICK] if quick else []), *(each.markdown() for each in tables)]
-    table = write_findings(out, numbers, written, claims_of(compared, swept, difficulty))
     _draw(out, compared, swept)
-    return table
-
-
-class _Seen:
-    """What only the fitted rankers know: how many groups they have, and for how many the global model answers."""
-
-    def __init__(self) -> None:
-        self.groups: dict[str, list[dict[str, int]]] = {}
-
-    def look(self, fold: Fold, name: str, ranker: Any) -> None:
-        """Called with every fitted ranker."""
-        if isinstance(getattr(ranker, "sizes", None), Sizes):
-            sizes = ranker.sizes
-            self.groups.setdefault(name, []).append({"groups": sizes.groups, "thin": sizes.of_one_query + sizes.empty})
+    return write_findings(out, numbers, tables, claims_of(compared, swept, difficulty), quick=quick)
 
 
 def _fits(reference: int | str | None, *, quick: bool) -> dict[str, Fit]:
@@ -336,10 +322,6 @@ def _few(grid: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
     return {name: values[1::2] if name == "clusters" else values[1:2] or values for name, values in grid.items()}
 
 
-def _validated(compared: Compared, name: str) -> float:
-    return float(np.mean([each.valid_value for each in compared.trained[name]]))
-
-
 def _draw(out: Path, compared: Compared, swept: Sweep) -> None:
     line_figure(
         out / "against-clusters.svg",
@@ -357,8 +339,7 @@ def _draw(out: Path, compared: Compared, swept: Sweep) -> None:
         labels=("rank of the model, the best for each query first", "MAP"),
         title=f"Always taking the r-th best of {swept.clusters[-1]} clusters' models",
     )
-    with atomic_text(out / "relevant.svg") as file:
-        file.write(counts_figure(relevant_documents(compared).tolist()))
+    counts_figure(out / "relevant.svg", relevant_documents(compared).tolist())
 
 
 def _groups_table(found: dict[str, list[dict[str, int]]]) -> Table:

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from querywise.data.folds import Folds
 from querywise.data.judged import Judged
-from querywise.evaluation.compared import Compared
-from querywise.evaluation.significance import paired_t_test
+from querywise.evaluation.compare import Compared
+from querywise.evaluation.significance import SIGNIFICANT, paired_t_test
 from querywise.evaluation.trained import Fit
-from querywise.evaluation.tuning import tuned_fit
+from querywise.evaluation.tuning import TunedFit
 from querywise.methods import METHODS
 from querywise.report.tables import Cell, Column, Table
 from querywise.runtime.files import atomic_text
@@ -23,8 +23,7 @@ FLAVOUR = "letor4"
 NO_BACK_OFF: Settings = {"back_off": None}  # the papers' algorithms answer every query by its neighbours, however far
 NUMBERS = "numbers.json"
 NOT_TESTABLE = "not testable here"
-QUICK = "**A quick run: the first fold and thin grids. It shows the shape of the tables; do not quote its numbers.**\n"
-_SIGNIFICANT = 0.05
+_QUICK = "**A quick run: the first fold and thin grids. It shows the shape of the tables; do not quote its numbers.**\n"
 Sets = Mapping[str, Callable[[], Folds]]  # by name, what reads one
 
 
@@ -38,7 +37,7 @@ def fitting(method: str, fixed: Settings, grid: Grid | None = None) -> Fit:
     """A method with some settings fixed, the others of its grid, or of another, chosen by MAP on validation data."""
     known = METHODS[method]
     tried = known.grid if grid is None else grid
-    return tuned_fit(known.build, tried, fixed=fixed, flavour=FLAVOUR)
+    return TunedFit(known.build, tried, fixed=fixed, flavour=FLAVOUR)
 
 
 def p_of(compared: Compared, name: str, rival: str, measure: str) -> float:
@@ -110,7 +109,7 @@ def claimed(claim: str, here: str, *, same: bool, p: float | None = None, paper:
     """
     if not same:
         return Claim(claim, paper, here, p, "not reproduced")
-    sure = p is not None and p < _SIGNIFICANT
+    sure = p is not None and p < SIGNIFICANT
     return Claim(claim, paper, here, p, f"same direction, {'' if sure else 'not '}significant")
 
 
@@ -124,23 +123,33 @@ def p_text(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
-def write_findings(out: Path, numbers: Mapping[str, Json], tables: Sequence[str], claims: Sequence[Claim] = ()) -> Path:
+def write_findings(
+    out: Path,
+    numbers: Mapping[str, Json],
+    tables: Sequence[Table | str],
+    claims: Sequence[Claim] = (),
+    *,
+    quick: bool | None = None,
+) -> Path:
     """Write numbers.json and table.md into a folder, the claims last in both; returns the table's path.
 
-    What the tables print is in numbers.json too, cell by cell.
+    What the tables print is in numbers.json too, cell by cell. quick: whether it was a quick run, where there are any.
     """
-    content = {**numbers, "printed": [printed(each) for each in tables]}
+    texts = [each if isinstance(each, str) else each.markdown() for each in tables]
+    texts = [_QUICK, *texts] if quick else texts
+    content = {**({} if quick is None else {"quick": quick}), **numbers, "printed": [_printed(each) for each in texts]}
     if claims:
         content["claims"] = [each._asdict() for each in claims]
+        texts.append(_table(claims))
     with atomic_text(out / NUMBERS) as file:
         json.dump(content, file, indent=1)
         file.write("\n")
     with atomic_text(out / "table.md") as file:
-        file.write("\n".join([*tables, _table(claims)] if claims else tables))
+        file.write("\n".join(texts))
     return out / "table.md"
 
 
-def printed(table: str) -> list[Json]:
+def _printed(table: str) -> list[Json]:
     """The rows of a table as they are printed, without headings; a line of words is a row of its own."""
     lines = [line for line in table.splitlines() if line.strip()]
     rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]

@@ -18,12 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from querywise.data.folds import Fold, Folds
-from querywise.evaluation.compare import compare
-from querywise.evaluation.compared import Compared
+from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.resume import Kept
 from querywise.evaluation.significance import holm, paired_t_test
 from querywise.evaluation.trained import Fit
-from querywise.evaluation.tuning import tuned_fit
+from querywise.evaluation.tuning import TunedFit
 from querywise.learners.peers.peer import installed
 from querywise.methods import find_method
 from querywise.methods.table import RECOMMENDED
@@ -177,12 +176,12 @@ def together(parts: Mapping[str, Path], out: Path) -> Path:
         "p_holm": list(corrected.values()),
     }
     make_folder(out)
-    return write_findings(out, numbers, [Table(tuple(columns), tuple(rows), caption).markdown()])
+    return write_findings(out, numbers, [Table(tuple(columns), tuple(rows), caption)])
 
 
-def _table(measured: Measured, costs: Mapping[str, Cost], ps: Mapping[str, Mapping[str, float]]) -> str:
+def _table(measured: Measured, costs: Mapping[str, Cost], ps: Mapping[str, Mapping[str, float]]) -> Table:
     """That of one set."""
-    return Table(tuple(_columns("p")), tuple(_rows(measured, costs, ps))).markdown()
+    return Table(tuple(_columns("p")), tuple(_rows(measured, costs, ps)))
 
 
 def _rows(
@@ -208,7 +207,7 @@ def _fits(flavour: str) -> dict[str, Fit]:
     for name in (*RIVALS, RECOMMENDED):
         method = find_method(name, peers=True)
         more = {} if method.settings["bag"].default == SEEDS else {"bag": SEEDS}
-        fits[name] = tuned_fit(method.build, method.grid_on, final=more, flavour=flavour)
+        fits[name] = TunedFit(method.build, method.grid_on, final=more, flavour=flavour)
     return fits
 
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,8 +37,7 @@ from scipy.stats import mannwhitneyu, spearmanr
 from querywise.contracts.answers import Scorer
 from querywise.data.folds import Fold, Folds
 from querywise.data.judged import Judged, concatenate
-from querywise.evaluation.compare import compare
-from querywise.evaluation.compared import Compared
+from querywise.evaluation.compare import Compared, compare
 from querywise.evaluation.significance import wilcoxon_test
 from querywise.evaluation.trained import Fit
 from querywise.evaluation.tuning import Tuned, cross_validated, tune
@@ -45,9 +45,9 @@ from querywise.methods import METHODS
 from querywise.rankers.atvt import ATVT
 from querywise.report.tables import Cell, Column, Table
 from querywise.reproduction.figures import gains_figure, line_figure
-from querywise.reproduction.papers import QUICK, Claim, claimed, p_text, untestable, write_findings
+from querywise.reproduction.papers import Claim, claimed, p_text, untestable, write_findings
 from querywise.runtime.arrays import Bools, Floats
-from querywise.runtime.files import atomic_text, make_folder
+from querywise.runtime.files import make_folder
 from querywise.runtime.values import Grid, JsonObject
 
 PLAIN = "regression"
@@ -66,6 +66,11 @@ CLASSES, MONOTONE = "one (α, β) per class", "monotone"
 COLUMNS, PLANTED = "query columns", "planted"
 _MANY = 50_000  # training documents
 _PARTS = 3
+MEASURE = "dcg@5"
+_INTERVALS = (0, 10, 25, 50, 75, 90, 100)
+_MISSING = "not computed"
+_MEASURES = (MEASURE, "map")
+_LITTLE, _MUCH = (25, 75), 10  # per cent of the queries sorted by gain: in the middle, and at either end
 
 
 class Size(NamedTuple):
@@ -149,15 +154,15 @@ def rival(name: str) -> str:
     return PLAIN if kind is None else f"{PLAIN}, {kind}"
 
 
-def _plain(size: Size, base: str = "trees") -> Callable[[Judged, Judged], Tuned[Any]]:
+def _fit_plain(size: Size, base: str, train: Judged, valid: Judged) -> Tuned[Any]:
     """Plain regression, its shrinkage or smoothness chosen."""
+    known = METHODS[PLAIN]
+    tried = known.grid_on(train, base) if size.growth is None or base != "trees" else size.growth
+    return tune(known.build, {**tried, "base": [base]}, train=train, valid=valid, measure=CHOSEN_BY)
 
-    def fit(train: Judged, valid: Judged) -> Any:
-        known = METHODS[PLAIN]
-        tried = known.grid_on(train, base) if size.growth is None or base != "trees" else size.growth
-        return tune(known.build, {**tried, "base": [base]}, train=train, valid=valid, measure=CHOSEN_BY)
 
-    return fit
+def _plain(size: Size, base: str = "trees") -> Fit:
+    return partial(_fit_plain, size, base)
 
 
 def with_query_columns(fold: Fold, number: int) -> Fold:
@@ -182,50 +187,39 @@ def _held(scale: float, shift: float) -> Grid:
     return {"scale_penalty": [scale], "shift_penalty": [shift]}
 
 
-def _atvt(size: Size, grid: Grid, base: str = "trees") -> Fit:
+def _fit_atvt(size: Size, grid: Grid, base: str, train: Judged, valid: Judged) -> Tuned[Any]:
     """One setting, on the plain regression's own."""
+    settled = {name: [value] for name, value in _fit_plain(size, base, train, valid).parameters.items()}
+    return tune(METHODS["atvt"].build, {**settled, **grid}, train=train, valid=valid, measure=CHOSEN_BY)
 
-    def fit(train: Judged, valid: Judged) -> Any:
-        settled = {name: [value] for name, value in _plain(size, base)(train, valid).parameters.items()}
-        return tune(METHODS["atvt"].build, {**settled, **grid}, train=train, valid=valid, measure=CHOSEN_BY)
 
-    return fit
+def _atvt(size: Size, grid: Grid, base: str = "trees") -> Fit:
+    return partial(_fit_atvt, size, grid, base)
 
 
 def _chosen(size: Size, grid: Grid) -> Fit:
     """λ of the grid's points, chosen by cross-validation, or on the validation part."""
-    return _by_cross_validation(size, grid) if size.crossed else _by_validation(size, grid)
+    return partial(_by_cross_validation if size.crossed else _by_validation, size, grid)
 
 
-def _by_validation(size: Size, grid: Grid) -> Fit:
-    def fit(train: Judged, valid: Judged) -> Any:
-        settled = {name: [value] for name, value in _plain(size)(train, valid).parameters.items()}
-        tried = [
-            tune(METHODS["atvt"].build, every, train=train, valid=valid, measure=CHOSEN_BY)
-            for every in ({**settled, **grid, **_held(*point)} for point in size.cells)
-        ]
-        best = max(tried, key=lambda tuned: tuned.value)
-        return replace(best, tried=tuple(trial for tuned in tried for trial in tuned.tried))
-
-    return fit
+def _by_validation(size: Size, grid: Grid, train: Judged, valid: Judged) -> Tuned[Any]:
+    tried = [_fit_atvt(size, {**grid, **_held(*point)}, "trees", train, valid) for point in size.cells]
+    best = max(tried, key=lambda tuned: tuned.value)
+    return replace(best, tried=tuple(trial for tuned in tried for trial in tuned.tried))
 
 
-def _by_cross_validation(size: Size, grid: Grid) -> Fit:
+def _by_cross_validation(size: Size, grid: Grid, train: Judged, valid: Judged) -> Tuned[Any]:
     """Over all queries but the test queries; then trained as the grid's points are."""
-
-    def fit(train: Judged, valid: Judged) -> Any:
-        first = _plain(size)(train, valid)
-        settled = {**first.parameters, "trees": first.ranker.regressor_.tree_count_}
-        every = {**{name: [value] for name, value in settled.items()}, **grid}
-        scales, shifts = ([*dict.fromkeys(each)] for each in zip(*size.cells, strict=True))
-        every |= {"scale_penalty": scales, "shift_penalty": shifts}
-        both = concatenate([train, valid])
-        tried = cross_validated(METHODS["atvt"].build, every, data=both, folds=_PARTS, measure=CHOSEN_BY)
-        best = max(tried, key=lambda trial: trial.value).parameters
-        ranker = METHODS["atvt"].build(**{**best, "trees": first.ranker.regressor.trees}).fit(train, valid=valid)
-        return Tuned(best, CHOSEN_BY, "standard", tried, ranker=ranker, folds=_PARTS)
-
-    return fit
+    first = _fit_plain(size, "trees", train, valid)
+    settled = {**first.parameters, "trees": first.ranker.regressor_.tree_count_}
+    every = {**{name: [value] for name, value in settled.items()}, **grid}
+    scales, shifts = ([*dict.fromkeys(each)] for each in zip(*size.cells, strict=True))
+    every |= {"scale_penalty": scales, "shift_penalty": shifts}
+    both = concatenate([train, valid])
+    tried = cross_validated(METHODS["atvt"].build, every, data=both, folds=_PARTS, measure=CHOSEN_BY)
+    best = max(tried, key=lambda trial: trial.value).parameters
+    ranker = METHODS["atvt"].build(**{**best, "trees": first.ranker.regressor.trees}).fit(train, valid=valid)
+    return Tuned(best, CHOSEN_BY, "standard", tried, ranker=ranker, folds=_PARTS)
 
 
 def _widened(data: Judged) -> Judged:
@@ -237,10 +231,7 @@ def _widened(data: Judged) -> Judged:
     return replace(data, candidates=replace(candidates, features=features, feature_names=None))
 
 
-MEASURE = "dcg@5"
 AT = cell(*FIXED)
-_INTERVALS = (0, 10, 25, 50, 75, 90, 100)
-_MISSING = "not computed"
 
 
 class Seen:
@@ -419,10 +410,6 @@ def _shown(compared: Compared, name: str) -> str:
     return f"{values(compared, name).mean():.4f} ({100 * found:+.2f} %, {p_text(p)})"
 
 
-_MEASURES = (MEASURE, "map")
-_LITTLE, _MUCH = (25, 75), 10  # per cent of the queries sorted by gain: in the middle, and at either end
-
-
 def reproduce(folds: Folds, out: Path, *, quick: bool = False) -> Path:
     """Write table.md, numbers.json and the figures into a folder; returns the table's path.
 
@@ -446,11 +433,9 @@ def reproduce(folds: Folds, out: Path, *, quick: bool = False) -> Path:
         percentiles_table(compared, moved),
         by_move_table(compared, moved),
     ]
-    written = [*([QUICK] if quick else []), *(each.markdown() for each in tables)]
-    numbers: JsonObject = {"quick": quick, **_numbers(compared, seen, moved)}
-    table = write_findings(out, numbers, written, _claims(compared, size, seen, moved))
     _draw(out, compared, seen, moved)
-    return table
+    numbers, claims = _numbers(compared, seen, moved), _claims(compared, size, seen, moved)
+    return write_findings(out, numbers, tables, claims, quick=quick)
 
 
 def _claims(compared: Compared, size: Size, seen: Seen, moved: Floats) -> list[Claim]:
@@ -543,8 +528,8 @@ def _farther(compared: Compared, moved: Floats) -> Claim:
 def _draw(out: Path, compared: Compared, seen: Seen, moved: Floats) -> None:
     known = np.isfinite(moved[:, 0])
     gains = (values(compared, AT) - values(compared, PLAIN))[known]
-    with atomic_text(out / "transforms.svg") as file:
-        file.write(gains_figure(moved[known], gains, axes=("scale α", "shift β"), what="gain in DCG@5"))
+    labels = ("scale α", "shift β")
+    gains_figure(out / "transforms.svg", moved[known], gains, labels=labels, what="gain in DCG@5")
     names = [AT, WEIGHTED, "running", "kernel", f"kernel, {WEIGHTED}"]
     shown = {name: seen.traces[name][0] for name in names if name in seen.traces}
     longest = max(map(len, shown.values()))

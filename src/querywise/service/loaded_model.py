@@ -21,8 +21,7 @@ from querywise.data.judged import Candidates
 from querywise.data.query_table import QueryTable
 from querywise.data.rows import reading_for
 from querywise.errors import DataError, ModelFileError, QuerywiseError
-from querywise.explanations.explain import explain, why
-from querywise.explanations.explained import Explanation, Reason
+from querywise.explanations.explain import Explanation, Reason, explain, why
 from querywise.locality.views.columns import columns_of
 from querywise.locality.views.vector import vector_lengths
 from querywise.measures.order import check_scores, order

@@ -1,0 +1,298 @@
+"""The sections that only some reports have: near twins, the oracle gap, what the models use, learning curves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from querywise.display.words import p_in_words
+from querywise.evaluation.findings import Findings
+from querywise.evaluation.learning_curves import LearningCurves
+from querywise.evaluation.significance import TEST_NAMES
+from querywise.evaluation.trained import Use
+from querywise.report.charts import Mark, Row, line_chart, row_chart
+from querywise.report.drawings import Figure, oracles
+from querywise.report.tables import Cell, Column, Table
+
+_NOTHING = 0.00005  # a difference that four digits do not show
+_UPPER_BOUND = (
+    "UpperBound is what the method would reach if it used, for each query, the one of its own models with the best "
+    "average precision there."
+)
+_RELEVANT_ONLY = "RelevantOnly: if it used the model nearest to the query's true relevant documents."
+_REACHABLE = (
+    "Nothing reaches that, for it needs the judgments, and where few documents are judged the best model is often best "
+    "by chance. Reachable is an estimate of what remains without them: each query's documents are split into two "
+    "halves, and a model is picked on one half and measured on the other. Of the gap closed: how far the method has "
+    "come from the baseline to reachable. Last column: if every query used its r-th best model, the r at which MAP is "
+    "down to the baseline's."
+)
+_ROWS = 20  # of the table
+_COLUMNS = 5  # beside the names of features
+_DRAWN = 14  # features in the figure
+_ROOM = 0.1  # of the width, from a number below the axis to the last
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, a sentence or two, and their tables and drawings.
+
+    anchor: what a link to it ends in. code: a command to type. every_query: whether the page lists every query here.
+    """
+
+    title: str
+    text: str = ""
+    tables: tuple[tuple[str, Table], ...] = ()  # file name without its ending, table
+    figures: tuple[Figure, ...] = ()
+    anchor: str = "summary"
+    code: str = ""
+    every_query: bool = False
+
+
+def twins_text(found: Findings) -> str:
+    """What leaks and what to do about it; empty where nothing does and no groups were given."""
+    leaks = found.compared.twins
+    return "" if leaks is None else " ".join(filter(None, (leaks.text, rest_text(found), leaks.advice)))
+
+
+def rest_text(found: Findings) -> str:
+    """What the method that is looked at gains on the queries without a near twin; empty where nothing leaks."""
+    gain = found.on_twins.get(found.shown or "")
+    if gain is None or gain.rest is None:
+        return ""
+    rest = gain.rest
+    queries = rest.wins + rest.ties + rest.losses
+    return (
+        f"On the other {queries:,} queries {found.shown} differs from {found.compared.baseline} by "
+        f"{rest.difference:+.4f} in {found.measure} ({p_in_words(rest.p)})."
+    )
+
+
+def twins_tables(found: Findings) -> tuple[tuple[str, Table], ...]:
+    """Every method's gain over the baseline on test queries with a near twin and on the rest, with its file's name."""
+    leaks = found.compared.twins
+    if leaks is None or not found.on_twins:
+        return ()
+    near = int(leaks.found.sum())
+    columns = (
+        Column("method"),
+        Column(f"Δ {found.measure}, near twins ({near:,})", "signed"),
+        Column("p, near twins", "p"),
+        Column(f"Δ {found.measure}, the rest ({len(leaks.found) - near:,})", "signed"),
+        Column("p, the rest", "p"),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for name, gain in found.on_twins.items():
+        sides = (gain.twins, gain.rest)
+        cells = [cell for each in sides for cell in ((None, None) if each is None else (each.difference, each.p))]
+        rows.append((name, *cells))
+    caption = (
+        f"Difference in {found.measure} from {found.compared.baseline} on test queries with a near twin among those "
+        f"learned from, and on the rest, number of queries in brackets; p: {TEST_NAMES[found.test]}, uncorrected."
+    )
+    return (("near-twins", Table(columns, tuple(rows), caption)),)
+
+
+def gap_lines(found: Findings) -> list[str]:
+    """What picking the best of its own models could reach, and how much of that gain each method has."""
+    base = found.compared.baseline
+    lines = []
+    for each in found.oracles:
+        picking = f"Picking the best of {each.name}'s {each.models} models for each query"
+        if each.reachable is None:
+            could = f"{picking} by its judgments would reach MAP {each.upper_bound:.4f}."
+        else:
+            could = f"{picking}, without seeing its judgments, could reach MAP {each.reachable:.4f}."
+        reached = f"{each.name} ({each.reached:.4f})"
+        if each.reachable is not None and each.reached >= max(each.reachable - _NOTHING, each.baseline):
+            lines.append(f"{picking}, without seeing its judgments, would not raise MAP above that of {reached}.")
+        elif each.closed is not None:
+            lines.append(f"{could} {reached} has {each.closed:.0%} of that gain over {base} ({each.baseline:.4f}).")
+        elif each.reached < each.baseline:
+            lines.append(f"{could} {reached} is below {base} ({each.baseline:.4f}).")
+    return lines
+
+
+def oracle_section(found: Findings) -> Section:
+    """The conclusions first, then what the columns of the table are; a row for each method that is made of models."""
+    base, only = found.compared.baseline, any(each.relevant_only is not None for each in found.oracles)
+    text = " ".join([*gap_lines(found), _UPPER_BOUND, *([_RELEVANT_ONLY] if only else []), _REACHABLE])
+    columns = (
+        Column("method"),
+        Column("models", "count"),
+        Column("MAP reached", "value"),
+        Column(f"MAP of {base}", "value"),
+        Column("UpperBound", "value"),
+        Column("reachable", "value"),
+        Column("of the gap closed", "share"),
+        *((Column("RelevantOnly", "value"),) if only else ()),
+        Column(f"rank at which {base} is reached", "count"),
+    )
+    rows = tuple(
+        (
+            *(each.name, each.models, each.reached, each.baseline, each.upper_bound, each.reachable, each.closed),
+            *((each.relevant_only,) if only else ()),
+            each.baseline_rank,
+        )
+        for each in found.oracles
+    )
+    return Section("The oracle gap", text, (("oracle", Table(columns, rows)),), oracles(found), "oracle")
+
+
+def is_local(features: tuple[Use, ...]) -> bool:
+    """Whether a method has models of its own for some queries."""
+    return any(each.moved > 0 for each in features)
+
+
+def looked_at(found: Findings) -> str | None:
+    """The method whose models are shown beside the baseline's: with models by query if any has; the best of these."""
+    known = [each for each in found.others if each.name in found.uses]
+    best = max(
+        known,
+        key=lambda each: (is_local(found.uses[each.name]), each.name == found.shown, each.means[found.measure]),
+        default=None,
+    )
+    return None if best is None else best.name
+
+
+def features_section(found: Findings) -> Section:
+    """What the numbers are, which methods have none, and the main features."""
+    text = (
+        "The share of a feature is its part of what tells the candidates of a query apart: the spread of what it adds "
+        "to their scores, divided by the sum of these spreads over all features; the mean over test queries. “Moved” "
+        "is by how much the share under a query's own model differs from that under the same method's global model, up "
+        "or down. All features under all methods are in report.json."
+    )
+    others = "".join(f" Not explained: {name}. {reason}" for name, reason in found.unexplained.items())
+    tables = (("features", _features_table(found)),)
+    return Section("What the models use", text + others, tables, _features_figure(found), "features")
+
+
+def _features_table(found: Findings) -> Table:
+    """The main features: their shares as in the figure, by how much these move, and under the best of the others."""
+    name, sides = looked_at(found), _sides(found)
+    columns = {each.told: each.shares for each in sides}
+    if name is not None and is_local(found.uses[name]):
+        columns[f"moved, {name}"] = {each.feature: each.moved for each in found.uses[name]}
+    means = {each.name: each.means[found.measure] for each in found.methods}
+    rest = sorted(set(found.uses) - {name, found.compared.baseline}, key=lambda each: -means[each])
+    for other in rest[: _COLUMNS - len(columns)]:
+        columns[other] = {each.feature: each.here for each in found.uses[other]}
+    features = _largest_first(sides, *columns.values())
+    rows = tuple((each, *(known.get(each) or None for known in columns.values())) for each in features[:_ROWS])
+    left = len(features) - len(rows)
+    caption = f"{left:,} further features count less." if left > 0 else ""
+    return Table((Column("feature"), *(Column(each, "share") for each in columns)), rows, caption)
+
+
+def _features_figure(found: Findings) -> tuple[Figure, ...]:
+    """The main features under the baseline, under another method's global model, and under its models by query."""
+    sides = _sides(found)
+    rows = []
+    for feature in _largest_first(sides)[:_DRAWN]:
+        marks = [
+            Mark(100 * each.shares[feature], 0, f"{feature}, {each.told}: {each.shares[feature]:.1%}", *each.look)
+            for each in sides
+            if feature in each.shares
+        ]
+        ends = [mark.across for mark in marks]
+        rows.append(Row(feature, marks, (min(ends), max(ends)), "c7"))
+    if not rows:
+        return ()
+    said = "Share of the main features in the rankings"
+    named = {each.told: each.look for each in sides}
+    return (Figure("features.svg", said, row_chart(rows, label="share, %", named=named, said=said)),)
+
+
+class _Side(NamedTuple):
+    """Some models, their colour and mark, and the share of each feature under them."""
+
+    told: str
+    look: tuple[str, str]
+    shares: dict[str, float]
+
+
+def _sides(found: Findings) -> list[_Side]:
+    """The baseline, and beside it the method looked at: its global model, where it has others, and what scores."""
+    name, base = looked_at(found), found.compared.baseline
+    sides = []
+    if base in found.uses:
+        sides.append(_Side(base, ("c0", "X"), {each.feature: each.here for each in found.uses[base]}))
+    if name is not None:
+        told, features = name, found.uses[name]
+        if is_local(features):
+            everyone = {each.feature: each.everyone for each in features}
+            sides.append(_Side(f"{name}, global model", ("c5", "s"), everyone))
+            told = f"{name}, by query"
+        sides.append(_Side(told, ("c1", "o"), {each.feature: each.here for each in features}))
+    return sides
+
+
+def _largest_first(sides: Sequence[_Side], *others: dict[str, float]) -> list[str]:
+    """Every feature that counts: by its largest share under these models, then under others, then by name."""
+
+    def size(feature: str) -> tuple[float, float, str]:
+        here = max((each.shares.get(feature, 0.0) for each in sides), default=0.0)
+        return -here, -max((each.get(feature, 0.0) for each in others), default=0.0), feature
+
+    every = [*(each.shares for each in sides), *others]
+    return sorted({feature for known in every for feature, share in known.items() if share > 0}, key=size)
+
+
+def curves_section(found: Findings, curves: LearningCurves) -> Section:
+    """What the curves say and how they were made, with a table and a figure where there are any."""
+    title, anchor = "Learning curves", "curves"
+    said = " ".join(curves.said(found.measure, found.test))
+    if len(curves.sizes) < 2:
+        return Section(title, said, anchor=anchor)
+    fewer = [f"{size:,}" for size in curves.sizes[:-1]]
+    numbers = " and ".join(filter(None, (", ".join(fewer[:-1]), fewer[-1])))
+    text = (
+        f"{said} Every method was trained again on {numbers} of the training queries of each fold, drawn at random, "
+        "the smaller parts within the larger ones, with as small a share of the validation queries, 10 or more; its "
+        "parameters were chosen anew on these. With all training queries it is the comparison above. All are measured "
+        "on the whole test part. There is one draw of each size: a p counts the luck of the test queries, not that of "
+        "the draw."
+    )
+    return Section(
+        title, text, (("learning-curves", _curves_table(found, curves)),), _curves_figure(found, curves), anchor
+    )
+
+
+def _curves_table(found: Findings, curves: LearningCurves) -> Table:
+    """A row per size: every method's value, and its paired test against the baseline at that size."""
+    tested = curves.against_baseline(found.measure, found.test)
+    columns = [Column("training queries", "count")]
+    for name in curves.names:
+        columns += [Column(name, "value"), *([] if name == curves.baseline else [Column(f"p ({name})", "p")])]
+    rows: list[tuple[Cell, ...]] = []
+    for size in curves.sizes:
+        cells: list[Cell] = [size]
+        for name in curves.names:
+            test = tested.get((size, name))
+            cells.append(curves.mean(size, name, found.measure))
+            cells += [] if name == curves.baseline else [None if test is None else test.p_holm]
+        rows.append(tuple(cells))
+    how = curves.how(found.test)
+    told = f"{found.measure} on {curves.queries:,} test queries, flavour {curves.flavour}; {how}".rstrip("; ")
+    same = f" The same at every size, as they are not trained here: {', '.join(curves.given)}." if curves.given else ""
+    uneven = f" The last row is with {curves.all_queries()}." if len(set(curves.counts)) > 1 else ""
+    return Table(tuple(columns), tuple(rows), f"{told}.{uneven}{same}")
+
+
+def _curves_figure(found: Findings, curves: LearningCurves) -> tuple[Figure, ...]:
+    """The main measure against the number of training queries, as far to twice as many wherever one begins."""
+    first, last = curves.sizes[0], curves.sizes[-1]
+    room = _ROOM * math.log(last / first)
+    said = f"{found.measure} with more and more training queries"
+    chart = line_chart(
+        curves.lines(found.measure),
+        names=found.compared.names,
+        labels=("training queries", found.measure),
+        at=[size for size in curves.sizes if size == last or math.log(last / size) > room],
+        log=True,
+        said=said,
+    )
+    return (Figure("learning-curves.svg", said, chart),)
