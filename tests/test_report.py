@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -705,7 +705,7 @@ def test_any_two_methods_are_tested_against_each_other(tmp_path: Path, test: str
             assert difference == pytest.approx((tables[first] - tables[second]).mean())
             assert told == pytest.approx(p)
     assert all(cells[name, name] == "" for name in BLENDLIKE)
-    assert made.json["pairs"] == [each.as_json() for each in found.pairs]
+    assert made.json["pairs"] == [asdict(each) for each in found.pairs]
 
 
 def test_only_significant_pairs_are_colored(tmp_path: Path) -> None:

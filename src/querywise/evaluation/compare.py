@@ -48,29 +48,6 @@ _UNCUT = (
 )
 
 
-def own_lists(test: Judged, fold_of: Ints, trained: Mapping[str, Sequence[Trained]]) -> dict[str, Run]:
-    """By ranker, the list of the run that it ranks by alone in every fold: the whole one, or what its columns tell."""
-    by_fold = {name: [each.extra.run for each in folds] for name, folds in trained.items()}
-    alone = {name: [run for run in runs if run is not None] for name, runs in by_fold.items() if None not in runs}
-    if not alone or test.gains is not None:  # a list is measured by whole grades
-        return {}
-    known = {run.name: run for run in (*runs_in(test), *test.runs)}
-    return {name: _joined(name, test, fold_of, [known[run] for run in runs]) for name, runs in alone.items()}
-
-
-def _joined(name: str, test: Judged, fold_of: Ints, runs: Sequence[Run]) -> Run:
-    """One list of every test query: that of its fold's run."""
-    if all(run is runs[0] for run in runs):
-        return Run(name, runs[0].scores)
-    queries = zip(test.query_ids, fold_of.tolist(), strict=True)
-    return Run(name, {query: runs[fold].scores.get(query, {}) for query, fold in queries})
-
-
-def own_coverage(run: Run, grades: Grades) -> Coverage:
-    """What a run's own list holds of all that was judged."""
-    return coverage_of(in_judged(run, grades))
-
-
 @dataclass(frozen=True, eq=False)
 class Compared:
     """The test queries of all folds together, under every ranker. `judged` carries no features."""
@@ -320,6 +297,29 @@ class Compared:
         }
 
 
+def own_lists(test: Judged, fold_of: Ints, trained: Mapping[str, Sequence[Trained]]) -> dict[str, Run]:
+    """By ranker, the list of the run that it ranks by alone in every fold: the whole one, or what its columns tell."""
+    by_fold = {name: [each.extra.run for each in folds] for name, folds in trained.items()}
+    alone = {name: [run for run in runs if run is not None] for name, runs in by_fold.items() if None not in runs}
+    if not alone or test.gains is not None:  # a list is measured by whole grades
+        return {}
+    known = {run.name: run for run in (*runs_in(test), *test.runs)}
+    return {name: _joined(name, test, fold_of, [known[run] for run in runs]) for name, runs in alone.items()}
+
+
+def _joined(name: str, test: Judged, fold_of: Ints, runs: Sequence[Run]) -> Run:
+    """One list of every test query: that of its fold's run."""
+    if all(run is runs[0] for run in runs):
+        return Run(name, runs[0].scores)
+    queries = zip(test.query_ids, fold_of.tolist(), strict=True)
+    return Run(name, {query: runs[fold].scores.get(query, {}) for query, fold in queries})
+
+
+def own_coverage(run: Run, grades: Grades) -> Coverage:
+    """What a run's own list holds of all that was judged."""
+    return coverage_of(in_judged(run, grades))
+
+
 def _found_by(name: str, run: Run, own: Coverage) -> str:
     answered = f"{own.queries - own.without_candidates} of {own.queries} queries answered"
     deep = f"its own list, at most {max(map(len, run.scores.values()), default=0)} a query"
@@ -407,6 +407,8 @@ def compare(
                 pace.end_method(name)
         pace.end_fold(number, fold)
         every = {name: each for name, each in found.items() if each is not None}
+        for name in known.given:  # nothing was trained here
+            every[name] = replace(every[name], fit_seconds=np.nan)
         return _without_features(fold.test), every, known_of(fold)
 
     parts = pool.together(one, range(len(folds)), FOLDS)
@@ -414,7 +416,7 @@ def compare(
     compared = Compared(
         judged=concatenate(tests),
         fold_of=np.repeat(np.arange(len(tests)), [len(each) for each in tests]),
-        trained={name: tuple(_costs(found[name], name in known.given) for _, found, _ in parts) for name in fits},
+        trained={name: tuple(found[name] for _, found, _ in parts) for name in fits},
         baseline=base,
         measures=tuple(measure.name for measure in find_measures(measures)),
         flavour=flavour,
@@ -423,11 +425,6 @@ def compare(
     )
     hint_at(compared.edges)
     return compared
-
-
-def _costs(trained: Trained, given: bool) -> Trained:
-    """The same, without a time of training where it was not trained here."""
-    return replace(trained, fit_seconds=np.nan) if given else trained
 
 
 def _trained(

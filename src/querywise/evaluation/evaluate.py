@@ -49,14 +49,12 @@ class Evaluation:
         return f"Evaluation({means}; {counted(len(self), 'query', 'queries')}, flavour {self.flavour!r})"
 
     def _repr_html_(self) -> str:
-        rows = zip(self.measures, *self.values.mean(axis=0, keepdims=True).tolist(), *self._quartiles(), strict=True)
+        quartiles = np.quantile(self.values, (0.25, 0.5, 0.75), axis=0)
+        rows = zip(self.measures, *np.vstack([self.values.mean(axis=0), quartiles]).tolist(), strict=True)
         title = f"Evaluation of {counted(len(self), 'query', 'queries')}"
         conventions = f"flavour {self.flavour}: {find_flavour(self.flavour).conventions}"
         headings = ("measure", "mean", "lower quartile", "median", "upper quartile")
         return table(headings, list(rows), title=title, notes=[conventions])
-
-    def _quartiles(self) -> list[list[float]]:
-        return [np.quantile(self.values, each, axis=0).tolist() for each in (0.25, 0.5, 0.75)]
 
     def __getitem__(self, measure: str) -> Floats:
         """One measure's values, a number per query."""
@@ -134,10 +132,12 @@ def evaluate(
     >>> evaluate(lambda X: -X[:, 0], data, measures=["map"]).mean()
     {'map': 1.0}
     """
-    _check_judged(data)
+    given: Any = data
+    if not isinstance(given, Judged):
+        raise DataError(f"Expected a Judged set, which has labels, to evaluate on; found a {type(given).__name__}.")
     if not len(data):
         raise DataError("There is no query to evaluate.")
-    given: Any = scores
+    given = scores
     values = _asked(scores, data, order) if is_system(scores) else check_scores(given, data.candidates, order)
     found = ranked_lists(values, data, find_flavour(flavour))
     return measure_lists(data.query_ids, found, measures=measures, flavour=flavour, max_grade=max_grade)
@@ -152,11 +152,6 @@ def _asked(system: System, data: Judged, given: ScoreOrder | None) -> Floats:
             arguments=("order",),
         )
     return check_scores(scorer_of(system).predict(data.candidates), data.candidates)
-
-
-def _check_judged(data: Any) -> None:
-    if not isinstance(data, Judged):
-        raise DataError(f"Expected a Judged set, which has labels, to evaluate on; found a {type(data).__name__}.")
 
 
 def evaluate_run(

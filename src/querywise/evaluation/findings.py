@@ -21,6 +21,7 @@ from querywise.evaluation.significance import (
     SIGNIFICANT,
     TEST_NAMES,
     TESTS,
+    Corrected,
     bootstrap_interval,
     corrected,
     effect_size,
@@ -30,8 +31,8 @@ from querywise.evaluation.trained import Trained, Use, uses
 from querywise.runtime.values import JsonObject
 
 _ALIKE = 1.1  # times within ten per cent are equal: a second run could swap them
+_CURVE = tuple(f"ndcg@{position}" for position in range(1, 11))
 _NUMBERS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
-_NONE = "makes no significant difference"
 
 
 @dataclass(frozen=True)
@@ -54,23 +55,11 @@ class Pair:
         """Whether the first method is significantly worse than the second."""
         return self.is_significant and self.difference < 0
 
-    def as_json(self) -> JsonObject:
-        """All of it, by name."""
-        numbers = {"difference": self.difference, "p": self.p, "p_holm": self.p_holm}
-        return {"first": self.first, "second": self.second, **numbers}
 
-
-def corrected_pairs(
-    compared: Compared, pairs: Iterable[tuple[str, str]], measure: str, test: str = "t"
-) -> tuple[Pair, ...]:
+def _tested(compared: Compared, pairs: Iterable[tuple[str, str]], measure: str, test: str) -> tuple[Pair, ...]:
     """The paired test of each pair, corrected by Holm for their number."""
     found = corrected({names: compared.test(*names, measure, test=test) for names in pairs})
     return tuple(Pair(*names, *each.numbers) for names, each in found.items())
-
-
-def all_pairs(compared: Compared, measure: str, test: str = "t") -> tuple[Pair, ...]:
-    """Every two methods, each pair once."""
-    return corrected_pairs(compared, itertools.combinations(compared.names, 2), measure, test)
 
 
 @dataclass(frozen=True)
@@ -79,11 +68,6 @@ class Costs:
 
     training: float
     ranking: float
-
-    @staticmethod
-    def of(compared: Compared, name: str) -> Costs:
-        """Those of one method."""
-        return Costs(compared.fit_seconds(name), compared.predict_milliseconds(name))
 
     @property
     def are_known(self) -> bool:
@@ -184,35 +168,7 @@ class Cheapest:
 
     def tests_as_json(self) -> JsonObject:
         """What does not depend on times: every method's test against the best one."""
-        return {"than": self.best, "tests": [{**each.as_json(), "worse": each.is_worse} for each in self.tests]}
-
-
-def cheapest(
-    compared: Compared,
-    best: str,
-    among: Sequence[str],
-    pairs: tuple[Pair, ...],
-    measure: str,
-    test: str = "t",
-    *,
-    is_winner: bool = True,
-) -> Cheapest:
-    """The cheapest of some methods that is not significantly worse than the best one; unknown costs are left out."""
-    costs = {name: Costs.of(compared, name) for name in (best, *among)}
-    known = [name for name in among if name != best and costs[name].are_known]
-    tests = corrected_pairs(compared, ((name, best) for name in known), measure, test)
-    allowed = [each.first for each in tests if not each.is_worse]
-
-    def least(cost: Callable[[Costs], float], first: str | None = None) -> str:
-        """The cheapest; `first` where it is as cheap, and the best one before any other that is."""
-        known = {name: cost(costs[name]) for name in (best, *allowed) if costs[name].are_known}
-        limit = min(known.values(), default=0.0) * _ALIKE
-        alike = [name for name in known if known[name] <= limit]
-        return first if first in alike else alike[0] if alike else best
-
-    training = least(lambda each: each.training)
-    ranking = least(lambda each: each.ranking, training)
-    return Cheapest(best, is_winner, measure, test, tests, costs, training, ranking, pairs)
+        return {"than": self.best, "tests": [{**asdict(each), "worse": each.is_worse} for each in self.tests]}
 
 
 def _plain(number: float) -> str:
@@ -311,10 +267,14 @@ class Findings:
         return tuple(each for each in self.methods if each.name != self.compared.baseline)
 
     @property
+    def top(self) -> MethodFinding | None:
+        """The method whose queries are looked at."""
+        return next((each for each in self.others if each.name == self.shown), None)
+
+    @property
     def winner(self) -> str | None:
         """The method that is significantly better than the baseline, the best of them; None where there is none."""
-        top = next((each for each in self.others if each.name == self.shown), None)
-        return top.name if top is not None and top.is_better else None
+        return self.shown if self.top is not None and self.top.is_better else None
 
     @property
     def verdict(self) -> str:
@@ -331,7 +291,7 @@ class Findings:
         return {
             "verdict": self.verdict,
             "cheapest": None if self.cheapest is None else self.cheapest.as_json(),
-            "pairs": [each.as_json() for each in self.pairs],
+            "pairs": [asdict(each) for each in self.pairs],
         }
 
 
@@ -341,14 +301,13 @@ def findings(compared: Compared, measure: str, *, test: str = "t", left_out: Seq
     counted = [name for name in names if name != compared.baseline and name not in left_out]
     tables = {name: compared.evaluations[name] for name in (compared.baseline, *counted)}
     tested = Differences(tables, compared.baseline).tested(measure, test)
-    corrected = {name: each.p_holm for name, each in tested.items()}
-    methods = tuple(_method(compared, name, measure, test, corrected.get(name)) for name in names)
+    methods = tuple(_method(compared, name, measure, test, tested.get(name)) for name in names)
     by_name = {each.name: each for each in methods}
     # A significantly better one comes before one whose higher mean is not significant.
     shown = max(counted, key=lambda name: (by_name[name].is_better, by_name[name].means[measure]), default=None)
     best, worst = ((), ()) if shown is None else extremes(compared, shown, measure)
     used, unexplained = _uses(compared)
-    pairs = all_pairs(compared, measure, test)
+    pairs = _tested(compared, itertools.combinations(names, 2), measure, test)
     return Findings(
         compared,
         measure,
@@ -360,7 +319,7 @@ def findings(compared: Compared, measure: str, *, test: str = "t", left_out: Seq
         tuple(found for name in names if (found := oracle_of(compared, name)) is not None),
         shown,
         len(counted),
-        {name: _ndcg_curve(compared, name) for name in names},
+        {name: tuple(compared.measured(name, _CURVE).mean().values()) for name in names},
         tuple(relevant_documents(compared).tolist()),
         {name: points for name in names if len(points := _against_k(compared.trained[name])) > 1},
         used,
@@ -380,12 +339,29 @@ def _cheapest(
     measure: str,
     test: str,
 ) -> Cheapest | None:
-    """Against the winner; where nothing beats the baseline, against the highest mean."""
+    """The cheapest method not significantly worse than the winner or, where nothing wins, than the highest mean.
+
+    Methods of unknown cost are left out.
+    """
     if shown is None:
         return None
     won, among = by_name[shown].is_better, (compared.baseline, *counted)
     best = shown if won else max(among, key=lambda name: by_name[name].means[measure])
-    return cheapest(compared, best, among, pairs, measure, test, is_winner=won)
+    costs = {name: Costs(by_name[name].fit_seconds, by_name[name].predict_milliseconds) for name in (best, *among)}
+    timed = [name for name in among if name != best and costs[name].are_known]
+    tests = _tested(compared, ((name, best) for name in timed), measure, test)
+    allowed = [each.first for each in tests if not each.is_worse]
+
+    def least(cost: Callable[[Costs], float], first: str | None = None) -> str:
+        """The cheapest; `first` where it is as cheap, and the best one before any other that is."""
+        known = {name: cost(costs[name]) for name in (best, *allowed) if costs[name].are_known}
+        limit = min(known.values(), default=0.0) * _ALIKE
+        alike = [name for name in known if known[name] <= limit]
+        return first if first in alike else alike[0] if alike else best
+
+    training = least(lambda each: each.training)
+    ranking = least(lambda each: each.ranking, training)
+    return Cheapest(best, won, measure, test, tests, costs, training, ranking, pairs)
 
 
 def _uses(compared: Compared) -> tuple[dict[str, tuple[Use, ...]], dict[str, str]]:
@@ -402,7 +378,7 @@ def _uses(compared: Compared) -> tuple[dict[str, tuple[Use, ...]], dict[str, str
     return told, refused
 
 
-def _method(compared: Compared, name: str, measure: str, test: str, corrected: float | None) -> MethodFinding:
+def _method(compared: Compared, name: str, measure: str, test: str, tested: Corrected | None) -> MethodFinding:
     base = compared.evaluations[compared.baseline]
     table = compared.evaluations[name]
     ours, theirs = table[measure], base[measure]
@@ -417,18 +393,13 @@ def _method(compared: Compared, name: str, measure: str, test: str, corrected: f
         ties=pair.ties,
         losses=pair.losses,
         p={each: compute(ours, theirs).p for each, compute in TESTS.items()},
-        corrected=corrected,
+        corrected=None if tested is None else tested.p_holm,
         direction=find_test(test)(ours, theirs).direction,
         p_by_measure={each: find_test(test)(table[each], base[each]).p for each in compared.measures},
         fit_seconds=compared.fit_seconds(name),
         predict_milliseconds=compared.predict_milliseconds(name),
         megabytes=compared.megabytes(name),
     )
-
-
-def _ndcg_curve(compared: Compared, name: str) -> tuple[float, ...]:
-    measures = [f"ndcg@{position}" for position in range(1, 11)]
-    return tuple(compared.measured(name, measures).mean().values())
 
 
 def _against_k(folds: Sequence[Trained]) -> dict[float, float]:
@@ -484,27 +455,24 @@ def _precision(compared: Compared, name: str) -> float:
 
 
 def _verdict(found: Findings) -> str:
-    base, queries = found.baseline, len(found.compared.judged)
-    top = next((each for each in found.others if each.name == found.shown), None)
+    base, top, queries = found.baseline, found.top, len(found.compared.judged)
     if top is None:
         return f"Only {base.name} was evaluated: {found.measure} {base.means[found.measure]:.4f} on {queries} queries."
     before = base.means[found.measure]
     share = f" ({100 * top.difference / before:+.1f} %)" if before else ""
     number = f"{found.measure} {top.means[found.measure]:.4f} against {before:.4f}{share}"
-    luck = f"{p_in_words(1.0 if top.corrected is None else top.corrected)}, {_named(found)}"
+    tested = TEST_NAMES[found.test]
+    many = f", Holm's correction for {found.compared_with} methods" if found.compared_with > 1 else ""
+    luck = f"{p_in_words(1.0 if top.corrected is None else top.corrected)}, {tested}{many}"
     if top.is_better:
         return f"{top.name} is better than {base.name}: {number}, {luck}, on {queries} queries{_cost(top, base)}."
     worse = top.is_significant and top.difference < 0 and top.direction < 0
-    how = "is worse" if worse else "makes no difference that is sure" if top.is_significant else _NONE
+    sure = "makes no difference that is sure" if top.is_significant else "makes no significant difference"
+    how = "is worse" if worse else sure
     return (
         f"Nothing beats {base.name} here. The best of the others, {top.name}, {how}: {number}, {luck}, "
         f"on {queries} queries."
     )
-
-
-def _named(found: Findings) -> str:
-    test = TEST_NAMES[found.test]
-    return f"{test}, Holm's correction for {found.compared_with} methods" if found.compared_with > 1 else test
 
 
 def _cost(top: MethodFinding, base: MethodFinding) -> str:
@@ -514,26 +482,17 @@ def _cost(top: MethodFinding, base: MethodFinding) -> str:
 
 
 def _of_method(each: MethodFinding) -> JsonObject:
-    return {
-        "means": each.means,
-        "difference": each.difference,
-        "interval": list(each.interval),
-        "effect": each.effect,
-        "wins": each.wins,
-        "ties": each.ties,
-        "losses": each.losses,
-        "p": each.p,
-        "p_holm": each.corrected,
-        "p_by_measure": each.p_by_measure,
-    }
-
-
-def _told(features: Sequence[Use]) -> JsonObject:
-    return {each.feature: {"share": each.here, "global": each.everyone, "moved": each.moved} for each in features}
+    names = ("means", "difference", "interval", "effect", "wins", "ties", "losses", "p", "corrected", "p_by_measure")
+    known = asdict(each)
+    return {"p_holm" if name == "corrected" else name: known[name] for name in names}
 
 
 def as_json(found: Findings) -> JsonObject:
     """Everything but the timings, as JSON can hold it."""
+    features: JsonObject = {
+        name: {each.feature: {"share": each.here, "global": each.everyone, "moved": each.moved} for each in used}
+        for name, used in found.uses.items()
+    }
     return {
         "verdict_measure": found.measure,
         "flavour": found.compared.flavour,
@@ -546,11 +505,11 @@ def as_json(found: Findings) -> JsonObject:
         **found.compared.twins_json(found.test),
         "methods": {each.name: _of_method(each) for each in found.methods},
         **({} if found.cheapest is None else {"against_the_best": found.cheapest.tests_as_json()}),
-        "pairs": [each.as_json() for each in found.pairs],
+        "pairs": [asdict(each) for each in found.pairs],
         "breakdowns": {
             each.title: {group.label: group._asdict() for group in each.groups} for each in found.breakdowns
         },
-        **({"features": {name: _told(each) for name, each in found.uses.items()}} if found.uses else {}),
+        **({"features": features} if features else {}),
         **({} if found.curves is None else {"learning_curves": found.curves.as_json(found.test)}),
         "oracles": {
             each.name: {

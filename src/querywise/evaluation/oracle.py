@@ -49,10 +49,6 @@ class OracleGap:
     relevant_only: Floats | None = None
     halves: Halves | None = None
 
-    def best_of(self, count: int) -> float:
-        """UpperBound with so many of the models, drawn at random; see `best_of`."""
-        return best_of(self.by_rank, count)
-
 
 def best_of(by_rank: Floats, count: int) -> float:
     """The expected mean of the best of `count` models, drawn at random from those whose r-th best reach `by_rank`.

@@ -56,7 +56,12 @@ class Times:
         size, found = size_of(fit, train), self._known.get(_key(name, fit), [])
         if not found:
             return None
-        nearest, took = min(found, key=lambda each: _apart(each[0], size))
+
+        def apart(known: tuple[Size, float]) -> float:
+            other = known[0]
+            return abs(math.log(other.work / size.work)) + abs(math.log(other.features / size.features))
+
+        nearest, took = min(found, key=apart)
         return took * size.work / nearest.work
 
     def keep(self, measured: Iterable[tuple[str, Fit, Judged, float]]) -> None:
@@ -86,10 +91,6 @@ def _key(name: str, fit: Fit) -> str:
     settings = [fit.fixed, fit.final] if isinstance(fit, TunedFit) else []
     text = json.dumps([name, *settings], sort_keys=True, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def _apart(one: Size, other: Size) -> float:
-    return abs(math.log(one.work / other.work)) + abs(math.log(one.features / other.features))
 
 
 def _read() -> dict[str, list[tuple[Size, float]]]:

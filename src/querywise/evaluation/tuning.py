@@ -35,155 +35,6 @@ _SHARES = ("clusters", "floor", "k", "learning_rate")  # these end at 1, as a sh
 AnyRanker = TypeVar("AnyRanker", bound=Fittable, covariant=True)
 
 
-def tried_columns(
-    settings: Sequence[Settings], values: Sequence[float], measure: str, chosen: Settings
-) -> dict[str, Column]:
-    """A row per setting: its parameters, the value of the measure, and whether it is the one that was chosen."""
-    names = list(dict.fromkeys(name for each in settings for name in each))
-    found: dict[str, Column] = {name: _alike([each.get(name) for each in settings]) for name in names}
-    return {**found, measure: list(values), "chosen": [each == chosen for each in settings]}
-
-
-def tried_values(
-    settings: Sequence[Settings], values: Sequence[float], parameter: str | None
-) -> tuple[str, dict[float | str, float]]:
-    """The parameter, and the best value reached at each value of it; numbers in their order."""
-    several = [
-        name
-        for name in dict.fromkeys(name for each in settings for name in each)
-        if len({_key(each.get(name)) for each in settings}) > 1
-    ]
-    if parameter is None and len(several) != 1:
-        what = f"{len(several)} parameters ({', '.join(several)})" if several else "no parameter"
-        raise DataError(f"There are several values of {what}; plot(parameter=…) says which one to draw.")
-    name = several[0] if parameter is None else parameter
-    if not any(name in each for each in settings):
-        known = ", ".join(dict.fromkeys(each for one in settings for each in one)) or "none"
-        raise DataError(f"The parameter {name!r} was not tried. Tried: {known}.")
-    best: dict[float | str, float] = {}
-    for each, value in zip(settings, values, strict=True):
-        key = _key(each.get(name))
-        best[key] = max(best.get(key, value), value)
-    numbers = all(isinstance(key, (int, float)) for key in best)
-    return name, {key: best[key] for key in sorted(best, key=float)} if numbers else best
-
-
-def _key(value: Json) -> float | str:
-    """A number as it is; anything else as text."""
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
-
-
-def _alike(column: Sequence[Json]) -> Column:
-    """A column that every library of data frames takes: numbers, truth values and texts as they are, others as text."""
-    kinds = {type(each) for each in column if each is not None}
-    if kinds <= {int, float} or (len(kinds) <= 1 and kinds <= {str, bool}):
-        return [each for each in column if each is None or isinstance(each, (str, int, float))]
-    return [None if each is None else str(each) for each in column]
-
-
-@dataclass(frozen=True)
-class Edge:
-    """A parameter whose chosen value is the smallest or the largest that was tried, and better than the next to it.
-
-    tried: every value that was tried, in their order. beyond: a value to try next. folds: in how many of `of` folds.
-    """
-
-    parameter: str
-    value: float
-    tried: tuple[float, ...]
-    beyond: float
-    method: str = ""
-    folds: int = 1
-    of: int = 1
-
-    @property
-    def text(self) -> str:
-        """The edge in words: `single: l2 0.01 is the smallest of 0.01, 0.1, 1.0 (in 2 of 5 folds)`."""
-        side = "smallest" if self.value == self.tried[0] else "largest"
-        said = f"{self.parameter} {self.value:g} is the {side} of {', '.join(f'{each:g}' for each in self.tried)}"
-        where = f" (in {self.folds} of {self.of} folds)" if self.of > 1 else ""
-        return f"{self.method}: {said}{where}" if self.method else f"{said}{where}"
-
-    def as_json(self) -> JsonObject:
-        """The edge as JSON can hold it."""
-        return {
-            "method": self.method,
-            "parameter": self.parameter,
-            "value": self.value,
-            "tried": list(self.tried),
-            "beyond": self.beyond,
-            "folds": self.folds,
-        }
-
-
-def edges_of(settings: Sequence[Settings], values: Sequence[float], chosen: Settings) -> Iterator[Edge]:
-    """The parameters of a choice that lie at an edge of at least three numbers where the measure still rises.
-
-    settings: all that were tried. values: what each reached. chosen: the best of them.
-    """
-    for name in chosen:
-        best = tried_values(settings, values, name)[1]
-        places = [each for each in best if isinstance(each, (int, float))]
-        if len(places) < _FEWEST or len(places) < len(best):
-            continue
-        for edge, inner in ((places[0], places[1]), (places[-1], places[-2])):
-            beyond = _beyond(name, edge, inner)
-            if chosen[name] == edge and best[edge] > best[inner] and beyond is not None:
-                yield Edge(name, edge, tuple(places), beyond)
-
-
-def edges_in(choices: Mapping[str, Sequence[Sequence[Edge]]]) -> tuple[Edge, ...]:
-    """The edges of a comparison, each once, those of most folds first.
-
-    choices: of every method, the edges in each of its folds.
-    """
-    found = [
-        replace(edge, method=name, folds=count, of=len(folds))
-        for name, folds in choices.items()
-        for edge, count in Counter(each for fold in folds for each in fold).items()
-    ]
-    return tuple(sorted(found, key=lambda each: -each.folds))
-
-
-def hint_at(edges: Sequence[Edge]) -> None:
-    """One warning for all edges, with values to try; none where there is no edge."""
-    if not edges:
-        return
-    more = f"; and {len(edges) - _NAMED} more" if len(edges) > _NAMED else ""
-    named = "; ".join(each.text for each in edges[:_NAMED])
-    further = dict.fromkeys(f"{each.parameter}={each.beyond:g}" for each in edges[:_NAMED])
-    said = f"Chosen at the edge of the grid: {named}{more}. Better values may lie beyond: try {', '.join(further)}"
-    warnings.warn(f"{said}, or a wider grid.", EdgeHint, stacklevel=3)
-
-
-@contextlib.contextmanager
-def without_hints(*, quiet: bool = True) -> Iterator[None]:
-    """No warning of edges while the block runs: where grids cannot be changed, or nobody wants to read it."""
-    with warnings.catch_warnings():
-        if quiet:
-            warnings.simplefilter("ignore", EdgeHint)
-        yield
-
-
-def _beyond(name: str, edge: float, inner: float) -> float | None:
-    """The next value in the direction of the edge, by the same factor; None where there can be none."""
-    if edge < inner:
-        lowest = 1 if isinstance(edge, int) else 0
-        if edge <= lowest:
-            return None
-        return max(round(edge * edge / inner), 1) if isinstance(edge, int) else _short(edge * edge / inner)
-    if name in _SHARES and isinstance(edge, float):
-        return None if edge >= 1 else _short(min(edge * edge / inner if inner > 0 else 2 * edge, 1.0))
-    if edge <= 0:
-        return None
-    further = edge * edge / inner if inner > 0 else 2 * edge
-    return round(further) if isinstance(edge, int) else _short(further)
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.1g}")
-
-
 @dataclass(frozen=True)
 class Trial:
     """One setting and what it reached on queries that it was not fitted on."""
@@ -421,6 +272,155 @@ def cross_validated(
                 table = evaluate(scores, held_out, measures=[measure], flavour=flavour, order="grouped")
                 totals[number] += table.values.sum()
     return tuple(Trial(each, float(total / len(data))) for each, total in zip(settings, totals, strict=True))
+
+
+def tried_columns(
+    settings: Sequence[Settings], values: Sequence[float], measure: str, chosen: Settings
+) -> dict[str, Column]:
+    """A row per setting: its parameters, the value of the measure, and whether it is the one that was chosen."""
+    names = list(dict.fromkeys(name for each in settings for name in each))
+    found: dict[str, Column] = {name: _alike([each.get(name) for each in settings]) for name in names}
+    return {**found, measure: list(values), "chosen": [each == chosen for each in settings]}
+
+
+def tried_values(
+    settings: Sequence[Settings], values: Sequence[float], parameter: str | None
+) -> tuple[str, dict[float | str, float]]:
+    """The parameter, and the best value reached at each value of it; numbers in their order."""
+    several = [
+        name
+        for name in dict.fromkeys(name for each in settings for name in each)
+        if len({_key(each.get(name)) for each in settings}) > 1
+    ]
+    if parameter is None and len(several) != 1:
+        what = f"{len(several)} parameters ({', '.join(several)})" if several else "no parameter"
+        raise DataError(f"There are several values of {what}; plot(parameter=…) says which one to draw.")
+    name = several[0] if parameter is None else parameter
+    if not any(name in each for each in settings):
+        known = ", ".join(dict.fromkeys(each for one in settings for each in one)) or "none"
+        raise DataError(f"The parameter {name!r} was not tried. Tried: {known}.")
+    best: dict[float | str, float] = {}
+    for each, value in zip(settings, values, strict=True):
+        key = _key(each.get(name))
+        best[key] = max(best.get(key, value), value)
+    numbers = all(isinstance(key, (int, float)) for key in best)
+    return name, {key: best[key] for key in sorted(best, key=float)} if numbers else best
+
+
+def _key(value: Json) -> float | str:
+    """A number as it is; anything else as text."""
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
+
+
+def _alike(column: Sequence[Json]) -> Column:
+    """A column that every library of data frames takes: numbers, truth values and texts as they are, others as text."""
+    kinds = {type(each) for each in column if each is not None}
+    if kinds <= {int, float} or (len(kinds) <= 1 and kinds <= {str, bool}):
+        return [each for each in column if each is None or isinstance(each, (str, int, float))]
+    return [None if each is None else str(each) for each in column]
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A parameter whose chosen value is the smallest or the largest that was tried, and better than the next to it.
+
+    tried: every value that was tried, in their order. beyond: a value to try next. folds: in how many of `of` folds.
+    """
+
+    parameter: str
+    value: float
+    tried: tuple[float, ...]
+    beyond: float
+    method: str = ""
+    folds: int = 1
+    of: int = 1
+
+    @property
+    def text(self) -> str:
+        """The edge in words: `single: l2 0.01 is the smallest of 0.01, 0.1, 1.0 (in 2 of 5 folds)`."""
+        side = "smallest" if self.value == self.tried[0] else "largest"
+        said = f"{self.parameter} {self.value:g} is the {side} of {', '.join(f'{each:g}' for each in self.tried)}"
+        where = f" (in {self.folds} of {self.of} folds)" if self.of > 1 else ""
+        return f"{self.method}: {said}{where}" if self.method else f"{said}{where}"
+
+    def as_json(self) -> JsonObject:
+        """The edge as JSON can hold it."""
+        return {
+            "method": self.method,
+            "parameter": self.parameter,
+            "value": self.value,
+            "tried": list(self.tried),
+            "beyond": self.beyond,
+            "folds": self.folds,
+        }
+
+
+def edges_of(settings: Sequence[Settings], values: Sequence[float], chosen: Settings) -> Iterator[Edge]:
+    """The parameters of a choice that lie at an edge of at least three numbers where the measure still rises.
+
+    settings: all that were tried. values: what each reached. chosen: the best of them.
+    """
+    for name in chosen:
+        best = tried_values(settings, values, name)[1]
+        places = [each for each in best if isinstance(each, (int, float))]
+        if len(places) < _FEWEST or len(places) < len(best):
+            continue
+        for edge, inner in ((places[0], places[1]), (places[-1], places[-2])):
+            beyond = _beyond(name, edge, inner)
+            if chosen[name] == edge and best[edge] > best[inner] and beyond is not None:
+                yield Edge(name, edge, tuple(places), beyond)
+
+
+def edges_in(choices: Mapping[str, Sequence[Sequence[Edge]]]) -> tuple[Edge, ...]:
+    """The edges of a comparison, each once, those of most folds first.
+
+    choices: of every method, the edges in each of its folds.
+    """
+    found = [
+        replace(edge, method=name, folds=count, of=len(folds))
+        for name, folds in choices.items()
+        for edge, count in Counter(each for fold in folds for each in fold).items()
+    ]
+    return tuple(sorted(found, key=lambda each: -each.folds))
+
+
+def hint_at(edges: Sequence[Edge]) -> None:
+    """One warning for all edges, with values to try; none where there is no edge."""
+    if not edges:
+        return
+    more = f"; and {len(edges) - _NAMED} more" if len(edges) > _NAMED else ""
+    named = "; ".join(each.text for each in edges[:_NAMED])
+    further = dict.fromkeys(f"{each.parameter}={each.beyond:g}" for each in edges[:_NAMED])
+    said = f"Chosen at the edge of the grid: {named}{more}. Better values may lie beyond: try {', '.join(further)}"
+    warnings.warn(f"{said}, or a wider grid.", EdgeHint, stacklevel=3)
+
+
+@contextlib.contextmanager
+def without_hints(*, quiet: bool = True) -> Iterator[None]:
+    """No warning of edges while the block runs: where grids cannot be changed, or nobody wants to read it."""
+    with warnings.catch_warnings():
+        if quiet:
+            warnings.simplefilter("ignore", EdgeHint)
+        yield
+
+
+def _beyond(name: str, edge: float, inner: float) -> float | None:
+    """The next value in the direction of the edge, by the same factor; None where there can be none."""
+    if edge < inner:
+        lowest = 1 if isinstance(edge, int) else 0
+        if edge <= lowest:
+            return None
+        return max(round(edge * edge / inner), 1) if isinstance(edge, int) else _short(edge * edge / inner)
+    if name in _SHARES and isinstance(edge, float):
+        return None if edge >= 1 else _short(min(edge * edge / inner if inner > 0 else 2 * edge, 1.0))
+    if edge <= 0:
+        return None
+    further = edge * edge / inner if inner > 0 else 2 * edge
+    return round(further) if isinstance(edge, int) else _short(further)
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.1g}")
 
 
 def _draw(values: Sequence[float | str], reached: Sequence[float], labels: tuple[str, str], ax: Axes | None) -> Axes:

@@ -207,7 +207,12 @@ def examples_table(examples: tuple[Example, ...]) -> Table:
         Column(f"top under {first.names[1]}"),
     )
     rows: list[tuple[Cell, ...]] = [
-        (_query(each), *each.values, *(_documents(top) for top in each.tops)) for each in examples
+        (
+            each.query if each.kind is None else f"{each.query} ({each.kind})",
+            *each.values,
+            *(_documents(top) for top in each.tops),
+        )
+        for each in examples
     ]
     return Table(columns, tuple(rows), f"{first.measure}; a star stands for each grade of relevance.")
 
@@ -244,15 +249,18 @@ def _how_chosen(found: Findings) -> str:
 def _queries(found: Findings) -> Section:
     """Every query: on the page all of them, elsewhere those that moved most."""
     tables = [("best-queries", found.best), ("worst-queries", found.worst)]
-    text = _which(found)
+    base, top, text = found.compared.baseline, found.top, ""
+    if top is not None:
+        wins = _counted(top.wins, "query", "queries")
+        text = f"Against {base}, {top.name} wins {wins}, ties {top.ties} and loses {top.losses}."
     if found.best or found.worst:
         text += (
-            f" The queries that moved most: first those that {found.shown} gains most on {found.compared.baseline}, "
+            f" The queries that moved most: first those that {found.shown} gains most on {base}, "
             "then those it loses most."
         )
     return Section(
         "Which queries",
-        text or f"{found.compared.baseline} was compared with nothing.",
+        text or f"{base} was compared with nothing.",
         tuple((name, examples_table(examples)) for name, examples in tables if examples),
         drawings.gain_per_query(found),
         "queries",
@@ -266,7 +274,10 @@ def _where(found: Findings) -> Section:
         "The same measure for groups of queries: by relevant documents, class, distance from the training queries, "
         "length and number of candidates, as far as these are known and differ. A p of a group is not corrected for "
         "the number of groups.",
-        tuple((f"by-{_slug(each.title)}", breakdown_table(found, each)) for each in found.breakdowns),
+        tuple(
+            ("-".join(["by", *each.title.split(" (")[0].split()]), breakdown_table(found, each))
+            for each in found.breakdowns
+        ),
         (
             *drawings.quality_by_difficulty(found),
             *drawings.relevant_per_query(found),
@@ -298,29 +309,12 @@ def _repeat(origin: Origin) -> Section:
     return Section("How to repeat it", text, anchor="repeat", code=origin.command)
 
 
-def _which(found: Findings) -> str:
-    top = next((each for each in found.others if each.name == found.shown), None)
-    if top is None:
-        return ""
-    base = found.compared.baseline
-    wins = _counted(top.wins, "query", "queries")
-    return f"Against {base}, {top.name} wins {wins}, ties {top.ties} and loses {top.losses}."
-
-
-def _query(example: Example) -> str:
-    return example.query if example.kind is None else f"{example.query} ({example.kind})"
-
-
 def _documents(top: tuple[tuple[str, int], ...]) -> str:
     return "; ".join(f"{document}{chr(160) + '★' * grade if grade else ''}" for document, grade in top)
 
 
 def _counted(number: int, one: str, several: str) -> str:
     return f"{number} {one if number == 1 else several}"
-
-
-def _slug(title: str) -> str:
-    return "-".join(title.split(" (")[0].split())
 
 
 def files_of(sections: list[Section]) -> Mapping[str, Table]:

@@ -10,6 +10,7 @@ import hashlib
 import html
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -25,7 +26,7 @@ from querywise.evaluation.rankings import all_ranks, document_names, grades, que
 from querywise.evaluation.significance import TEST_NAMES
 from querywise.report.charts import round_numbers
 from querywise.report.contents import Origin, duration
-from querywise.report.drawings import Figure
+from querywise.report.drawings import gains_of
 from querywise.report.sections import Section, rest_text
 from querywise.report.tables import Table
 from querywise.runtime.arrays import Floats, Ints
@@ -114,12 +115,11 @@ def _named(name: str, table: Table) -> str:
 
 
 def _figures(section: Section) -> list[str]:
-    shown = [_figure(each) for each in section.figures]
+    shown = [
+        f"<figure><figcaption>{html.escape(each.said)}</figcaption>{each.chart.html()}</figure>"
+        for each in section.figures
+    ]
     return ['<div class="figures">', *shown, "</div>"] if shown else []
-
-
-def _figure(figure: Figure) -> str:
-    return f"<figure><figcaption>{html.escape(figure.said)}</figcaption>{figure.chart.html()}</figure>"
 
 
 def _policy(scripts: Sequence[str]) -> str:
@@ -180,8 +180,7 @@ def _winner(found: Findings) -> str:
 
 def _numbers(found: Findings) -> str:
     """Gain, p and cost of the winner, or of the best of the others."""
-    top = next((each for each in found.others if each.name == found.shown), None)
-    base = found.baseline
+    top, base = found.top, found.baseline
     if top is None:
         told = [(found.measure, f"{base.means[found.measure]:.4f}", base.name), _cost(base, None)]
     else:
@@ -377,13 +376,7 @@ def query_data(found: Findings, titles: Mapping[str, str]) -> QueryData:
 def script_json(content: Json) -> str:
     """JSON that can stand in an element <script>: nothing in it ends that, or is anything but text."""
     text = json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return _safe(text)
-
-
-def _safe(text: str) -> str:
-    for mark in "<>&\u2028\u2029":
-        text = text.replace(mark, f"\\u{ord(mark):04x}")
-    return text
+    return re.sub("[<>&\u2028\u2029]", lambda mark: f"\\u{ord(mark[0]):04x}", text)
 
 
 def _known(found: Findings) -> JsonObject:
@@ -444,9 +437,8 @@ def _why(compared: Compared, query: int, rows: Ints, numbers: Mapping[str, int])
 
 def _moved(found: Findings) -> Floats:
     """By how much the value of each query differs between the two rankings that are shown first."""
-    compared = found.compared
-    theirs = compared.evaluations[compared.baseline][found.measure]
-    return np.abs(compared.evaluations[found.shown or compared.baseline][found.measure] - theirs)
+    gains = gains_of(found)
+    return np.zeros(len(found.compared.judged)) if gains is None else np.abs(gains)
 
 
 def _cut(text: str) -> str:

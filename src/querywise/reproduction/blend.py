@@ -62,7 +62,7 @@ def reproduce(folds: Folds, out: Path) -> Path:
     compared = compare(fits, parts, measures=_MEASURES, flavour=flavour, observe=observe)
     valid = {name: float(np.concatenate(each).mean()) for name, each in validated.items()}
     seconds = {name: _seconds(name, parts[0]) for name in (PLAIN, WHOLE)}
-    tested = _tested(compared)
+    tested = {name: each.p_holm for name, each in compared.differences.tested("map", "t").items()}
     numbers: dict[str, Any] = {
         "comparison": compared.as_json(),
         "validation_map": valid,
@@ -134,11 +134,6 @@ def _crossed(blend: Blend, valid: Any) -> Floats:
         mine = np.isin(valid.candidates.query_of_row, ours)
         scores[mine] = blend.scaled(valid.candidates.select(ours)) @ shares
     return scores
-
-
-def _tested(compared: Compared) -> dict[str, float]:
-    """Holm's correction of the tests on MAP against plain LambdaMART, over all rows."""
-    return {name: each.p_holm for name, each in compared.differences.tested("map", "t").items()}
 
 
 def _seconds(name: str, fold: Fold) -> float:

@@ -81,6 +81,38 @@ _CURVE = tuple(f"ndcg@{position}" for position in range(1, 11))
 _MEASURES = (*_CURVE, MAIN, "map")
 
 
+def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None, quick: bool = False) -> Path:
+    """Write table.md, numbers.json and the figures into a folder; returns the table's path.
+
+    quick: the shape of every table from one fold; its numbers are not to be quoted.
+    """
+    make_folder(out)
+    parts = [folds[0]] if quick else list(folds)
+    seen = _Seen()
+    fits = _Rows(reference, quick=quick).all(classes=any(parts[0].train.classes))
+    compared = compare(fits, parts, measures=_MEASURES, flavour=FLAVOUR, observe=seen.look)
+    swept = sweep(parts, reference, quick=quick, many=len(parts[0].train) > MANY)
+    found = stability(parts[0], reference, queries=5 if quick else 20)
+    numbers: JsonObject = {
+        "comparison": compared.as_json(),
+        "tests": {
+            name: found
+            for rows, rivals in _tested(compared)
+            for name, found in tests_of(compared, rows, rivals, (MAIN, "map")).items()
+        },
+        "chosen": {name: compared.parameters(name) for name in compared.names},
+        "lists": _lists(compared),
+        "sweep": swept.as_json(),
+        "stability": found,
+        "locality": seen.locality,
+        "classifier_f1": seen.f1,
+    }
+    _draw(out, compared, swept)
+    tables = [*_tables(compared), sweep_table(swept), stability_text(found)]
+    claims = claims_of(compared, swept, seen.f1, seen.shares, seen.chance)
+    return write_findings(out, numbers, tables, claims, quick=quick)
+
+
 def claims_of(compared: Compared, swept: Sweep, f1: Sequence[float], shares: Floats, chance: Floats) -> list[Claim]:
     """Every claim. f1: of QC's classifier by fold; shares: of neighbours of a query's class, chance: of all queries."""
     return [
@@ -201,38 +233,6 @@ def _compared(ours: Floats, theirs: Floats) -> tuple[float, float]:
     known = ~np.isnan(ours) & ~np.isnan(theirs)
     found = paired_t_test(ours[known], theirs[known])
     return found.difference, found.p
-
-
-def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None, quick: bool = False) -> Path:
-    """Write table.md, numbers.json and the figures into a folder; returns the table's path.
-
-    quick: the shape of every table from one fold; its numbers are not to be quoted.
-    """
-    make_folder(out)
-    parts = [folds[0]] if quick else list(folds)
-    seen = _Seen()
-    fits = _Rows(reference, quick=quick).all(classes=any(parts[0].train.classes))
-    compared = compare(fits, parts, measures=_MEASURES, flavour=FLAVOUR, observe=seen.look)
-    swept = sweep(parts, reference, quick=quick, many=len(parts[0].train) > MANY)
-    found = stability(parts[0], reference, queries=5 if quick else 20)
-    numbers: JsonObject = {
-        "comparison": compared.as_json(),
-        "tests": {
-            name: found
-            for rows, rivals in _tested(compared)
-            for name, found in tests_of(compared, rows, rivals, (MAIN, "map")).items()
-        },
-        "chosen": {name: compared.parameters(name) for name in compared.names},
-        "lists": _lists(compared),
-        "sweep": swept.as_json(),
-        "stability": found,
-        "locality": seen.locality,
-        "classifier_f1": seen.f1,
-    }
-    _draw(out, compared, swept)
-    tables = [*_tables(compared), sweep_table(swept), stability_text(found)]
-    claims = claims_of(compared, swept, seen.f1, seen.shares, seen.chance)
-    return write_findings(out, numbers, tables, claims, quick=quick)
 
 
 class _Seen:

@@ -79,6 +79,48 @@ _GRIDS: Mapping[str, Mapping[str, Sequence[Any]]] = {
 _QUERY_CLUSTERS: Settings = {"view": "top-mean", "top": 10}
 
 
+def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None, quick: bool = False) -> Path:
+    """Write table.md, numbers.json and the figures into a folder; returns the table's path.
+
+    quick: the shape of every table from one fold; its numbers are not to be quoted.
+    """
+    make_folder(out)
+    parts = [folds[0]] if quick else list(folds)
+    groups: dict[str, list[dict[str, int]]] = {}
+
+    def look(fold: Fold, name: str, ranker: Any) -> None:
+        """How many groups a ranker has, and for how many the global model answers."""
+        sizes = getattr(ranker, "sizes", None)
+        if isinstance(sizes, Sizes):
+            groups.setdefault(name, []).append({"groups": sizes.groups, "thin": sizes.of_one_query + sizes.empty})
+
+    compared = compare(_fits(reference, quick=quick), parts, measures=MEASURES, flavour=FLAVOUR, observe=look)
+    swept = sweep(parts, reference, FEW_COUNTS if quick else COUNTS)
+    difficulty = difficulty_breakdown(compared, "map")
+    validated = {name: np.mean([each.valid_value for each in compared.trained[name]]) for name in METHOD_NAMES[1:]}
+    shown = max(validated, key=lambda name: validated[name])
+    best, worst = extremes(compared, shown, "map", count=5, top=1)
+    numbers: JsonObject = {
+        "comparison": compared.as_json(),
+        "tests": tests_of(compared, compared.names, [SINGLE, TREES], ("map",)),
+        "difficulty": [group._asdict() for group in difficulty.groups],
+        "chosen": {name: compared.parameters(name) for name in compared.names},
+        "groups": {name: list(folds) for name, folds in groups.items()},
+        "sweep": asdict(swept),
+        "relevant": relevant_documents(compared).tolist(),
+    }
+    headings = {each: "mean NDCG" if each == "mean_ndcg" else each.upper() for each in MEASURES}
+    tables = [
+        rows_table(compared, headings, [SINGLE, TREES], {"map": "MAP"}),
+        _groups_table(groups),
+        _difficulty_table(difficulty),
+        sweep_table(swept),
+        _examples_table((*best, *worst)),
+    ]
+    _draw(out, compared, swept)
+    return write_findings(out, numbers, tables, claims_of(compared, swept, difficulty), quick=quick)
+
+
 @dataclass(frozen=True)
 class Sweep:
     """Means of average precision over all test queries, by number of clusters, and what follows from them."""
@@ -252,48 +294,6 @@ def _about_difficulty(found: Breakdown, name: str) -> Claim:
     here = ", ".join(f"{label} {gains[label]:+.4f} (p = {group.p[name]:.2f})" for label, group in groups.items())
     same = all(gains[label] * wanted[label] > 0 for label in gains)
     return claimed(claim, here, same=same, p=max(group.p[name] for group in groups.values()))
-
-
-def reproduce(folds: Folds, out: Path, *, reference: int | str | None = None, quick: bool = False) -> Path:
-    """Write table.md, numbers.json and the figures into a folder; returns the table's path.
-
-    quick: the shape of every table from one fold; its numbers are not to be quoted.
-    """
-    make_folder(out)
-    parts = [folds[0]] if quick else list(folds)
-    groups: dict[str, list[dict[str, int]]] = {}
-
-    def look(fold: Fold, name: str, ranker: Any) -> None:
-        """How many groups a ranker has, and for how many the global model answers."""
-        sizes = getattr(ranker, "sizes", None)
-        if isinstance(sizes, Sizes):
-            groups.setdefault(name, []).append({"groups": sizes.groups, "thin": sizes.of_one_query + sizes.empty})
-
-    compared = compare(_fits(reference, quick=quick), parts, measures=MEASURES, flavour=FLAVOUR, observe=look)
-    swept = sweep(parts, reference, FEW_COUNTS if quick else COUNTS)
-    difficulty = difficulty_breakdown(compared, "map")
-    validated = {name: np.mean([each.valid_value for each in compared.trained[name]]) for name in METHOD_NAMES[1:]}
-    shown = max(validated, key=lambda name: validated[name])
-    best, worst = extremes(compared, shown, "map", count=5, top=1)
-    numbers: JsonObject = {
-        "comparison": compared.as_json(),
-        "tests": tests_of(compared, compared.names, [SINGLE, TREES], ("map",)),
-        "difficulty": [group._asdict() for group in difficulty.groups],
-        "chosen": {name: compared.parameters(name) for name in compared.names},
-        "groups": {name: list(folds) for name, folds in groups.items()},
-        "sweep": asdict(swept),
-        "relevant": relevant_documents(compared).tolist(),
-    }
-    headings = {each: "mean NDCG" if each == "mean_ndcg" else each.upper() for each in MEASURES}
-    tables = [
-        rows_table(compared, headings, [SINGLE, TREES], {"map": "MAP"}),
-        _groups_table(groups),
-        _difficulty_table(difficulty),
-        sweep_table(swept),
-        _examples_table((*best, *worst)),
-    ]
-    _draw(out, compared, swept)
-    return write_findings(out, numbers, tables, claims_of(compared, swept, difficulty), quick=quick)
 
 
 def _fits(reference: int | str | None, *, quick: bool) -> dict[str, Fit]:

@@ -73,6 +73,34 @@ _MEASURES = (MEASURE, "map")
 _LITTLE, _MUCH = (25, 75), 10  # per cent of the queries sorted by gain: in the middle, and at either end
 
 
+def reproduce(folds: Folds, out: Path, *, quick: bool = False) -> Path:
+    """Write table.md, numbers.json and the figures into a folder; returns the table's path.
+
+    quick: the shape of every table from one fold; its numbers are not to be quoted.
+    """
+    make_folder(out)
+    parts = [folds[0]] if quick else list(folds)
+    size, seen = Size.of(parts[0], quick=quick), Seen()
+    classes = any(name is not None for name in parts[0].train.classes)
+    compared = compare(fits(size, classes=classes), parts, measures=_MEASURES, observe=seen.look)
+    for name, change in ((COLUMNS, with_query_columns), (PLANTED, planted)):
+        changed = [change(fold, number) for number, fold in enumerate(parts)]
+        more = compare(changed_fits(name, size), changed, measures=_MEASURES)
+        compared = replace(compared, trained={**compared.trained, **more.trained})
+    moved = compared.moved(AT)
+    assert moved is not None, "aTVT reports how it moved"
+    tables = [
+        grid_table(compared),
+        rows_table(compared),
+        moves_table(compared, seen),
+        percentiles_table(compared, moved),
+        by_move_table(compared, moved),
+    ]
+    _draw(out, compared, seen, moved)
+    numbers, claims = _numbers(compared, seen, moved), _claims(compared, size, seen, moved)
+    return write_findings(out, numbers, tables, claims, quick=quick)
+
+
 class Size(NamedTuple):
     """How much is computed: everything, less of it where there is much data, or the first fold quickly."""
 
@@ -408,34 +436,6 @@ def _over_grid(compared: Compared, shown: Callable[[str], str]) -> tuple[tuple[C
 def _shown(compared: Compared, name: str) -> str:
     found, p = gain(compared, name)
     return f"{values(compared, name).mean():.4f} ({100 * found:+.2f} %, {p_text(p)})"
-
-
-def reproduce(folds: Folds, out: Path, *, quick: bool = False) -> Path:
-    """Write table.md, numbers.json and the figures into a folder; returns the table's path.
-
-    quick: the shape of every table from one fold; its numbers are not to be quoted.
-    """
-    make_folder(out)
-    parts = [folds[0]] if quick else list(folds)
-    size, seen = Size.of(parts[0], quick=quick), Seen()
-    classes = any(name is not None for name in parts[0].train.classes)
-    compared = compare(fits(size, classes=classes), parts, measures=_MEASURES, observe=seen.look)
-    for name, change in ((COLUMNS, with_query_columns), (PLANTED, planted)):
-        changed = [change(fold, number) for number, fold in enumerate(parts)]
-        more = compare(changed_fits(name, size), changed, measures=_MEASURES)
-        compared = replace(compared, trained={**compared.trained, **more.trained})
-    moved = compared.moved(AT)
-    assert moved is not None, "aTVT reports how it moved"
-    tables = [
-        grid_table(compared),
-        rows_table(compared),
-        moves_table(compared, seen),
-        percentiles_table(compared, moved),
-        by_move_table(compared, moved),
-    ]
-    _draw(out, compared, seen, moved)
-    numbers, claims = _numbers(compared, seen, moved), _claims(compared, size, seen, moved)
-    return write_findings(out, numbers, tables, claims, quick=quick)
 
 
 def _claims(compared: Compared, size: Size, seen: Seen, moved: Floats) -> list[Claim]:
