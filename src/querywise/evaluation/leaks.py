@@ -52,11 +52,7 @@ class Learned:
             split += sum(self.facts.groups[each] in known for each in self.tested[asked].tolist())
         sizes = Counter(each for each in self.facts.groups if each is not None)
         return Leaks(
-            twin >= 0,
-            self._example(twin),
-            len(sizes),
-            (max(sizes.values(), default=0), len(self.facts.ids)),
-            split,
+            twin >= 0, self._example(twin), len(sizes), (max(sizes.values(), default=0), len(self.facts.ids)), split
         )
 
     def _example(self, twin: Ints) -> tuple[str, str] | None:

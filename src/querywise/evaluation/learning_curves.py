@@ -278,10 +278,7 @@ class LearningCurves:
 
 
 def _draw(
-    lines: Mapping[str, Sequence[tuple[float, float]]],
-    names: Sequence[str],
-    labels: tuple[str, str],
-    ax: Axes | None,
+    lines: Mapping[str, Sequence[tuple[float, float]]], names: Sequence[str], labels: tuple[str, str], ax: Axes | None
 ) -> Axes:
     """Lines over numbers that double, each with its text where there is room; names: of all, for their colours."""
     axes, colours, drawn = axes_or_new(ax), looks(names), []

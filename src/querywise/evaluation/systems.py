@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from querywise.contracts.answers import Scorer
@@ -37,32 +37,6 @@ class Systems(NamedTuple):
         if found is None:
             raise DataError(f"The baseline is not among the systems compared: {', '.join(self.objects)}.")
         return found
-
-
-@dataclass(frozen=True, eq=False)
-class AsItIs:
-    """A system that was fitted before, for every fold."""
-
-    scorer: Scorer
-
-    def __call__(self, train: Judged, valid: Judged) -> Scorer:
-        """The same whatever there is to learn from."""
-        return self.scorer
-
-
-@dataclass(frozen=True, eq=False)
-class Fitting:
-    """A system that is fitted on every fold's training part; the one that was given is left as it is."""
-
-    name: str
-    system: System
-
-    def __call__(self, train: Judged, valid: Judged) -> Scorer:
-        """A copy of it, fitted."""
-        if is_foreign(self.system):
-            return fitted(self.name, self.system, train, valid)
-        ranker: Any = _copy(self.system)
-        return scorer_of(ranker.fit(train, valid=valid), self.name)
 
 
 def systems_of(given: Mapping[str, System | Fit] | Sequence[System | Fit]) -> Systems:
@@ -118,7 +92,22 @@ def _fit(name: str, system: Any) -> Fit:
     if _is_function(system) and is_fit(system):
         function: Fit = system
         return function
-    return AsItIs(scorer_of(system, name)) if _was_fitted(system) else Fitting(name, system)
+    if _was_fitted(system):
+        return partial(_as_it_is, scorer_of(system, name))
+    return partial(_fitted, name, system)
+
+
+def _as_it_is(scorer: Scorer, train: Judged, valid: Judged) -> Scorer:
+    """A system that was fitted before, whatever there is to learn from."""
+    return scorer
+
+
+def _fitted(name: str, system: System, train: Judged, valid: Judged) -> Scorer:
+    """A copy of a system, fitted on a fold's training part; the one that was given is left as it is."""
+    if is_foreign(system):
+        return fitted(name, system, train, valid)
+    ranker: Any = _copy(system)
+    return scorer_of(ranker.fit(train, valid=valid), name)
 
 
 def _is_function(system: Any) -> bool:

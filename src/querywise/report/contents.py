@@ -119,11 +119,7 @@ def main_table(found: Findings) -> Table:
     columns = [Column("method")]
     for measure in compared.measures:
         columns += [Column(measure, "value"), Column(f"p ({measure})", "p")]
-    columns += [
-        Column(f"Δ {found.measure}", "signed"),
-        Column("p, Holm", "p"),
-        Column("wins / ties / losses"),
-    ]
+    columns += [Column(f"Δ {found.measure}", "signed"), Column("p, Holm", "p"), Column("wins / ties / losses")]
     rows = []
     for each in found.methods:
         base = each.name == compared.baseline

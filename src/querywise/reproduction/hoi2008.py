@@ -61,14 +61,7 @@ _NEAR = (0.25, 1.0)  # γ that are "close to 0.5"
 _PARTS = 5
 _AT = tuple(f"p@{position}" for position in range(1, 11))
 _MEASURES = ("map", "ndcg@10", "mean_ndcg", *_AT)
-_HEADINGS = {
-    "map": "MAP",
-    "ndcg@10": "NDCG@10",
-    "mean_ndcg": "mean NDCG",
-    "p@1": "P@1",
-    "p@2": "P@2",
-    "p@10": "P@10",
-}
+_HEADINGS = {"map": "MAP", "ndcg@10": "NDCG@10", "mean_ndcg": "mean NDCG", "p@1": "P@1", "p@2": "P@2", "p@10": "P@10"}
 
 
 class _Size(NamedTuple):
