@@ -407,8 +407,7 @@ def compare(
                 pace.end_method(name)
         pace.end_fold(number, fold)
         every = {name: each for name, each in found.items() if each is not None}
-        for name in known.given:  # nothing was trained here
-            every[name] = replace(every[name], fit_seconds=np.nan)
+        every |= {name: replace(every[name], fit_seconds=np.nan) for name in known.given}  # not trained here
         return _without_features(fold.test), every, known_of(fold)
 
     parts = pool.together(one, range(len(folds)), FOLDS)
