@@ -12,10 +12,10 @@ from pathlib import Path
 import msgspec
 from fastapi import Request, Response
 
-from querywise.service.app import create_api
 from querywise.service.guards import decode, read_body
-from querywise.service.model_folder import ModelFolder
+from querywise.service.loaded_model import ModelFolder
 from querywise.service.responses import JSON, encode
+from querywise.service.routes import create_api
 from querywise.service.schema import QueriesResponse
 from querywise.service.server import run
 from querywise.service.service import Service

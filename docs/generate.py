@@ -54,7 +54,7 @@ def command_line_page() -> str:
 
 def http_page() -> str:
     """Every path, and what it takes and gives, from the document the service itself hands out."""
-    from querywise.service.app import api_description
+    from querywise.service.routes import api_description
 
     said = api_description()
     parts = ["# HTTP", "Written by `make docs` from the service's own `/openapi.json`. " + said["info"]["description"]]

@@ -53,8 +53,8 @@ from querywise.retrieval.embedders.kept import KeptVectors
 from querywise.retrieval.index import Index, build_index, load_index, save_index
 from querywise.retrieval.indexed_vectors import vectors_of, with_usearch
 from querywise.runtime.resume import Record, _Store
-from querywise.service.errors import ApiError
 from querywise.service.judging import JudgementFile
+from querywise.service.responses import ApiError
 from querywise.service.schema import KnownQuery
 from querywise.storage import load, save
 from tests.worlds import as_runs

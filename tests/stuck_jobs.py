@@ -33,9 +33,8 @@ def _serve(hangs: Path, words: list[str]) -> None:
     """The command, with jobs that never end: those for the stuck query, and every look at the model folder."""
     from querywise.cli import main
     from querywise.service.judging import JudgementFile
-    from querywise.service.loaded_model import LoadedModel
+    from querywise.service.loaded_model import LoadedModel, ModelFolder
     from querywise.service.lookup import Lookup
-    from querywise.service.model_folder import ModelFolder
 
     def stuck_if(kind: Any, name: str, condition: Callable[..., bool]) -> None:
         original = getattr(kind, name)

@@ -24,9 +24,9 @@ from querywise import (
 from querywise.data.collections import Document
 from querywise.retrieval.features import candidates_for
 from querywise.retrieval.index import build_index
-from querywise.service.app import create_app
+from querywise.service.loaded_model import ModelFolder
 from querywise.service.lookup import Lookup
-from querywise.service.model_folder import ModelFolder
+from querywise.service.routes import create_app
 from querywise.service.service import Service
 from tests.worlds import as_runs
 

@@ -11,7 +11,7 @@ import pytest
 from querywise.data.letor import write_letor
 from querywise.data.synthetic import make_judged
 from querywise.errors import DataError
-from querywise.jobs.choice import AMONG, Choice, choose
+from querywise.jobs.fit import AMONG, Choice, choose
 from querywise.storage import read_manifest
 from tests import commands
 

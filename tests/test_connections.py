@@ -21,11 +21,11 @@ from querywise.errors import DataError
 from querywise.learners.ranksvm.ranksvm import RankSVM
 from querywise.rankers.single import Single
 from querywise.service import connection, connections, server
-from querywise.service.app import create_api
 from querywise.service.connections import Connections
-from querywise.service.hosts import Head, Hosts, post_problem
+from querywise.service.guards import Head, Hosts, post_problem
 from querywise.service.limits import Limits
-from querywise.service.model_folder import ModelFolder
+from querywise.service.loaded_model import ModelFolder
+from querywise.service.routes import create_api
 from querywise.service.service import Service
 from querywise.storage import save
 from tests.commands import run

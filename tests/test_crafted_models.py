@@ -28,8 +28,8 @@ from querywise.learners.trees.text import for_lightgbm, read_trees
 from querywise.methods import METHODS
 from querywise.runtime.files import digest_of
 from querywise.runtime.stored import Absent, declared
-from querywise.service.app import create_app
-from querywise.service.model_folder import ModelFolder
+from querywise.service.loaded_model import ModelFolder
+from querywise.service.routes import create_app
 from querywise.service.service import Service
 from querywise.storage import load, read_manifest, save, version_of
 from tests.crafting import GOLDEN, LONGEST, Corpus, write

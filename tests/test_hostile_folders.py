@@ -51,7 +51,7 @@ OTHERS = {
     "runtime/ray.py": "the token that it has just made",
     "runtime/workers.py": "what a process that it started has written, and what the system says",
     "service/documents.py": "the body of a request",
-    "service/static_files.py": "pages in this package",
+    "service/api.py": "pages in this package",
 }
 
 

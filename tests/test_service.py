@@ -39,12 +39,11 @@ from querywise.rankers.single import Single
 from querywise.retrieval.features import candidates_for
 from querywise.retrieval.index import build_index, save_index
 from querywise.runtime.values import JsonObject
-from querywise.service.app import create_app
 from querywise.service.limits import Limits
-from querywise.service.loaded_model import LoadedModel
+from querywise.service.loaded_model import LoadedModel, ModelFolder
 from querywise.service.lookup import Lookup
 from querywise.service.metrics import Histogram
-from querywise.service.model_folder import ModelFolder
+from querywise.service.routes import create_app
 from querywise.service.schema import Query
 from querywise.service.service import Service
 from querywise.storage import load, read_manifest, save

@@ -45,13 +45,12 @@ from querywise.rankers.normalised import QueryNormalised
 from querywise.runtime.arrays import Floats
 from querywise.runtime.threads import GivenUpError, Job, alone, checkpoint, current_job, in_threads, working_for
 from querywise.service import routes
-from querywise.service.app import create_app
 from querywise.service.costs import BATCHES, SIZES, Cost, check_cost
-from querywise.service.errors import ApiError
 from querywise.service.limits import Limits
-from querywise.service.loaded_model import LoadedModel
+from querywise.service.loaded_model import LoadedModel, ModelFolder
 from querywise.service.lookup import Lookup
-from querywise.service.model_folder import ModelFolder
+from querywise.service.responses import ApiError
+from querywise.service.routes import create_app
 from querywise.service.schema import Document, Query, RankRequest, unread
 from querywise.service.service import Service
 from querywise.storage import load, save, version_of

@@ -18,11 +18,10 @@ from querywise.methods import METHODS
 from querywise.service import differences as module
 from querywise.service.costs import Cost
 from querywise.service.differences import Differences, affordable, differences
-from querywise.service.errors import ApiError
 from querywise.service.limits import Limits
-from querywise.service.loaded_model import LoadedModel
+from querywise.service.loaded_model import LoadedModel, ModelFolder
 from querywise.service.lookup import Lookup
-from querywise.service.model_folder import ModelFolder
+from querywise.service.responses import ApiError
 from querywise.service.schema import DifferencesResponse
 from querywise.service.service import Service
 from querywise.storage import load, save

@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from querywise.service.documents import Features, distinct_ids
-from querywise.service.errors import ApiError, RequestDataError
 from querywise.service.guards import decode, decode_documents
+from querywise.service.responses import ApiError, RequestDataError
 from querywise.service.routes import _BATCH, _EXPLAIN, _RANK
 from tests.worlds import examples
 

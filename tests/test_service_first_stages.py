@@ -10,9 +10,8 @@ import pytest
 from querywise.contracts.run_weights import run_weights
 from querywise.data.judged import Candidates
 from querywise.rankers.weights.by_query import WeightsByQuery
-from querywise.service.first_stages import first_stage_ranks
 from querywise.service.loaded_model import LoadedModel
-from querywise.service.lookup import Lookup
+from querywise.service.lookup import Lookup, first_stage_ranks
 from querywise.service.schema import Query
 from querywise.storage import save
 from tests.test_weights import planted

@@ -15,10 +15,10 @@ import pytest
 
 from querywise import KnnOffline2, RankSVM, make_judged, save
 from querywise.runtime.arrays import Floats
-from querywise.service.app import create_app
 from querywise.service.documents import Features
-from querywise.service.errors import RequestDataError
-from querywise.service.model_folder import ModelFolder
+from querywise.service.loaded_model import ModelFolder
+from querywise.service.responses import RequestDataError
+from querywise.service.routes import create_app
 from querywise.service.schema import Numbers, Table
 from querywise.service.service import Service
 

@@ -46,5 +46,5 @@ def test_every_thread_of_the_package_is_in_a_pool_that_is_tried_here() -> None:
         "jobs/first_use.py: Popen(",  # what is compiled beside
         "service/service.py: ThreadPool(",  # rankings, long rankings, explanations, judgements, the model folder
         "service/query_vectors.py: ThreadPool(",  # query vectors
-        "service/thread_pool.py: ThreadPool(",
+        "service/limits.py: ThreadPool(",
     }

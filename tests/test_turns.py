@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from querywise.service.errors import ApiError
-from querywise.service.limits import Limits
-from querywise.service.turns import Turns
+from querywise.service.limits import Limits, Turns
+from querywise.service.responses import ApiError
 
 
 def request_of(client: str) -> Any:

@@ -26,8 +26,7 @@ from querywise.runtime import files, locks
 from querywise.runtime.files import atomic_folder, atomic_text, read_steadily
 from querywise.runtime.locks import NoLocksError, locked
 from querywise.runtime.resume import Record, resume_folder
-from querywise.service.loaded_model import LoadedModel
-from querywise.service.model_folder import ModelFolder
+from querywise.service.loaded_model import LoadedModel, ModelFolder
 from querywise.storage import load, save
 from tests.commands import contents, refused, run
 from tests.kills import COMMANDS, Command, Killer, kill_everywhere, killer

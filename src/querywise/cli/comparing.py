@@ -161,7 +161,7 @@ def _say_found(found: Findings, test: str, page: Path | None, *, as_json: bool) 
         say(f"The report is {page}")
 
 
-_OF_VECTORS = ("hybrid", "peers", "curves")  # what is made anew from words and vectors, where these are given
+_OF_VECTORS = ["hybrid", "peers", "curves"]  # what is made anew from words and vectors, where these are given
 
 
 @command
@@ -216,45 +216,30 @@ def reproduce(
         "zha2006": zha2006.reproduce,
         "hoi2008": partial(hoi2008.reproduce, rankers=columns),
     }
-    known = papers | {
-        "from-text": fromtext.reproduce,
-        "blend": blend.reproduce,
-        "peers": peers.reproduce,
-        "curves": curves.reproduce,
-        "hybrid": hybrid.reproduce,
-    }
+    others = {"blend": blend, "peers": peers, "curves": curves, "hybrid": hybrid}
+    known = papers | {"from-text": fromtext.reproduce} | {name: each.reproduce for name, each in others.items()}
     if what not in known:
         raise DataError(f"Unknown paper {what!r}. Known: {', '.join(known)}.")
     quickly = [name for name, each in papers.items() if "quick" in inspect.signature(each).parameters]
-    if quick and what not in quickly:
-        raise DataError(f"--quick: there is no quick run of {what}. Leave --quick out, or name {', '.join(quickly)}.")
-    if rankers is not None and what != "hoi2008":
-        raise DataError(f"--rankers: {what} takes no rankers. Leave --rankers out, or name hoi2008.")
     several = {"peers": peers.every, "curves": curves.every}
-    _check_several(what, also, list(several))
-    _check_vectors(what, vectors, embed)
+    for option, given, lacking, allowed in (
+        ("--quick", quick, f"there is no quick run of {what}", quickly),
+        ("--rankers", rankers is not None, f"{what} takes no rankers", ["hoi2008"]),
+        ("--also", also, f"there is no table of several sets of {what}", [*several]),
+        ("--vectors", vectors, f"{what} takes no vectors", _OF_VECTORS),
+        ("--embed", embed, f"{what} takes no vectors", _OF_VECTORS),
+    ):
+        if given and what not in allowed:
+            raise DataError(f"{option}: {lacking}. Leave {option} out, or name {' or '.join(allowed)}.")
     first = partial(folds_of, data, queries, retrieval=retrieval_from(vectors, embed))
     with shown(quiet=quiet), without_hints():
         if also:
-            name = _name_of_set(data, with_vectors=bool(vectors or embed))
+            name = data.name + (" with vectors" if vectors or embed else "")
             written = several[what]({name: first, **_further(also)}, out)
         else:
             written = known[what](first(), out, **({"quick": True} if quick else {}))
     if not quiet:
         sys.stdout.write(printable(written.read_text()))
-
-
-def _check_several(what: str, also: list[str] | None, known: list[str]) -> None:
-    if also and what not in known:
-        named = " or ".join(known)
-        raise DataError(f"--also: there is no table of several sets of {what}. Leave --also out, or name {named}.")
-
-
-def _check_vectors(what: str, vectors: list[Path] | None, embed: list[str] | None) -> None:
-    if (vectors or embed) and what not in _OF_VECTORS:
-        option = "--vectors" if vectors else "--embed"
-        named = " or ".join(_OF_VECTORS)
-        raise DataError(f"{option}: {what} takes no vectors. Leave {option} out, or name {named}.")
 
 
 def _further(given: list[str]) -> dict[str, Callable[[], Folds]]:
@@ -269,12 +254,9 @@ def _further(given: list[str]) -> dict[str, Callable[[], Folds]]:
             if place != NAME and not Path(place).exists():
                 raise DataError(f"--also {each}: {place}: there is no such file or folder.")
         how = retrieval_from([Path(folder)] if folder else None, None)
-        sets[_name_of_set(Path(path), with_vectors=bool(folder))] = partial(folds_of, Path(path), None, retrieval=how)
+        name = Path(path).name + (" with vectors" if folder else "")
+        sets[name] = partial(folds_of, Path(path), None, retrieval=how)
     return sets
-
-
-def _name_of_set(data: Path, *, with_vectors: bool) -> str:
-    return data.name + (" with vectors" if with_vectors else "")
 
 
 @command

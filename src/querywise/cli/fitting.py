@@ -93,8 +93,7 @@ def fit(
     with compiled_beside(method) as compiled:  # what is below is slow to import
         from querywise.data.rows import reading_for
         from querywise.evaluation.tuning import without_hints
-        from querywise.jobs.choice import AMONG, AUTO
-        from querywise.jobs.fit import Asked, run
+        from querywise.jobs.fit import AMONG, AUTO, Asked, run
         from querywise.measures.flavours import find_flavour
         from querywise.measures.formulas import find_measures
         from querywise.methods import find_method, parse_settings
@@ -156,7 +155,7 @@ def _read_options(method: Method, texts: Mapping[str, str | None]) -> dict[str, 
 
 def _chosen(asked: Asked, train: Training, *, quiet: bool) -> Asked:
     """The same with the method that cross-validation chooses; says why."""
-    from querywise.jobs.choice import AMONG, choose
+    from querywise.jobs.fit import AMONG, choose
     from querywise.methods import find_method
     from querywise.report.terminal import plain_table
 
@@ -169,7 +168,7 @@ def _chosen(asked: Asked, train: Training, *, quiet: bool) -> Asked:
 
 
 def _refuse_settings(method: str, given: Mapping[str, object]) -> None:
-    from querywise.jobs.choice import AUTO
+    from querywise.jobs.fit import AUTO
 
     if method == AUTO and given:
         raise DataError(

@@ -66,7 +66,7 @@ def serve(
 
     from querywise.service.judging import JudgementFile
     from querywise.service.limits import Limits
-    from querywise.service.model_folder import ModelFolder
+    from querywise.service.loaded_model import ModelFolder
     from querywise.service.server import run
     from querywise.service.service import Service
 

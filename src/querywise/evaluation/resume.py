@@ -12,8 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
-from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 import numpy as np
 
@@ -26,9 +25,8 @@ from querywise.evaluation.trained import Extra, Reasons, Trained
 from querywise.evaluation.tuning import Choice, Trial
 from querywise.runtime.files import atomic_text, make_own_folder, read_stored_text
 from querywise.runtime.resume import Record
-from querywise.runtime.values import Json, JsonObject, Settings
+from querywise.runtime.values import MODERATE, Json, JsonObject, Settings, has_type
 
-_MOST = 1e150  # of numbers that can be drawn
 _TIMES = ("fit_seconds", "predict_seconds")
 _SCORES, _SECONDS, _RECORD = ".csv", ".times.json", ".json"  # the files of a result; the record is written last
 
@@ -175,9 +173,9 @@ def _require(found: Trained, test: Judged) -> None:
     right = (
         len(found.scores) == len(test.labels)
         and bool(np.isfinite(found.scores).all())
-        and all(math.isnan(each) or 0 <= each < _MOST for each in (found.fit_seconds, found.predict_seconds))
-        and all(_holds(getattr(extra, name), kind) for name, kind in get_type_hints(Extra).items())
-        and all(_holds(getattr(reasons, name), kind) for name, kind in get_type_hints(Reasons).items())
+        and all(math.isnan(each) or 0 <= each < MODERATE for each in (found.fit_seconds, found.predict_seconds))
+        and all(has_type(getattr(extra, name), kind) for name, kind in get_type_hints(Extra).items())
+        and all(has_type(getattr(reasons, name), kind) for name, kind in get_type_hints(Reasons).items())
         and all(
             each is None or len(each) == queries
             for each in (extra.distances, extra.best_model, extra.relevant_only, extra.places, reasons.why or None)
@@ -209,7 +207,7 @@ def _is_choice(choice: Choice) -> bool:
     return (
         isinstance(choice.measure, str)
         and isinstance(choice.flavour, str)
-        and all(_holds(each.value, float) and math.isfinite(each.value) for each in choice.tried)
+        and all(has_type(each.value, float) and math.isfinite(each.value) for each in choice.tried)
         and all(isinstance(each, dict) for each in settings)
         and all(isinstance(one, plain) for own in settings for each in own.values() for one in _listed(each))
         and choice.edges is not None  # which looks at all of it
@@ -230,20 +228,6 @@ def _are_reasons(reasons: Reasons, test: Judged) -> bool:
             if row not in range(size) or len(pairs) % 2 or not known:
                 return False
     return True
-
-
-def _holds(value: Any, kind: Any) -> bool:
-    """Whether a value is of a type: numbers, texts, None, lists and dictionaries of these."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if origin is UnionType:
-        return any(_holds(value, each) for each in parts)
-    if origin is list:
-        return isinstance(value, list) and all(_holds(each, parts[0]) for each in value)
-    if origin is dict:
-        return isinstance(value, dict) and all(_holds(each, parts[1]) for each in value.values())
-    if kind is float:
-        return type(value) in (int, float) and not abs(value) > _MOST  # also NaN, of what is not known
-    return type(value) is kind and (kind is not int or abs(value) < 2**53)
 
 
 def _checksum(text: str) -> str:

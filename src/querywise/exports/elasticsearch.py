@@ -10,7 +10,7 @@ import json
 
 import numpy as np
 
-from querywise.contracts.forms import Forest, Leaf, Linear, Split
+from querywise.contracts.forms import Leaf, Linear, Split
 from querywise.exports.arithmetic import Arithmetic, above32, floor32
 from querywise.exports.models import BM25_FACTOR, BM25_FIELD, Exported, NamedModel, Source, sources
 from querywise.exports.target import UNFINISHED, Files, StoredModels, Target, as_text, check_feature_names, defined
@@ -31,19 +31,13 @@ def write(exported: Exported, name: str, features: Json) -> Files:
 
 def model_document(model: NamedModel, features: tuple[str, ...]) -> JsonObject:
     """The JSON that is posted to `_createmodel`."""
+    content: Json
     if isinstance(model.form, Linear):
-        kind, definition = "model/linear", _weights(model.form, features)
+        kind, content = "model/linear", dict(zip(features, model.form.weights.tolist(), strict=True))
     else:
-        kind, definition = "model/xgboost+json", _trees(model.form, features)
+        kind, content = "model/xgboost+json", [_numbered(tree, features) for tree in model.form.trees]
+    definition = json.dumps(content, ensure_ascii=False)
     return {"model": {"name": model.name, "model": {"type": kind, "definition": definition}}}
-
-
-def _weights(form: Linear, features: tuple[str, ...]) -> str:
-    return json.dumps(dict(zip(features, form.weights.tolist(), strict=True)), ensure_ascii=False)
-
-
-def _trees(form: Forest, features: tuple[str, ...]) -> str:
-    return json.dumps([_numbered(tree, features) for tree in form.trees], ensure_ascii=False)
 
 
 def _numbered(tree: Split | Leaf, features: tuple[str, ...]) -> JsonObject:

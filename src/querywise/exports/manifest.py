@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import NoneType
-from typing import Any, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
+from typing import TypedDict
 
 from querywise.errors import DataError
 from querywise.runtime.files import parse_json, read_stored_text, recover_folder
-from querywise.runtime.values import Json, JsonObject
+from querywise.runtime.values import Json, JsonObject, has_type
 
 MANIFEST = "export.json"
 FORMAT_VERSION = 2
@@ -81,7 +80,7 @@ def read_manifest(folder: Path) -> Manifest:
     request = found.get("request")
     outside = isinstance(request, dict) and Path(str(request.get("file"))).name != request.get("file")
     empty = request is None and not (found.get("models") and found.get("features"))
-    if outside or empty or not _is(found, Manifest):
+    if outside or empty or not has_type(found, Manifest):
         raise DataError(f"{folder / MANIFEST}: damaged. Export the model again.")
     manifest: Manifest = found  # type: ignore[assignment]  # as it was checked
     return manifest
@@ -95,18 +94,3 @@ def _from_format_1(found: JsonObject) -> JsonObject:
     by, request = found.get("by"), {name: found.get(name) for name in ("normalise", "weights")}
     routing: Json = {"by": by, "requests": 1} if by else None
     return {**found, "models": [], "routing": routing, "request": {"file": found.get("request"), **request}}
-
-
-def _is(value: Json, kind: Any) -> bool:
-    """Whether a value of JSON is of a type: a plain one, a list, a dictionary, or one of several."""
-    origin, inner = get_origin(kind), get_args(kind)
-    if is_typeddict(kind):
-        entries = get_type_hints(kind).items()
-        return isinstance(value, dict) and all(_is(value.get(name), each) for name, each in entries)
-    if origin is list:
-        return isinstance(value, list) and all(_is(each, inner[0]) for each in value)
-    if origin is dict:
-        return isinstance(value, dict) and all(_is(each, inner[1]) for each in value.values())
-    if inner:
-        return any(_is(value, each) for each in inner)
-    return type(value) is kind or (value is None and kind is NoneType)

@@ -48,6 +48,7 @@ _OF_VESPA = """
     reciprocal_rank_fusion secondPhase tensorFromLabels tensorFromWeightedSet term textSimilarity tokenInputIds value
     xgboost
 """  # keywords and functions of rank expressions and rank features; a function of the same name would hide them
+_BOTH_KINDS = "Vespa takes either weights or forests, and this ranker has both kinds of models."
 _RESERVED = frozenset(_OF_VESPA.split())
 
 
@@ -132,36 +133,26 @@ def _profile(exported: Exported, name: str, expressions: dict[str, str]) -> str:
         for label, expression in expressions.items()
     )
     listed = "\n".join(f"        {label}" for label in expressions)
+    inputs = tensor = ""
+    first = f'lightgbm("{profile_name(exported.models[0].name)}.json")'
+    if exported.is_linear:
+        weights = _weights(exported.models[0].form, tuple(expressions)).items()
+        everyone = ",".join(f"{label}:{decimal(value)}" for label, value in weights)
+        inputs = f"    inputs {{\n        query(w) tensor<double>(feature{{}}):{{{everyone}}}\n    }}\n"
+        cells = ",".join(f"{label}:{label}" for label in expressions)
+        tensor = f"    function features() {{\n        expression: tensor<double>(feature{{}}):{{{cells}}}\n    }}\n"
+        first = "sum(query(w) * features)"
     return f"""\
 rank-profile {name} {{
-{_inputs(exported, tuple(expressions))}{functions}
-{_tensor(exported, expressions)}    first-phase {{
-        expression: {"sum(query(w) * features)" if exported.is_linear else _applied(exported)}
+{inputs}{functions}
+{tensor}    first-phase {{
+        expression: {first}
     }}
     match-features {{
 {listed}
     }}
 }}
 """
-
-
-def _inputs(exported: Exported, labels: tuple[str, ...]) -> str:
-    if not exported.is_linear:
-        return ""
-    weights = _weights(exported.models[0].form, labels)
-    everyone = "{" + ",".join(f"{label}:{decimal(value)}" for label, value in weights.items()) + "}"
-    return f"    inputs {{\n        query(w) tensor<double>(feature{{}}):{everyone}\n    }}\n"
-
-
-def _tensor(exported: Exported, expressions: dict[str, str]) -> str:
-    if not exported.is_linear:
-        return ""
-    cells = ",".join(f"{label}:{label}" for label in expressions)
-    return f"    function features() {{\n        expression: tensor<double>(feature{{}}):{{{cells}}}\n    }}\n"
-
-
-def _applied(exported: Exported) -> str:
-    return f'lightgbm("{profile_name(exported.models[0].name)}.json")'
 
 
 def _inheriting(own: str, profile: str) -> str:
@@ -176,13 +167,13 @@ rank-profile {own} inherits {profile} {{
 
 def _weights(form: Runnable, labels: tuple[str, ...]) -> dict[str, float]:
     if not isinstance(form, Linear):
-        raise DataError("Vespa takes either weights or forests, and this ranker has both kinds of models.")
+        raise DataError(_BOTH_KINDS)
     return dict(zip(labels, form.weights.tolist(), strict=True))
 
 
 def _forest(form: Runnable, labels: tuple[str, ...]) -> JsonObject:
     if not isinstance(form, Forest):
-        raise DataError("Vespa takes either weights or forests, and this ranker has both kinds of models.")
+        raise DataError(_BOTH_KINDS)
     return {
         "name": "tree",
         "version": "v4",

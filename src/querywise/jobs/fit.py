@@ -1,4 +1,7 @@
-"""The whole job of `querywise fit`: parameters chosen, the ranker trained and saved with how it was made."""
+"""The whole job of `querywise fit`: parameters chosen, the ranker trained and saved with how it was made.
+
+With `--method auto`, cross-validation over the training queries also chooses which of a few methods to fit.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,29 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
+
 from querywise.contracts.answers import Sizes, facts_of
 from querywise.contracts.protocols import Ranker
 from querywise.data.judged import Judged
+from querywise.data.query_groups import deal, deal_in_turn
 from querywise.data.training import Training
+from querywise.errors import DataError
+from querywise.evaluation.evaluate import evaluate
 from querywise.evaluation.tuning import Tuned, cross_validate, hint_at, tune_or_fit
-from querywise.methods import Method
+from querywise.methods import Method, find_method
+from querywise.runtime.arrays import Floats
+from querywise.runtime.cache import caching
+from querywise.runtime.progress import track
 from querywise.runtime.resume import resuming
 from querywise.runtime.values import JsonObject, Settings
 from querywise.runtime.workers import workers
 from querywise.storage import load, save
+
+AUTO = "auto"
+AMONG = ("ranksvm", "lambdamart", "blend")  # from the simplest on
+_FEWEST = 10  # queries, for five parts and something to stop early by
+_STOPPING = 5  # one in so many of the training queries decides how many trees there are
 
 
 @dataclass(frozen=True)
@@ -94,3 +110,96 @@ def _resumable(asked: Asked, train: Training, valid: Judged | None, out: Path, *
     }
     with resuming(out.absolute().parent / f".{out.name}.unfinished", record, save=save, load=load):
         yield
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What each method reaches on queries it was not fitted on, query by query, and the one to take."""
+
+    measure: str
+    folds: int
+    values: dict[str, Floats]
+
+    @property
+    def best(self) -> str:
+        """The method with the highest mean, the simplest of several."""
+        return max(AMONG, key=self.mean)
+
+    @property
+    def name(self) -> str:
+        """The simplest method that is not behind the best one by more than the standard error of their difference."""
+        return next(name for name in AMONG if self.behind(name) <= self.error(name))
+
+    def mean(self, name: str) -> float:
+        """Over all queries."""
+        return float(self.values[name].mean())
+
+    def behind(self, name: str) -> float:
+        """How far a method is behind the best one."""
+        return self.mean(self.best) - self.mean(name)
+
+    def error(self, name: str) -> float:
+        """The standard error of that difference, from the differences query by query."""
+        gaps = self.values[self.best] - self.values[name]
+        return float(gaps.std(ddof=1) / np.sqrt(len(gaps)))
+
+    @property
+    def reason(self) -> str:
+        """Why this one, in a sentence or two."""
+        first, chosen = AMONG[0], self.name
+        if chosen != self.best:
+            return (
+                f"{chosen} is taken: {self.best} is {self.behind(chosen):.4f} ahead, no more than the standard error "
+                f"of that difference, {self.error(chosen):.4f}, and {chosen} is simpler."
+            )
+        if chosen == first:
+            return f"{chosen} is taken: it is the best, and the simplest."
+        simpler = min(AMONG[: AMONG.index(chosen)], key=self.behind)
+        return (
+            f"{chosen} is taken: it is {self.behind(simpler):.4f} ahead of {simpler}, more than the standard error of "
+            f"that difference, {self.error(simpler):.4f}."
+        )
+
+    def as_json(self) -> JsonObject:
+        """The choice as a model's folder remembers it."""
+        return {
+            "measure": self.measure,
+            "folds": self.folds,
+            "means": {name: self.mean(name) for name in AMONG},
+            "reason": self.reason,
+        }
+
+
+def choose(data: Judged, *, measure: str, flavour: str, folds: int = 5, seed: int = 0) -> Choice:
+    """Measure every method with its defaults on queries it was not fitted on.
+
+    Trees stop early on a fifth of the queries that they may see, never on those they are measured on.
+    """
+    if len(data) < max(_FEWEST, folds):
+        raise DataError(
+            f"The method {AUTO} is chosen by cross-validation, which needs {max(_FEWEST, folds)} training queries or "
+            f"more; found {len(data)}. Name a method: with so few queries, ranksvm."
+        )
+    groups = data.groups
+    if (count := len(np.unique(groups))) < max(_FEWEST, folds):
+        raise DataError(
+            f"The method {AUTO} is chosen by cross-validation, which keeps groups of queries together and needs "
+            f"{max(_FEWEST, folds)} groups or more; the {len(data)} training queries are in {count}. Name a method."
+        )
+    place = deal_in_turn(np.random.default_rng(seed).permutation(len(data)), folds, groups)
+    values = {name: np.zeros(len(data)) for name in AMONG}
+    for part in track(range(folds), "Choosing a method"):
+        seen, held_out = np.flatnonzero(place != part), np.flatnonzero(place == part)
+        fifth, others = seen[::_STOPPING], seen[np.arange(len(seen)) % _STOPPING != 0]
+        parts = deal(np.concatenate([fifth, others]), [len(fifth), len(others)], groups)
+        stop, train = (data.select(each) for each in parts)
+        test = data.select(held_out)
+        with caching():
+            for name in AMONG:
+                values[name][held_out] = _values(find_method(name), train, stop, test, measure, flavour)
+    return Choice(measure, folds, values)
+
+
+def _values(method: Method, train: Judged, stop: Judged, test: Judged, measure: str, flavour: str) -> Floats:
+    scores = method.build().fit(train, valid=stop).predict(test.candidates)
+    return evaluate(scores, test, measures=[measure], flavour=flavour, order="grouped")[measure]

@@ -111,7 +111,7 @@ def run(
     """
     if judgements is None:
         method = asked.method or "rrf"
-        done = Fused(method, scores=None if out is None else vote(candidates, method, _for_others(asked.normalise)))
+        done = Fused(method, scores=None if out is None else vote(candidates, method, asked.normalise))
         if out is not None and done.scores is not None:
             write_run(out, candidates, done.scores, tag=method)
         return done
@@ -229,7 +229,7 @@ def fused(candidates: Candidates, judged: Judged, compared: Compared, asked: Fus
     """One score per document of all queries: of judged ones by weights from others, of the rest by weights from all."""
     assert asked.method is not None, "a method was chosen"
     if asked.method in VOTES:
-        return vote(candidates, asked.method, _for_others(asked.normalise))
+        return vote(candidates, asked.method, asked.normalise)
     scores = np.empty(len(candidates.features))
     place = {query: number for number, query in enumerate(candidates.query_ids)}
     tested = compared.judged.candidates
@@ -302,22 +302,15 @@ def _best_plain(compared: Compared, measure: str) -> str:
     return max(PLAIN, key=lambda name: means[name])
 
 
-def _alone(name: str) -> str:
-    return f"run {name}"
-
-
 def _fits(judged: Judged, asked: Fusing) -> dict[str, Fit]:
     def plainly(build: Callable[[], Ranker]) -> Fit:
         return lambda train, valid: _on_runs(build(), asked.normalise).fit(train)
 
     fits: dict[str, Fit] = {BEST_RUN: plainly(OneFeature)}
-    fits |= {_alone(run.name): plainly(partial(OneFeature, run.name)) for run in run_columns(judged.feature_names)}
+    fits |= {f"run {run.name}": plainly(partial(OneFeature, run.name)) for run in run_columns(judged.feature_names)}
     fits |= {name: plainly(build) for name, build in VOTES.items()}
-    return fits | {name: _tuned(METHODS[name], asked) for name in _learned(asked) if name not in fits}
-
-
-def _learned(asked: Fusing) -> Sequence[str]:
-    return LEARNED if asked.method is None or asked.method in LEARNED else (*LEARNED, asked.method)
+    learned = LEARNED if asked.method is None else dict.fromkeys((*LEARNED, asked.method))
+    return fits | {name: _tuned(METHODS[name], asked) for name in learned if name not in fits}
 
 
 def _tuned(method: Method, asked: Fusing) -> Fit:
@@ -348,12 +341,8 @@ def _fixed(method: Method, asked: Fusing) -> JsonObject:
 
 
 def _on_runs(ranker: Ranker, normalise: str) -> OnRuns:
-    known: Any = _for_others(normalise)
+    known: Any = normalise if normalise in NORMALISATIONS else "minmax"
     return OnRuns(ranker, known)
-
-
-def _for_others(normalise: str) -> str:
-    return normalise if normalise in NORMALISATIONS else "minmax"
 
 
 def _grid(method: Method, data: Judged) -> Grid:

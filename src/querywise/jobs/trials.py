@@ -159,7 +159,7 @@ def _wordllama() -> None:
 
 
 def _fastapi() -> None:
-    from querywise.service.app import api_description
+    from querywise.service.routes import api_description
 
     api_description()
 

@@ -8,13 +8,35 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from types import GenericAlias, UnionType
+from typing import TypeAlias, get_args, get_origin, get_type_hints, is_typeddict
 
 # Sequence and Mapping rather than list and dict: a list of numbers is then a list of plain values too.
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 JsonObject: TypeAlias = "dict[str, Json]"
 Settings: TypeAlias = "Mapping[str, Json]"  # by name
 Grid: TypeAlias = "Mapping[str, Sequence[Json]]"  # what to try of each setting
+MODERATE = 1e150  # the largest number that is drawn or computed with
+
+
+def has_type(value: Json, kind: type | UnionType | GenericAlias) -> bool:
+    """Whether a value read from JSON is of a type: a plain one, a list or dictionary, a TypedDict, or one of several.
+
+    Numbers must be moderate, or NaN, which stands for what is not known; a whole one is a float too.
+    """
+    origin, parts = get_origin(kind), get_args(kind)
+    if is_typeddict(kind):
+        entries = get_type_hints(kind).items()
+        return isinstance(value, dict) and all(has_type(value.get(name), each) for name, each in entries)
+    if origin is UnionType:
+        return any(has_type(value, each) for each in parts)
+    if origin is list:
+        return isinstance(value, list) and all(has_type(each, parts[0]) for each in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(has_type(each, parts[1]) for each in value.values())
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return not abs(value) > MODERATE if kind is float else type(value) is kind and abs(value) < 2**53
+    return type(value) is kind
 
 
 def json_text(content: Json) -> str:

@@ -1,24 +1,39 @@
-"""FastAPI with a short way to the endpoints that read a body: they are found by their path, and called at once."""
+"""FastAPI with a short way to the endpoints that read a body, the files of the page, and the OpenAPI document.
+
+Bodies are described by the schemas that msgspec reads and writes them with.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from importlib.resources import files
+from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 from starlette.types import Lifespan, Receive, Scope, Send
 
 from querywise.runtime.values import JsonObject
-from querywise.service.responses import add_error_handlers, response_to
+from querywise.service import schema
+from querywise.service.responses import JSON, add_error_handlers, response_to
 
 Endpoint = Callable[[Request], Awaitable[Response]]
-
-
-class _Direct(NamedTuple):
-    """What a request to a path is answered by."""
-
-    path: str
-    endpoint: Endpoint
+_PAGE = files("querywise.service") / "page"
+_KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
+_PAGES = {"index.html": "/", "docs.html": "/docs"}
+# Path: file in page/.
+FILES = {
+    _PAGES.get(each.name, f"/{each.name}"): each.name for each in _PAGE.iterdir() if Path(each.name).suffix in _KINDS
+}
+_HEADERS = {
+    "content-security-policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "frame-ancestors 'none'; base-uri 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",
+}
+_ABOUT = "Ranks documents with a model that depends on the query. Every error has the one shape `ErrorResponse`."
 
 
 class Api(FastAPI):
@@ -32,13 +47,43 @@ class Api(FastAPI):
         super().__init__(
             title="querywise", version="1", docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan
         )
-        self._direct: dict[str, _Direct] = {}
+        self._direct: dict[str, APIRoute] = {}
+        self._described: list[type] = []
         add_error_handlers(self)
 
     def add_body_route(self, path: str, endpoint: Endpoint, description: JsonObject | None = None) -> None:
         """Have bodies that are posted to a path answered by an endpoint."""
         self.add_api_route(path, endpoint, methods=["POST"], openapi_extra=description, response_class=Response)
-        self._direct[path] = _Direct(path, endpoint)
+        route = self.routes[-1]
+        assert isinstance(route, APIRoute)
+        self._direct[path] = route
+
+    def describe(self, request: type | None, response: type) -> JsonObject:
+        """The description of one route: its request body, if it has one, its response, and the errors."""
+        kinds = [kind for kind in (request, response) if kind is not None]
+        self._described += kinds
+        parts, _ = schema.components(*kinds, schema.ErrorResponse)
+        content: list[JsonObject] = [{"content": {JSON: {"schema": part}}} for part in parts]
+        described: JsonObject = {
+            "responses": {
+                "200": {"description": "The answer.", **content[-2]},
+                "4XX": {"description": "Refused; `error.message` says why.", **content[-1]},
+                "503": {"description": "Too busy, or too slow.", **content[-1]},
+            }
+        }
+        return {"requestBody": {"required": True, **content[0]}, **described} if request is not None else described
+
+    def openapi(self) -> JsonObject:
+        """The OpenAPI document of all routes; made once."""
+        if self.openapi_schema is None:
+            made = get_openapi(title=self.title, version=self.version, routes=self.routes, description=_ABOUT)
+            _, parts = schema.components(*self._described, schema.ErrorResponse)
+            made["components"] = {"schemas": parts}
+            for path in made["paths"].values():
+                for operation in path.values():
+                    operation["responses"].pop("422", None)
+            self.openapi_schema = made
+        return self.openapi_schema
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -56,3 +101,14 @@ class Api(FastAPI):
         await response(scope, receive, send)
         if unexpected is not None:
             raise unexpected
+
+
+def add_static_files(app: FastAPI) -> None:
+    """Add a route for each file; they are read once, here."""
+    for path, name in FILES.items():
+        content, kind = (_PAGE / name).read_bytes(), _KINDS[Path(name).suffix]
+
+        def page(content: bytes = content, kind: str = kind) -> Response:
+            return Response(content, media_type=kind, headers=_HEADERS)
+
+        app.add_api_route(path, page, include_in_schema=False, methods=["GET"])

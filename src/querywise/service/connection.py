@@ -13,9 +13,8 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from querywise.service.connections import Connections
-from querywise.service.errors import ApiError
-from querywise.service.hosts import other_host
-from querywise.service.responses import error_response
+from querywise.service.guards import other_host
+from querywise.service.responses import ApiError, error_response
 
 HEAD_BYTES = 65_536  # the longest head of a request: request line and headers
 HEADERS = 100  # the most headers of a request, those after its body included

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from querywise.service.errors import ApiError
 from querywise.service.limits import Limits
+from querywise.service.responses import ApiError
 
 SIZES = (1, 10, 100, 1_000)  # documents of a query in the rehearsals
 BATCHES = (10, 100)  # queries of a batch in the rehearsals

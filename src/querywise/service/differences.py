@@ -15,8 +15,8 @@ from querywise.measures.formulas import find_measure
 from querywise.measures.order import RankedList, ranked_lists
 from querywise.runtime.arrays import Ints
 from querywise.service.costs import Cost
-from querywise.service.first_stages import first_stage_ranks
 from querywise.service.loaded_model import LoadedModel
+from querywise.service.lookup import first_stage_ranks
 from querywise.service.schema import DifferencesResponse, QueryDifference
 from querywise.service.service import Service
 

@@ -1,18 +1,21 @@
-"""The documents of a request: their ids, and their features as a table."""
+"""What a request brings: documents with ids and features, and queries with vectors, read once their length is known."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Raw
 
 from querywise.data.json_rows import read_base64
+from querywise.data.query_table import QueryTable
 from querywise.data.rows import is_moderate
+from querywise.errors import DataError
 from querywise.runtime.arrays import Bytes, Floats
 from querywise.runtime.threads import checkpoint
-from querywise.service.errors import RequestDataError
-from querywise.service.schema import Document, Documents, Numbers, Table, read_bytes, read_values
+from querywise.service.responses import RequestDataError
+from querywise.service.schema import Document, Documents, Numbers, Query, Table, read_bytes, read_values, read_vector
 
 
 class Features(NamedTuple):
@@ -155,3 +158,81 @@ def _repeated(ids: Sequence[str], where: str, inside: str) -> RequestDataError:
         f"Id {name!r} is also that of {where.format(seen[name])}; every document needs an id of its own.",
         f"{where.format(place)}{inside}",
     )
+
+
+def check_vectors(queries: Sequence[Query], lengths: Collection[int], places: Sequence[str]) -> None:
+    """Refuse vectors that were sent to a model that looks at none, or at those of other lengths.
+
+    lengths: those of the vectors that the model looks at.
+    places: where each query is in the request.
+    """
+    for query, where in zip(queries, places, strict=True):
+        if not isinstance(query.vector, Raw):
+            continue
+        if not lengths:
+            message = "This model does not look at vectors of queries. Leave `vector` out."
+            raise RequestDataError(message, f"{where}.vector")
+        if _length(query.vector) not in lengths:
+            raise RequestDataError(
+                f"The vector has {_length(query.vector)} numbers; the model was trained with "
+                f"{' or '.join(map(str, sorted(lengths)))}. Use the same embedding model.",
+                f"{where}.vector",
+            )
+
+
+def vector_table(queries: Sequence[Query], places: Sequence[str]) -> Floats:
+    """The vectors of the queries, zeros for one without; of no numbers if none has one."""
+    width = next((_length(query.vector) for query in queries if query.vector is not None), 0)
+    table = np.zeros((len(queries), width))
+    for row, query, where in zip(table, queries, places, strict=True):
+        checkpoint()
+        if query.vector is None:
+            continue
+        if _length(query.vector) != width:
+            raise DataError(
+                f"Query {query.id!r} has a vector of {_length(query.vector)} numbers; the first has {width}. All must "
+                "come from the same embedding model."
+            )
+        row[:] = decoded(query.vector, where)
+    return table
+
+
+def decoded(vector: Raw | list[float], where: str = "query") -> list[float]:
+    """The numbers of a vector."""
+    if not isinstance(vector, Raw):
+        return vector
+    try:
+        found: list[float] = read_vector(vector)
+        return found
+    except ValueError as error:
+        message, _, place = str(error).partition(" - at ")
+        raise RequestDataError(f"{message}.", f"{where}.vector{place.strip('`').removeprefix('$')}") from None
+
+
+def _length(vector: Raw | list[float]) -> int:
+    """How many numbers a vector has, or would have if it were one, without a look at each."""
+    if not isinstance(vector, Raw):
+        return len(vector)
+    return bytes(vector).count(b",") + 1
+
+
+def places_of(queries: Sequence[Query]) -> list[str]:
+    """Where each query is in its request."""
+    return ["query"] if len(queries) == 1 else [f"requests[{number}].query" for number in range(len(queries))]
+
+
+def query_table(ids: Sequence[str], queries: Sequence[Query]) -> QueryTable:
+    """Texts, classes, columns and vectors of the queries. A vector that does not come is one that is not known."""
+    texts, classes = tuple(query.text for query in queries), tuple(query.class_ for query in queries)
+    columns, vectors = [query.columns for query in queries], vector_table(queries, places_of(queries))
+    if not any(columns) and not vectors.shape[1] and not any(each is not None for each in (*texts, *classes)):
+        return QueryTable(tuple(ids), vectors=vectors)
+    names = tuple(columns[0] or ())
+    for query, own in zip(queries, columns, strict=True):
+        if set(own or ()) != set(names):
+            raise DataError(
+                f"Query {query.id!r} has the columns {sorted(own or ())}; the first has {sorted(names)}. All need the "
+                "same ones."
+            )
+    values = np.array([[(own or {})[name] for name in names] for own in columns]) if names else None
+    return QueryTable(tuple(ids), texts, classes, values, names, vectors)

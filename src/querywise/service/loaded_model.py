@@ -1,19 +1,22 @@
-"""A model loaded from its folder, and requests turned into what it ranks. Nothing here depends on HTTP."""
+"""The model of a folder, loaded anew when that changes, and requests turned into what it ranks. No HTTP is here."""
 
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate, chain
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import numpy as np
 
 from querywise.contracts.answers import Answer, nobody
+from querywise.contracts.forms import name_in_engine
 from querywise.contracts.protocols import Ranker
 from querywise.contracts.run_weights import answer_to_query, named_weights
 from querywise.data.json_rows import cut_rows, read_base64
@@ -30,8 +33,8 @@ from querywise.rankers.neighbors import at_training_queries
 from querywise.retrieval.embedding import EmbedderRecord
 from querywise.runtime.arrays import Bools, Floats
 from querywise.service.costs import SLOW_SECONDS, USUAL, Cost
-from querywise.service.documents import Features, distinct_ids
-from querywise.service.errors import RequestDataError
+from querywise.service.documents import Features, check_vectors, distinct_ids, places_of, query_table
+from querywise.service.responses import RequestDataError
 from querywise.service.schema import (
     Document,
     Documents,
@@ -42,11 +45,11 @@ from querywise.service.schema import (
     RankRequest,
     RankResponse,
     RouteRequest,
+    RouteResponse,
     Table,
     WeightsRequest,
     unread,
 )
-from querywise.service.vectors import check_vectors, vector_table
 from querywise.storage import Manifest, load, read_manifest, version_of
 
 _QUICK_SECONDS = 0.005  # a model that ranks a hundred documents in less time may run in the event loop
@@ -54,6 +57,7 @@ _QUICK_DOCUMENTS = 1_000  # up to so many documents: handing them to a thread wo
 _LONGEST_SECONDS = 0.05  # of an answer in the event loop: meanwhile nothing else is answered
 _LONG_SECONDS = 1.0  # a ranking that takes longer has threads of its own
 _REHEARSED_BYTES = 80_000_000  # of the features of a rehearsal: 100 documents of the most features a model can have
+Outcome = Literal["same", "replaced", "refused"]
 
 
 class LoadedModel:
@@ -197,7 +201,7 @@ class LoadedModel:
 
     def _check_queries(self, queries: Sequence[Query]) -> None:
         """Refuse columns and vectors that the model does not look at, before anything is made of them."""
-        places = _places(queries)
+        places = places_of(queries)
         check_vectors(queries, self.vector_lengths, places)
         for query, place in zip(queries, places, strict=True):
             unknown = next((name for name in query.columns or () if name not in self.columns), None)
@@ -296,28 +300,6 @@ def _best_time(work: Callable[[], object], times: int) -> float:
     return best
 
 
-def _places(queries: Sequence[Query]) -> list[str]:
-    """Where each query is in its request."""
-    return ["query"] if len(queries) == 1 else [f"requests[{number}].query" for number in range(len(queries))]
-
-
-def query_table(ids: Sequence[str], queries: Sequence[Query]) -> QueryTable:
-    """Texts, classes, columns and vectors of the queries. A vector that does not come is one that is not known."""
-    texts, classes = tuple(query.text for query in queries), tuple(query.class_ for query in queries)
-    columns, vectors = [query.columns for query in queries], vector_table(queries, _places(queries))
-    if not any(columns) and not vectors.shape[1] and not any(each is not None for each in (*texts, *classes)):
-        return QueryTable(tuple(ids), vectors=vectors)
-    names = tuple(columns[0] or ())
-    for query, own in zip(queries, columns, strict=True):
-        if set(own or ()) != set(names):
-            raise DataError(
-                f"Query {query.id!r} has the columns {sorted(own or ())}; the first has {sorted(names)}. All need the "
-                "same ones."
-            )
-    values = np.array([[(own or {})[name] for name in names] for own in columns]) if names else None
-    return QueryTable(tuple(ids), texts, classes, values, names, vectors)
-
-
 def _require_vectors(answer: Answer) -> None:
     """Refuse queries without a vector where it decides and no training query is measured to: nothing falls back."""
     table = answer.seen.queries
@@ -326,3 +308,89 @@ def _require_vectors(answer: Answer) -> None:
     for each in (answer, *answer.members):
         if each.place is not None and each.place.known is None and each.place.by() == ("vector",):
             raise DataError("This model needs the vector of a query, query.vector, and the request has none.")
+
+
+class ModelFolder:
+    """The last model of a folder that was loaded without an error; `problem` says why the present one was not loaded.
+
+    accept: raises an error for a new model that does not fit the index or the judged queries that are served.
+    """
+
+    def __init__(self, folder: Path, accept: Callable[[LoadedModel], None] | None = None) -> None:
+        self.folder = folder
+        self.accept = accept
+        self._state = self._read_state()
+        self.current = LoadedModel.from_folder(folder)
+        self.problem: str | None = None
+
+    def refresh(self) -> Outcome:
+        """Load the model again if the files have changed; the old one stays if the new one cannot be used."""
+        state = self._read_state()
+        if state == self._state:
+            return "same"
+        try:
+            loaded = LoadedModel.from_folder(self.folder)
+            if self.accept is not None:
+                self.accept(loaded)
+        except Exception as error:  # noqa: BLE001 - whatever is put into the folder, the service goes on
+            self.problem = str(error) if isinstance(error, QuerywiseError) else f"{type(error).__name__}: {error}"
+            # The same files are not tried again; a folder that is still being copied changes, and is.
+            self._state = state
+            return "refused"
+        self._state, self.problem = state, None
+        if loaded.version == self.current.version:
+            return "same"
+        self.current = loaded
+        return "replaced"
+
+    def _read_state(self) -> tuple[tuple[str, int, int, int], ...]:
+        """Name, time, size and inode of every file that is no writer's own: what changes when a file does, unread."""
+        try:
+            entries = sorted(self.folder.iterdir())
+            found = [(each.name, _stat(each)) for each in entries if not each.name.startswith(".")]
+        except OSError:
+            return ()
+        return tuple((name, stat.st_mtime_ns, stat.st_size, stat.st_ino) for name, stat in found)
+
+
+def _stat(path: Path) -> os.stat_result:
+    """Of a file, or, where a link leads nowhere, of the link."""
+    try:
+        return path.stat()
+    except OSError:
+        return path.lstat()
+
+
+def routed(model: LoadedModel, request: RouteRequest, features: Floats | None = None) -> RouteResponse:
+    """The name of the model in the engine, as an export of that name calls it.
+
+    features: those of the documents, where they are read already.
+    """
+    ranker = model.ranker
+    itself = ranker.answer(nobody(ranker.feature_count_, ranker.feature_names_))
+    if itself.refused is not None:
+        raise DataError(itself.refused.reason)
+    if not itself.varies:
+        return RouteResponse(name_in_engine(request.name, -1, None), model.version)
+    if itself.stored is None:
+        raise DataError(
+            f"A {type(ranker).__name__} stores no model per kind of query; there is nothing to choose from."
+        )
+    _check_given(itself, request)
+    number = int(ranker.answer(model.candidates([request], features)).chosen()[0])
+    return RouteResponse(name_in_engine(request.name, number, len(itself.stored.models)), model.version)
+
+
+def _check_given(itself: Answer, request: RouteRequest) -> None:
+    """Refuse a query without something that routing depends on; one of a known class needs nothing else."""
+    if itself.place is None:
+        return
+    by, query = itself.place.by(), request.query
+    given = {"text": query.text, "vector": query.vector, "columns": query.columns, "documents": request.documents}
+    lacking = next((each for each in by if given[each] is None), None)
+    if lacking is not None and query.class_ not in itself.place.classes:
+        raise RequestDataError(
+            f"This model goes by the query's {' and '.join(by)}; its {lacking} "
+            f"{'was' if lacking in ('text', 'vector') else 'were'} not given.",
+            "documents" if lacking == "documents" else f"query.{lacking}",
+        )

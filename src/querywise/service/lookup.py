@@ -1,18 +1,24 @@
-"""What the service can look up: documents in an index, judged queries, and the texts of training queries."""
+"""What the service can look up: documents in an index, their first-stage orders, judged and training queries."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
+from querywise.contracts.answers import Answer
+from querywise.contracts.forms import Linear
 from querywise.contracts.protocols import Embedder
+from querywise.contracts.run_weights import run_weights
 from querywise.data.judged import Candidates, Judged
+from querywise.data.normalisation import reciprocal_ranks
 from querywise.data.query_table import QueryTable
 from querywise.data.rows import reading_for
+from querywise.data.run_columns import run_columns
 from querywise.errors import DataError
 from querywise.explanations.explain import as_dict, explain
 from querywise.measures.order import order
@@ -21,18 +27,19 @@ from querywise.retrieval.features import BOTH, TOP, Depths, candidates_for, feat
 from querywise.retrieval.index import Index
 from querywise.retrieval.indexed_vectors import embedder_of, has_vectors, vectors_of
 from querywise.retrieval.language import require_language
+from querywise.retrieval.scores import BM25
 from querywise.retrieval.search import answer
-from querywise.runtime.arrays import Floats
+from querywise.runtime.arrays import Floats, Ints
 from querywise.runtime.values import JsonObject
-from querywise.service.errors import RequestDataError
-from querywise.service.first_stages import first_stage_ranks, weights_of_runs
+from querywise.service.documents import decoded
 from querywise.service.judging import id_of_text, plain
 from querywise.service.loaded_model import LoadedModel
+from querywise.service.responses import RequestDataError
 from querywise.service.schema import FoundDocument, KnownQuery, Query, RunWeight
-from querywise.service.vectors import decoded
 
 _KEPT = 10_000  # vectors of queries, in memory: anybody may send any number of texts
 _SHOWN = 12  # neighbours, models and features of an explanation that the page shows
+FUSED = "fused"
 
 
 class Found(NamedTuple):
@@ -167,26 +174,24 @@ class Lookup:
         """
         answer, ours = model.answer(candidates)
         theirs = answer.by_everyone()
-        best, common = order(ours, candidates.starts), order(theirs, candidates.starts)
-        place = np.empty(len(common), np.int64)
-        place[common] = np.arange(len(common))
+        ranks, ranks_everyone = _ranks(ours), _ranks(theirs)
         index = self.index if judged_as is None or self.judged_index is None else self.judged_index
         runs = first_stage_ranks(candidates, model.manifest.feature_names)
-        first = np.any([place < show, *((each > 0) & (each <= show) for each in runs.values())], axis=0)
-        shown = [row for rank, row in enumerate(best.tolist()) if rank < show or first[row]]
-        ranks = {row: rank for rank, row in enumerate(best.tolist(), start=1)}
+        orders = (ranks, ranks_everyone, *runs.values())
+        first = np.any([(each > 0) & (each <= show) for each in orders], axis=0)
         documents = [
             FoundDocument(
                 id=candidates.document_label(row),
                 **_title_and_snippet(index, candidates.document_label(row)),
-                rank=ranks[row],
+                rank=int(ranks[row]),
                 score=float(ours[row]),
-                rank_everyone=int(place[row]) + 1,
+                rank_everyone=int(ranks_everyone[row]),
                 score_everyone=float(theirs[row]),
                 grade=self._grade(judged_as, row),
                 ranks={name: int(each[row]) for name, each in runs.items() if each[row]},
             )
-            for row in shown
+            for row in np.argsort(ranks).tolist()
+            if first[row]
         ]
         return Found(documents, list(runs), weights_of_runs(answer) if documents else [])
 
@@ -196,14 +201,10 @@ class Lookup:
             found = explain(model.ranker, candidates, candidates.query_ids[0])
         except DataError:
             return None, []
-        shown = replace(
-            found,
-            neighbours=found.neighbours[:_SHOWN],
-            departures=found.departures[:_SHOWN],
-            models=found.models[:_SHOWN],
-        )
+        near, departures, models = found.neighbours[:_SHOWN], found.departures[:_SHOWN], found.models[:_SHOWN]
+        shown = replace(found, neighbours=near, departures=departures, models=models)
         counts = {name: len(getattr(found, name)) for name in ("neighbours", "departures", "models")}
-        return {**as_dict(shown), "counts": counts}, [self.query(each.query_id) for each in shown.neighbours]
+        return {**as_dict(shown), "counts": counts}, [self.query(each.query_id) for each in near]
 
     def query(self, query_id: str) -> KnownQuery:
         """The text and class of a query, if they are known."""
@@ -246,15 +247,8 @@ class Lookup:
         """Judged queries whose id or text contains `like`, in any case."""
         if self.judged is None:
             return []
-        wanted = like.casefold().strip()
-        found: list[KnownQuery] = []
-        for query_id in self.judged.candidates.query_ids:
-            known = self.query(query_id)
-            if wanted in f"{query_id} {known.text or ''}".casefold():
-                found.append(known)
-                if len(found) == limit:
-                    break
-        return found
+        wanted, every = like.casefold().strip(), map(self.query, self.judged.candidates.query_ids)
+        return list(islice((each for each in every if wanted in f"{each.id} {each.text or ''}".casefold()), limit))
 
     def _grade(self, query_id: str | None, row: int) -> int | None:
         judged = self.judged
@@ -295,3 +289,43 @@ def _title_and_snippet(index: Index | None, document: str) -> dict[str, str]:
     if index is None or place is None:
         return {"title": document, "snippet": ""}
     return {"title": index.titles[place] or document, "snippet": index.snippets[place]}
+
+
+def first_stage_ranks(candidates: Candidates, names: tuple[str, ...] | None = None) -> dict[str, Ints]:
+    """The rank of every candidate of one query in each run, from 1; 0 where the run did not find it.
+
+    `fused`: where there are several runs, by the sum of 1 / (60 + rank) over those that found it. None of them is known
+    where no feature tells of a run or of BM25. names: those of the model, where the data has none.
+    """
+    names = candidates.feature_names or names or ()
+    runs = run_columns(names)
+    if not runs:
+        return {"bm25": _found(candidates.features[:, names.index(BM25)])} if BM25 in names else {}
+    found = {run.name: _found(candidates.features[:, run.reciprocal_rank]) for run in runs}
+    if len(runs) > 1:
+        ranks = np.array(list(found.values()), dtype=np.float64)
+        parts = np.where(ranks > 0, reciprocal_ranks(np.maximum(ranks, 1)), 0.0)
+        found[FUSED] = _found(parts.sum(axis=0))
+    return found
+
+
+def weights_of_runs(answer: Answer) -> list[RunWeight]:
+    """How much each run counts for the first query of an answer, and for all queries; none if the model weighs none."""
+    if not answer.runs:
+        return []
+    form = answer.everyone.form()
+    common = form.weights.tolist() if isinstance(form, Linear) else [None] * len(answer.runs)
+    own = run_weights(answer)[0].tolist()
+    return [RunWeight(name, here, all_) for name, here, all_ in zip(answer.runs, own, common, strict=True)]
+
+
+def _ranks(scores: Floats) -> Ints:
+    """The rank of each score of one query, from 1."""
+    ranks = np.empty(len(scores), np.int64)
+    ranks[order(scores, np.array([0, len(scores)]))] = np.arange(1, len(scores) + 1)
+    return ranks
+
+
+def _found(scores: Floats) -> Ints:
+    """The same; 0 for a score that is not above 0."""
+    return np.where(scores > 0, _ranks(scores), 0)

@@ -7,6 +7,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_BACK_OFFS = "Queries nowhere near a training query, answered by the global model."
+_RELOADS = "Changes of the model folder, by what became of them."
+_NEAREST = "Distance to the nearest training query, of queries looked at."
 _DISTANCES = tuple(2.0**power for power in range(-6, 11))
 
 
@@ -55,43 +58,40 @@ class Metrics:
 
     def text(self, version: str, ranker: str, stale: bool) -> str:
         """All metrics as text."""
-        parts = [
-            "# HELP querywise_requests_total Requests answered, by path and status.",
-            "# TYPE querywise_requests_total counter",
-            *(
-                f'querywise_requests_total{{path="{path}",status="{status}"}} {count}'
-                for (path, status), count in sorted(self.requests.items())
-            ),
-            "# HELP querywise_request_seconds Time to answer, by path.",
-            "# TYPE querywise_request_seconds histogram",
-            *(
-                line
-                for path, each in sorted(self.seconds.items())
-                for line in each.lines("querywise_request_seconds", f'path="{path}"')
-            ),
-            "# HELP querywise_requests_in_flight Requests being answered.",
-            "# TYPE querywise_requests_in_flight gauge",
-            f"querywise_requests_in_flight {self.in_flight}",
-            "# HELP querywise_documents_total Documents ranked.",
-            "# TYPE querywise_documents_total counter",
-            f"querywise_documents_total {self.documents}",
-            "# HELP querywise_back_offs_total Queries nowhere near a training query, answered by the global model.",
-            "# TYPE querywise_back_offs_total counter",
-            f"querywise_back_offs_total {self.back_offs}",
-            "# HELP querywise_nearest_distance Distance to the nearest training query, of queries looked at.",
-            "# TYPE querywise_nearest_distance histogram",
-            *self.distances.lines("querywise_nearest_distance", ""),
-            "# HELP querywise_model_reloads_total Changes of the model folder, by what became of them.",
-            "# TYPE querywise_model_reloads_total counter",
-            *(
-                f'querywise_model_reloads_total{{outcome="{outcome}"}} {self.reloads[outcome]}'
-                for outcome in ("replaced", "refused")
-            ),
-            "# HELP querywise_model_stale 1 while the folder holds a model that cannot be served.",
-            "# TYPE querywise_model_stale gauge",
-            f"querywise_model_stale {int(stale)}",
-            "# HELP querywise_model_info The model that is served.",
-            "# TYPE querywise_model_info gauge",
-            f'querywise_model_info{{version="{version}",ranker="{ranker}"}} 1',
-        ]
-        return "\n".join(parts) + "\n"
+        requests = (
+            f'querywise_requests_total{{path="{path}",status="{status}"}} {count}'
+            for (path, status), count in sorted(self.requests.items())
+        )
+        seconds = (
+            line
+            for path, each in sorted(self.seconds.items())
+            for line in each.lines("querywise_request_seconds", f'path="{path}"')
+        )
+        distances = self.distances.lines("querywise_nearest_distance", "")
+        reloads = (
+            f'querywise_model_reloads_total{{outcome="{outcome}"}} {self.reloads[outcome]}'
+            for outcome in ("replaced", "refused")
+        )
+        info = f'querywise_model_info{{version="{version}",ranker="{ranker}"}} 1'
+        return "".join(
+            (
+                metric("requests_total", "counter", "Requests answered, by path and status.", requests),
+                metric("request_seconds", "histogram", "Time to answer, by path.", seconds),
+                metric("requests_in_flight", "gauge", "Requests being answered.", self.in_flight),
+                metric("documents_total", "counter", "Documents ranked.", self.documents),
+                metric("back_offs_total", "counter", _BACK_OFFS, self.back_offs),
+                metric("nearest_distance", "histogram", _NEAREST, distances),
+                metric(
+                    "model_reloads_total", "counter", "Changes of the model folder, by what became of them.", reloads
+                ),
+                metric("model_stale", "gauge", "1 while the folder holds a model that cannot be served.", int(stale)),
+                metric("model_info", "gauge", "The model that is served.", [info]),
+            )
+        )
+
+
+def metric(name: str, kind: str, about: str, value: int | Iterable[str]) -> str:
+    """One metric in the text format: what it is, and its value, or a line for each of several."""
+    name = f"querywise_{name}"
+    lines = [f"{name} {value}"] if isinstance(value, int) else value
+    return "\n".join([f"# HELP {name} {about}", f"# TYPE {name} {kind}", *lines, ""])

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from querywise.errors import QuerywiseError
 from querywise.retrieval.embedders.remote import RefusedTextError
 from querywise.runtime.threads import time_left
-from querywise.service.errors import ApiError
-from querywise.service.limits import Limits
+from querywise.service.limits import BoundedThreadPool, Limits
 from querywise.service.lookup import Lookup
+from querywise.service.metrics import metric
+from querywise.service.responses import ApiError
 from querywise.service.schema import Query
-from querywise.service.thread_pool import BoundedThreadPool
 
 logger = logging.getLogger("querywise.service")
 
@@ -115,14 +115,12 @@ class QueryVectors:
 
     def metrics(self) -> str:
         """Counts, in the text format of Prometheus."""
-        lines = []
-        for name, kind, value, told in (
-            ("embedder_failures_total", "counter", self.failures, "Queries that the embedder made no vector of."),
-            ("without_vectors_total", "counter", self.without, "Queries searched for by words alone for that reason."),
-            ("embedder_open", "gauge", int(self.circuit.is_open), "1 while a failing embedder is left alone."),
-        ):
-            lines += [f"# HELP querywise_{name} {told}", f"# TYPE querywise_{name} {kind}", f"querywise_{name} {value}"]
-        return "\n".join(lines) + "\n"
+        without, is_open = "Queries searched for by words alone for that reason.", int(self.circuit.is_open)
+        return (
+            metric("embedder_failures_total", "counter", "Queries that the embedder made no vector of.", self.failures)
+            + metric("without_vectors_total", "counter", without, self.without)
+            + metric("embedder_open", "gauge", "1 while a failing embedder is left alone.", is_open)
+        )
 
     def close(self) -> None:
         """Cancel the jobs that wait."""

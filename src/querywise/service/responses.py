@@ -1,18 +1,46 @@
-"""Responses: JSON bodies, and errors in the one shape `ErrorResponse`."""
+"""Responses: JSON bodies, and errors that a request is answered with, in the one shape `ErrorResponse`."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from querywise.errors import QuerywiseError
-from querywise.service.errors import ApiError
+from querywise.errors import DataError, QuerywiseError
+from querywise.runtime.values import Json
 from querywise.service.schema import ErrorResponse, Problem
 
 JSON = "application/json"
 encode = msgspec.json.Encoder().encode
+
+
+class ApiError(Exception):
+    """A request that is refused: the HTTP status, a code for programs, a message for people, a place in the request."""
+
+    def __init__(self, status: int, code: str, message: str, where: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.where = where
+
+
+class RequestDataError(DataError):
+    """Data in a request that the model cannot rank, and its place in the request."""
+
+    def __init__(self, message: str, where: str) -> None:
+        super().__init__(message)
+        self.where = where
+
+
+def json_response(
+    content: msgspec.Struct | Mapping[str, Json], status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """A body of JSON as a response."""
+    return Response(encode(content), status, headers, JSON)
 
 
 def error_response(
@@ -20,8 +48,7 @@ def error_response(
 ) -> Response:
     """An error as a response. 503 says when to try again; after 408 and 413 the rest of the body is not read."""
     more = {"retry-after": "1"} if status == 503 else {"connection": "close"} if status in (408, 413) else {}
-    content = encode(ErrorResponse(Problem(code, message, where)))
-    return Response(content, status, media_type=JSON, headers={**more, **(headers or {})})
+    return json_response(ErrorResponse(Problem(code, message, where)), status, {**more, **(headers or {})})
 
 
 def response_to(error: Exception) -> tuple[Response, bool]:

@@ -15,26 +15,33 @@ from functools import partial
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
-from fastapi import Query, Request, Response
+from fastapi import FastAPI, Query, Request, Response
+from starlette.types import ASGIApp
 
 from querywise.explanations.explain import as_dict, depends_on_query
 from querywise.retrieval.descriptions import descriptions
 from querywise.runtime.arrays import Floats
 from querywise.runtime.threads import checkpoint
+from querywise.runtime.values import JsonObject
 from querywise.service import schema
-from querywise.service.api import Api
+from querywise.service.api import Api, add_static_files
 from querywise.service.costs import check_cost
 from querywise.service.differences import Differences
-from querywise.service.errors import ApiError
-from querywise.service.guards import check_counts, check_queries, check_values, decode, decode_documents, read_body
+from querywise.service.guards import (
+    Guard,
+    check_counts,
+    check_queries,
+    check_values,
+    decode,
+    decode_documents,
+    read_body,
+)
 from querywise.service.limits import Limits
-from querywise.service.loaded_model import LoadedModel
-from querywise.service.openapi import describe
-from querywise.service.responses import JSON, encode
-from querywise.service.routing import routed
+from querywise.service.loaded_model import LoadedModel, routed
+from querywise.service.responses import JSON, ApiError, encode, json_response
 from querywise.service.service import Pace, Service
 
-_Asking = TypeVar("_Asking", bound=schema.WithDocuments)
+_Asking = TypeVar("_Asking", bound=schema.WithDocuments | schema.WeightsRequest)
 _LARGE_BODY = 1_000_000  # bytes: reading more would keep the event loop from other requests for tens of milliseconds
 _LONG_TEXT = 1_000  # characters of a query: making a point of more takes milliseconds
 _MANY_LETTERS = 100_000  # of all texts of a request: making points of more may take a second, as long rankings do
@@ -62,14 +69,14 @@ def add_routes(app: Api, service: Service) -> None:
         ("/v1/route", rank.route, schema.RouteRequest, schema.RouteResponse),
         ("/v1/judgements", judge.judge, schema.JudgementRequest, schema.JudgementResponse),
     ):
-        app.add_body_route(path, endpoint, describe(request, response))
+        app.add_body_route(path, endpoint, app.describe(request, response))
     for path, looked_up, shown in (
         ("/v1/search", look_up.search, schema.SearchResponse),
         ("/v1/queries", look_up.queries, schema.QueriesResponse),
         ("/v1/differences", look_up.differences, schema.DifferencesResponse),
         ("/v1/model", status.model, schema.ModelResponse),
     ):
-        description = describe(None, shown)
+        description = app.describe(None, shown)
         app.add_api_route(path, looked_up, methods=["GET"], openapi_extra=description, response_class=Response)
     app.add_api_route("/healthz", status.healthz, methods=["GET"])
     app.add_api_route("/readyz", status.readyz, methods=["GET"])
@@ -88,11 +95,13 @@ class _Read(NamedTuple, Generic[_Asking]):
     large: bool
 
 
-class RankRoutes:
-    """Documents that are sent with the request: ranking and explaining them."""
-
+class _Routes:
     def __init__(self, service: Service) -> None:
         self._service = service
+
+
+class RankRoutes(_Routes):
+    """Documents that are sent with the request: ranking and explaining them."""
 
     async def rank(self, request: Request) -> Response:
         """Rank the documents of one query."""
@@ -101,7 +110,7 @@ class RankRoutes:
             pace = self._checked(asked, model, large)
             answers, behind = await service.run(lambda: model.rank([asked], features), request, pace)
         service.observe(behind)
-        return Response(encode(answers[0]), media_type=JSON)
+        return json_response(answers[0])
 
     async def rank_batch(self, request: Request) -> Response:
         """Rank the documents of several queries."""
@@ -110,7 +119,7 @@ class RankRoutes:
             pace = self._checked(asked, model, large or len(asked.requests) >= _INLINE_QUERIES)
             answers, behind = await service.run(lambda: model.rank(asked.requests, features), request, pace)
         service.observe(behind)
-        return Response(encode(schema.BatchResponse(answers)), media_type=JSON)
+        return json_response(schema.BatchResponse(answers))
 
     async def weights(self, request: Request) -> Response:
         """The weight of each first-stage run for a query, by name; none is negative, and they sum to 1.
@@ -118,19 +127,12 @@ class RankRoutes:
         Only of a model that weighs runs, as `querywise fuse` writes it.
         """
         service = self._service
-        body = await read_body(request, service.limits)
-        check_values(body, service.limits)
-        large = len(body) > _LARGE_BODY
-        with service.holding(len(body) if large else 0):
-            if not large:
-                await service.turns.take(request, len(body))
-            asked = await service.readers.run(lambda: decode(_WEIGHTS, body)) if large else decode(_WEIGHTS, body)
-            model = service.models.current
+        async with self._read(_WEIGHTS, request) as (asked, _, model, large):
             documents = sum(map(len, (asked.runs or {}).values()))
             pace = _pace(model, service.limits, [documents], large or _have_long_texts([asked.query]))
             found, behind = await service.run(lambda: model.weights(asked), request, pace)
         service.observe_place(behind)
-        return Response(encode(found), media_type=JSON)
+        return json_response(found)
 
     async def route(self, request: Request) -> Response:
         """The name in an engine of the model that answers a query, for an application that asks the engine itself.
@@ -141,7 +143,7 @@ class RankRoutes:
         async with self._read(_ROUTE, request) as (asked, features, model, large):
             pace = self._checked(asked, model, large)
             found = await service.run(lambda: routed(model, asked, features), request, pace)
-        return Response(encode(found), media_type=JSON)
+        return json_response(found)
 
     async def explain(self, request: Request) -> Response:
         """What is particular to a query, or why one document is above another; the parts add up exactly.
@@ -150,7 +152,7 @@ class RankRoutes:
         documents were searched for and the embedder did not make the query's vector.
         """
         async with self._read(_EXPLAIN, request) as read:
-            return Response(encode(await self._explained(read, request)), media_type=JSON)
+            return json_response(await self._explained(read, request))
 
     async def _explained(self, read: _Read[schema.ExplainRequest], request: Request) -> dict[str, Any]:
         service = self._service
@@ -162,8 +164,8 @@ class RankRoutes:
         if asked.documents is None:  # as many are searched for as at /v1/search
             limits = replace(limits, documents=min(limits.documents, _MOST_FOUND))
         check_counts(limits, documents=count, features=len(model.features.names))
-        sizes = asked.sizes if asked.documents is not None else [service.lookup.size_of(asked.query, asked.top)]
-        check_cost(model.explaining, limits, asked.sizes)
+        sizes = schema.sizes(asked) if asked.documents is not None else [service.lookup.size_of(asked.query, asked.top)]
+        check_cost(model.explaining, limits, schema.sizes(asked))
         query, without = (
             (asked.query, False) if asked.documents is not None else await service.vectors.of(asked.query, request)
         )
@@ -201,6 +203,9 @@ class RankRoutes:
     def _decoded(
         self, decoder: msgspec.json.Decoder[_Asking], body: bytes, model: LoadedModel
     ) -> tuple[_Asking, Floats | None]:
+        if decoder.type is schema.WeightsRequest:
+            check_values(body, self._service.limits)
+            return decode(decoder, body), None
         if decoder.type is schema.BatchRequest:
             check_queries(body, self._service.limits)
         return decode_documents(decoder, body, model.features)
@@ -208,7 +213,7 @@ class RankRoutes:
     def _checked(self, asked: schema.WithDocuments, model: LoadedModel, large: bool) -> Pace:
         """Where the request is to be answered; refused if it has too many documents, or costs too much."""
         queries = [each.query for each in asked.requests] if isinstance(asked, schema.BatchRequest) else [asked.query]
-        pace = _pace(model, self._service.limits, asked.sizes, large or _have_long_texts(queries))
+        pace = _pace(model, self._service.limits, schema.sizes(asked), large or _have_long_texts(queries))
         return "long" if sum(len(query.text or "") for query in queries) > _MANY_LETTERS else pace
 
 
@@ -223,11 +228,11 @@ def _pace(model: LoadedModel, limits: Limits, sizes: list[int], large: bool) -> 
     return "long" if model.is_long(sizes) else "quick" if not large and model.is_quick(sizes) else "usual"
 
 
-class LookupRoutes:
+class LookupRoutes(_Routes):
     """Documents of the index, and judged queries."""
 
     def __init__(self, service: Service) -> None:
-        self._service = service
+        super().__init__(service)
         self._differences = Differences(service)
 
     async def search(
@@ -280,7 +285,7 @@ class LookupRoutes:
         threads = self._service.long if is_long else self._service.threads
         found = await threads.run(job, request, seconds=left)
         self._service.metrics.back_offs += bool(found.explanation and found.explanation.get("note"))
-        return Response(encode(found), media_type=JSON)
+        return json_response(found)
 
     def _judging(self, qid: str | None, q: str | None, documents: list[schema.FoundDocument]) -> schema.Judging | None:
         """The grades that the documents were given on the page, where they can be given any."""
@@ -298,21 +303,18 @@ class LookupRoutes:
     ) -> Response:
         """Judged queries to choose from."""
         found = await self._service.threads.run(lambda: self._service.lookup.queries(like, limit), request)
-        return Response(encode(schema.QueriesResponse(found)), media_type=JSON)
+        return json_response(schema.QueriesResponse(found))
 
     async def differences(self) -> Response:
         """What the model gains and loses on judged queries, by NDCG@10, beside the orders it is compared with.
 
         Computed when it is first asked for, and kept until the model is replaced.
         """
-        return Response(encode(await self._differences.current()), media_type=JSON)
+        return json_response(await self._differences.current())
 
 
-class JudgeRoutes:
+class JudgeRoutes(_Routes):
     """Grades that are given on the page."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
 
     async def judge(self, request: Request) -> Response:
         """Give a document a grade for a query, or remove its grade; only where the service has `--judge FILE`."""
@@ -331,7 +333,7 @@ class JudgeRoutes:
 
         # Writing to a disk takes time, so not in the threads of others.
         try:
-            return Response(encode(await self._service.judges.run(job)), media_type=JSON)
+            return json_response(await self._service.judges.run(job))
         except ApiError as error:
             if error.code != "too_slow":
                 raise
@@ -342,11 +344,11 @@ class JudgeRoutes:
             raise ApiError(503, "outcome_unknown", message) from None
 
 
-class StatusRoutes:
+class StatusRoutes(_Routes):
     """The model that is served, and the state of the service."""
 
     def __init__(self, service: Service) -> None:
-        self._service = service
+        super().__init__(service)
         self._told: tuple[LoadedModel, asyncio.Task[bytes]] | None = None  # of the model of that time
 
     async def model(self, request: Request) -> Response:
@@ -391,7 +393,7 @@ class StatusRoutes:
         state = {"status": "draining" if service.draining else "ready", "model": service.models.current.version}
         if service.models.problem is not None:
             state["problem"] = service.models.problem
-        return Response(encode(state), 503 if service.draining else 200, media_type=JSON)
+        return json_response(state, 503 if service.draining else 200)
 
     async def metrics(self) -> Response:
         """Counts and times, as Prometheus reads them."""
@@ -399,3 +401,32 @@ class StatusRoutes:
         text = service.metrics.text(model.version, type(model.ranker).__name__, service.models.problem is not None)
         text += service.vectors.metrics()
         return Response(text, media_type="text/plain; version=0.0.4")
+
+
+def create_app(service: Service) -> ASGIApp:
+    """The whole application."""
+    return Guard(create_api(service), service)
+
+
+def create_api(service: Service) -> Api:
+    """The application without its guard: nothing is counted, and no token is asked for."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        watching = asyncio.create_task(service.watch())
+        yield
+        watching.cancel()
+        await service.close()
+
+    app = Api(lifespan=lifespan)
+    add_routes(app, service)
+    add_static_files(app)
+    return app
+
+
+def api_description() -> JsonObject:
+    """The OpenAPI document, without a model to serve."""
+    app = Api()
+    no_service: Any = None
+    add_routes(app, no_service)
+    return app.openapi()

@@ -107,21 +107,11 @@ class RankRequest(Struct, forbid_unknown_fields=True):
     documents: Documents
     top: Count | None = None
 
-    @property
-    def sizes(self) -> list[int]:
-        """How many documents there are."""
-        return [len(self.documents)]
-
 
 class BatchRequest(Struct, forbid_unknown_fields=True):
     """Several queries, answered together."""
 
     requests: list[RankRequest]
-
-    @property
-    def sizes(self) -> list[int]:
-        """How many documents each query has."""
-        return [len(each.documents) for each in self.requests]
 
 
 class UnreadBatch(Struct):
@@ -142,11 +132,6 @@ class ExplainRequest(Struct, forbid_unknown_fields=True):
     above: str | None = None
     below: str | None = None
     top: Count | None = None
-
-    @property
-    def sizes(self) -> list[int]:
-        """How many documents there are."""
-        return [len(self.documents or ())]
 
 
 class WeightsRequest(Struct, forbid_unknown_fields=True):
@@ -170,11 +155,6 @@ class RouteRequest(Struct, forbid_unknown_fields=True):
     query: Query
     name: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]*$(?!\n)", max_length=200)] = "querywise"
     documents: Documents | None = None
-
-    @property
-    def sizes(self) -> list[int]:
-        """How many documents there are."""
-        return [len(self.documents or ())]
 
 
 class JudgedQuery(Struct, forbid_unknown_fields=True):
@@ -373,10 +353,21 @@ class ErrorResponse(Struct):
 WithDocuments = RankRequest | BatchRequest | ExplainRequest | RouteRequest
 
 
-def listed(asked: WithDocuments) -> int:
+def documents_of(asked: WithDocuments | WeightsRequest) -> list[Documents]:
+    """The documents with features of each query."""
+    if isinstance(asked, WeightsRequest):
+        return []
+    return [each.documents or [] for each in (asked.requests if isinstance(asked, BatchRequest) else [asked])]
+
+
+def sizes(asked: WithDocuments | WeightsRequest) -> list[int]:
+    """How many documents each query has."""
+    return list(map(len, documents_of(asked)))
+
+
+def listed(asked: WithDocuments | WeightsRequest) -> int:
     """How many documents come one by one, and not as a table of bytes."""
-    requests = asked.requests if isinstance(asked, BatchRequest) else [asked]
-    return sum(len(each.documents) for each in requests if isinstance(each.documents, list))
+    return sum(len(each) for each in documents_of(asked) if isinstance(each, list))
 
 
 def unread(values: list[float]) -> Raw:

@@ -15,11 +15,10 @@ from fastapi import FastAPI
 
 from querywise.errors import DataError
 from querywise.runtime.threads import one_blas_thread
-from querywise.service.app import create_api
 from querywise.service.connection import Connection
 from querywise.service.connections import Connections
-from querywise.service.guards import Guard
-from querywise.service.hosts import Hosts
+from querywise.service.guards import Guard, Hosts
+from querywise.service.routes import create_api
 from querywise.service.service import Service
 
 _DRAIN_SECONDS = 1.0  # time from the signal to stop, when /readyz becomes 503, to closing the listening socket
@@ -92,9 +91,9 @@ def run(
     allowed_host: names of this server, beside the address that it listens on; requests to other names are refused.
     """
     hosts = Hosts(host, allowed_host)
-    most = _allow_many_connections()
+    most, family = _allow_many_connections(), socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listening = socket.create_server((host, port), backlog=2048, family=_family(host))
+        listening = socket.create_server((host, port), backlog=2048, family=family)
     except (OSError, OverflowError) as error:
         said = f"host={host!r}, port={port}: cannot listen there ({error}). Name another."
         raise DataError(said, arguments=("host", "port")) from None
@@ -112,10 +111,6 @@ def run(
     # Where others use the machine too, a query's few sums would wait for the threads of BLAS, milliseconds at a time.
     with one_blas_thread(), contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listening, *(listening.dup() for _ in range(_ACCEPTED - 1))])
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def _allow_many_connections() -> int:

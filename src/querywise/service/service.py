@@ -17,15 +17,13 @@ from fastapi import Request
 from querywise.contracts.answers import Answer
 from querywise.errors import DataError
 from querywise.runtime.threads import DaemonThreadPool
-from querywise.service.errors import ApiError
 from querywise.service.judging import JudgementFile
-from querywise.service.limits import Limits
+from querywise.service.limits import BoundedThreadPool, Limits, Turns
+from querywise.service.loaded_model import ModelFolder, Outcome
 from querywise.service.lookup import Lookup
 from querywise.service.metrics import Metrics
-from querywise.service.model_folder import ModelFolder, Outcome
 from querywise.service.query_vectors import QueryVectors
-from querywise.service.thread_pool import BoundedThreadPool
-from querywise.service.turns import Turns
+from querywise.service.responses import ApiError
 
 _Result = TypeVar("_Result")
 Pace = Literal["quick", "usual", "long"]
