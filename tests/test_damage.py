@@ -7,6 +7,7 @@ import json
 import lzma
 import re
 import shutil
+import time
 import tracemalloc
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -22,7 +23,7 @@ from hypothesis import strategies as st
 
 from querywise.data import compressed
 from querywise.data.collections import Document
-from querywise.data.compressed import first_words, unpacked
+from querywise.data.compressed import first_words, lines_of, unpacked
 from querywise.data.frames import from_arrays, read_groups
 from querywise.data.judged import Candidates, Judged
 from querywise.data.judgements import read_judgements
@@ -210,6 +211,20 @@ def peak_of(work: Callable[[], object]) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+@given(st.text(alphabet="a \t\n\r\x0b\x85\u2028", max_size=40))
+def test_lines_are_those_that_hold_anything_with_their_numbers(text: str) -> None:
+    expected = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    assert list(lines_of(text)) == expected
+
+
+def test_empty_lines_are_passed_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "run.gz"
+    path.write_bytes(gzip.compress(b"\n" * 20_000_000 + b"q Q0 D 1 0.5 system\n"))
+    begun = time.process_time()
+    assert read_run(path).scores == {"q": {"D": 0.5}}
+    assert time.process_time() - begun < 2, "a loop over them takes several seconds"
 
 
 @pytest.mark.parametrize(

@@ -266,3 +266,20 @@ def test_a_circuit_opens_after_failures_in_a_row_and_lets_one_trial_through_afte
     assert circuit.allows()
     circuit.failed()
     assert circuit.allows(), "it takes as many failures again"
+
+
+def test_a_circuit_opens_for_an_embedder_that_fails_every_other_time() -> None:
+    now = 0.0
+    circuit = Circuit(failures=3, pause=10, clock=lambda: now)
+    asked = 0
+    while not circuit.is_open and asked < 100:
+        assert circuit.allows()
+        [circuit.succeeded, circuit.failed][asked % 2]()
+        asked += 1
+    assert (asked, circuit.allows()) == (8, False)
+    now = 10.1
+    assert circuit.allows()
+    circuit.succeeded()
+    for number in range(100):  # one of three that fails is no reason to do without it
+        assert circuit.allows()
+        [circuit.succeeded, circuit.succeeded, circuit.failed][number % 3]()

@@ -582,3 +582,18 @@ def test_scores_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         read_scored(tmp_path)
     with pytest.raises(DataError, match="one finite score for each"):
         write_scored_part(tmp_path / part_name(0), data.candidates, np.zeros(3))
+
+
+def test_shards_that_others_replace_while_they_are_read_are_not_called_damaged(tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    write_shards([make_judged(20, 5, 3)], folder, rows=40)
+    opened = open_shards(folder)
+    write_shards([make_judged(12, 5, 3, seed=7)], folder, rows=40)  # fewer of them
+    for read in (opened.whole, opened.files[0].load, opened.files[-1].load):
+        with pytest.raises(DataError, match=r"s: the shards were replaced by others while they were read. Start anew."):
+            read()
+    again = open_shards(folder)
+    again.files[-1].path.write_bytes(b"")
+    for read in (again.whole, again.files[-1].load):
+        with pytest.raises(DataError, match="this shard is damaged"):
+            read()

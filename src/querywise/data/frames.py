@@ -376,10 +376,8 @@ def ids_from_groups(group: ArrayLike | os.PathLike[str], rows: int) -> list[str]
 def read_groups(path: str | os.PathLike[str]) -> Ints:
     """The group sizes of a file, one a line, as in LightGBM's `train.query` and `train.group` files."""
     sizes = []
-    for number, line in enumerate(lines_of(read_packed_text(Path(path))), start=1):
+    for number, line in lines_of(read_packed_text(Path(path))):
         word = line.strip()
-        if not word:
-            continue
         if not re.fullmatch(r"[0-9]{1,15}", word) or not int(word):
             raise DataError(f"{path}:{number}: expected a group size, a whole number from 1 up; found {line[:80]!r}.")
         sizes.append(int(word))

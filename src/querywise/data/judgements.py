@@ -195,9 +195,9 @@ def logged(path: Path, text: str) -> Iterator[Logged]:
 def parsed(path: str | os.PathLike[str], text: str) -> Iterator[Judgement]:
     """The judgements in the text of a file."""
     seen: dict[tuple[str, str], tuple[str, int]] = {}
-    for number, line in enumerate(lines_of(text), start=1):
+    for number, line in lines_of(text):
         words = line.split("\t") if line.count("\t") == 2 else line.split()
-        if not words or (number == 1 and words[-1].strip() in _HEADINGS):
+        if number == 1 and words[-1].strip() in _HEADINGS:
             continue
         where = f"{path}:{number}"
         if len(words) not in (3, 4) or not re.fullmatch(r"[+-]?[0-9]{1,9}", words[-1].strip()):

@@ -32,10 +32,8 @@ def read_run(path: PathLike, name: str | None = None) -> Run:
     """A TREC run, called by its file's name without the ending unless it is given one."""
     scores: dict[str, dict[str, float]] = {}
     lines: dict[tuple[str, str], int] = {}
-    for number, line in enumerate(lines_of(read_packed_text(Path(path))), start=1):
+    for number, line in lines_of(read_packed_text(Path(path))):
         words = line.split()
-        if not words:
-            continue
         where = f"{path}:{number}"
         if len(words) != 6:
             raise DataError(f"{where}: expected a run, {_FORM}; found {len(words)} words: {line[:60]!r}.")

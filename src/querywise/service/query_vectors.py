@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
 
 from fastapi import Request
@@ -27,19 +28,19 @@ _SHARE = 0.5  # of a request's time for the vector: the rest is for searching an
 class Circuit:
     """Leaves an embedder alone that has failed several times in a row; after a pause, one request tries it again.
 
-    failures: in a row, until it is left alone. pause: seconds. clock: the present, in seconds.
+    So is one that fails every other time: each failure may keep a search waiting for half of its time.
+
+    failures: in a row, until it is left alone; or half of the last answers, where those are twice as many and two.
+    pause: seconds. clock: the present, in seconds.
     """
 
     def __init__(self, failures: int = 3, pause: float = 15.0, clock: Callable[[], float] = time.monotonic) -> None:
         self.failures, self.pause = failures, pause
+        self.is_open = False  # whether the embedder is left alone, but for a trial now and then
         self._clock = clock
         self._failed = 0  # times in a row
+        self._last = deque[bool](maxlen=2 * failures + 2)  # whether each of the last answers was none
         self._until = 0.0
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the embedder is left alone, but for a trial now and then."""
-        return self._failed >= self.failures
 
     def allows(self) -> bool:
         """Whether to ask the embedder now. Who is allowed to while the circuit is open is the one trial."""
@@ -51,10 +52,17 @@ class Circuit:
     def succeeded(self) -> None:
         """The embedder answered."""
         self._failed = 0
+        self._last.append(False)
+        if self.is_open:
+            self.is_open = False
+            self._last.clear()
 
     def failed(self) -> None:
         """It did not, or not with the vector of a query."""
         self._failed += 1
+        self._last.append(True)
+        often = len(self._last) == self._last.maxlen and 2 * sum(self._last) >= len(self._last)
+        self.is_open |= often or self._failed >= self.failures
         self._until = self._clock() + self.pause
 
 

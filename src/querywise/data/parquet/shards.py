@@ -7,10 +7,11 @@ One shard is a Judged like any other, so whatever works query by query works on 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -83,13 +84,30 @@ class ShardFile:
 
     def load(self) -> Judged:
         """The shard in memory, checked against its checksum, with the query data of `queries.jsonl`."""
-        file = OpenedShard(self)
-        judged = file.fill(np.empty((self.rows, self.feature_count)))
-        known = query_data(self.folder, self.known)
-        if known is None:
-            return judged
-        ids = judged.candidates.query_ids
-        return judged.with_queries(about(known, lambda: read_queries_of(known, ids, first=self.first)))
+        with _told_if_replaced(self):
+            file = OpenedShard(self)
+            judged = file.fill(np.empty((self.rows, self.feature_count)))
+            known = query_data(self.folder, self.known)
+            if known is None:
+                return judged
+            ids = judged.candidates.query_ids
+            return judged.with_queries(about(known, lambda: read_queries_of(known, ids, first=self.first)))
+
+
+@contextlib.contextmanager
+def _told_if_replaced(*files: ShardFile) -> Iterator[None]:
+    """Say of what cannot be read that others have taken its place, where they have: it is not damaged."""
+    try:
+        yield
+    except DataError:
+        others = files
+        with contextlib.suppress(DataError):
+            others = open_shards(files[0].folder).files
+        if set(files) <= set(others):
+            raise
+        raise DataError(
+            f"{files[0].folder}: the shards were replaced by others while they were read. Start anew."
+        ) from None
 
 
 def query_data(folder: Path, checksum: str | None) -> Path | None:
@@ -325,6 +343,10 @@ class Shards:
 
     def whole(self) -> Judged:
         """All shards in memory as one judged set, in order; needs little more memory than the set itself."""
+        with _told_if_replaced(*self.files):
+            return self._whole()
+
+    def _whole(self) -> Judged:
         for file in self.files:
             file.require_plausible()
         features, ends = np.empty((self.rows, self.feature_count)), np.cumsum([file.rows for file in self.files])
